@@ -1,0 +1,1 @@
+"""HTTP: the /v1 resources, middleware and OpenAPI."""

@@ -1,0 +1,89 @@
+"""Domain errors. Each carries its verdict; `api.middleware` turns it into HTTP and `sipcore` into SIP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class TrunklineError(Exception):
+    """Base of every error that this program raises on purpose. `status` is the HTTP status that tells it."""
+
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True)
+class FieldProblem:
+    """One entry of an error body's `details`: the JSON path of the field and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class Invalid(TrunklineError):
+    """The request breaks a constraint; `problems` names each field."""
+
+    status = 400
+
+    def __init__(self, problems: list[FieldProblem], message: str = "Validation failed") -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+class Unauthorized(TrunklineError):
+    """No key, or one that does not hold."""
+
+    status = 401
+
+    def __init__(self, message: str = "Invalid API key") -> None:
+        super().__init__(message)
+
+
+class NotFound(TrunklineError):
+    """No such resource in this organization; the message is the one that the client reads."""
+
+    status = 404
+
+
+class Conflict(TrunklineError):
+    """The resource is in a state that does not allow this."""
+
+    status = 409
+
+
+class TooLarge(TrunklineError):
+    """The body is over the limit."""
+
+    status = 413
+
+
+class TooMany(TrunklineError):
+    """A rate or a ceiling is exceeded; `retry_after_s` says when to come back, if that is known."""
+
+    status = 429
+
+    def __init__(self, message: str, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(TrunklineError):
+    """The server cannot take this now: full, draining or starting."""
+
+    status = 503
+
+    def __init__(self, message: str, retry_after_s: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class StartupError(TrunklineError):
+    """The program cannot start; the message is one clear line that names the cause and the remedy."""
+
+
+class ModelError(TrunklineError):
+    """A model failed while it worked for a call; it ends that call alone."""

@@ -1,0 +1,1 @@
+"""PJSIP: the endpoint, trunks, call legs and the native audio pump."""

@@ -1,0 +1,1 @@
+"""The database and the recordings: tables, migrations, one file of plain functions per resource."""

@@ -1,0 +1,1 @@
+"""The program: command line, start-up and shutdown order, the demo call."""
