@@ -1,0 +1,139 @@
+"""A call leg as the rest of the program sees it: facts, four verbs and two futures, all on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from sipcore.headers import Party
+from sipcore.pump import Pump, SlotStats
+
+
+@dataclass(frozen=True)
+class Media:
+    """The sound of a leg: its slot in the pump, the rate in Hz and the codec's name."""
+
+    slot: int
+    rate: int
+    codec: str
+
+
+@dataclass(frozen=True)
+class LegEnd:
+    """Why a leg ended: the final SIP status, its reason phrase, and whether the other side did it."""
+
+    code: int
+    reason: str
+    by_peer: bool
+
+
+@dataclass(frozen=True)
+class LegFacts:
+    """What is known when a leg appears. `source` is the peer's IP address; users and names come from the network."""
+
+    sip_call_id: str
+    direction: Literal["inbound", "outbound"]
+    source: str
+    request_user: str
+    to: Party
+    sender: Party
+
+
+class Dialog(Protocol):
+    """What a leg needs of PJSIP; every method runs on the owner's thread by itself."""
+
+    def respond(self, code: int, headers: dict[str, str]) -> Coroutine[Any, Any, None]:
+        """Answer the INVITE with a provisional or final status."""
+
+    def bye(self, code: int) -> Coroutine[Any, Any, None]:
+        """End the dialog in whatever way its state asks for."""
+
+    def dtmf(self, digits: str) -> Coroutine[Any, Any, None]:
+        """Send digits as RFC 4733 events."""
+
+
+class Leg:
+    """One dialog with a peer. Use it on the event loop only."""
+
+    def __init__(self, facts: LegFacts, dialog: Dialog, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
+        self.facts = facts
+        self.ended: asyncio.Future[LegEnd] = loop.create_future()
+        self.on_digit: Callable[[str], None] | None = None
+        self.on_hold = False
+        self._dialog = dialog
+        self._pump = pump
+        self._media: asyncio.Future[Media] = loop.create_future()
+        self._hung_up = False
+
+    @property
+    def sip_call_id(self) -> str:
+        """The SIP Call-ID."""
+        return self.facts.sip_call_id
+
+    async def ringing(self) -> None:
+        """Send 180."""
+        await self._dialog.respond(180, {})
+
+    async def answer(self) -> Media:
+        """Send 200 and wait until sound flows. Raises `ConnectionError` when the leg ends first."""
+        await self._dialog.respond(200, {})
+        return await self.connected()
+
+    async def connected(self) -> Media:
+        """Wait until sound flows. Raises `ConnectionError` when the leg ends first."""
+        await asyncio.wait((self._media, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        if not self._media.done():
+            end = self.ended.result()
+            raise ConnectionError(f"the leg ended before it had sound: {end.code} {end.reason}")
+        return self._media.result()
+
+    async def reject(self, code: int, retry_after_s: int | None = None) -> None:
+        """Refuse an inbound leg with a final status."""
+        self._hung_up = True
+        await self._dialog.respond(code, {} if retry_after_s is None else {"Retry-After": str(retry_after_s)})
+
+    async def hangup(self) -> None:
+        """BYE, CANCEL or a refusal, whatever the state asks for. Harmless on a leg that has ended."""
+        if self.ended.done():
+            return
+        self._hung_up = True
+        await self._dialog.bye(0)
+
+    async def send_digits(self, digits: str) -> None:
+        """Send DTMF as RFC 4733 events."""
+        await self._dialog.dtmf(digits)
+
+    def silence_s(self) -> float:
+        """Seconds since the last RTP packet came; 0 while the leg has no sound or is on hold."""
+        if not self._media.done() or self.on_hold:
+            return 0.0
+        return (time.monotonic_ns() - self.stats().last_packet_ns) / 1e9
+
+    def stats(self) -> SlotStats:
+        """Counters of the leg's sound. Raises `KeyError` when it has none (any more)."""
+        if not self._media.done():
+            raise KeyError("no sound yet")
+        return self._pump.slot_stats(self._media.result().slot)
+
+    def release(self) -> None:
+        """Give the pump's slot back, once nobody reads or writes it any more."""
+        if self._media.done():
+            self._pump.release(self._media.result().slot)
+
+    # ---- what the endpoint reports, always on the loop ----
+
+    def _has_media(self, media: Media, held: bool) -> None:
+        self.on_hold = held
+        if not self._media.done():
+            self._media.set_result(media)
+
+    def _has_ended(self, code: int, reason: str) -> None:
+        if not self.ended.done():
+            self.ended.set_result(LegEnd(code, reason, by_peer=not self._hung_up))
+
+    def _has_digit(self, digit: str) -> None:
+        if self.on_digit:
+            self.on_digit(digit)

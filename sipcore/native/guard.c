@@ -1,0 +1,178 @@
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef char address_t[PJ_INET6_ADDRSTRLEN];
+
+static struct {
+    pthread_mutex_t lock;
+    address_t *known, *probes;
+    int known_count, probe_count;
+    bool refuse_unknown, accepting;
+    int retry_after_s;
+    guard_event_t events[GUARD_EVENTS];
+    int event_count;
+    uint64_t more;
+} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10};
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static bool contains(const address_t *list, int count, const char *address)
+{
+    return count && bsearch(address, list, (size_t)count, sizeof *list, compare) != NULL;
+}
+
+static address_t *copy_sorted(const char *const *list, int count)
+{
+    address_t *copy = calloc((size_t)count + 1, sizeof *copy);
+    for (int i = 0; copy && i < count; i++)
+        strncpy(copy[i], list[i], sizeof copy[i] - 1);
+    if (copy)
+        qsort(copy, (size_t)count, sizeof *copy, compare);
+    return copy;
+}
+
+void guard_set_sources(const char *const *known, int known_count, const char *const *probes, int probe_count)
+{
+    address_t *k = copy_sorted(known, known_count), *p = copy_sorted(probes, probe_count);
+    pthread_mutex_lock(&guard.lock);
+    free(guard.known);
+    free(guard.probes);
+    guard.known = k;
+    guard.probes = p;
+    guard.known_count = k ? known_count : 0;
+    guard.probe_count = p ? probe_count : 0;
+    pthread_mutex_unlock(&guard.lock);
+}
+
+void guard_set_answers(bool refuse_unknown_with_403, bool accepting, int retry_after_s)
+{
+    pthread_mutex_lock(&guard.lock);
+    guard.refuse_unknown = refuse_unknown_with_403;
+    guard.accepting = accepting;
+    guard.retry_after_s = retry_after_s;
+    pthread_mutex_unlock(&guard.lock);
+}
+
+/* The lock is held. */
+static void note(enum guard_event_kind kind, const char *source)
+{
+    for (int i = 0; i < guard.event_count; i++)
+        if (guard.events[i].kind == kind && strcmp(guard.events[i].source, source) == 0) {
+            guard.events[i].count++;
+            return;
+        }
+    if (guard.event_count == GUARD_EVENTS) {
+        guard.more++;
+        return;
+    }
+    guard_event_t *event = &guard.events[guard.event_count++];
+    event->kind = kind;
+    event->count = 1;
+    strncpy(event->source, source, sizeof event->source - 1);
+    event->source[sizeof event->source - 1] = 0;
+}
+
+int guard_take_events(guard_event_t *out, uint64_t *more)
+{
+    pthread_mutex_lock(&guard.lock);
+    int count = guard.event_count;
+    memcpy(out, guard.events, (size_t)count * sizeof *out);
+    *more = guard.more;
+    guard.event_count = 0;
+    guard.more = 0;
+    pthread_mutex_unlock(&guard.lock);
+    return count;
+}
+
+/* RFC 3261 8.2.2: out-of-dialog requests have no To tag. */
+static bool out_of_dialog(const pjsip_rx_data *rdata)
+{
+    return rdata->msg_info.to && rdata->msg_info.to->tag.slen == 0;
+}
+
+static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
+{
+    pjsip_hdr headers;
+    pj_list_init(&headers);
+    if (code == 503) {
+        pjsip_retry_after_hdr *retry = pjsip_retry_after_hdr_create(rdata->tp_info.pool, retry_after_s);
+        pj_list_push_back(&headers, retry);
+    }
+    pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
+}
+
+static pj_bool_t refuse_stranger(pjsip_rx_data *rdata, bool refuse)
+{
+    if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
+        answer(rdata, 403, 0);
+    return PJ_TRUE;
+}
+
+/* Called for every request before the transaction layer sees it; PJ_TRUE ends its way here. */
+static pj_bool_t on_request(pjsip_rx_data *rdata)
+{
+    const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
+    const char *source = rdata->pkt_info.src_name;
+    pthread_mutex_lock(&guard.lock);
+    bool known = contains(guard.known, guard.known_count, source);
+    bool probe = method == PJSIP_OPTIONS_METHOD && contains(guard.probes, guard.probe_count, source);
+    bool refuse = guard.refuse_unknown, accepting = guard.accepting;
+    int retry_after_s = guard.retry_after_s;
+    if (!known && !probe)
+        note(GUARD_UNKNOWN_SOURCE, source);
+    pthread_mutex_unlock(&guard.lock);
+
+    if (!known && !probe)
+        return refuse_stranger(rdata, refuse);
+    if (!out_of_dialog(rdata))
+        return PJ_FALSE;
+    if (method == PJSIP_OPTIONS_METHOD) {
+        answer(rdata, accepting ? 200 : 503, retry_after_s);
+        return PJ_TRUE;
+    }
+    if (method == PJSIP_INVITE_METHOD && !accepting) {
+        answer(rdata, 503, retry_after_s);
+        return PJ_TRUE;
+    }
+    return PJ_FALSE;
+}
+
+/* What the parser threw away. The packet buffer lies inside its `pjsip_rx_data`, which knows the source. */
+static void on_dropped(pjsip_tp_dropped_data *dropped)
+{
+    if (dropped->status == PJ_EIGNORED)
+        return; /* a keep-alive */
+    pjsip_rx_data *rdata = (pjsip_rx_data *)((char *)dropped->data - offsetof(pjsip_rx_data, pkt_info.packet));
+    bool ours = rdata->tp_info.transport == dropped->tp;
+    pthread_mutex_lock(&guard.lock);
+    note(GUARD_GARBAGE, ours ? rdata->pkt_info.src_name : "unknown");
+    pthread_mutex_unlock(&guard.lock);
+}
+
+static pjsip_module module = {
+    .name = {"mod-trunkline-guard", 19},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 2,
+    .on_rx_request = on_request,
+};
+
+int guard_install(void)
+{
+    if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
+        return -1;
+    return pjsip_tpmgr_set_drop_data_cb(pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt()), on_dropped) == PJ_SUCCESS ? 0 : -1;
+}
+
+void guard_remove(void)
+{
+    if (module.id != -1)
+        pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
+}

@@ -1,0 +1,449 @@
+/* sipcore._native: the pump, the guard and PJSUA's hooks for Python. `sipcore.pump` and `sipcore.guard` wrap it. */
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
+#include <Python.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <pjsua-lib/pjsua.h>
+#include <pjsua-lib/pjsua_internal.h>
+#include <unistd.h>
+
+#include "guard.h"
+#include "pump.h"
+#include "sdp.h"
+
+#define BACKGROUND "sipcore.background"
+#define INFO_COLUMNS 6
+
+/* ---- slots by handle: the row in the low 16 bits, the generation above ---- */
+
+static long long handle_of(const slot_t *slot)
+{
+    return ((long long)atomic_load(&slot->generation) << 16) | slot->index;
+}
+
+static slot_t *slot_by_handle(long long handle)
+{
+    int index = (int)(handle & 0xFFFF);
+    if (handle >= 0 && index < pump.max_slots && pump.slots) {
+        slot_t *slot = &pump.slots[index];
+        if (atomic_load(&slot->state) == SLOT_OPEN && handle_of(slot) == handle)
+            return slot;
+    }
+    PyErr_Format(PyExc_KeyError, "no open slot with handle %lld", handle);
+    return NULL;
+}
+
+static slot_t *slot_argument(PyObject *argument)
+{
+    long long handle = PyLong_AsLongLong(argument);
+    return handle == -1 && PyErr_Occurred() ? NULL : slot_by_handle(handle);
+}
+
+/* ---- the pump ---- */
+
+static PyObject *py_start(PyObject *self, PyObject *args)
+{
+    int max_slots;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &max_slots))
+        return NULL;
+    if (pump_start(max_slots) != 0)
+        return PyErr_Format(PyExc_RuntimeError, "the audio pump did not start (1..%d slots, not running yet)", MAX_SLOTS);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_stop(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    pump_stop();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
+static PyObject *py_hook(PyObject *self, PyObject *args)
+{
+    int follow_route;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "p", &follow_route))
+        return NULL;
+    pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
+    callback->on_stream_created2 = pump_on_stream_created;
+    callback->on_call_sdp_created = sdp_on_created;
+    callback->on_stream_precreate = NULL;
+    callback->on_stream_destroyed = NULL;
+    callback->on_call_tsx_state = NULL;
+    callback->on_call_media_event = NULL;
+    callback->on_create_media_transport = NULL;
+    sdp_follow_route(follow_route);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_wait(PyObject *self, PyObject *args)
+{
+    int timeout_ms, ready;
+    uint64_t ticks;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &timeout_ms))
+        return NULL;
+    struct pollfd fd = {.fd = pump.event_fd, .events = POLLIN};
+    Py_BEGIN_ALLOW_THREADS
+    ready = poll(&fd, 1, timeout_ms);
+    if (ready > 0 && read(fd.fd, &ticks, sizeof ticks) != sizeof ticks)
+        ready = 0;
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(ready > 0);
+}
+
+static void fill_info(slot_t *slot, int64_t *info, uint64_t position)
+{
+    uint64_t taken = atomic_load(&slot->tx_read);
+    info[0] = (int64_t)position;
+    info[1] = atomic_load(&slot->rx_ns);
+    info[2] = (int64_t)(atomic_load(&slot->tx_written) - taken);
+    info[3] = (int64_t)taken;
+    info[4] = (slot->port != NULL ? 1 : 0) | (atomic_load(&slot->paused) ? 2 : 0);
+    info[5] = atomic_load(&slot->jitter_ms);
+}
+
+/* Keeps the GIL: it copies some 100 KB at 250 calls, and no slot can be released meanwhile. */
+static PyObject *py_read(PyObject *self, PyObject *args)
+{
+    Py_buffer heard, said, counts, info;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "w*w*w*w*", &heard, &said, &counts, &info))
+        return NULL;
+    Py_ssize_t rows = counts.len / (Py_ssize_t)sizeof(int32_t);
+    Py_ssize_t capacity = rows ? heard.len / (Py_ssize_t)sizeof(int16_t) / rows : 0;
+    int high = atomic_load(&pump.high);
+    bool fits = rows >= high && said.len >= heard.len && info.len >= rows * INFO_COLUMNS * (Py_ssize_t)sizeof(int64_t);
+    for (int i = 0; fits && i < high; i++) {
+        slot_t *slot = &pump.slots[i];
+        uint64_t position = 0;
+        uint32_t count = 0;
+        if (atomic_load_explicit(&slot->state, memory_order_acquire) == SLOT_OPEN) {
+            count = slot_read(slot, (int16_t *)heard.buf + i * capacity, (int16_t *)said.buf + i * capacity,
+                              (uint32_t)capacity, &position);
+            fill_info(slot, (int64_t *)info.buf + i * INFO_COLUMNS, position);
+        }
+        ((int32_t *)counts.buf)[i] = (int32_t)count;
+    }
+    PyBuffer_Release(&heard);
+    PyBuffer_Release(&said);
+    PyBuffer_Release(&counts);
+    PyBuffer_Release(&info);
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "the arrays of read() have fewer rows than the pump has slots");
+    return PyLong_FromLong(high);
+}
+
+static PyObject *py_slot_of(PyObject *self, PyObject *argument)
+{
+    long call = PyLong_AsLong(argument);
+    (void)self;
+    int index = call >= 0 && call < PJSUA_MAX_CALLS ? atomic_load(&pump.of_call[call]) : -1;
+    if (index < 0 || !pump.slots)
+        Py_RETURN_NONE;
+    return PyLong_FromLongLong(handle_of(&pump.slots[index]));
+}
+
+static PyObject *py_forget(PyObject *self, PyObject *argument)
+{
+    long call = PyLong_AsLong(argument);
+    (void)self;
+    if (call >= 0 && call < PJSUA_MAX_CALLS)
+        atomic_store(&pump.of_call[call], -1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_release(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    if (!slot)
+        return NULL;
+    atomic_store(&slot->state, SLOT_CLOSING);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_rate(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    return slot ? PyLong_FromUnsignedLong(atomic_load(&slot->rate)) : NULL;
+}
+
+static PyObject *py_write(PyObject *self, PyObject *args)
+{
+    long long handle;
+    Py_buffer samples;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ly*", &handle, &samples))
+        return NULL;
+    slot_t *slot = slot_by_handle(handle);
+    uint32_t fits = slot ? slot_write(slot, samples.buf, (uint32_t)(samples.len / 2)) : 0;
+    PyBuffer_Release(&samples);
+    return slot ? PyLong_FromUnsignedLong(fits) : NULL;
+}
+
+static PyObject *py_hold_open(PyObject *self, PyObject *args)
+{
+    long long handle;
+    int more;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Lp", &handle, &more))
+        return NULL;
+    slot_t *slot = slot_by_handle(handle);
+    if (!slot)
+        return NULL;
+    atomic_store(&slot->open, more);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_written(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    return slot ? PyLong_FromUnsignedLongLong(atomic_load(&slot->tx_written)) : NULL;
+}
+
+static PyObject *py_taken(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    return slot ? PyLong_FromUnsignedLongLong(atomic_load(&slot->tx_read)) : NULL;
+}
+
+static PyObject *py_flush(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    return slot ? PyLong_FromUnsignedLongLong(slot_flush(slot)) : NULL;
+}
+
+static PyObject *py_pause(PyObject *self, PyObject *args)
+{
+    long long handle;
+    int on;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Lp", &handle, &on))
+        return NULL;
+    slot_t *slot = slot_by_handle(handle);
+    if (!slot)
+        return NULL;
+    atomic_store(&slot->paused, on);
+    Py_RETURN_NONE;
+}
+
+/* ---- background sounds ---- */
+
+static void free_background(PyObject *capsule)
+{
+    background_release(PyCapsule_GetPointer(capsule, BACKGROUND));
+}
+
+static PyObject *py_load_background(PyObject *self, PyObject *args)
+{
+    Py_buffer samples;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*", &samples))
+        return NULL;
+    background_t *sound = samples.len >= 2 ? malloc(sizeof *sound + (size_t)samples.len) : NULL;
+    if (sound) {
+        atomic_init(&sound->refs, 1);
+        sound->length = (uint32_t)(samples.len / 2);
+        memcpy(sound->samples, samples.buf, sound->length * sizeof(int16_t));
+    }
+    PyBuffer_Release(&samples);
+    if (!sound)
+        return PyErr_Format(PyExc_ValueError, "a background sound needs at least one sample");
+    return PyCapsule_New(sound, BACKGROUND, free_background);
+}
+
+static PyObject *py_set_background(PyObject *self, PyObject *args)
+{
+    long long handle;
+    PyObject *capsule;
+    double volume, ducked;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LOdd", &handle, &capsule, &volume, &ducked))
+        return NULL;
+    slot_t *slot = slot_by_handle(handle);
+    background_t *sound = capsule == Py_None ? NULL : PyCapsule_GetPointer(capsule, BACKGROUND);
+    if (!slot || (!sound && capsule != Py_None))
+        return NULL;
+    slot_set_background(slot, sound, (int32_t)(volume * 32768), (int32_t)(ducked * 32768));
+    Py_RETURN_NONE;
+}
+
+/* ---- counters ---- */
+
+static PyObject *py_slot_stats(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    if (!slot)
+        return NULL;
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:L}", "frames_sent", atomic_load(&slot->frames_sent), "frames_heard",
+                         atomic_load(&slot->frames_heard), "frames_missing", atomic_load(&slot->frames_missing),
+                         "under_runs", atomic_load(&slot->under_runs), "over_runs", atomic_load(&slot->over_runs),
+                         "last_packet_ns", (long long)atomic_load(&slot->last_packet_ns));
+}
+
+static void add_up(histogram_t *sum, const histogram_t *part)
+{
+    for (int i = 0; i < HISTOGRAM; i++)
+        sum->bucket[i] += part->bucket[i];
+    sum->count += part->count;
+    if (part->max_ns > sum->max_ns)
+        sum->max_ns = part->max_ns;
+}
+
+static PyObject *quantiles(const histogram_t *histogram)
+{
+    return Py_BuildValue("(ddd)", histogram_quantile_ms(histogram, 0.5), histogram_quantile_ms(histogram, 0.99),
+                         histogram->max_ns / 1e6);
+}
+
+/* Counters of all shards; with `reset` the histograms begin anew. */
+static PyObject *py_stats(PyObject *self, PyObject *args)
+{
+    int reset;
+    static histogram_t lateness, deviation;
+    uint64_t ticks = 0, skipped = 0, cpu_ns = 0;
+    int calls = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "p", &reset))
+        return NULL;
+    memset(&lateness, 0, sizeof lateness);
+    memset(&deviation, 0, sizeof deviation);
+    for (int i = 0; i < pump.shards; i++) {
+        shard_t *shard = &pump.shard[i];
+        ticks += atomic_load(&shard->ticks);
+        skipped += atomic_load(&shard->skipped_ticks);
+        cpu_ns += atomic_load(&shard->cpu_ns);
+        calls += atomic_load(&shard->calls);
+        add_up(&lateness, &shard->lateness);
+        add_up(&deviation, &shard->deviation);
+        if (reset) {
+            memset(&shard->lateness, 0, sizeof shard->lateness);
+            memset(&shard->deviation, 0, sizeof shard->deviation);
+        }
+    }
+    return Py_BuildValue("{s:K,s:K,s:K,s:i,s:i,s:O,s:N,s:N}", "ticks", ticks, "skipped_ticks", skipped, "cpu_ns", cpu_ns,
+                         "calls", calls, "shards", pump.shards, "realtime", pump.realtime ? Py_True : Py_False,
+                         "lateness_ms", quantiles(&lateness), "deviation_ms", quantiles(&deviation));
+}
+
+/* ---- the guard ---- */
+
+static PyObject *py_guard_install(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (guard_install() != 0)
+        return PyErr_Format(PyExc_RuntimeError, "the SIP source guard did not install");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_guard_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    guard_remove();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* The strings stay owned by the sequence. NULL with an exception set when an item is no text. */
+static const char **texts_of(PyObject *sequence, int *count)
+{
+    Py_ssize_t length = PyTuple_GET_SIZE(sequence);
+    const char **texts = PyMem_Calloc((size_t)length + 1, sizeof *texts);
+    for (Py_ssize_t i = 0; texts && i < length; i++)
+        if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(sequence, i)))) {
+            PyMem_Free(texts);
+            return NULL;
+        }
+    *count = (int)length;
+    return texts;
+}
+
+static PyObject *py_guard_sources(PyObject *self, PyObject *args)
+{
+    PyObject *known, *probes;
+    int known_count = 0, probe_count = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &known, &PyTuple_Type, &probes))
+        return NULL;
+    const char **k = texts_of(known, &known_count);
+    const char **p = k ? texts_of(probes, &probe_count) : NULL;
+    if (k && p)
+        guard_set_sources(k, known_count, p, probe_count);
+    PyMem_Free(k);
+    PyMem_Free(p);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_guard_answers(PyObject *self, PyObject *args)
+{
+    int refuse, accepting, retry_after_s;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ppi", &refuse, &accepting, &retry_after_s))
+        return NULL;
+    guard_set_answers(refuse, accepting, retry_after_s);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_guard_events(PyObject *self, PyObject *unused)
+{
+    static guard_event_t events[GUARD_EVENTS];
+    uint64_t more = 0;
+    (void)self, (void)unused;
+    int count = guard_take_events(events, &more);
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++)
+        PyList_SET_ITEM(list, i, Py_BuildValue("(ssK)", events[i].kind == GUARD_GARBAGE ? "garbage" : "unknown_source",
+                                               events[i].source, events[i].count));
+    return list ? Py_BuildValue("(NK)", list, more) : NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"start", py_start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."},
+    {"stop", py_stop, METH_NOARGS, "Stop the pump's threads."},
+    {"hook", py_hook, METH_VARARGS, "hook(follow_route): take over PJSUA's stream and SDP callbacks."},
+    {"wait", py_wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."},
+    {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
+    {"slot_of", py_slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."},
+    {"forget", py_forget, METH_O, "forget(pjsua_call_id): the call is over, its number may be used again."},
+    {"release", py_release, METH_O, "release(handle): close the slot."},
+    {"rate", py_rate, METH_O, "rate(handle) -> Hz."},
+    {"write", py_write, METH_VARARGS, "write(handle, int16 samples) -> samples that fitted."},
+    {"hold_open", py_hold_open, METH_VARARGS, "hold_open(handle, more)."},
+    {"written", py_written, METH_O, "written(handle) -> position."},
+    {"taken", py_taken, METH_O, "taken(handle) -> position."},
+    {"flush", py_flush, METH_O, "flush(handle) -> position up to which samples were sent."},
+    {"pause", py_pause, METH_VARARGS, "pause(handle, on)."},
+    {"load_background", py_load_background, METH_VARARGS, "load_background(int16 samples) -> sound to loop."},
+    {"set_background", py_set_background, METH_VARARGS, "set_background(handle, sound or None, volume, ducked volume)."},
+    {"slot_stats", py_slot_stats, METH_O, "slot_stats(handle) -> counters."},
+    {"stats", py_stats, METH_VARARGS, "stats(reset) -> counters of all shards."},
+    {"guard_install", py_guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."},
+    {"guard_remove", py_guard_remove, METH_NOARGS, "Take the source guard away."},
+    {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses."},
+    {"guard_answers", py_guard_answers, METH_VARARGS, "guard_answers(refuse_unknown, accepting, retry_after_s)."},
+    {"guard_events", py_guard_events, METH_NOARGS, "guard_events() -> ([(kind, source, count)], packets of further sources)."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sipcore._native", "The native audio pump and SIP guard.", -1,
+                                        methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    return PyModule_Create(&definition);
+}

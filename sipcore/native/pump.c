@@ -1,0 +1,303 @@
+#define _GNU_SOURCE
+#include "pump.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SURVEY_TICKS 5      /* each slot's packet count and jitter buffer are read every 100 ms */
+#define CATCH_UP_TICKS 5    /* a longer standstill is skipped instead of being sent in a burst */
+#define REALTIME_PRIORITY 10
+
+pump_t pump = {.event_fd = -1};
+
+static void histogram_add(histogram_t *histogram, int64_t ns)
+{
+    int64_t bucket = ns / 100000;
+    histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM ? HISTOGRAM - 1 : bucket]++;
+    histogram->count++;
+    if (ns > histogram->max_ns)
+        histogram->max_ns = ns;
+}
+
+double histogram_quantile_ms(const histogram_t *histogram, double quantile)
+{
+    uint64_t seen = 0;
+    for (int i = 0; i < HISTOGRAM; i++) {
+        seen += histogram->bucket[i];
+        if (histogram->count && seen >= quantile * histogram->count)
+            return (i + 1) / 10.0;
+    }
+    return 0;
+}
+
+/* ---- the null port that stands in the conference bridge ---- */
+
+typedef struct null_port {
+    pjmedia_port base;
+    slot_t *slot;
+    pjmedia_port *stream_port;
+} null_port_t;
+
+static pj_status_t null_put(pjmedia_port *port, pjmedia_frame *frame)
+{
+    PJ_UNUSED_ARG(port);
+    PJ_UNUSED_ARG(frame);
+    return PJ_SUCCESS;
+}
+
+static pj_status_t null_get(pjmedia_port *port, pjmedia_frame *frame)
+{
+    PJ_UNUSED_ARG(port);
+    frame->type = PJMEDIA_FRAME_TYPE_NONE;
+    frame->size = 0;
+    return PJ_SUCCESS;
+}
+
+/* PJSUA ends the stream. Let go of it, unless a re-INVITE has given the slot a newer one. */
+static pj_status_t null_destroy(pjmedia_port *port)
+{
+    null_port_t *null = (null_port_t *)port;
+    pthread_mutex_lock(&null->slot->stream_lock);
+    bool ours = null->slot->port == null->stream_port;
+    pthread_mutex_unlock(&null->slot->stream_lock);
+    if (ours)
+        slot_detach(null->slot);
+    return PJ_SUCCESS;
+}
+
+static null_port_t *make_null_port(slot_t *slot, pjmedia_port *stream_port)
+{
+    pj_pool_t *pool = pjsua_pool_create("trunkline-null", 512, 512);
+    if (!pool)
+        return NULL;
+    null_port_t *null = PJ_POOL_ZALLOC_T(pool, null_port_t);
+    pj_str_t name = pj_str("null");
+    pjmedia_port_info_init(&null->base.info, &name, 0x544C, 8000, 1, 16, 160);
+    null->base.put_frame = null_put;
+    null->base.get_frame = null_get;
+    null->base.on_destroy = null_destroy;
+    null->slot = slot;
+    null->stream_port = stream_port;
+    if (pjmedia_port_init_grp_lock(&null->base, pool, NULL) != PJ_SUCCESS) {
+        pj_pool_release(pool);
+        return NULL;
+    }
+    return null;
+}
+
+/* ---- slots ---- */
+
+static int least_loaded_shard(void)
+{
+    int best = 0;
+    for (int i = 1; i < pump.shards; i++)
+        if (atomic_load(&pump.shard[i].calls) < atomic_load(&pump.shard[best].calls))
+            best = i;
+    return best;
+}
+
+static slot_t *free_slot(void)
+{
+    for (int i = 0; i < pump.max_slots; i++)
+        if (atomic_load_explicit(&pump.slots[i].state, memory_order_acquire) == SLOT_FREE)
+            return &pump.slots[i];
+    return NULL;
+}
+
+static slot_t *open_slot(pjsua_call_id call, pjsua_on_stream_created_param *param)
+{
+    slot_t *slot = free_slot();
+    if (!slot)
+        return NULL;
+    slot->shard = least_loaded_shard();
+    if (slot_open(slot, call, param->port, param->stream) != 0)
+        return NULL;
+    atomic_fetch_add(&pump.shard[slot->shard].calls, 1);
+    if (slot->index >= atomic_load(&pump.high))
+        atomic_store(&pump.high, slot->index + 1);
+    atomic_store(&pump.of_call[call], slot->index);
+    return slot;
+}
+
+/* The same call's next stream goes into the same slot, unless its rate differs: then it gets a new one. */
+static slot_t *slot_for(pjsua_call_id call, pjsua_on_stream_created_param *param)
+{
+    int index = atomic_load(&pump.of_call[call]);
+    if (index < 0)
+        return open_slot(call, param);
+    slot_t *slot = &pump.slots[index];
+    if (atomic_load(&slot->rate) != PJMEDIA_PIA_SRATE(&param->port->info)) {
+        slot_detach(slot);
+        return open_slot(call, param);
+    }
+    slot_attach(slot, param->port, param->stream);
+    return slot;
+}
+
+void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param)
+{
+    if (!atomic_load(&pump.running) || call < 0 || call >= PJSUA_MAX_CALLS)
+        return;
+    pthread_mutex_lock(&pump.open_lock);
+    slot_t *slot = slot_for(call, param);
+    null_port_t *null = slot ? make_null_port(slot, param->port) : NULL;
+    pthread_mutex_unlock(&pump.open_lock);
+    if (!null) {
+        PJ_LOG(1, ("pump", "No slot for call %d", call));
+        return;
+    }
+    param->port = &null->base;
+    param->destroy_port = PJ_TRUE;
+}
+
+/* ---- the threads ---- */
+
+static void packet_sent(void *arg, int64_t interval_ns)
+{
+    int64_t deviation = interval_ns - TICK_NS;
+    histogram_add(&((shard_t *)arg)->deviation, deviation < 0 ? -deviation : deviation);
+}
+
+/* Python let go of the slot: drop its stream and make it free. */
+static void close_slot(shard_t *shard, slot_t *slot)
+{
+    slot_detach(slot);
+    atomic_fetch_sub(&shard->calls, 1);
+    atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_release);
+}
+
+static void tick_shard(shard_t *shard, int64_t now_ns)
+{
+    int high = atomic_load(&pump.high);
+    uint64_t tick = atomic_fetch_add(&shard->ticks, 1);
+    for (int i = 0; i < high; i++) {
+        slot_t *slot = &pump.slots[i];
+        int state = atomic_load_explicit(&slot->state, memory_order_acquire);
+        if (state == SLOT_FREE || slot->shard != shard->index)
+            continue;
+        if (state == SLOT_CLOSING) {
+            close_slot(shard, slot);
+            continue;
+        }
+        slot_tick(slot, now_ns, packet_sent, shard);
+        if ((tick + (uint64_t)i) % SURVEY_TICKS == 0)
+            slot_survey(slot, now_ns);
+    }
+}
+
+/* The last shard of a tick wakes Python. */
+static void tick_done(void)
+{
+    if (atomic_fetch_sub(&pump.pending, 1) > 1)
+        return;
+    atomic_store(&pump.pending, pump.shards);
+    uint64_t one = 1;
+    if (write(pump.event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        PJ_LOG(1, ("pump", "Cannot wake the reader: errno %d", errno));
+}
+
+static bool become_realtime(void)
+{
+    struct sched_param parameter = {.sched_priority = REALTIME_PRIORITY};
+    if (pthread_setschedparam(pthread_self(), SCHED_RR, &parameter) == 0)
+        return true;
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -15);
+    return false;
+}
+
+static void sleep_until(int64_t ns)
+{
+    struct timespec at = {ns / 1000000000LL, ns % 1000000000LL};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        ;
+}
+
+static void *run_shard(void *arg)
+{
+    shard_t *shard = arg;
+    static __thread pj_thread_desc descriptor;
+    pj_thread_t *thread;
+    pj_thread_register("pump", descriptor, &thread);
+    if (become_realtime())
+        pump.realtime = true;
+    int64_t next = now_monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
+    while (atomic_load(&pump.running)) {
+        next += TICK_NS;
+        sleep_until(next);
+        int64_t now = now_monotonic_ns();
+        histogram_add(&shard->lateness, now - next);
+        if (now - next > CATCH_UP_TICKS * TICK_NS) {
+            atomic_fetch_add(&shard->skipped_ticks, (uint64_t)((now - next) / TICK_NS));
+            next = now / TICK_NS * TICK_NS;
+        }
+        tick_shard(shard, now);
+        struct timespec cpu;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+        atomic_store(&shard->cpu_ns, (uint64_t)cpu.tv_sec * 1000000000ULL + (uint64_t)cpu.tv_nsec);
+        tick_done();
+    }
+    return NULL;
+}
+
+/* Once a process: a port that PJSIP destroys late may still point at its slot, so slots are never freed. */
+static int make_slots(void)
+{
+    pump.slots = calloc(MAX_SLOTS, sizeof *pump.slots);
+    if (!pump.slots)
+        return -1;
+    for (int i = 0; i < MAX_SLOTS; i++)
+        slot_init(&pump.slots[i], i);
+    pthread_mutex_init(&pump.open_lock, NULL);
+    return 0;
+}
+
+int pump_start(int max_slots)
+{
+    if (atomic_load(&pump.running) || max_slots < 1 || max_slots > MAX_SLOTS)
+        return -1;
+    if (!pump.slots && make_slots() != 0)
+        return -1;
+    pump.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (pump.event_fd < 0)
+        return -1;
+    for (int i = 0; i < PJSUA_MAX_CALLS; i++)
+        atomic_store(&pump.of_call[i], -1);
+    pump.max_slots = max_slots;
+    pump.shards = (max_slots + SHARD_SLOTS - 1) / SHARD_SLOTS;
+    memset(pump.shard, 0, sizeof pump.shard);
+    atomic_store(&pump.high, 0);
+    atomic_store(&pump.pending, pump.shards);
+    atomic_store(&pump.running, true);
+    for (int i = 0; i < pump.shards; i++) {
+        pump.shard[i].index = i;
+        if (pthread_create(&pump.shard[i].thread, NULL, run_shard, &pump.shard[i]) != 0) {
+            pump.shards = i;
+            pump_stop();
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Call it after PJSUA has hung up everything and before it is destroyed. */
+void pump_stop(void)
+{
+    if (!atomic_exchange(&pump.running, false))
+        return;
+    for (int i = 0; i < pump.shards; i++)
+        pthread_join(pump.shard[i].thread, NULL);
+    for (int i = 0; i < pump.max_slots; i++) {
+        slot_detach(&pump.slots[i]);
+        atomic_store(&pump.slots[i].state, SLOT_FREE);
+    }
+    atomic_store(&pump.high, 0);
+    close(pump.event_fd);
+    pump.event_fd = -1;
+}

@@ -1,0 +1,66 @@
+#define _GNU_SOURCE
+#include "sdp.h"
+
+#include <pjsua-lib/pjsua.h>
+#include <pjsua-lib/pjsua_internal.h>
+
+/* Sockets that are bound to every address would otherwise offer the host's first one, which is wrong on a machine with
+ * several networks (RFC 4566 5.7: c= is where this session's media is received). */
+static pj_bool_t follow_route = PJ_FALSE;
+
+void sdp_follow_route(pj_bool_t on)
+{
+    follow_route = on;
+}
+
+static const pj_str_t *remote_host(pjsua_call_id call, const pjmedia_sdp_session *remote)
+{
+    if (remote) {
+        if (remote->conn)
+            return &remote->conn->addr;
+        return remote->media_count && remote->media[0]->conn ? &remote->media[0]->conn->addr : NULL;
+    }
+    pjsip_inv_session *inv = pjsua_var.calls[call].inv;
+    if (!inv || !inv->dlg || !inv->dlg->target || !PJSIP_URI_SCHEME_IS_SIP(inv->dlg->target))
+        return NULL;
+    return &((pjsip_sip_uri *)pjsip_uri_get_uri(inv->dlg->target))->host;
+}
+
+/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. */
+static pj_bool_t local_address_to(const pj_str_t *host, pj_sockaddr *local)
+{
+    pj_sockaddr remote;
+    pj_sock_t sock;
+    int length = sizeof *local;
+    if (pj_sockaddr_parse(pj_AF_UNSPEC(), 0, host, &remote) != PJ_SUCCESS)
+        return PJ_FALSE;
+    pj_sockaddr_set_port(&remote, 9);
+    if (pj_sock_socket(remote.addr.sa_family, pj_SOCK_DGRAM(), 0, &sock) != PJ_SUCCESS)
+        return PJ_FALSE;
+    pj_bool_t found = pj_sock_connect(sock, &remote, pj_sockaddr_get_len(&remote)) == PJ_SUCCESS &&
+                      pj_sock_getsockname(sock, local, &length) == PJ_SUCCESS;
+    pj_sock_close(sock);
+    return found;
+}
+
+static void name_address(pjmedia_sdp_conn *conn, pj_pool_t *pool, const char *address, pj_bool_t v6)
+{
+    if (!conn)
+        return;
+    conn->addr_type = pj_str(v6 ? "IP6" : "IP4");
+    pj_strdup2(pool, &conn->addr, address);
+}
+
+void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
+{
+    pj_sockaddr local;
+    char address[PJ_INET6_ADDRSTRLEN];
+    const pj_str_t *host = follow_route ? remote_host(call, remote) : NULL;
+    if (!host || !local_address_to(host, &local))
+        return;
+    pj_sockaddr_print(&local, address, sizeof address, 0);
+    pj_bool_t v6 = local.addr.sa_family == pj_AF_INET6();
+    name_address(sdp->conn, pool, address, v6);
+    for (unsigned i = 0; i < sdp->media_count; i++)
+        name_address(sdp->media[i]->conn, pool, address, v6);
+}

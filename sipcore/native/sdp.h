@@ -1,0 +1,12 @@
+/* The address that our SDP names. */
+#ifndef TRUNKLINE_SDP_H
+#define TRUNKLINE_SDP_H
+
+#include <pjsua-lib/pjsua.h>
+
+/* Name the local address that the peer is reached from (pjsua callback `on_call_sdp_created`). */
+void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
+/* Off when a public address is configured: then that one stands. */
+void sdp_follow_route(pj_bool_t on);
+
+#endif

@@ -1,0 +1,342 @@
+#define _GNU_SOURCE
+#include "slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int64_t now_monotonic_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static uint32_t power_of_two(uint32_t n)
+{
+    uint32_t p = 1;
+    while (p < n)
+        p <<= 1;
+    return p;
+}
+
+void slot_init(slot_t *slot, int index)
+{
+    memset(slot, 0, sizeof *slot);
+    slot->index = index;
+    slot->call = PJSUA_INVALID_ID;
+    slot->noise = 0x9E3779B9u ^ (uint32_t)index;
+    pthread_mutex_init(&slot->stream_lock, NULL);
+}
+
+static int allocate_rings(slot_t *slot, uint32_t rate)
+{
+    uint32_t rx = power_of_two(rate * RX_MS / 1000 + MAX_FRAME), tx = power_of_two(rate / 1000 * TX_MS);
+    free(slot->heard);
+    free(slot->said);
+    free(slot->tx);
+    slot->heard = malloc(rx * sizeof(int16_t));
+    slot->said = malloc(rx * sizeof(int16_t));
+    slot->tx = malloc(tx * sizeof(int16_t));
+    slot->rx_mask = rx - 1;
+    slot->tx_mask = tx - 1;
+    return slot->heard && slot->said && slot->tx ? 0 : -1;
+}
+
+static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
+{
+    pjmedia_port_add_ref(port);
+    pthread_mutex_lock(&slot->stream_lock);
+    slot->port = port;
+    slot->stream = stream;
+    slot->frame = PJMEDIA_PIA_SPF(&port->info);
+    slot->due = 0;
+    slot->last_sent_ns = 0;
+    slot->last_packet_count = 0;
+    atomic_store(&slot->last_packet_ns, now_monotonic_ns());
+    pthread_mutex_unlock(&slot->stream_lock);
+}
+
+/* A free slot becomes a call's. Called by PJSIP's worker only, so two openings never meet. */
+int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream)
+{
+    uint32_t rate = PJMEDIA_PIA_SRATE(&port->info);
+    if ((rate != atomic_load(&slot->rate) || !slot->tx) && allocate_rings(slot, rate) != 0)
+        return -1;
+    atomic_store(&slot->rate, rate);
+    slot->call = call;
+    slot->timestamp = 0;
+    slot->last = 0;
+    slot->sounding = false;
+    slot->background_gain = 0;
+    slot->background_at = 0;
+    atomic_store(&slot->rx_read, 0);
+    atomic_store(&slot->rx_written, 0);
+    atomic_store(&slot->rx_ns, now_monotonic_ns());
+    atomic_store(&slot->jitter_ms, 0);
+    atomic_store(&slot->tx_base, 0);
+    atomic_store(&slot->tx_read, 0);
+    atomic_store(&slot->tx_written, 0);
+    atomic_store(&slot->paused, false);
+    atomic_store(&slot->open, false);
+    atomic_store(&slot->frames_sent, 0);
+    atomic_store(&slot->frames_heard, 0);
+    atomic_store(&slot->frames_missing, 0);
+    atomic_store(&slot->under_runs, 0);
+    atomic_store(&slot->over_runs, 0);
+    set_stream(slot, port, stream);
+    atomic_fetch_add(&slot->generation, 1);
+    atomic_store_explicit(&slot->state, SLOT_OPEN, memory_order_release);
+    return 0;
+}
+
+/* A re-INVITE made a new stream for the same call. The rings go on when the rate is the same. */
+void slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
+{
+    slot_detach(slot);
+    set_stream(slot, port, stream);
+}
+
+void slot_detach(slot_t *slot)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    pjmedia_port *port = slot->port;
+    slot->port = NULL;
+    slot->stream = NULL;
+    pthread_mutex_unlock(&slot->stream_lock);
+    if (port)
+        pjmedia_port_dec_ref(port);
+}
+
+/* ---- what goes out ---- */
+
+/* Take up to `count` queued samples; a flush that comes between wins, and nothing of what it threw away is sent. */
+static uint32_t take(slot_t *slot, int16_t *out, uint32_t count)
+{
+    if (atomic_load_explicit(&slot->paused, memory_order_acquire))
+        return 0;
+    uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
+    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_acquire);
+    uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_acquire);
+    uint32_t have = written - read < count ? (uint32_t)(written - read) : count;
+    for (uint32_t i = 0; i < have; i++)
+        out[i] = slot->tx[(read - base + i) & slot->tx_mask];
+    if (have && !atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
+        return 0;
+    return have;
+}
+
+static int16_t comfort_noise(slot_t *slot)
+{
+    slot->noise = slot->noise * 1664525u + 1013904223u;
+    return (int16_t)((int32_t)(slot->noise >> 28) - 8); /* about -76 dBFS */
+}
+
+/* Ramp what begins up from silence, and what stopped down to it. */
+static void smooth_edges(slot_t *slot, int16_t *out, uint32_t have, uint32_t count)
+{
+    uint32_t ramp = atomic_load(&slot->rate) * FADE_MS / 1000;
+    if (have && !slot->sounding)
+        for (uint32_t i = 0; i < ramp && i < have; i++)
+            out[i] = (int16_t)((int32_t)out[i] * (int32_t)i / (int32_t)ramp);
+    if (have < count) {
+        int32_t from = have ? out[have - 1] : (slot->sounding ? slot->last : 0);
+        ramp = ramp < count - have ? ramp : count - have;
+        bool short_of = atomic_load(&slot->open) && !atomic_load(&slot->paused);
+        for (uint32_t i = have; i < count; i++) {
+            uint32_t k = i - have;
+            int32_t tail = k < ramp ? from * (int32_t)(ramp - k) / (int32_t)ramp : 0;
+            out[i] = (int16_t)(short_of ? tail + comfort_noise(slot) : tail);
+        }
+    }
+    slot->sounding = have == count;
+    slot->last = out[count - 1];
+}
+
+static void take_background_setting(slot_t *slot)
+{
+    background_setting_t *next = atomic_exchange(&slot->background_next, NULL);
+    if (!next)
+        return;
+    background_release(slot->background.sound);
+    slot->background = *next;
+    slot->background_at = 0;
+    free(next);
+}
+
+static void mix_background(slot_t *slot, int16_t *out, uint32_t count, bool speaking)
+{
+    take_background_setting(slot);
+    background_t *sound = slot->background.sound;
+    if (!sound)
+        return;
+    int32_t target = speaking ? slot->background.ducked : slot->background.volume;
+    int32_t step = (int32_t)(32768 * 5 / atomic_load(&slot->rate)) + 1; /* full swing in about 200 ms */
+    for (uint32_t i = 0; i < count; i++) {
+        int32_t off = target - slot->background_gain;
+        slot->background_gain += off > step ? step : off < -step ? -step : off;
+        int32_t sum = out[i] + (((int32_t)sound->samples[slot->background_at] * slot->background_gain) >> 15);
+        out[i] = (int16_t)(sum > 32767 ? 32767 : sum < -32768 ? -32768 : sum);
+        slot->background_at = slot->background_at + 1 < sound->length ? slot->background_at + 1 : 0;
+    }
+}
+
+static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count)
+{
+    uint32_t have = take(slot, out, count);
+    if (have < count && atomic_load(&slot->open) && !atomic_load(&slot->paused))
+        atomic_fetch_add(&slot->under_runs, 1);
+    smooth_edges(slot, out, have, count);
+    mix_background(slot, out, count, have > 0);
+}
+
+/* ---- what comes in ---- */
+
+static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
+{
+    pjmedia_frame frame = {.buf = in, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
+    frame.timestamp.u64 = slot->timestamp;
+    if (pjmedia_port_get_frame(slot->port, &frame) != PJ_SUCCESS || frame.type != PJMEDIA_FRAME_TYPE_AUDIO) {
+        memset(in, 0, count * 2);
+        atomic_fetch_add(&slot->frames_missing, 1);
+    } else {
+        if (frame.size < count * 2)
+            memset((char *)in + frame.size, 0, count * 2 - frame.size);
+        atomic_fetch_add(&slot->frames_heard, 1);
+    }
+}
+
+/* Store one frame of both directions. When Python has not read for RX_MS, the oldest sound gives way. */
+static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t count, int64_t now_ns)
+{
+    uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_relaxed);
+    uint64_t limit = (uint64_t)atomic_load(&slot->rate) * RX_MS / 1000;
+    uint64_t read = atomic_load(&slot->rx_read);
+    while (written + count - read > limit)
+        if (atomic_compare_exchange_strong(&slot->rx_read, &read, written + count - limit)) {
+            atomic_fetch_add(&slot->over_runs, 1);
+            break;
+        }
+    for (uint32_t i = 0; i < count; i++) {
+        slot->heard[(written + i) & slot->rx_mask] = in[i];
+        slot->said[(written + i) & slot->rx_mask] = out[i];
+    }
+    atomic_store(&slot->rx_ns, now_ns);
+    atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
+}
+
+static void exchange_frame(slot_t *slot, int64_t now_ns)
+{
+    int16_t in[MAX_FRAME], out[MAX_FRAME];
+    uint32_t count = slot->frame;
+    next_incoming(slot, in, count);
+    next_outgoing(slot, out, count);
+    pjmedia_frame frame = {.buf = out, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
+    frame.timestamp.u64 = slot->timestamp;
+    int16_t sent[MAX_FRAME];
+    memcpy(sent, out, count * 2); /* an encoder may work in place */
+    if (pjmedia_port_put_frame(slot->port, &frame) == PJ_SUCCESS)
+        atomic_fetch_add(&slot->frames_sent, 1);
+    slot->timestamp += count;
+    store(slot, in, sent, count, now_ns);
+}
+
+unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg)
+{
+    unsigned frames = 0;
+    pthread_mutex_lock(&slot->stream_lock);
+    if (slot->port && slot->frame && slot->frame <= MAX_FRAME) {
+        slot->due += atomic_load(&slot->rate) * TICK_MS / 1000;
+        for (; slot->due >= slot->frame; slot->due -= slot->frame, frames++)
+            exchange_frame(slot, now_ns);
+        if (frames) {
+            int64_t at = now_monotonic_ns();
+            if (slot->last_sent_ns && slot->frame * 1000 == atomic_load(&slot->rate) * TICK_MS)
+                sent(arg, at - slot->last_sent_ns);
+            slot->last_sent_ns = at;
+        }
+    }
+    pthread_mutex_unlock(&slot->stream_lock);
+    return frames;
+}
+
+void slot_survey(slot_t *slot, int64_t now_ns)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    if (slot->stream) {
+        pjmedia_rtcp_stat stat;
+        pjmedia_jb_state jitter;
+        if (pjmedia_stream_get_stat(slot->stream, &stat) == PJ_SUCCESS && stat.rx.pkt != slot->last_packet_count) {
+            slot->last_packet_count = stat.rx.pkt;
+            atomic_store(&slot->last_packet_ns, now_ns);
+        }
+        if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) == PJ_SUCCESS)
+            atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->frame * 1000 / atomic_load(&slot->rate)));
+    }
+    pthread_mutex_unlock(&slot->stream_lock);
+}
+
+/* ---- Python's side ---- */
+
+uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count)
+{
+    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_relaxed);
+    uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
+    if (read == written)
+        atomic_store_explicit(&slot->tx_base, written, memory_order_release);
+    uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_relaxed);
+    uint64_t limit = (uint64_t)atomic_load(&slot->rate) * TX_MS / 1000, room = limit - (written - read);
+    uint32_t fits = count < room ? count : (uint32_t)room;
+    for (uint32_t i = 0; i < fits; i++)
+        slot->tx[(written - base + i) & slot->tx_mask] = samples[i];
+    atomic_store_explicit(&slot->tx_written, written + fits, memory_order_release);
+    return fits;
+}
+
+/* Throw away what is queued and lift a pause; returns the position up to which samples were sent. */
+uint64_t slot_flush(slot_t *slot)
+{
+    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_relaxed);
+    uint64_t read = atomic_load(&slot->tx_read);
+    while (!atomic_compare_exchange_weak(&slot->tx_read, &read, written))
+        ;
+    atomic_store(&slot->open, false);
+    atomic_store(&slot->paused, false);
+    return read;
+}
+
+uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacity, uint64_t *position)
+{
+    uint64_t read = atomic_load(&slot->rx_read);
+    for (;;) {
+        uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_acquire);
+        uint32_t count = written - read < capacity ? (uint32_t)(written - read) : capacity;
+        for (uint32_t i = 0; i < count; i++) {
+            heard[i] = slot->heard[(read + i) & slot->rx_mask];
+            said[i] = slot->said[(read + i) & slot->rx_mask];
+        }
+        *position = read;
+        if (atomic_compare_exchange_strong(&slot->rx_read, &read, read + count))
+            return count;
+    }
+}
+
+void slot_set_background(slot_t *slot, background_t *sound, int32_t volume, int32_t ducked)
+{
+    background_setting_t *next = malloc(sizeof *next);
+    if (!next)
+        return;
+    if (sound)
+        atomic_fetch_add(&sound->refs, 1);
+    *next = (background_setting_t){sound, volume, ducked};
+    background_setting_t *unseen = atomic_exchange(&slot->background_next, next);
+    if (unseen)
+        background_release(unseen->sound);
+    free(unseen);
+}
+
+void background_release(background_t *sound)
+{
+    if (sound && atomic_fetch_sub(&sound->refs, 1) == 1)
+        free(sound);
+}

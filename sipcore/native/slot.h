@@ -1,0 +1,105 @@
+/* One call's pair of rings, and the stream that feeds them.
+ *
+ * Who touches what:
+ *   - the pump thread of the slot's shard is the only consumer of `tx` and the only producer of `rx`;
+ *   - Python is the producer of `tx` and the consumer of `rx`; the GIL makes it a single one;
+ *   - PJSIP's worker attaches and detaches the stream, under `stream_lock`, which Python never takes.
+ * So no tick ever waits for Python. All positions count samples since the slot opened and never wrap (64 bits).
+ */
+#ifndef TRUNKLINE_SLOT_H
+#define TRUNKLINE_SLOT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pjsua-lib/pjsua.h>
+
+#define TICK_MS 20
+#define TICK_NS 20000000LL
+#define RX_MS 400           /* what Python may be late before the oldest sound is dropped */
+#define TX_MS 30000         /* what may be written ahead of playout */
+#define MAX_RATE 48000
+#define MAX_FRAME (MAX_RATE * 60 / 1000)
+#define FADE_MS 5           /* ramp at every edge between sound and silence, so that nothing clicks */
+
+enum slot_state { SLOT_FREE, SLOT_OPEN, SLOT_CLOSING };
+
+/* A looped sound, shared by all slots that play it. */
+typedef struct background {
+    _Atomic int refs;
+    uint32_t length;
+    int16_t samples[];
+} background_t;
+
+typedef struct background_setting {
+    background_t *sound;    /* NULL: none */
+    int32_t volume;         /* Q15, while the agent is silent */
+    int32_t ducked;         /* Q15, while the agent speaks */
+} background_setting_t;
+
+typedef struct slot {
+    _Atomic int state;
+    _Atomic uint32_t generation;
+    int index;
+    int shard;
+    pjsua_call_id call;
+
+    pthread_mutex_t stream_lock;
+    pjmedia_port *port;             /* the RTP stream's own port; we hold a reference */
+    pjmedia_stream *stream;
+    _Atomic uint32_t rate;          /* Hz */
+    uint32_t frame;                 /* samples per frame of the stream's port */
+    uint32_t due;                   /* samples that this tick owes the stream */
+    uint64_t timestamp;
+
+    /* heard and said, written in the same breath: sample n of one belongs to sample n of the other */
+    int16_t *heard, *said;
+    uint32_t rx_mask;
+    _Atomic uint64_t rx_read, rx_written;
+    _Atomic int64_t rx_ns;
+    _Atomic int32_t jitter_ms;
+
+    int16_t *tx;
+    uint32_t tx_mask;
+    _Atomic uint64_t tx_base;       /* position that lies at tx[0]: moved when the ring is empty, so that few pages are touched */
+    _Atomic uint64_t tx_read, tx_written;
+    _Atomic bool paused, open;
+
+    background_setting_t background;
+    uint32_t background_at;
+    int32_t background_gain;        /* Q15, follows volume or ducked */
+    _Atomic(background_setting_t *) background_next;
+
+    /* the edge between sound and silence */
+    int16_t last;
+    bool sounding;
+    uint32_t noise;
+
+    int64_t last_sent_ns;
+    uint64_t last_packet_count;
+    _Atomic int64_t last_packet_ns;
+    _Atomic uint64_t frames_sent, frames_heard, frames_missing, under_runs, over_runs;
+} slot_t;
+
+void slot_init(slot_t *slot, int index);
+int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream);
+void slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream);
+void slot_detach(slot_t *slot);
+
+/* The pump's side. Returns frames sent. */
+unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
+/* Once in a while: packets received so far, jitter buffer depth. */
+void slot_survey(slot_t *slot, int64_t now_ns);
+
+/* Python's side. */
+uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count);
+uint64_t slot_flush(slot_t *slot);
+uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacity, uint64_t *position);
+void slot_set_background(slot_t *slot, background_t *sound, int32_t volume, int32_t ducked);
+void background_release(background_t *sound);
+
+int64_t now_monotonic_ns(void);
+
+#endif
