@@ -1,0 +1,22 @@
+"""Wall-clock time as it is stored and shown: UTC, whole milliseconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def utc_now() -> datetime:
+    """The time now, UTC, cut to milliseconds."""
+    return whole_ms(datetime.now(UTC))
+
+
+def whole_ms(at: datetime) -> datetime:
+    """An aware time in UTC, cut to milliseconds."""
+    at = at.astimezone(UTC)
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def iso(at: datetime) -> str:
+    """How the API and the webhook write a time: `2026-11-21T05:00:00.123Z`."""
+    at = at.astimezone(UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"

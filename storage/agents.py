@@ -1,0 +1,139 @@
+"""Agents. The fields carry the defaults of the API's agent table; secrets are `Secrets.encrypt` tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from config.clock import utc_now
+from storage import tables
+from storage.rows import Page, Shape
+
+
+class ExtractionField(TypedDict):
+    """One thing to extract after a call; `type` is string, boolean or number."""
+
+    name: str
+    description: str
+    type: str
+
+
+class TransferTarget(TypedDict):
+    """Where a call may be handed to; `mode` is cold or warm_briefing."""
+
+    name: str
+    description: str
+    number: str
+    mode: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFields:
+    """What a client sets, in the order of the API's table. Delays and durations in ms unless the name says seconds,
+    thresholds are probabilities 0..1; None in a turn setting switches that step off."""
+
+    name: str
+    system_prompt: str | None = None
+    slm_model_id: str | None = None
+    voice_id: str | None = None
+    voice_speed: float = 1.0
+    voice_stability: float = 0.5
+    turn_endpoint_delay: int | None = 100
+    min_turn_duration: int | None = 50
+    min_interruption_duration: int | None = 100
+    frame_activation_threshold: float | None = 0.35
+    post_speech_cooldown: int | None = 400
+    ultravad_eot_threshold: float | None = 0.1
+    speculative_silence_ms: int | None = 150
+    fallback_silence_ms: int | None = 3000
+    allow_end_call: bool = True
+    is_active: bool = True
+    post_call_summary_enabled: bool = False
+    post_call_extraction_schema: list[ExtractionField] = field(default_factory=list)
+    post_call_webhook_url: str | None = None
+    post_call_webhook_secret_encrypted: str | None = field(default=None, repr=False)
+    first_speaker: Literal["user", "agent"] = "user"
+    agent_greeting: str | None = None
+    agent_greeting_enabled: bool = False
+    first_message_uninterruptible: bool = False
+    first_message_delay: int = 0
+    max_call_duration_seconds: int = 600
+    language_hint: str | None = None
+    knowledge_search_instructions: str | None = None
+    background_sound_id: str | None = None
+    background_sound_volume: float = 0.15
+    hold_message: str | None = None
+    hold_music_url: str | None = None
+    tool_ids: list[str] | None = None
+    transfer_targets: list[TransferTarget] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent(AgentFields):
+    """A stored agent."""
+
+    id: str
+    organization_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+AGENT = Shape(Agent, tables.agents)
+_t = tables.agents
+
+
+async def create(conn: AsyncConnection, organization_id: str, fields: AgentFields) -> Agent:
+    """Store a new agent."""
+    at = utc_now()
+    made = Agent(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    await conn.execute(sa.insert(_t).values(**asdict(made), name_folded=made.name.casefold()))
+    return made
+
+
+async def get(conn: AsyncConnection, organization_id: str, agent_id: str) -> Agent | None:
+    """By id, within the organization."""
+    query = sa.select(*AGENT.columns).where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
+    row = (await conn.execute(query)).one_or_none()
+    return None if row is None else AGENT.build(row)
+
+
+async def page(
+    conn: AsyncConnection, organization_id: str, *, limit: int, offset: int, search: str | None = None
+) -> Page[Agent]:
+    """Newest first; `search` is a part of the name in any letter case."""
+    where = [_t.c.organization_id == organization_id]
+    if search:
+        where.append(_t.c.name_folded.contains(search.casefold(), autoescape=True))
+    total = (await conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where))).scalar_one()
+    query = sa.select(*AGENT.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
+    rows = await conn.execute(query.limit(limit).offset(offset))
+    return Page([AGENT.build(row) for row in rows], total)
+
+
+async def update(
+    conn: AsyncConnection, organization_id: str, agent_id: str, changes: Mapping[str, Any]
+) -> Agent | None:
+    """Set the fields in `changes` (names as in `AgentFields`); None when there is no such agent."""
+    values = {**changes, "updated_at": utc_now()}
+    if "name" in changes:
+        values["name_folded"] = changes["name"].casefold()
+    change = (
+        sa.update(_t)
+        .where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
+        .values(**values)
+        .returning(*AGENT.columns)
+    )
+    row = (await conn.execute(change)).one_or_none()
+    return None if row is None else AGENT.build(row)
+
+
+async def delete(conn: AsyncConnection, organization_id: str, agent_id: str) -> bool:
+    """Forget the agent. Its phone numbers lose it (foreign key), its calls keep its id. False when there is none."""
+    gone = await conn.execute(sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id))
+    return gone.rowcount == 1

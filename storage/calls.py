@@ -1,0 +1,267 @@
+"""Calls. Status moves queued -> ringing -> in_progress -> completed, or from queued and ringing to no_answer or
+failed; an ended call never changes again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal, TypedDict
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from config.clock import utc_now
+from storage import tables
+from storage.rows import Page, Shape
+
+Direction = Literal["inbound", "outbound"]
+Status = Literal["queued", "ringing", "in_progress", "completed", "failed", "no_answer"]
+EndStatus = Literal["completed", "failed", "no_answer"]
+EndedReason = Literal[
+    "customer_ended",
+    "agent_ended",
+    "max_duration",
+    "api_hangup",
+    "no_answer",
+    "busy",
+    "rejected",
+    "invalid_number",
+    "unreachable",
+    "transferred",
+    "voicemail",
+    "media_timeout",
+    "server_shutdown",
+    "server_restart",
+    "error",
+]
+
+
+class TranscriptItem(TypedDict):
+    """One thing that was said and heard; `role` is user or assistant."""
+
+    role: str
+    content: str
+
+
+class Analysis(TypedDict):
+    """What was drawn from the conversation after it."""
+
+    summary: str | None
+    extractions: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallRow:
+    """A stored call without its talk. `cost` None: not billed. `recorded`: the file at `recordings.path_of` counts."""
+
+    id: str
+    organization_id: str
+    agent_id: str | None
+    phone_number_id: str | None
+    call_sid: str | None
+    provider: str | None
+    direction: Direction
+    status: Status
+    customer_number: str
+    duration_seconds: int | None
+    cost: float | None
+    recorded: bool
+    turn_count: int
+    ended_reason: EndedReason | None
+    context_variables: dict[str, Any]
+    metadata: dict[str, Any]
+    parent_call_id: str | None
+    transfer_type: str | None
+    transfer_status: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(CallRow):
+    """A stored call with its talk."""
+
+    transcript: list[TranscriptItem]
+    analysis: Analysis | None
+
+
+@dataclass(frozen=True)
+class CallFilter:
+    """What a list of calls is narrowed to; the times bound `created_at`, both ends included."""
+
+    agent_id: str | None = None
+    status: Status | None = None
+    direction: Direction | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+_CALL = Shape(Call, tables.calls)
+_ROW = Shape(CallRow, tables.calls)
+_t = tables.calls
+
+
+async def create_inbound(
+    conn: AsyncConnection,
+    *,
+    organization_id: str,
+    agent_id: str,
+    phone_number_id: str,
+    provider: str,
+    call_sid: str,
+    customer_number: str,
+    context_variables: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call:
+    """Store an inbound call as it arrives; it starts at ringing. `call_sid` is the SIP Call-ID."""
+    at = utc_now()
+    made = Call(
+        id=str(uuid4()),
+        organization_id=organization_id,
+        agent_id=agent_id,
+        phone_number_id=phone_number_id,
+        call_sid=call_sid,
+        provider=provider,
+        direction="inbound",
+        status="ringing",
+        customer_number=customer_number,
+        duration_seconds=None,
+        cost=None,
+        recorded=False,
+        turn_count=0,
+        ended_reason=None,
+        context_variables=dict(context_variables or {}),
+        metadata=dict(metadata or {}),
+        parent_call_id=None,
+        transfer_type=None,
+        transfer_status=None,
+        started_at=None,
+        ended_at=None,
+        created_at=at,
+        updated_at=at,
+        transcript=[],
+        analysis=None,
+    )
+    await conn.execute(sa.insert(_t).values(**asdict(made)))
+    return made
+
+
+async def answered(conn: AsyncConnection, call_id: str, at: datetime) -> bool:
+    """The call was answered `at`. False (and nothing changes) unless it was queued or ringing."""
+    change = sa.update(_t).where(_t.c.id == call_id, _t.c.status.in_(("queued", "ringing")))
+    done = await conn.execute(change.values(status="in_progress", started_at=at, updated_at=at))
+    return done.rowcount == 1
+
+
+async def note_progress(
+    conn: AsyncConnection, call_id: str, *, transcript: Sequence[TranscriptItem], turn_count: int
+) -> bool:
+    """Keep what has been said so far, so that a crash does not lose it. False when the call has ended."""
+    change = sa.update(_t).where(_t.c.id == call_id, _t.c.ended_at.is_(None))
+    done = await conn.execute(change.values(transcript=list(transcript), turn_count=turn_count, updated_at=utc_now()))
+    return done.rowcount == 1
+
+
+async def finish(
+    conn: AsyncConnection,
+    call_id: str,
+    *,
+    status: EndStatus,
+    ended_reason: EndedReason,
+    ended_at: datetime,
+    transcript: Sequence[TranscriptItem] = (),
+    recording: bool = False,
+    turn_count: int = 0,
+    analysis: Analysis | None = None,
+    cost: float | None = None,
+) -> Call | None:
+    """End the call and return it as it is now stored; None (and nothing changes) when it had ended before.
+    `durationSeconds` counts from the answer, 0 without one. `recording`: its file is complete enough to serve."""
+    live = _t.c.ended_at.is_(None)
+    started = (await conn.execute(sa.select(_t.c.started_at).where(_t.c.id == call_id, live))).one_or_none()
+    if started is None:
+        return None
+    change = sa.update(_t).where(_t.c.id == call_id, live)
+    change = change.values(
+        status=status,
+        ended_reason=ended_reason,
+        ended_at=ended_at,
+        updated_at=ended_at,
+        duration_seconds=_seconds(started[0], ended_at),
+        transcript=list(transcript),
+        recorded=recording,
+        turn_count=turn_count,
+        analysis=analysis,
+        cost=cost,
+    )
+    row = (await conn.execute(change.returning(*_CALL.columns))).one_or_none()
+    return None if row is None else _CALL.build(row)
+
+
+def _seconds(started_at: datetime | None, ended_at: datetime) -> int:
+    return 0 if started_at is None else max(0, round((ended_at - started_at).total_seconds()))
+
+
+async def close_interrupted(
+    conn: AsyncConnection, last_heard: Callable[[Call], datetime | None] = lambda _call: None
+) -> list[Call]:
+    """End every call that a dead process left live, with `server_restart`: in_progress as completed, the others as
+    failed. `last_heard` says when the call's recording was last written (None: there is none); the call ended then,
+    or at its last stored change. What was stored of its talk stays. Returns the calls as they are now stored, so
+    that the caller writes their webhook rows in the same transaction."""
+    query = sa.select(*_CALL.columns).where(_t.c.ended_at.is_(None)).order_by(_t.c.created_at, _t.c.id)
+    closed = []
+    for row in (await conn.execute(query)).all():
+        call = _CALL.build(row)
+        heard = last_heard(call)
+        ended = await finish(
+            conn,
+            call.id,
+            status="completed" if call.status == "in_progress" else "failed",
+            ended_reason="server_restart",
+            ended_at=max(call.updated_at, heard or call.updated_at),
+            transcript=call.transcript,
+            recording=heard is not None,
+            turn_count=call.turn_count,
+        )
+        if ended is not None:
+            closed.append(ended)
+    return closed
+
+
+async def get(conn: AsyncConnection, organization_id: str, call_id: str) -> Call | None:
+    """By id, within the organization, with its talk."""
+    query = sa.select(*_CALL.columns).where(_t.c.id == call_id, _t.c.organization_id == organization_id)
+    row = (await conn.execute(query)).one_or_none()
+    return None if row is None else _CALL.build(row)
+
+
+async def get_anywhere(conn: AsyncConnection, call_id: str) -> Call | None:
+    """By id alone: for the server's own use and for links that carry a signature."""
+    row = (await conn.execute(sa.select(*_CALL.columns).where(_t.c.id == call_id))).one_or_none()
+    return None if row is None else _CALL.build(row)
+
+
+async def page(
+    conn: AsyncConnection, organization_id: str, *, limit: int, offset: int, only: CallFilter
+) -> Page[CallRow]:
+    """Newest first, without the talk."""
+    where = [_t.c.organization_id == organization_id, *_narrowed(only)]
+    total = (await conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where))).scalar_one()
+    query = sa.select(*_ROW.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
+    rows = await conn.execute(query.limit(limit).offset(offset))
+    return Page([_ROW.build(row) for row in rows], total)
+
+
+def _narrowed(only: CallFilter) -> list[sa.ColumnElement[bool]]:
+    wanted = {"agent_id": only.agent_id, "status": only.status, "direction": only.direction}
+    where = [_t.c[name] == value for name, value in wanted.items() if value is not None]
+    if only.since is not None:
+        where.append(_t.c.created_at >= only.since)
+    if only.until is not None:
+        where.append(_t.c.created_at <= only.until)
+    return where

@@ -1,0 +1,65 @@
+"""Organizations: who owns everything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from config.clock import utc_now
+from config.errors import Conflict
+from storage import tables
+from storage.rows import Shape
+
+Plan = Literal["free", "paid"]
+DEFAULT_NAME: Final = "default"
+
+
+@dataclass(frozen=True)
+class Organization:
+    """`balance` counts only on the paid plan; `max_calls` None means the server's setting."""
+
+    id: str
+    name: str
+    plan: Plan
+    balance: float
+    max_calls: int | None
+    created_at: datetime
+
+
+_ORGANIZATION = Shape(Organization, tables.organizations)
+
+
+async def create(
+    conn: AsyncConnection, name: str, *, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None
+) -> Organization:
+    """A new organization; `Conflict` when the name is taken."""
+    if await by_name(conn, name) is not None:
+        raise Conflict(f"Organization {name!r} already exists")
+    made = Organization(str(uuid4()), name, plan, balance, max_calls, utc_now())
+    await conn.execute(sa.insert(tables.organizations).values(**made.__dict__))
+    return made
+
+
+async def all_of(conn: AsyncConnection) -> list[Organization]:
+    """Every organization, oldest first."""
+    query = sa.select(*_ORGANIZATION.columns).order_by(tables.organizations.c.created_at, tables.organizations.c.name)
+    return [_ORGANIZATION.build(row) for row in await conn.execute(query)]
+
+
+async def get(conn: AsyncConnection, organization_id: str) -> Organization | None:
+    """By id."""
+    query = sa.select(*_ORGANIZATION.columns).where(tables.organizations.c.id == organization_id)
+    row = (await conn.execute(query)).one_or_none()
+    return None if row is None else _ORGANIZATION.build(row)
+
+
+async def by_name(conn: AsyncConnection, name: str) -> Organization | None:
+    """By its exact name."""
+    query = sa.select(*_ORGANIZATION.columns).where(tables.organizations.c.name == name)
+    row = (await conn.execute(query)).one_or_none()
+    return None if row is None else _ORGANIZATION.build(row)

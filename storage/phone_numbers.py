@@ -1,0 +1,194 @@
+"""Phone numbers: which trunk a number hangs on and which agent answers it. Secrets are `Secrets.encrypt` tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Any, Literal
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from config.clock import utc_now
+from config.errors import FieldProblem, Invalid
+from storage import tables
+from storage.agents import AGENT, Agent
+from storage.rows import Page, Shape
+
+Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
+SipMode = Literal["registration", "ip_allowlist"]
+Transport = Literal["udp", "tcp", "tls"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhoneNumberFields:
+    """What a client sets. `carrier_credentials_encrypted` maps the API's field names to tokens."""
+
+    number: str
+    provider: Provider
+    name: str | None = None
+    sip_mode: SipMode | None = None
+    agent_id: str | None = None
+    carrier_credentials_encrypted: dict[str, str] = field(default_factory=dict, repr=False)
+    sip_username: str | None = None
+    sip_password_encrypted: str | None = field(default=None, repr=False)
+    sip_proxy: str | None = None
+    sip_outbound_proxy: str | None = None
+    sip_auth_user: str | None = None
+    sip_ip: str | None = None
+    sip_port: int | None = None
+    sip_protocol: Transport | None = None
+    sip_register_transport: Transport | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhoneNumber(PhoneNumberFields):
+    """A stored phone number. `source` is where its calls come from (see `source_of`)."""
+
+    id: str
+    organization_id: str
+    source: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class InboundTarget:
+    """Who answers an inbound call: the number, its agent (None: unassigned), the organization's own call ceiling."""
+
+    number: PhoneNumber
+    agent: Agent | None
+    max_calls: int | None
+
+
+NUMBER = Shape(PhoneNumber, tables.phone_numbers)
+_t = tables.phone_numbers
+
+
+def source_of(number: PhoneNumberFields) -> str | None:
+    """Where the number's calls come from: `sip_ip` in the normal form of an IP address, else the host of the
+    registrar (`sip_proxy`), lower case and without scheme and port; None when the trunk is not set up."""
+    if number.sip_mode == "ip_allowlist" and number.sip_ip:
+        return _normal_host(number.sip_ip)
+    if number.sip_mode == "registration" and number.sip_proxy:
+        return _normal_host(number.sip_proxy)
+    return None
+
+
+def _normal_host(text: str) -> str:
+    """The host in `host`, `host:port`, `[v6]:port` or a `sip:` URI."""
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme.lower() in ("sip", "sips"):
+        text = rest
+    text = text.partition(";")[0].rpartition("@")[2]
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return text.lower().rstrip(".")
+
+
+async def create(conn: AsyncConnection, organization_id: str, fields_: PhoneNumberFields) -> PhoneNumber:
+    """Store a new number; `Invalid` names `number` when it is taken."""
+    at = utc_now()
+    made = PhoneNumber(
+        **_values(fields_),
+        id=str(uuid4()),
+        organization_id=organization_id,
+        source=source_of(fields_),
+        created_at=at,
+        updated_at=at,
+    )
+    await _refuse_taken(conn, made)
+    await conn.execute(sa.insert(_t).values(**asdict(made)))
+    return made
+
+
+def _values(fields_: PhoneNumberFields) -> dict[str, Any]:
+    return {each.name: getattr(fields_, each.name) for each in fields(PhoneNumberFields)}
+
+
+async def _refuse_taken(conn: AsyncConnection, wanted: PhoneNumber) -> None:
+    """A number is unique in its organization, and for one source in all organizations."""
+    same = _t.c.organization_id == wanted.organization_id
+    if wanted.source is not None:
+        same = sa.or_(same, _t.c.source == wanted.source)
+    rivals = sa.select(_t.c.organization_id).where(_t.c.number == wanted.number, _t.c.id != wanted.id, same)
+    rival = (await conn.execute(rivals.limit(1))).scalar_one_or_none()
+    if rival is not None:
+        where = "in this organization" if rival == wanted.organization_id else "from the same SIP source"
+        raise Invalid([FieldProblem("number", f"This number already exists {where}")])
+
+
+async def get(conn: AsyncConnection, organization_id: str, number_id: str) -> PhoneNumber | None:
+    """By id, within the organization."""
+    query = sa.select(*NUMBER.columns).where(_t.c.id == number_id, _t.c.organization_id == organization_id)
+    row = (await conn.execute(query)).one_or_none()
+    return None if row is None else NUMBER.build(row)
+
+
+async def page(conn: AsyncConnection, organization_id: str, *, limit: int, offset: int) -> Page[PhoneNumber]:
+    """Newest first."""
+    where = _t.c.organization_id == organization_id
+    total = (await conn.execute(sa.select(sa.func.count()).select_from(_t).where(where))).scalar_one()
+    query = sa.select(*NUMBER.columns).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
+    rows = await conn.execute(query.limit(limit).offset(offset))
+    return Page([NUMBER.build(row) for row in rows], total)
+
+
+async def replace(conn: AsyncConnection, stored: PhoneNumber, changes: Mapping[str, Any]) -> PhoneNumber:
+    """Set the fields in `changes` (names as in `PhoneNumberFields`) of a number that was read in this transaction;
+    `Invalid` names `number` when the result is taken."""
+    merged = PhoneNumberFields(**{**_values(stored), **changes})
+    kept: dict[str, Any] = {"id": stored.id, "organization_id": stored.organization_id, "created_at": stored.created_at}
+    result = PhoneNumber(**_values(merged), **kept, source=source_of(merged), updated_at=utc_now())
+    await _refuse_taken(conn, result)
+    await conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
+    return result
+
+
+async def delete(conn: AsyncConnection, organization_id: str, number_id: str) -> bool:
+    """Forget the number; its calls keep its id. False when there is none."""
+    gone = await conn.execute(sa.delete(_t).where(_t.c.id == number_id, _t.c.organization_id == organization_id))
+    return gone.rowcount == 1
+
+
+async def trunks(conn: AsyncConnection) -> list[PhoneNumber]:
+    """Every number that has a source, of all organizations: what the SIP endpoint listens to and registers."""
+    query = sa.select(*NUMBER.columns).where(_t.c.source.is_not(None)).order_by(_t.c.created_at, _t.c.id)
+    return [NUMBER.build(row) for row in await conn.execute(query)]
+
+
+async def sources(conn: AsyncConnection) -> frozenset[str]:
+    """Every known source: IP addresses in normal form, and host names that are still to be resolved."""
+    query = sa.select(_t.c.source).where(_t.c.source.is_not(None)).distinct()
+    return frozenset((await conn.execute(query)).scalars())
+
+
+async def find_inbound(conn: AsyncConnection, sources: Collection[str], dialled: str) -> InboundTarget | None:
+    """The number that was dialled from a source (its address and the host names that resolve to it): the exact one,
+    else the same with or without `+`."""
+    other = dialled[1:] if dialled.startswith("+") else f"+{dialled}"
+    joined = _t.join(tables.organizations, tables.organizations.c.id == _t.c.organization_id).outerjoin(
+        tables.agents, tables.agents.c.id == _t.c.agent_id
+    )
+    query = (
+        sa.select(tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns)
+        .select_from(joined)
+        .where(_t.c.source.in_(sources), _t.c.number.in_((dialled, other)))
+        .order_by((_t.c.number == dialled).desc(), _t.c.created_at, _t.c.id)
+        .limit(1)
+    )
+    row = (await conn.execute(query)).one_or_none()
+    if row is None:
+        return None
+    number = NUMBER.build(row[1 : 1 + len(NUMBER.columns)])
+    agent = None if number.agent_id is None else AGENT.build(row[1 + len(NUMBER.columns) :])
+    return InboundTarget(number, agent, row[0])

@@ -1,0 +1,87 @@
+"""Brings a database file up to date with the migrations that are packaged beside this file."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import sqlalchemy as sa
+
+from config.errors import StartupError
+
+if TYPE_CHECKING:
+    from alembic.config import Config as AlembicConfig
+
+HEAD: Final = "0001"
+"""The newest migration's revision; a test keeps it true."""
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+
+def bring_up_to_date(path: Path) -> None:
+    """Make the database file when there is none, turn on WAL, run the migrations that it lacks. Processes that do this
+    at once take turns (a lock file beside it). Blocks: run it in a thread. `StartupError` when it cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(f"{path}.migrate.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartupError(f"the database {path} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _migrate_from(_prepared_revision(path), path)
+    except (sqlite3.Error, sa.exc.DBAPIError) as error:
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        raise StartupError(f"the database {path} cannot be used: {cause}") from error
+    finally:
+        os.close(handle)
+
+
+def _prepared_revision(path: Path) -> str | None:
+    """Turn on WAL and tell at which revision the file is; None when it is new."""
+    with closing(sqlite3.connect(path, timeout=10.0)) as conn:
+        os.chmod(path, 0o600)
+        conn.execute("PRAGMA journal_mode=WAL")
+        if conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+            return None
+        row = conn.execute("SELECT version_num FROM alembic_version").fetchone()
+        return None if row is None else str(row[0])
+
+
+def _migrate_from(revision: str | None, path: Path) -> None:
+    if revision == HEAD:
+        return
+    from alembic import command  # imported late: most starts need no migration, and the import takes 0.3 s
+    from alembic.script import ScriptDirectory
+    from alembic.util import CommandError
+
+    settings = alembic_settings()
+    if revision is not None:
+        try:
+            ScriptDirectory.from_config(settings).get_revision(revision)
+        except CommandError as error:
+            raise StartupError(
+                f"the database {path} was written by a newer version of Trunkline (revision {revision})"
+            ) from error
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+    sa.event.listen(engine, "connect", _begin_ourselves)
+    sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN IMMEDIATE"))
+    with engine.begin() as conn:
+        settings.attributes["connection"] = conn
+        command.upgrade(settings, "head")
+
+
+def _begin_ourselves(dbapi_connection: sqlite3.Connection, _record: object) -> None:
+    """So that a migration is one transaction, its table changes included."""
+    dbapi_connection.isolation_level = None
+
+
+def alembic_settings() -> AlembicConfig:
+    """Alembic's configuration for the packaged migrations; set `attributes["connection"]` before a command."""
+    from alembic.config import Config
+
+    settings = Config()
+    settings.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    return settings
