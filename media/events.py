@@ -1,0 +1,120 @@
+"""What the audio engine tells a call. Every event carries `at_ms`, the moment it was decided, on the arrival clock
+(CLOCK_MONOTONIC, ms); the true times of speech, which lie before it, have names of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EndReason = Literal["model", "delay", "fallback"]
+"""Who ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`."""
+DropReason = Literal["short", "cooldown", "protected", "no_words"]
+"""Why speech counts for nothing: under `minTurnDuration`; over before `postSpeechCooldown` was; spoken over a message
+that cannot be interrupted; spoken over the agent without reaching an interruption."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStarted:
+    """The caller began to speak at `began_ms`. One for each `TurnEnded` or `TurnDropped` that follows."""
+
+    at_ms: float
+    began_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechStopped:
+    """The caller has been silent for `turnEndpointDelay`, since `ended_ms`. The turn goes on until it is ended."""
+
+    at_ms: float
+    ended_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechResumed:
+    """After a `SpeechStopped` the caller went on with the same turn."""
+
+    at_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Speculate:
+    """`speculativeSilenceMs` of silence: an answer may be prepared, at the risk of throwing it away."""
+
+    at_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AskEndOfTurn:
+    """The end-of-turn model is to be asked now; its answer goes to `Turns.eot`. The engine keeps this to itself."""
+
+    at_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """It is the agent's turn. The caller's speech lasted from `speech_start_ms` to `speech_end_ms`."""
+
+    at_ms: float
+    speech_start_ms: float
+    speech_end_ms: float
+    reason: EndReason
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDropped:
+    """The speech counts for nothing; the ear has been told to forget it."""
+
+    at_ms: float
+    reason: DropReason
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The caller speaks over the agent: playout has stopped for now. `Resume` or `Interrupted` follows."""
+
+    at_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """It was no interruption: playout goes on where it stopped."""
+
+    at_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The caller interrupted the agent: playout has been flushed, what was not heard was not said."""
+
+    at_ms: float
+    speech_start_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStarted:
+    """The agent became audible."""
+
+    at_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStopped:
+    """Everything that was queued has been sent (or flushed), and no more is announced."""
+
+    at_ms: float
+
+
+TurnEvent = (
+    SpeechStarted
+    | SpeechStopped
+    | SpeechResumed
+    | Speculate
+    | AskEndOfTurn
+    | TurnEnded
+    | TurnDropped
+    | Pause
+    | Resume
+    | Interrupted
+    | AgentStarted
+    | AgentStopped
+)

@@ -1,0 +1,164 @@
+"""Stereo recordings: caller left, agent right, sample-aligned 16-bit WAV. One thread writes those of all calls.
+
+The tick thread only hands over copies, about twice a second per call. After each append the sizes in the header are
+rewritten, after the samples: whatever kills the process, the file is a valid WAV up to its last append.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+from typing import BinaryIO, Final
+
+import numpy as np
+import structlog
+
+from media.ports import Samples
+
+HEADER_BYTES: Final = 44
+CHANNELS: Final = 2
+_FRAME_BYTES: Final = 2 * CHANNELS
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingEnd:
+    """What became of a recording. `frames` are on disk, one sample of each side; `error` is None when that is all."""
+
+    path: Path
+    frames: int
+    rate: int
+    error: str | None
+
+    @property
+    def complete(self) -> bool:
+        """Nothing is missing."""
+        return self.error is None
+
+
+def wav_header(rate: int, frames: int) -> bytes:
+    """The 44 bytes before 16-bit stereo PCM (RIFF/WAVE, format tag 1); sizes are capped at what 32 bits can say."""
+    size = min(frames * _FRAME_BYTES, 0xFFFFFFFF - HEADER_BYTES)
+    riff = struct.pack("<4sI4s", b"RIFF", size + HEADER_BYTES - 8, b"WAVE")
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, CHANNELS, rate, rate * _FRAME_BYTES, _FRAME_BYTES, 16)
+    return riff + form + struct.pack("<4sI", b"data", size)
+
+
+class Recording:
+    """One call's recording. `append` and `close` return at once; `on_closed` is called from the writer thread."""
+
+    def __init__(self, path: Path, rate: int, call_id: str, on_closed: Callable[[RecordingEnd], None]) -> None:
+        self.path = path
+        self.rate = rate
+        self.call_id = call_id
+        self._on_closed = on_closed
+        self._queue: SimpleQueue[_Job] | None = None
+        self._file: BinaryIO | None = None
+        self._frames = 0
+        self._error: str | None = None
+        self._closed = False
+
+    def append(self, heard: Samples, said: Samples) -> None:
+        """Hand over the next mono int16 samples of both sides, equally many; they now belong to the recording."""
+        if self._queue is not None and not self._closed:
+            self._queue.put((self, heard, said))
+
+    def close(self) -> None:
+        """No more will come. Idempotent."""
+        if self._queue is not None and not self._closed:
+            self._closed = True
+            self._queue.put((self, None, None))
+
+    def _attach(self, queue: SimpleQueue[_Job]) -> None:
+        self._queue = queue
+        queue.put((self, _NOTHING, _NOTHING))
+
+    def _write(self, heard: Samples, said: Samples) -> None:
+        """Writer thread: one append. The first error makes the recording short; the call goes on."""
+        if self._error is not None:
+            return
+        try:
+            self._put(heard, said)
+        except OSError as error:
+            self._error = error.strerror or str(error)
+            _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
+
+    def _put(self, heard: Samples, said: Samples) -> None:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("xb", buffering=0)
+            _write_all(self._file, wav_header(self.rate, 0))
+        if len(heard) == 0:
+            return
+        stereo = np.empty((len(heard), CHANNELS), "<i2")
+        stereo[:, 0] = heard
+        stereo[:, 1] = said
+        self._file.seek(HEADER_BYTES + self._frames * _FRAME_BYTES)
+        _write_all(self._file, stereo.tobytes())
+        self._file.seek(0)
+        _write_all(self._file, wav_header(self.rate, self._frames + len(heard)))
+        self._frames += len(heard)
+
+    def _end(self) -> None:
+        """Writer thread: close the file and tell the owner."""
+        if self._file is not None:
+            try:
+                self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
+                self._file.close()
+            except OSError as error:
+                self._error = self._error or error.strerror or str(error)
+                _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
+        try:
+            self._on_closed(RecordingEnd(self.path, self._frames, self.rate, self._error))
+        except Exception:  # noqa: BLE001 - the writer serves all calls, one owner's fault must not end it
+            _log.exception("recording.owner_failed", call_id=self.call_id)
+
+
+_Job = tuple[Recording, Samples | None, Samples | None]
+_NOTHING: Final = np.zeros(0, np.int16)
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    """Write everything: an unbuffered file may take less than it is given when the disk fills up."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+class RecordingWriter:
+    """The thread that writes. Recordings opened with it are closed by their owners, then `close` ends the thread."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="recording-writer", daemon=True)
+
+    def start(self) -> None:
+        """Start writing."""
+        self._thread.start()
+
+    def open(
+        self, path: Path, *, rate: int, call_id: str, on_closed: Callable[[RecordingEnd], None] = lambda _: None
+    ) -> Recording:
+        """Begin a recording in a new file at `path`; its folder is made. Trouble with the file shows in the log and in
+        `RecordingEnd.error`, never as an exception. `on_closed` is called once, from the writer thread."""
+        recording = Recording(path, rate, call_id, on_closed)
+        recording._attach(self._queue)  # type: ignore[arg-type]
+        return recording
+
+    def close(self) -> None:
+        """Write what has been handed over, then end. Idempotent."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (job := self._queue.get()) is not None:
+            recording, heard, said = job
+            if heard is None or said is None:
+                recording._end()
+            else:
+                recording._write(heard, said)

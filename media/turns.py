@@ -1,0 +1,388 @@
+"""Who speaks and whose turn it is: a pure state machine. It is given times and probabilities, it reads no clock.
+
+Two clocks meet here, both in ms of CLOCK_MONOTONIC. `now_ms` of a tick is the present; the time of a piece of sound
+is when it arrived on the wire, which is earlier by what the jitter buffer holds. Silence is counted from the arrival
+of the last speech to the present, so a deep jitter buffer does not delay the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from media.events import (
+    AgentStarted,
+    AgentStopped,
+    AskEndOfTurn,
+    DropReason,
+    EndReason,
+    Interrupted,
+    Pause,
+    Resume,
+    Speculate,
+    SpeechResumed,
+    SpeechStarted,
+    SpeechStopped,
+    TurnDropped,
+    TurnEnded,
+    TurnEvent,
+)
+from media.turn_state import TALKING, Silence, Speech, State
+
+RELEASE_BELOW: Final = 0.15
+"""Speech ends when its probability is this much under `frameActivationThreshold` (hysteresis, as in Silero's own
+iterator, which also keeps the lower bound at 0.01)."""
+ASK_AGAIN_MS: Final = 200
+"""The end-of-turn model is asked again this long after its last answer, while the silence lasts."""
+PAUSE_LIMIT_MS: Final = 2000
+"""Playout that was paused for the caller goes on after this long without words."""
+WORDS_GRACE_MS: Final = 300
+"""How long after the end of speech the recognizer may still find its first word before a paused playout goes on."""
+LATE_WORDS_MS: Final = 1000
+"""Words found this late, after playout went on, still interrupt."""
+QUIET_END_MS: Final = 40
+"""Quiet (far below the level of the speech) of this length ends speech without waiting for the probability to fall:
+Silero needs one to three windows of 32 ms for that. Closures of stop consonants (up to 80 ms) are longer than this and
+shorter than a sensible `turnEndpointDelay`: the timers start again when speech goes on."""
+DECAY_MS: Final = 150
+"""For so long after speech the probability may stay high although nothing is heard."""
+ONSET_LIMIT_MS: Final = 96
+"""Speech begins at most this long before the window in which its probability rose (three windows)."""
+DOUBT_MS: Final = 48
+"""Sound after the end of speech waits so long for the verdict of the voice activity model before the turn may end."""
+EPSILON_MS: Final = 0.5
+"""Ticks wander by parts of a millisecond; a deadline this near has been reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSettings:
+    """The turn-taking fields of an agent; times in ms, thresholds 0..1. `None` means the default, except that
+    `ultravad_eot_threshold=None` asks no model and `speculative_silence_ms=None` never speculates."""
+
+    turn_endpoint_delay: int | None = 100
+    min_turn_duration: int | None = 50
+    min_interruption_duration: int | None = 100
+    frame_activation_threshold: float | None = 0.35
+    post_speech_cooldown: int | None = 400
+    ultravad_eot_threshold: float | None = 0.1
+    speculative_silence_ms: int | None = 150
+    fallback_silence_ms: int | None = 3000
+
+    def resolved(self) -> TurnSettings:
+        """The same with every `None` that stands for a default replaced by it."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        chosen = {name: value for name, value in given.items() if value is not None or name in _NULL_HAS_MEANING}
+        return TurnSettings(**{**{name: None for name in _NULL_HAS_MEANING}, **chosen})
+
+
+_NULL_HAS_MEANING: Final = frozenset({"ultravad_eot_threshold", "speculative_silence_ms"})
+
+
+class Turns:
+    """The turn taking of one call.
+
+    Feed it, in the order of time: `frame` with each judged window of the caller's sound, then `tick` every 20 ms, and
+    `eot`, `words` and `protect` when they happen. Each returns the events that follow from it.
+    `lead_ms` is how long after a decision the first sound that answers it leaves; endings are decided by so much
+    earlier, at the tick whose next send is the first at or after the deadline.
+    """
+
+    def __init__(self, settings: TurnSettings, lead_ms: float = 0.0) -> None:
+        chosen = settings.resolved()
+        self._delay = float(chosen.turn_endpoint_delay or 0)
+        self._min_turn = float(chosen.min_turn_duration or 0)
+        self._min_interruption = float(chosen.min_interruption_duration or 0)
+        self._cooldown = float(chosen.post_speech_cooldown or 0)
+        self._fallback = max(float(chosen.fallback_silence_ms or 0), self._delay)
+        self._speculative = chosen.speculative_silence_ms
+        self._eot_threshold = chosen.ultravad_eot_threshold
+        self.activation = max(float(chosen.frame_activation_threshold or 0), 0.02)
+        """Probability at and above which a window is speech."""
+        self._release = max(self.activation - RELEASE_BELOW, 0.01)
+        self._lead = lead_ms
+        self._events: list[TurnEvent] = []
+        self._now = float("-inf")
+        self._state = State.IDLE
+        self._audible = self._protected = False
+        self._agent_started = self._agent_stopped = float("-inf")
+        self._cut = False  # interrupted; the flushed playout still counts as audible for a moment
+        self._judged = float("-inf")  # end of the last window that was judged
+        self._paused_at = 0.0
+        self._speech = Speech(float("-inf"), float("-inf"), float("-inf"))
+        self._silence = Silence()
+
+    @property
+    def state(self) -> State:
+        """Where the call stands."""
+        return self._state
+
+    @property
+    def idle(self) -> bool:
+        """No speech is open: nothing can happen but a start of speech or of the agent."""
+        return self._state is State.IDLE
+
+    @property
+    def talking(self) -> bool:
+        """The caller speaks at this moment."""
+        return self._state in TALKING
+
+    def frame(
+        self,
+        now_ms: float,
+        p: float,
+        span_ms: float,
+        audible: bool,
+        quiet_ms: float = 0.0,
+        onset_ms: float | None = None,
+    ) -> tuple[TurnEvent, ...]:
+        """Judge a window of the caller's sound that ends at `now_ms` and lasts `span_ms`: `p` is the probability of
+        speech in it, `quiet_ms` how long the sound before its end has been far below the level of speech (0 where
+        noise hides that), `onset_ms` how long before its end the sound began to stand out, if that is known."""
+        self._see(now_ms, audible)
+        self._judged = now_ms
+        if p >= self.activation:
+            self._voiced(now_ms, span_ms, quiet_ms, onset_ms)
+        elif p < self._release and self.talking:
+            self._hush(now_ms - max(span_ms, quiet_ms), by_energy=False)
+        return self._take()
+
+    def tick(
+        self, now_ms: float, audible: bool, heard_ms: float | None = None, quiet_ms: float = 0.0
+    ) -> tuple[TurnEvent, ...]:
+        """Let the timers run at the present. `heard_ms` is when the newest sound arrived, `quiet_ms` the quiet at its
+        end: this follows the end of speech more closely than the windows do."""
+        self._see(now_ms, audible)
+        if heard_ms is not None:
+            self._follow(heard_ms, quiet_ms)
+        self._timers(heard_ms, quiet_ms)
+        return self._take()
+
+    def eot(self, now_ms: float, p: float | None) -> tuple[TurnEvent, ...]:
+        """The end-of-turn model's answer to the last `AskEndOfTurn`; `None` when it has nothing to judge by."""
+        self._now = max(self._now, now_ms)
+        asked = self._state is State.SILENCE and self._silence.asked is not None
+        if asked and p is not None and self._eot_threshold is not None and p >= self._eot_threshold:
+            self._end("model")
+        return self._take()
+
+    def words(self, now_ms: float) -> tuple[TurnEvent, ...]:
+        """The recognizer has words for the speech that is open."""
+        self._now = max(self._now, now_ms)
+        match self._state:
+            case State.IDLE:
+                return ()
+            case State.PAUSED | State.PAUSED_SILENCE:
+                self._interrupt()
+            case State.GUARDED | State.GUARDED_SILENCE if self._speech.resumed and self._may_interrupt():
+                self._interrupt()
+            case _:
+                pass
+        self._speech.words = True
+        return self._take()
+
+    def protect(self, on: bool) -> tuple[TurnEvent, ...]:
+        """Say whether what plays now cannot be interrupted (`firstMessageUninterruptible`)."""
+        self._protected = on
+        if on and self._state in (State.PAUSED, State.PAUSED_SILENCE):
+            self._resume()
+        return self._take()
+
+    def _see(self, now: float, audible: bool) -> None:
+        self._now = max(self._now, now)
+        if audible == self._audible:
+            return
+        self._audible = audible
+        if audible:
+            self._agent_started = self._now
+            self._emit(AgentStarted(self._now))
+        else:
+            self._agent_stopped, self._cut = self._now, False
+            self._emit(AgentStopped(self._now))
+
+    def _voiced(self, now: float, span: float, quiet: float, onset: float | None) -> None:
+        """A window that holds speech, which reaches to `now - quiet`."""
+        until = now - quiet
+        if self._state is State.IDLE:
+            known = onset is not None and onset <= span + ONSET_LIMIT_MS
+            began = now - (onset if known and onset is not None else span)
+            if quiet < span or now - self._speech.end > DECAY_MS:
+                self._open(max(began, self._speech.end), max(until, began))
+            return
+        if not self.talking:
+            if until <= self._speech.end + EPSILON_MS and now - self._speech.end <= DECAY_MS:
+                return  # the model's memory of what we know to be over
+            self._go_on(max(now - span, self._speech.end))
+            until = max(until, now - span)
+        self._speech.end = max(self._speech.end, until)
+
+    def _follow(self, heard: float, quiet: float) -> None:
+        """Move the end of open speech along with the sound between two windows; end it when it is quiet enough."""
+        if not self.talking:
+            return
+        if quiet >= QUIET_END_MS:
+            self._hush(heard - quiet, by_energy=True)
+        else:
+            self._speech.end = max(self._speech.end, heard - quiet)
+
+    def _open(self, began: float, until: float) -> None:
+        self._speech = Speech(began, began, until)
+        self._state = State.GUARDED if self._audible or began < self._guard_end() else State.SPEECH
+        self._emit(SpeechStarted(self._now, began))
+
+    def _go_on(self, began: float) -> None:
+        """Speech again within an open turn."""
+        if self._silence.announced:
+            self._emit(SpeechResumed(self._now))
+        self._silence = Silence()
+        self._speech.segment = began
+        match self._state:
+            case State.SILENCE:
+                self._state = State.SPEECH
+            case State.GUARDED_SILENCE:
+                self._state = State.GUARDED
+            case State.PAUSED_SILENCE:
+                self._state = State.PAUSED
+            case _:
+                raise AssertionError(self._state)
+
+    def _hush(self, ended: float, *, by_energy: bool) -> None:
+        """Speech stops; it may go on before the turn is ended."""
+        self._speech.end = max(ended, self._speech.segment)
+        self._speech.spoken += self._speech.end - self._speech.segment
+        self._silence = Silence(by_energy)
+        match self._state:
+            case State.SPEECH:
+                self._state = State.SILENCE
+            case State.GUARDED:
+                self._state = State.GUARDED_SILENCE
+            case State.PAUSED:
+                self._state = State.PAUSED_SILENCE
+            case _:
+                raise AssertionError(self._state)
+
+    def _timers(self, heard: float | None, quiet: float) -> None:
+        match self._state:
+            case State.IDLE:
+                pass
+            case State.SPEECH:
+                since = max(self._speech.start, self._agent_started)
+                if self._audible and self._may_barge() and self._speech.end - since >= self._min_interruption:
+                    self._barge()
+            case State.SILENCE:
+                if not self._in_doubt(heard, quiet):
+                    self._in_silence()
+            case State.GUARDED | State.GUARDED_SILENCE:
+                self._guarded()
+            case State.PAUSED | State.PAUSED_SILENCE:
+                self._paused()
+
+    def _in_doubt(self, heard: float | None, quiet: float) -> bool:
+        """Sound came after an end of speech that energy alone told: let the model judge it before the turn ends."""
+        if not self._silence.by_energy or heard is None or heard - quiet <= self._speech.end + 2 * EPSILON_MS:
+            return False
+        if self._silence.doubt is None:
+            self._silence.doubt = heard
+        return self._judged < self._silence.doubt + DOUBT_MS and heard < self._silence.doubt + 2 * DOUBT_MS
+
+    def _in_silence(self) -> None:
+        """The caller's turn, in silence: speculate, ask, end or drop it."""
+        counts = self._speech.kept or self._speech.spoken >= self._min_turn
+        speculative = self._speculative
+        if counts and not self._silence.speculated and speculative is not None and self._lasted(speculative):
+            self._silence.speculated = True
+            self._emit(Speculate(self._now))
+        if not self._lasted(self._delay, self._lead):
+            return
+        if not self._silence.announced:
+            self._silence.announced = True
+            self._emit(SpeechStopped(self._now, self._speech.end))
+        if not counts:
+            self._drop("short")
+        elif self._eot_threshold is None:
+            self._end("delay")
+        elif self._lasted(self._fallback, self._lead):
+            self._end("fallback")
+        elif self._silence.asked is None or self._now - self._silence.asked >= ASK_AGAIN_MS - EPSILON_MS:
+            self._silence.asked = self._now
+            self._emit(AskEndOfTurn(self._now))
+
+    def _guarded(self) -> None:
+        """Speech that does not count yet: it may interrupt, outlast what guards it, or be dropped."""
+        talking = self._state is State.GUARDED
+        if self._audible:
+            if talking and not self._speech.resumed and self._may_interrupt():
+                self._barge()
+        elif self._speech.end >= self._guard_end():
+            self._state = State.SPEECH if talking else State.SILENCE
+            return
+        if self._state is State.GUARDED_SILENCE:
+            hold = max(LATE_WORDS_MS if self._speech.resumed else 0, self._delay)
+            if self._lasted(hold):
+                self._drop(self._why_guarded())
+
+    def _why_guarded(self) -> DropReason:
+        if self._protected:
+            return "protected"
+        return "no_words" if self._speech.resumed or self._audible else "cooldown"
+
+    def _paused(self) -> None:
+        """Playout waits for words. It goes on without them: after 2 s, and when the speech ended."""
+        ended = self._state is State.PAUSED_SILENCE and self._lasted(WORDS_GRACE_MS)
+        late = self._now - self._paused_at >= PAUSE_LIMIT_MS - EPSILON_MS
+        if ended or late or not self._audible:
+            self._resume()
+
+    def _may_interrupt(self) -> bool:
+        return self._may_barge() and self._audible and self._speech_ms() >= self._min_interruption
+
+    def _may_barge(self) -> bool:
+        return not self._protected and not self._cut
+
+    def _barge(self) -> None:
+        """The caller has spoken over the agent for long enough."""
+        if self._speech.words:
+            self._interrupt()
+            return
+        self._state = State.PAUSED
+        self._paused_at = self._now
+        self._emit(Pause(self._now))
+
+    def _interrupt(self) -> None:
+        self._state = State.SPEECH if self.talking else State.SILENCE
+        self._cut = self._audible
+        self._speech.kept = True
+        self._emit(Interrupted(self._now, self._speech.start))
+
+    def _resume(self) -> None:
+        self._state = State.GUARDED if self._state is State.PAUSED else State.GUARDED_SILENCE
+        self._speech.resumed = True
+        self._emit(Resume(self._now))
+
+    def _end(self, reason: EndReason) -> None:
+        self._state = State.IDLE
+        self._emit(TurnEnded(self._now, self._speech.start, self._speech.end, reason))
+
+    def _drop(self, reason: DropReason) -> None:
+        self._state = State.IDLE
+        self._emit(TurnDropped(self._now, reason))
+
+    def _speech_ms(self) -> float:
+        """Speech of this turn so far, pauses left out."""
+        return self._speech.spoken + (self._speech.end - self._speech.segment if self.talking else 0.0)
+
+    def _guard_end(self) -> float:
+        return self._agent_stopped + self._cooldown
+
+    def _lasted(self, ms: float, lead: float = 0.0) -> bool:
+        """Whether the silence, as it will be in `lead` ms, is at least this long."""
+        return self._now + lead - self._speech.end >= ms - EPSILON_MS
+
+    def _emit(self, event: TurnEvent) -> None:
+        self._events.append(event)
+
+    def _take(self) -> tuple[TurnEvent, ...]:
+        if not self._events:
+            return ()
+        events = tuple(self._events)
+        self._events.clear()
+        return events
