@@ -82,6 +82,14 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* PJLIB speaks on stdout from its first call on, before any configuration reaches it. */
+static PyObject *py_hush(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    pj_log_set_level(0);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_wait(PyObject *self, PyObject *args)
 {
     int timeout_ms, ready;
@@ -416,6 +424,7 @@ static PyMethodDef methods[] = {
     {"start", py_start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."},
     {"stop", py_stop, METH_NOARGS, "Stop the pump's threads."},
     {"hook", py_hook, METH_VARARGS, "hook(follow_route): take over PJSUA's stream and SDP callbacks."},
+    {"hush", py_hush, METH_NOARGS, "Silence PJLIB's own log."},
     {"wait", py_wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."},
     {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
     {"slot_of", py_slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."},

@@ -1,0 +1,204 @@
+"""pjsua2's call objects, and the registry that keeps them alive until they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pjsua2 as pj
+import structlog
+
+from sipcore import _native, headers
+from sipcore.leg import Leg, LegFacts, Media
+from sipcore.owner import Owner
+from sipcore.pump import Pump
+
+log = structlog.get_logger(__name__)
+
+
+class CallObject(pj.Call):  # type: ignore[misc]
+    """One pjsua2 call. Its callbacks run on PJSIP's threads: they copy facts and post them, nothing else."""
+
+    def __init__(self, account: pj.Account, registry: DialogRegistry, call_id: int = pj.PJSUA_INVALID_ID) -> None:
+        super().__init__(account, call_id)
+        self._registry = registry
+        self.leg: Leg | None = None
+
+    def onCallState(self, prm: pj.OnCallStateParam) -> None:  # noqa: N802
+        """Only the end matters: everything before it is told by media."""
+        info = self.getInfo()
+        if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
+            _native.forget(info.id)
+            self._registry.ended(self, info.lastStatusCode, info.lastReason)
+
+    def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:  # noqa: N802
+        """Sound began, or changed by a re-INVITE."""
+        info = self.getInfo()
+        slot = _native.slot_of(info.id)
+        for media in info.media:
+            if media.type == pj.PJMEDIA_TYPE_AUDIO and slot is not None:
+                held = media.status in (pj.PJSUA_CALL_MEDIA_REMOTE_HOLD, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD)
+                codec = self.getStreamInfo(media.index).codecName if media.status != pj.PJSUA_CALL_MEDIA_NONE else ""
+                self._registry.has_media(self, Media(slot, _native.rate(slot), codec), held)
+                return
+
+    def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:  # noqa: N802
+        """A digit, by RFC 4733 or SIP INFO."""
+        self._registry.has_digit(self, prm.digit)
+
+
+class PjDialog:
+    """`sipcore.leg.Dialog` on a pjsua2 call."""
+
+    def __init__(self, owner: Owner, call: CallObject) -> None:
+        self._owner = owner
+        self._call: CallObject | None = call
+
+    async def respond(self, code: int, headers: dict[str, str]) -> None:
+        """Answer the INVITE."""
+        await self._owner.run(self._respond_here, code, headers)
+
+    async def bye(self, code: int) -> None:
+        """BYE, CANCEL or refuse."""
+        await self._owner.run(self._bye_here, code)
+
+    async def dtmf(self, digits: str) -> None:
+        """Send RFC 4733 events."""
+        await self._owner.run(self._dtmf_here, digits)
+
+    def forget(self) -> None:
+        """The call has ended: later verbs do nothing. On the owner's thread."""
+        self._call = None
+
+    def _respond_here(self, code: int, headers: dict[str, str]) -> None:
+        if self._call is not None and self._call.isActive():
+            self._call.answer(_operation(code, headers))
+
+    def _bye_here(self, code: int) -> None:
+        if self._call is not None and self._call.isActive():
+            self._call.hangup(_operation(code, {}))
+
+    def _dtmf_here(self, digits: str) -> None:
+        if self._call is not None and self._call.isActive():
+            self._call.dialDtmf(digits)
+
+
+class DialogRegistry:
+    """Every live call object. They are made and dropped on the owner's thread or PJSIP's, never by the collector."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        pump: Pump,
+        loop: asyncio.AbstractEventLoop,
+        on_incoming: Callable[[Leg], None],
+    ) -> None:
+        self.legs: dict[int, Leg] = {}
+        self._calls: dict[int, CallObject] = {}
+        self._dialogs: dict[int, PjDialog] = {}
+        self._owner = owner
+        self._pump = pump
+        self._loop = loop
+        self._on_incoming = on_incoming
+
+    # ---- PJSIP's threads ----
+
+    def incoming(self, account: pj.Account, prm: pj.OnIncomingCallParam) -> None:
+        """A new INVITE. The call object must exist when this returns, else pjsua2 refuses the call."""
+        call = CallObject(account, self, prm.callId)
+        info = call.getInfo()
+        facts = LegFacts(
+            sip_call_id=info.callIdString,
+            direction="inbound",
+            source=headers.host_of(prm.rdata.srcAddress),
+            request_user=headers.request_user(prm.rdata.wholeMsg),
+            to=headers.party(info.localUri),
+            sender=headers.party(info.remoteUri),
+        )
+        leg = self._adopt(call, facts)
+        self._post(self._on_incoming, leg)
+
+    def ended(self, call: CallObject, code: int, reason: str) -> None:
+        """The dialog is over. The object is dropped later, on the owner's thread."""
+        if call.leg is not None:
+            self._post(self._leg_ended, id(call), call.leg, code, reason)
+        self._owner.post(self._drop_here, id(call))
+
+    def has_media(self, call: CallObject, media: Media, held: bool) -> None:
+        """Sound flows."""
+        if call.leg is not None:
+            self._post(call.leg._has_media, media, held)
+
+    def has_digit(self, call: CallObject, digit: str) -> None:
+        """A digit came."""
+        if call.leg is not None:
+            self._post(call.leg._has_digit, digit)
+
+    # ---- the event loop ----
+
+    async def place(self, account: pj.Account, uri: str, caller: str) -> Leg:
+        """Send an INVITE. Raises `ConnectionError` when it cannot be sent."""
+        return await self._owner.run(self._place_here, account, uri, caller)
+
+    async def hang_up_all(self, timeout_s: float = 2.0) -> None:
+        """End every leg and wait until they are gone, at most `timeout_s`."""
+        legs = list(self.legs.values())
+        if legs:
+            await asyncio.gather(*(leg.hangup() for leg in legs))
+            await asyncio.wait([leg.ended for leg in legs], timeout=timeout_s)
+        await self._owner.run(self._drop_all_here)
+
+    def _leg_ended(self, key: int, leg: Leg, code: int, reason: str) -> None:
+        self.legs.pop(key, None)
+        leg._has_ended(code, reason)
+
+    def _post(self, function: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # ---- the owner's thread (and, for _adopt, PJSIP's) ----
+
+    def _adopt(self, call: CallObject, facts: LegFacts) -> Leg:
+        dialog = PjDialog(self._owner, call)
+        leg = call.leg = Leg(facts, dialog, self._pump, self._loop)
+        self.legs[id(call)] = leg
+        self._calls[id(call)] = call
+        self._dialogs[id(call)] = dialog
+        return leg
+
+    def _place_here(self, account: pj.Account, uri: str, caller: str) -> Leg:
+        call = CallObject(account, self)
+        facts = LegFacts("", "outbound", "", headers.uri_user(uri), headers.party(uri), headers.Party(caller, ""))
+        leg = self._adopt(call, facts)
+        operation = _operation(0, {})
+        try:
+            call.makeCall(uri, operation)
+        except pj.Error as error:
+            self.legs.pop(id(call), None)
+            self._drop_here(id(call))
+            raise ConnectionError(f"no INVITE could be sent to {uri}: {error.reason}") from error
+        return leg
+
+    def _drop_here(self, key: int) -> None:
+        dialog = self._dialogs.pop(key, None)
+        if dialog:
+            dialog.forget()
+        call = self._calls.pop(key, None)
+        if call:
+            call.leg = None
+
+    def _drop_all_here(self) -> None:
+        for key in list(self._calls):
+            self._drop_here(key)
+
+
+def _operation(code: int, headers: dict[str, str]) -> pj.CallOpParam:
+    operation = pj.CallOpParam(True)
+    operation.opt.audioCount = 1
+    operation.opt.videoCount = 0
+    operation.statusCode = code
+    for name, value in headers.items():
+        header = pj.SipHeader()
+        header.hName, header.hValue = name, value
+        operation.txOption.headers.append(header)
+    return operation

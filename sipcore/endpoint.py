@@ -1,0 +1,217 @@
+"""The SIP user agent of this process: transports, the trunks' account, and legs as they come and go.
+
+pjsua2's objects live on one thread (`Owner`). PJSIP's own threads enter Python only for call state, and then only copy
+facts and post them to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pjsua2 as pj
+import structlog
+
+from config.errors import StartupError
+from sipcore import _native
+from sipcore.dialog import CallObject, DialogRegistry
+from sipcore.leg import Leg
+from sipcore.owner import Owner
+from sipcore.pump import Pump
+
+log = structlog.get_logger(__name__)
+
+_CODEC_IDS = {"opus": "opus/48000", "G722": "G722/16000", "PCMU": "PCMU/8000", "PCMA": "PCMA/8000"}
+_SPARE_CALLS = 32
+"""PJSUA answers 486 by itself when its table is full: ours is the ceiling that is met first."""
+OPUS_RATE = 16000
+"""Opus decodes and encodes at any of its rates; 16 kHz is what our models hear, so no resampling is needed."""
+
+
+@dataclass(frozen=True)
+class EndpointSettings:
+    """Where to listen and what to speak. Ports are UDP (and TCP) numbers, 0 lets the system choose."""
+
+    host: str = "0.0.0.0"
+    port: int = 5060
+    tcp: bool = True
+    public_address: str | None = None
+    rtp_first_port: int = 10000
+    rtp_last_port: int = 19999
+    codecs: tuple[str, ...] = ("opus", "G722", "PCMU", "PCMA")
+    max_calls: int = 250
+    refuse_unknown: bool = False
+    """403 for requests from unknown sources instead of silence."""
+
+
+class Endpoint:
+    """Start it once in a process. `on_incoming` is called on the event loop for each new inbound leg."""
+
+    def __init__(self, settings: EndpointSettings, on_incoming: Callable[[Leg], None]) -> None:
+        self.pump = Pump(settings.max_calls + _SPARE_CALLS)
+        self._settings = settings
+        self._on_incoming = on_incoming
+        self._owner = Owner()
+        self._registry: DialogRegistry | None = None
+        self._endpoint: pj.Endpoint | None = None
+        self._account: TrunkAccount | None = None
+        self._accepting = True
+
+    async def start(self) -> None:
+        """Open the transports and start the pump. Raises `StartupError` with one clear line."""
+        loop = asyncio.get_running_loop()
+        self._registry = DialogRegistry(self._owner, self.pump, loop, self._on_incoming)
+        try:
+            await self._owner.run(self._start_here, self._registry)
+        except pj.Error as error:
+            await self.close()
+            raise StartupError(f"SIP did not start: {error.reason}") from error
+        except StartupError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End every leg, stop the pump, close the transports. Idempotent."""
+        if self._endpoint is None:
+            return
+        if self._registry is not None:
+            await self._registry.hang_up_all()
+        await self._owner.run(self._destroy_here)
+        self._owner.close()
+
+    def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
+        """Say which addresses may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
+        _native.guard_sources(tuple(known), tuple(probes))
+
+    def set_accepting(self, accepting: bool, retry_after_s: int = 10) -> None:
+        """While False, OPTIONS and new INVITEs of known sources are answered 503."""
+        self._accepting = accepting
+        _native.guard_answers(self._settings.refuse_unknown, accepting, retry_after_s)
+
+    @property
+    def live_legs(self) -> int:
+        """Legs that have not ended."""
+        return len(self._registry.legs) if self._registry else 0
+
+    def log_guard_events(self) -> None:
+        """Write what the guard turned away since the last call: one line for each source."""
+        events, more = _native.guard_events()
+        for kind, source, count in events:
+            log.warning(f"sip.{kind}", source=source, count=count)
+        if more:
+            log.warning("sip.unknown_source", source="further sources", count=more)
+
+    async def call(self, uri: str, *, caller: str = "trunkline") -> Leg:
+        """Place a call to a SIP URI (`sip:user@host:port[;transport=tcp]`) and return its leg, still ringing."""
+        if self._account is None or self._registry is None:
+            raise RuntimeError("the endpoint has not started")
+        return await self._registry.place(self._account, uri, caller)
+
+    # ---- on the owner's thread ----
+
+    def _start_here(self, registry: DialogRegistry) -> None:
+        _native.hush()
+        endpoint = self._endpoint = pj.Endpoint()
+        endpoint.libCreate()
+        endpoint.libInit(_endpoint_config(self._settings))
+        _native.hook(self._settings.host in ("0.0.0.0", "::") and not self._settings.public_address)
+        self.set_sources(())
+        self.set_accepting(True)
+        _native.guard_install()
+        self._open_transports(endpoint)
+        endpoint.libStart()
+        endpoint.audDevManager().setNoDev()
+        _set_codecs(endpoint, self._settings.codecs)
+        self.pump.start()
+        self._account = TrunkAccount(registry)
+        self._account.create(_account_config(self._settings), True)
+
+    def _open_transports(self, endpoint: pj.Endpoint) -> None:
+        kinds = [(pj.PJSIP_TRANSPORT_UDP, "udp")] + ([(pj.PJSIP_TRANSPORT_TCP, "tcp")] if self._settings.tcp else [])
+        for kind, name in kinds:
+            try:
+                endpoint.transportCreate(kind, _transport_config(self._settings))
+            except pj.Error as error:
+                raise StartupError(
+                    f"SIP port {self._settings.port}/{name} on {self._settings.host} cannot be opened ({error.reason}): "
+                    "stop the program that uses it, or set [sip] port (TRUNKLINE_SIP__PORT)"
+                ) from error
+
+    def _destroy_here(self) -> None:
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is None:
+            return
+        if self._account is not None:
+            self._account.shutdown()
+            self._account = None
+        self.pump.stop()
+        _native.guard_remove()
+        endpoint.libDestroy()
+
+
+class TrunkAccount(pj.Account):  # type: ignore[misc]
+    """The account that all allowlisted trunks share: it takes every INVITE that the guard lets through."""
+
+    def __init__(self, registry: DialogRegistry) -> None:
+        super().__init__()
+        self._registry = registry
+
+    def onIncomingCall(self, prm: pj.OnIncomingCallParam) -> None:  # noqa: N802
+        """PJSIP's worker: a new INVITE."""
+        self._registry.incoming(self, prm)
+
+
+def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:
+    config = pj.EpConfig()
+    config.logConfig.level = 0
+    config.logConfig.consoleLevel = 0
+    config.uaConfig.maxCalls = settings.max_calls + _SPARE_CALLS
+    config.uaConfig.threadCnt = 1
+    config.uaConfig.userAgent = "Trunkline"
+    config.medConfig.clockRate = 8000
+    config.medConfig.sndClockRate = 8000
+    config.medConfig.maxMediaPorts = settings.max_calls + _SPARE_CALLS + 8
+    config.medConfig.noVad = True
+    config.medConfig.ecTailLen = 0
+    return config
+
+
+def _transport_config(settings: EndpointSettings) -> pj.TransportConfig:
+    config = pj.TransportConfig()
+    config.port = settings.port
+    if settings.host != "0.0.0.0":
+        config.boundAddress = settings.host
+    if settings.public_address:
+        config.publicAddress = settings.public_address
+    return config
+
+
+def _account_config(settings: EndpointSettings) -> pj.AccountConfig:
+    config = pj.AccountConfig()
+    config.idUri = f"sip:trunkline@{settings.public_address or settings.host}"
+    config.natConfig.contactRewriteUse = 0
+    config.natConfig.viaRewriteUse = False
+    config.natConfig.sdpNatRewriteUse = False
+    transport = config.mediaConfig.transportConfig
+    transport.port = settings.rtp_first_port
+    transport.portRange = settings.rtp_last_port - settings.rtp_first_port
+    if settings.host != "0.0.0.0":
+        transport.boundAddress = settings.host
+    if settings.public_address:
+        transport.publicAddress = settings.public_address
+    return config
+
+
+def _set_codecs(endpoint: pj.Endpoint, wanted: tuple[str, ...]) -> None:
+    """Offer what is wanted, in that order, and nothing else."""
+    priorities = {_CODEC_IDS[name]: 255 - place for place, name in enumerate(wanted)}
+    for info in endpoint.codecEnum2():
+        priority = next((p for prefix, p in priorities.items() if info.codecId.startswith(prefix)), 0)
+        endpoint.codecSetPriority(info.codecId, priority)
+    if "opus" in wanted:
+        opus = endpoint.getCodecOpusConfig()
+        opus.sample_rate = OPUS_RATE
+        opus.channel_cnt = 1
+        opus.bit_rate = 24000
+        endpoint.setCodecOpusConfig(opus)
