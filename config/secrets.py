@@ -1,0 +1,88 @@
+"""The installation's secret key: encrypts stored secrets and signs links."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import structlog
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+from config.errors import StartupError, TrunklineError
+
+log = structlog.get_logger()
+
+
+class SecretUnreadable(TrunklineError):
+    """A stored secret was encrypted with a key that is not in the key file."""
+
+
+class Secrets:
+    """Works with the first key; texts of the further (older) ones are still read. Its `repr` shows no key."""
+
+    def __init__(self, keys: list[bytes]) -> None:
+        """`keys` are 32 bytes each, in URL-safe base64. ValueError when one is not."""
+        self._fernet = MultiFernet([Fernet(key) for key in keys])
+        self._signing = [hmac.digest(base64.urlsafe_b64decode(key), b"trunkline signatures", "sha256") for key in keys]
+
+    def encrypt(self, text: str) -> str:
+        """A token to store; the same text gives another token each time."""
+        return self._fernet.encrypt(text.encode()).decode("ascii")
+
+    def decrypt(self, token: str) -> str:
+        """The text of a token. `SecretUnreadable` when no key fits."""
+        try:
+            return self._fernet.decrypt(token).decode()
+        except InvalidToken as error:
+            raise SecretUnreadable("a stored secret does not fit the secret key file") from error
+
+    def sign(self, text: str) -> str:
+        """HMAC-SHA256 of a text with a key derived from the first key, lower-case hex."""
+        return hmac.new(self._signing[0], text.encode(), hashlib.sha256).hexdigest()
+
+    def signed(self, text: str, signature: str) -> bool:
+        """Whether `sign(text)` gave this signature, with any key; takes the same time for every wrong one."""
+        given = signature.encode("utf-8", "surrogateescape")
+        right = (hmac.new(key, text.encode(), hashlib.sha256).hexdigest().encode() for key in self._signing)
+        return any(hmac.compare_digest(each, given) for each in right)
+
+
+def load_or_create(path: Path) -> Secrets:
+    """The key file: one key a line, the newest first. Made with mode 0600 when there is none, also when two processes
+    start at once. `StartupError` when it cannot be read or holds no keys; a line in the log when others can read it."""
+    try:
+        if not path.exists():
+            _create(path)
+        if stat.S_IMODE(path.stat().st_mode) & 0o077:
+            log.warning("secrets.key_file_readable_by_others", path=str(path), remedy=f"chmod 600 {path}")
+        lines = path.read_bytes().split()
+    except OSError as error:
+        raise StartupError(f"secret_key_file {path} cannot be used: {error.strerror}") from error
+    try:
+        return Secrets(lines)
+    except ValueError as error:
+        raise StartupError(
+            f"secret_key_file {path} is damaged: it takes one key a line, 32 bytes in URL-safe base64"
+        ) from error
+
+
+def _create(path: Path) -> None:
+    """Write a whole file aside, then give it its name unless another process was first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(prefix=".secret-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(Fernet.generate_key() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(aside, path)
+        log.info("secrets.key_file_created", path=str(path))
+    except FileExistsError:
+        log.debug("secrets.key_file_created_by_another_process", path=str(path))
+    finally:
+        os.unlink(aside)

@@ -1,0 +1,227 @@
+"""Every setting: its default, what it does and what it takes. `trunkline.toml`, overridden by the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
+
+from config.settings_source import read_settings
+
+
+def _port_range(text: str) -> str:
+    """Checks `first-last`."""
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    if match is None or not 1024 <= int(match[1]) < int(match[2]) <= 65535:
+        raise ValueError("not a range of ports")
+    return text
+
+
+def _origin(text: str) -> str:
+    """Checks and trims an origin."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.rstrip("/") or parts.query:
+        raise ValueError("not an origin")
+    return text.rstrip("/")
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+IpAddress = IPv4Address | IPv6Address
+
+
+class Section(BaseModel):
+    """A table of the settings file. Each field's description says what it does: what it takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> Self:
+        if (getattr(self, "tls_cert", None) is None) != (getattr(self, "tls_key", None) is None):
+            raise ValueError("tls_cert and tls_key belong together: set both or none")
+        return self
+
+
+class DatabaseSettings(Section):
+    """`[database]`"""
+
+    url: Text | None = Field(None, description="where data is stored: sqlite+aiosqlite:///path (default: in data_dir)")
+
+
+class ApiSettings(Section):
+    """`[api]`"""
+
+    host: Text = Field("0.0.0.0", description="address that the HTTP server listens on: an IP address or host name")
+    port: Port = Field(8080, description="port of the HTTP server: 0..65535, 0 picks a free one")
+    public_url: Annotated[str, AfterValidator(_origin)] | None = Field(
+        None, description="origin in links to this server: http(s)://host[:port] without a path"
+    )
+    tls_cert: Path | None = Field(None, description="certificate chain for HTTPS: a PEM file")
+    tls_key: Path | None = Field(None, description="private key for HTTPS: a PEM file")
+
+
+class SipSettings(Section):
+    """`[sip]`"""
+
+    host: Text = Field("0.0.0.0", description="address that SIP and RTP listen on: an IP address")
+    port: Port = Field(5060, description="UDP and TCP port for SIP: 0..65535, 0 picks a free one")
+    tcp: bool = Field(True, description="listen on TCP too: true or false")
+    tls_port: Port = Field(0, description="port for SIP over TLS: 0..65535, 0 switches it off")
+    tls_cert: Path | None = Field(None, description="certificate chain for SIP over TLS: a PEM file")
+    tls_key: Path | None = Field(None, description="private key for SIP over TLS: a PEM file")
+    public_address: IpAddress | None = Field(
+        None, description="address that peers reach us at when behind NAT: an IP address"
+    )
+    rtp_ports: Annotated[str, AfterValidator(_port_range)] = Field(
+        "10000-19999", description='ports for audio: "first-last" within 1024..65535'
+    )
+    unknown_source: Literal["drop", "403"] = Field("drop", description='what strangers get: "drop" (silence) or "403"')
+    srtp: Literal["off", "optional", "required"] = Field(
+        "off", description='encrypted audio: "off", "optional" or "required"'
+    )
+    codecs: tuple[Literal["opus", "G722", "PCMU", "PCMA"], ...] = Field(
+        ("opus", "G722", "PCMU", "PCMA"),
+        min_length=1,
+        description='codecs by preference: a list of "opus", "G722", "PCMU", "PCMA"',
+    )
+    ring_timeout_s: Seconds = Field(45, description="how long an outbound call rings: seconds above 0")
+    rtp_timeout_s: Seconds = Field(30, description="a call without any audio packet ends after: seconds above 0")
+    drain_timeout_s: Annotated[float, Field(ge=0, le=86400)] = Field(
+        300, description="how long a stop waits for live calls: seconds, 0 or more"
+    )
+    probes: tuple[IpAddress, ...] = Field(
+        (), description="addresses whose OPTIONS are answered though they are no trunk: a list of IP addresses"
+    )
+
+    @property
+    def rtp_port_range(self) -> tuple[int, int]:
+        """First and last port for audio."""
+        first, last = self.rtp_ports.split("-")
+        return int(first), int(last)
+
+
+class LimitSettings(Section):
+    """`[limits]`"""
+
+    requests_per_minute: int = Field(100, ge=1, description="API requests per key in 60 s: a whole number above 0")
+    max_calls: int = Field(250, ge=1, le=10000, description="live calls on this server: 1..10000")
+    max_calls_per_organization: int = Field(
+        100, ge=1, description="live calls of an organization without a ceiling of its own: a whole number above 0"
+    )
+    max_outbound_per_second: float = Field(
+        10, gt=0, allow_inf_nan=False, description="outbound calls started per second: a number above 0"
+    )
+
+
+class WebhookSettings(Section):
+    """`[webhooks]`"""
+
+    allow_http: bool = Field(False, description="accept http:// webhook addresses (for tests): true or false")
+    ca_file: Path | None = Field(None, description="extra certificate authority for receivers: a PEM file")
+    retry_delays_s: tuple[Seconds, ...] = Field(
+        (60, 300, 900, 3600), description="waits before each retry: a list of seconds above 0"
+    )
+    timeout_s: Seconds = Field(10, description="how long a receiver may take: seconds above 0")
+
+
+class EgressSettings(Section):
+    """`[egress]`"""
+
+    allow: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="networks that requests may go to though they are refused by default: a list of CIDR blocks"
+    )
+    deny: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="networks that requests may not go to: a list of CIDR blocks"
+    )
+
+
+class ModelSettings(Section):
+    """`[models]`"""
+
+    dir: Path | None = Field(None, description="where model files lie: a folder (default: data_dir/models)")
+    stt: Text = Field("auto", description="speech to text: a name from `trunkline models list`, or auto")
+    llm: Text = Field("auto", description="language model: a name from `trunkline models list`, or auto")
+    tts: Text = Field("auto", description="text to speech: a name from `trunkline models list`, or auto")
+    eot: Text = Field("auto", description="end-of-turn model: a name from `trunkline models list`, or auto")
+    embedding: Text = Field("auto", description="embedding model: a name from `trunkline models list`, or auto")
+
+
+class BillingSettings(Section):
+    """`[billing]`: the rate card of paid plans, in the currency of the balances."""
+
+    telephony_per_minute: Price = Field(0, description="price of a connected minute: a number, 0 or more")
+    inference_per_1000_tokens: Price = Field(0, description="price of 1,000 tokens: a number, 0 or more")
+    speech_to_text_per_minute: Price = Field(0, description="price of a recognized minute: a number, 0 or more")
+    text_to_speech_per_1000_characters: Price = Field(
+        0, description="price of 1,000 spoken characters: a number, 0 or more"
+    )
+
+
+class Settings(Section):
+    """All settings. Durations are seconds, as the names say."""
+
+    data_dir: Path = Field(Path("data"), description="folder of everything that is stored: a path")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="the least that is logged: debug, info, warning or error"
+    )
+    log_format: Literal["console", "json"] = Field("console", description="how log lines look: console or json")
+    secret_key_file: Path | None = Field(
+        None, description="key that stored secrets are encrypted with: a file (default: data_dir/secret.key)"
+    )
+    database: DatabaseSettings = Field(DatabaseSettings(), description="a table")
+    api: ApiSettings = Field(ApiSettings(), description="a table")
+    sip: SipSettings = Field(SipSettings(), description="a table")
+    limits: LimitSettings = Field(LimitSettings(), description="a table")
+    webhooks: WebhookSettings = Field(WebhookSettings(), description="a table")
+    egress: EgressSettings = Field(EgressSettings(), description="a table")
+    models: ModelSettings = Field(ModelSettings(), description="a table")
+    billing: BillingSettings = Field(BillingSettings(), description="a table")
+
+    @classmethod
+    def load(cls, path: Path | None, environ: Mapping[str, str]) -> Settings:
+        """From `path`, which must exist, or from `trunkline.toml` in the current folder if there is one; then from
+        `TRUNKLINE_*` variables. `StartupError` with one line when something is wrong."""
+        return read_settings(cls, path, environ)
+
+    @property
+    def database_url(self) -> str:
+        """`[database] url`, by default a file in `data_dir`."""
+        return self.database.url or f"sqlite+aiosqlite:///{self.data_dir / 'trunkline.db'}"
+
+    @property
+    def secret_key_path(self) -> Path:
+        """`secret_key_file`, by default in `data_dir`."""
+        return self.secret_key_file or self.data_dir / "secret.key"
+
+    @property
+    def models_dir(self) -> Path:
+        """`[models] dir`, by default in `data_dir`."""
+        return self.models.dir or self.data_dir / "models"
+
+    @property
+    def public_origin(self) -> str:
+        """The origin for links that are made outside of a request, for example in webhooks."""
+        if self.api.public_url is not None:
+            return self.api.public_url
+        scheme = "https" if self.api.tls_cert else "http"
+        host = "localhost" if self.api.host in ("0.0.0.0", "::") else self.api.host
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.api.port}"
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Settings:
+        """A copy with nested changes, validated: `{"sip": {"port": 0}}`. For tests and the demo."""
+        return Settings.model_validate(_merged(self.model_dump(), changes))
+
+
+def _merged(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in changes.items():
+        nested = isinstance(value, Mapping) and isinstance(base.get(key), dict)
+        result[key] = _merged(base[key], value) if nested else value
+    return result
