@@ -1,0 +1,50 @@
+# Everything that Trunkline's developers and users do. Variables:
+#   PYTHON=/path/to/python3      the Python to use, 3.11 or newer (default: python3)
+#   PJPROJECT=/path              a pjproject 2.17 tree or tarball to build (default: the distribution's source package)
+#   DEBIAN_MIRROR=URI            where to get that source package (default: the machine's own mirror)
+export PYTHON PJPROJECT DEBIAN_MIRROR
+
+bin := .venv/bin
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+setup: ## everything that running needs: packages, PJSIP, Python environment, extension
+	@scripts/apt-packages.sh build run
+	@scripts/check-python.sh
+	@scripts/build-pjsip.sh
+	@scripts/venv.sh
+
+setup-test: setup
+	@scripts/apt-packages.sh test
+	@scripts/venv.sh dev
+
+run: setup ## start the server on ./data, phone it, show the call, keep serving
+	@$(bin)/trunkline demo --keep-serving
+
+demo: setup ## start the server, phone it, show the call, stop
+	@$(bin)/trunkline demo
+
+test: lint ## all checks and the whole test suite
+	@$(bin)/python -m pytest
+
+lint: setup-test ## style, types and the order of imports
+	@$(bin)/ruff check
+	@$(bin)/ruff format --check
+	@$(bin)/mypy
+	@$(bin)/lint-imports
+
+bench: setup ## the benchmarks: tables here, JSON in bench/results
+	@$(bin)/python -m bench
+
+fresh: ## prove `make demo` on a fresh Debian 12 in a folder of its own (root only)
+	@scripts/fresh.sh
+
+lock: ## pin the newest versions of all dependencies
+	@scripts/check-python.sh
+	@scripts/lock.sh
+
+clean: ## remove what was made in this checkout; the cache in ~/.cache/trunkline stays
+	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
+
+.PHONY: help setup setup-test run demo test lint bench fresh lock clean

@@ -1,0 +1,116 @@
+#!/bin/sh
+# Builds PJSIP's shared libraries and its Python binding pjsua2 into ~/.cache/trunkline/pjsip-KEY, once for each
+# content of source, options, Python and distribution; then points build/pjsip in this checkout there.
+# PJPROJECT=/path   source tree or tarball to build instead of the distribution's
+# PYTHON=/path      the Python that the binding is for (default python3)
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline
+cd "$root/scripts"
+. ./progress.sh
+remedy="see $cache/logs; then run the same command again, or give another source: make PJPROJECT=/path/to/pjproject-2.17.tar.gz"
+expected_version=2.17
+
+mkdir -p "$cache" "$root/build"
+exec 9>"$cache/pjsip.lock"
+flock -n 9 || { say "    waiting for another build of PJSIP on this machine"; flock 9; }
+
+# --- Where the source comes from, and under which key its build is kept ---------------------------------------------
+source=${PJPROJECT:-}
+if [ -z "$source" ]; then
+    # shellcheck disable=SC2012  # our own names: no odd characters
+    source=$(ls -t "$cache"/pjproject-*.tar.xz 2>/dev/null | head -n 1)
+    if [ -z "$source" ]; then
+        say "==> PJSIP: fetching the source"
+        start_log pjproject
+        watched "downloading the source package's index and the tarball (about 20 MB)" '^Get' 3 \
+            ./fetch-pjproject.sh "$cache"
+        source=$(tail -n 1 "$log")
+    fi
+fi
+[ -e "$source" ] || fail "there is no pjproject source at $source" "check PJPROJECT="
+
+content_of() { # the SHA-256 of a file, or of a tree's sources
+    if [ -d "$1" ]; then
+        (cd "$1" && find . -name .git -prune -o -type f ! -name '*.o' ! -name '*.so*' ! -name '*.a' -print0 |
+            sort -z | xargs -0 sha256sum)
+    else
+        sha256sum <"$1"
+    fi | sha256sum | cut -c 1-64
+}
+python=${PYTHON:-python3}
+abi=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
+# shellcheck source=/dev/null
+. /etc/os-release
+key=$({ content_of "$source"; content_of build-pjsip.sh; content_of config_site.h
+        echo "$abi $ID ${VERSION_ID:-}"; } | sha256sum | cut -c 1-16)
+prefix=$cache/pjsip-$key
+
+link() { ln -sfn "$prefix" "$root/build/pjsip"; }
+if [ -d "$prefix" ]; then
+    link
+    exit 0
+fi
+
+# --- Build in a folder of its own; only a finished build is moved into its place -------------------------------------
+work=$(mktemp -d "$cache/build.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+start_log pjsip
+say "==> PJSIP: building $(basename "$source"), once on this machine (about 2 minutes on 2 cores)"
+
+unpack() {
+    if [ -d "$source" ]; then cp -a "$source/." "$work/tree"; else tar -xf "$source" -C "$work/tree" --strip-components=1; fi
+}
+mkdir "$work/tree"
+watched "1/5 unpacking" "" "" unpack
+cd "$work/tree"
+[ -f version.mak ] || fail "$source is not a pjproject source" "check PJPROJECT="
+version=$(sed -nE 's/^export PJ_VERSION_(MAJOR|MINOR|REV) *:= *([0-9]+).*/\2/p' version.mak | paste -s -d .)
+[ "$version" = "$expected_version" ] ||
+    say "    warning: this is pjproject $version, Trunkline is tested with $expected_version; building it all the same"
+[ ! -d "$source" ] || make distclean >/dev/null 2>&1 || true
+
+cp "$root/scripts/config_site.h" pjlib/include/pj/config_site.h
+# This sound driver's source is not in the distribution's tarball, and we use no sound device.
+sed -i 's/ bdimad_dev\.o//' pjmedia/build/Makefile
+
+# NDEBUG: a failed assertion caused by a stranger's packet must return an error, not abort the process.
+# Codec and SRTP libraries are the distribution's: its tarball has no bundled ones.
+watched "2/5 configuring" '^checking' 120 ./configure --prefix="$prefix" \
+    --enable-shared --enable-epoll --enable-libsamplerate \
+    --with-external-srtp --with-external-speex --with-external-gsm \
+    --disable-sound --disable-video --disable-libyuv --disable-sdl --disable-ffmpeg --disable-v4l2 \
+    --disable-openh264 --disable-vpx --disable-libwebrtc --disable-upnp \
+    --disable-l16-codec --disable-ilbc-codec --disable-g7221-codec --disable-bcg729 --disable-lyra \
+    --disable-silk --disable-opencore-amr \
+    CFLAGS="-O2 -fPIC -DNDEBUG" CXXFLAGS="-O2 -fPIC -DNDEBUG" LDFLAGS="-Wl,-rpath,$prefix/lib"
+
+watched "3/5 compiling the libraries" '^(gcc|g\+\+)' 288 make -j "$(nproc)" lib
+watched "3/5 installing the libraries" "" "" make install DESTDIR="$work/stage"
+
+# -threads lets go of Python's lock in every call into PJSIP; directors take it again when PJSIP calls back.
+includes=$(for part in pjlib pjlib-util pjnath pjmedia pjsip; do printf '%s' "-I$work/tree/$part/include "; done)
+cd pjsip-apps/src/swig/python
+# shellcheck disable=SC2086  # one word per flag
+watched "4/5 generating the Python binding" "" "" swig $includes -c++ -w312 -threads -python -o pjsua2_wrap.cpp ../pjsua2.i
+grep -q SWIG_PYTHON_THREAD_BEGIN_ALLOW pjsua2_wrap.cpp || fail "SWIG made a binding that keeps Python's lock" "install SWIG 4"
+
+site=$work/stage$prefix/python
+mkdir -p "$site"
+pc=$work/stage$prefix/lib/pkgconfig/libpjproject.pc
+python_include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+# shellcheck disable=SC2046,SC2086
+watched "5/5 compiling the Python binding (about 1 minute)" "" "" g++ -O1 -g0 -fPIC -shared -DNDEBUG -w $includes \
+    -I"$python_include" $(pkg-config --cflags-only-other "$pc") pjsua2_wrap.cpp -o "$site/_pjsua2.so" \
+    -L"$work/stage$prefix/lib" $(pkg-config --libs-only-l "$pc") -Wl,-rpath,"$prefix/lib"
+cp pjsua2.py "$site/"
+echo "$version" >"$work/stage$prefix/VERSION"
+
+mv "$work/stage$prefix" "$prefix"
+PYTHONPATH=$prefix/python "$python" -c 'import pjsua2; pjsua2.Endpoint()' >>"$log" 2>&1 || {
+    mv "$prefix" "$work/broken"
+    fail "the Python binding was built but does not load" "$remedy"
+}
+link
+say "    PJSIP $version is ready in $prefix"

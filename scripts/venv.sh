@@ -1,0 +1,75 @@
+#!/bin/sh
+# Makes .venv with the locked dependencies, pjsua2 and this project in it; does nothing when all is as it should be.
+# usage: venv.sh [dev]      dev: what tests and checks need, too
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+. scripts/progress.sh
+log=
+venv=$root/.venv
+remedy="see ${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/logs/venv.log; check that pip reaches its package index, then run the same command again"
+
+hash_of() { cat "$@" | sha256sum | cut -c 1-64; }
+is_stamped() { [ "$(cat "$venv/.stamp-$1" 2>/dev/null)" = "$2" ]; }
+stamp() { echo "$2" >"$venv/.stamp-$1"; }
+
+make_venv() {
+    python=$("${PYTHON:-python3}" -c 'import sys; print(sys.version, sys.base_prefix)')
+    is_stamped python "$python" && "$venv/bin/python" -c '' 2>/dev/null && return
+    say "==> Python environment in .venv"
+    "${PYTHON:-python3}" -m venv --clear "$venv" ||
+        fail "python -m venv failed" "install python3-venv, or name another Python: make PYTHON=/path/to/python3"
+    stamp python "$python"
+}
+
+install_lock() { # NAME LOCKFILE
+    content=$(hash_of "$2")
+    is_stamped "$1" "$content" && return
+    started
+    watched "installing Python packages ($1)" '^Collecting' "$(grep -c '==' "$2")" \
+        "$venv/bin/pip" install --no-input --disable-pip-version-check --no-deps --require-hashes -r "$2"
+    stamp "$1" "$content"
+}
+
+# pjsua2 stays in the cache, beside the libraries that it was linked with.
+add_pjsua2() {
+    site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+    readlink -f build/pjsip/python >"$site/pjsua2.pth"
+}
+
+# Compiled once for each content of its sources; a second checkout copies it.
+build_extension() {
+    prefix=$(readlink -f build/pjsip)
+    suffix=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+    key=$({ cat setup.py sipcore/native/*; echo "$prefix $suffix"; } | sha256sum | cut -c 1-16)
+    kept=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/native-$key.so
+    built=sipcore/_native$suffix
+    if [ ! -e "$kept" ]; then
+        started
+        watched "compiling the audio pump" "" "" "$venv/bin/python" setup.py -q build_ext --force --build-lib build/native --build-temp build/native
+        cp "build/native/$built" "$kept.$$"
+        mv "$kept.$$" "$kept"
+    fi
+    cmp -s "$kept" "$built" && return
+    # Renamed into place: a running server has the old file mapped.
+    cp "$kept" "$built.$$"
+    mv "$built.$$" "$built"
+}
+
+install_project() {
+    content=$(hash_of setup.cfg setup.py pyproject.toml)
+    is_stamped project "$content" && return
+    started
+    watched "installing Trunkline itself (editable)" "" "" "$venv/bin/pip" install --no-input --disable-pip-version-check \
+        --no-deps --no-build-isolation --config-settings editable_mode=compat --editable .
+    stamp project "$content"
+}
+
+started() { [ -n "${log:-}" ] || start_log venv; }
+
+make_venv
+install_lock runtime requirements.lock
+[ "${1:-}" != dev ] || install_lock dev requirements-dev.lock
+add_pjsua2
+build_extension
+install_project

@@ -1,0 +1,34 @@
+"""Builds the one compiled part, sipcore._native, against our PJSIP; everything else is declared in setup.cfg."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+SOURCES = Path("sipcore/native")
+
+
+def pjsip_flags(option: str) -> list[str]:
+    """What pkg-config says of the PJSIP in PJSIP_PREFIX, or else of the one that `make setup` linked to build/pjsip."""
+    prefix = Path(os.environ.get("PJSIP_PREFIX") or ROOT / "build/pjsip").resolve()
+    description = prefix / "lib/pkgconfig/libpjproject.pc"
+    if not description.exists():
+        raise SystemExit(f"no PJSIP in {prefix}: run `make setup`, or set PJSIP_PREFIX")
+    return subprocess.run(["pkg-config", option, str(description)], check=True, capture_output=True, text=True).stdout.split()
+
+
+def native_extension() -> Extension:
+    """The extension finds PJSIP by an absolute run path, the same one as pjsua2's, so that both share one library."""
+    library_dir = pjsip_flags("--variable=libdir")[0]
+    return Extension(
+        "sipcore._native",
+        sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).glob("*.c")),
+        depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).glob("*.h")),
+        extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra", "-DNDEBUG", *pjsip_flags("--cflags")],
+        extra_link_args=["-Wl,--as-needed", *pjsip_flags("--libs"), f"-Wl,-rpath,{library_dir}"],
+    )
+
+
+setup(ext_modules=[native_extension()])
