@@ -1,0 +1,68 @@
+"""Organizations and keys for the command line; works beside a running server, on the same database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from config.errors import NotFound
+from config.settings import Settings
+from storage import api_keys, organizations
+from storage.api_keys import ApiKey
+from storage.database import Database
+from storage.organizations import Organization, Plan
+
+
+@asynccontextmanager
+async def _database(settings: Settings) -> AsyncIterator[Database]:
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.database_url)
+    try:
+        await database.open()
+        yield database
+    finally:
+        await database.close()
+
+
+async def create_organization(
+    settings: Settings, name: str, *, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None
+) -> Organization:
+    """A new organization. Raises `Conflict` when the name is taken."""
+    async with _database(settings) as database, database.write() as conn:
+        return await organizations.create(conn, name, plan=plan, balance=balance, max_calls=max_calls)
+
+
+async def organizations_of(settings: Settings) -> list[Organization]:
+    """All of them, oldest first."""
+    async with _database(settings) as database, database.read() as conn:
+        return await organizations.all_of(conn)
+
+
+async def create_key(
+    settings: Settings, organization_name: str, *, name: str | None = None, requests_per_minute: int | None = None
+) -> str:
+    """A new key's secret text. Raises `NotFound` for an unknown organization."""
+    async with _database(settings) as database, database.write() as conn:
+        organization = await organizations.by_name(conn, organization_name)
+        if organization is None:
+            raise NotFound(f"there is no organization {organization_name!r}: see `trunkline org list`")
+        _, text = await api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)
+        return text
+
+
+async def keys(settings: Settings, organization_name: str | None) -> list[tuple[ApiKey, str]]:
+    """Keys with the name of their organization, of one organization or of all."""
+    async with _database(settings) as database, database.read() as conn:
+        names = {organization.id: organization.name for organization in await organizations.all_of(conn)}
+        found = await api_keys.all_of(conn)
+    pairs = [(key, names[key.organization_id]) for key in found]
+    return [pair for pair in pairs if organization_name is None or pair[1] == organization_name]
+
+
+async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
+    """End a key. Raises `NotFound` when none that still holds has this prefix or id."""
+    async with _database(settings) as database, database.write() as conn:
+        key = await api_keys.revoke(conn, prefix_or_id)
+    if key is None:
+        raise NotFound(f"no active key {prefix_or_id!r}: see `trunkline key list`")
+    return key

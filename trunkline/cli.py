@@ -1,0 +1,151 @@
+"""The command line. Every command prints one clear line and exits with 1 when it cannot do its work."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from config import logging as logs
+from config.errors import TrunklineError
+from config.settings import Settings
+
+Command = Callable[[argparse.Namespace, Settings], Coroutine[Any, Any, int]]
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the result is the process's exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = Settings.load(options.config, os.environ)
+        logs.configure(settings.log_level, settings.log_format)
+        command: Command = options.command
+        return uvloop.run(command(options, settings))
+    except TrunklineError as error:
+        print(f"trunkline: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="trunkline", description="A telephone server for voice AI agents.")
+    parser.add_argument("--config", type=Path, help="settings file (default: trunkline.toml in this folder, if any)")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add(commands, "serve", "take calls and serve the API until SIGTERM or SIGINT", _serve)
+    demo = _add(commands, "demo", "start the server, have a scripted caller phone it, show the call", _demo)
+    demo.add_argument("--keep-serving", action="store_true", help="go on serving after the call")
+    _add(commands, "check", "look at settings, models, ports and the audio path, a line for each", _check)
+    _add_organizations(commands)
+    _add_keys(commands)
+    _add_models(commands)
+    return parser
+
+def _add(commands: Any, name: str, purpose: str, command: Command) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose)
+    parser.add_argument("--config", type=Path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    parser.set_defaults(command=command)
+    return parser
+
+def _add_organizations(commands: Any) -> None:
+    group = commands.add_parser("org", help="organizations").add_subparsers(required=True, metavar="ACTION")
+    create = _add(group, "create", "make an organization and print its id", _org_create)
+    create.add_argument("name")
+    create.add_argument("--plan", choices=("free", "paid"), default="free")
+    create.add_argument("--balance", type=float, default=0.0, help="what a paid plan has left")
+    create.add_argument("--max-calls", type=_positive, help="live calls at once (default: the server's setting)")
+    _add(group, "list", "list organizations", _org_list)
+
+def _add_keys(commands: Any) -> None:
+    group = commands.add_parser("key", help="API keys").add_subparsers(required=True, metavar="ACTION")
+    create = _add(group, "create", "make an API key and print it; it is shown only this once", _key_create)
+    create.add_argument("--org", required=True, help="name of the organization")
+    create.add_argument("--name", help="what the key is for")
+    create.add_argument("--rate", type=_positive, help="requests per minute (default: the server's setting)")
+    listing = _add(group, "list", "list API keys", _key_list)
+    listing.add_argument("--org", help="only of this organization")
+    revoke = _add(group, "revoke", "end an API key at once", _key_revoke)
+    revoke.add_argument("key", help="the key's prefix (tk_1a2b3c4d) or id, as `key list` shows them")
+
+def _add_models(commands: Any) -> None:
+    group = commands.add_parser("models", help="local models").add_subparsers(required=True, metavar="ACTION")
+    _add(group, "list", "list the models that are built in or installed", _models_list)
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("takes a whole number above 0")
+    return number
+
+# Each command imports what it needs when it runs: `key create` must not wait for PJSIP and the models.
+
+async def _serve(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline.serve import serve
+
+    await serve(settings)
+    return 0
+
+async def _demo(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline.demo import demo
+
+    return await demo(settings, keep_serving=options.keep_serving)
+
+async def _check(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline.check import check
+
+    return await check(settings)
+
+async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import admin
+
+    organization = await admin.create_organization(
+        settings, options.name, plan=options.plan, balance=options.balance, max_calls=options.max_calls
+    )
+    print(organization.id)
+    return 0
+
+async def _org_list(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import admin
+
+    for organization in await admin.organizations_of(settings):
+        ceiling = "-" if organization.max_calls is None else str(organization.max_calls)
+        print(f"{organization.id}  {organization.plan:4}  max calls {ceiling:>4}  {organization.name}")
+    return 0
+
+async def _key_create(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import admin
+
+    print(await admin.create_key(settings, options.org, name=options.name, requests_per_minute=options.rate))
+    return 0
+
+async def _key_list(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import admin
+
+    for key, organization in await admin.keys(settings, options.org):
+        state = "revoked" if key.revoked_at else "active "
+        used = key.last_used_at.isoformat(timespec="seconds") if key.last_used_at else "never used"
+        print(f"{key.prefix}  {state}  {organization}  {key.name or '-'}  {used}")
+    return 0
+
+async def _key_revoke(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import admin
+
+    key = await admin.revoke_key(settings, options.key)
+    print(f"revoked {key.prefix}")
+    return 0
+
+async def _models_list(options: argparse.Namespace, settings: Settings) -> int:
+    from models.catalogue import installed
+
+    for line in installed(settings.models_dir):
+        print(line)
+    return 0
+
+if __name__ == "__main__":
+    raise SystemExit(main())
+
+__all__ = ["StartupError", "main"]
