@@ -1,0 +1,302 @@
+"""Speech to text by pocketsphinx: US English, words while the caller speaks, no download."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from weakref import WeakSet
+
+import numpy as np
+import structlog
+
+from config.errors import ModelError, TrunklineError
+from media.ports import Samples
+from models.decoder_pool import DecoderPool, Workers
+from models.pocketsphinx_library import RATE, Decoder, load_library, model_path
+from models.telephone_band import Folding, load_adaptation
+
+NAME: Final = "pocketsphinx"
+_TELEPHONE_RATE: Final = 8000
+_STEP_MS: Final = 60
+"""Sound is decoded in pieces of at least this length: what partial words lag behind."""
+_TURN_MS: Final = 240
+"""A worker goes on to the next stream after this much sound."""
+_BACKLOG_MS: Final = 30_000
+"""More than this waiting means that the machine does not keep up: the oldest sound is dropped."""
+_TUNING: Final[Mapping[str, str]] = {
+    # One pass only: the second and the lattice search run at the end of the turn, where the caller waits.
+    "fwdflat": "no",
+    "bestpath": "no",
+}
+_DISCARD: Final = "discard"
+
+_log = structlog.get_logger()
+
+
+class _Finish:
+    """A caller of `finish` that waits on its event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[str] = self._loop.create_future()
+
+    def settle(self, text: str, error: ModelError | None) -> None:
+        """Hand the result over from a worker thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._set, text, error)
+
+    def _set(self, text: str, error: ModelError | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(text)
+        else:
+            self.future.set_exception(error)
+
+
+_Work = Samples | _Finish | str
+
+
+class PocketsphinxStream:
+    """One call's ear; see `SpeechToTextStream`. Its work is done in order, by one worker at a time."""
+
+    def __init__(self, workers: Workers, pool: DecoderPool, rate: int, on_words: Callable[[str], None]) -> None:
+        self._workers = workers
+        self._pool = pool
+        self._rate = rate
+        self._on_words = on_words
+        self._lock = threading.Lock()
+        self._work: deque[_Work] = deque()
+        self._queued = 0
+        self._scheduled = False
+        self._closed = False
+        self._partial = ""
+        # The rest belongs to the worker that runs `step`.
+        self._decoder: Decoder | None = None
+        self._folding = Folding() if rate == _TELEPHONE_RATE else None
+        self._channel_mean: str | None = None
+        self._error: ModelError | None = None
+
+    def feed(self, samples: Samples) -> None:
+        """Queue mono samples at the stream's rate; returns at once."""
+        with self._lock:
+            if self._closed or not len(samples):
+                return
+            self._work.append(np.array(samples, dtype=np.int16))
+            self._queued += len(samples)
+            dropped = self._drop_backlog()
+            if self._queued >= self._rate * _STEP_MS // 1000:
+                self._schedule()
+        if dropped:
+            _log.warning("stt.behind", dropped_ms=dropped * 1000 // self._rate)
+
+    def partial(self) -> str:
+        """The words recognized so far in this turn."""
+        return self._partial
+
+    async def finish(self) -> str:
+        """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
+        finish = _Finish()
+        with self._lock:
+            if self._closed:
+                raise ModelError("the recognizer's stream is closed")
+            self._work.append(finish)
+            self._schedule()
+        return await finish.future
+
+    def discard(self) -> None:
+        """Forget what was fed since the last `finish`."""
+        with self._lock:
+            if self._closed:
+                return
+            while self._work and isinstance(last := self._work[-1], np.ndarray):
+                self._queued -= len(last)
+                self._work.pop()
+            self._work.append(_DISCARD)
+            self._schedule()
+
+    def close(self) -> None:
+        """Free the stream; whoever waits in `finish` gets a `ModelError`. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            waiting = [work for work in self._work if isinstance(work, _Finish)]
+            self._work.clear()
+            self._queued = 0
+            self._work.append(_DISCARD)
+            self._schedule()
+        for finish in waiting:
+            finish.settle("", ModelError("the recognizer's stream was closed"))
+
+    def step(self) -> bool:
+        """Do the next piece of work; for `Workers`. While it waits for a decoder it counts as scheduled."""
+        work: _Work | None = None
+        try:
+            if self._needs_decoder():
+                self._decoder = self._pool.lend(self._wake)
+                if self._decoder is None:
+                    return False
+                self._decoder.start(self._channel_mean)
+            work = self._take()
+            self._do(work)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it ends this turn alone and is logged there
+            self._fail(error, work)
+        with self._lock:
+            self._scheduled = bool(self._work)
+            return self._scheduled
+
+    def _wake(self) -> None:
+        self._workers.submit(self)
+
+    def _schedule(self) -> None:
+        """Ask for a worker; the lock is held."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._workers.submit(self)
+
+    def _drop_backlog(self) -> int:
+        """Drop the oldest block when too much waits; the lock is held. Returns how many samples it had."""
+        if self._queued <= self._rate * _BACKLOG_MS // 1000:
+            return 0
+        for index, work in enumerate(self._work):
+            if isinstance(work, np.ndarray):
+                del self._work[index]
+                self._queued -= len(work)
+                return len(work)
+        return 0
+
+    def _needs_decoder(self) -> bool:
+        with self._lock:
+            sound = bool(self._work) and isinstance(self._work[0], np.ndarray)
+        return sound and self._decoder is None and self._error is None
+
+    def _take(self) -> _Work:
+        """The next piece: up to `_TURN_MS` of sound as one array, or a request."""
+        blocks: list[Samples] = []
+        length = 0
+        with self._lock:
+            while self._work and length < self._rate * _TURN_MS // 1000:
+                work = self._work[0]
+                if not isinstance(work, np.ndarray):
+                    break
+                blocks.append(work)
+                length += len(work)
+                self._work.popleft()
+            self._queued -= length
+            return np.concatenate(blocks) if blocks else self._work.popleft()
+
+    def _do(self, work: _Work) -> None:
+        if isinstance(work, np.ndarray):
+            self._decode(work)
+        elif isinstance(work, _Finish):
+            work.settle(*self._end_turn(keep_channel=True))
+        else:
+            self._end_turn(keep_channel=False)
+
+    def _decode(self, sound: Samples) -> None:
+        if self._decoder is None:  # The turn has failed already: `finish` says so.
+            return
+        self._decoder.process(sound if self._folding is None else self._folding.push(sound))
+        words = self._decoder.hypothesis()
+        if words != self._partial:
+            self._partial = words
+            if words:
+                self._on_words(words)
+
+    def _end_turn(self, keep_channel: bool) -> tuple[str, ModelError | None]:
+        """End the turn; what was noise says nothing about the caller's line."""
+        decoder, self._decoder = self._decoder, None
+        error, self._error = self._error, None
+        self._partial = ""
+        if self._folding is not None:
+            self._folding = Folding()
+        if decoder is None:
+            return "", error
+        try:
+            decoder.end()
+            words = decoder.hypothesis()
+            if keep_channel and words:
+                self._channel_mean = decoder.channel_mean()
+        except ModelError:
+            self._pool.drop(decoder)
+            raise
+        self._pool.give_back(decoder)
+        return words, error
+
+    def _fail(self, error: Exception, work: _Work | None) -> None:
+        """This turn is lost; the call hears of it in `finish`, the other calls do not."""
+        _log.error("stt.failed", error=str(error), exc_info=not isinstance(error, TrunklineError))
+        failure = ModelError(f"speech recognition failed: {error}")
+        decoder, self._decoder = self._decoder, None
+        if decoder is not None:
+            self._pool.drop(decoder)
+        if isinstance(work, _Finish):
+            work.settle("", failure)
+        else:
+            self._error = failure
+
+
+class PocketsphinxSpeechToText:
+    """The recognizer for all calls: a pool of decoders and a worker thread per core.
+
+    A telephone call (8 kHz) and a wide-band call (16 kHz) need decoders of different make."""
+
+    name = NAME
+
+    def __init__(self, threads: int | None = None, decoders: int | None = None) -> None:
+        """Load the first telephone decoders, by default one per core and at least two; as many as six per core are
+        loaded when that many callers speak at once. Wide-band ones come when needed. Raises `StartupError`."""
+        cores = os.cpu_count() or 2
+        library = load_library()
+        base = _model_options()
+        ready = decoders or max(2, cores)
+        limit = max(ready, 6 * cores)
+        adaptation = load_adaptation()
+        # pocketsphinx reads the transformation from a file, each time that it loads a decoder.
+        self._folder = tempfile.TemporaryDirectory(prefix="trunkline-")
+        transformation = Path(self._folder.name) / "telephone.mllr"
+        transformation.write_text(adaptation.mllr())
+        telephone = base | {"mllr": str(transformation), "cmninit": adaptation.cmninit()}
+        self._pools = {
+            _TELEPHONE_RATE: DecoderPool(lambda: Decoder(library, telephone), ready, limit),
+            RATE: DecoderPool(lambda: Decoder(library, base), 0, limit),
+        }
+        self._workers = Workers(threads or max(2, cores), NAME)
+        self._streams: WeakSet[PocketsphinxStream] = WeakSet()
+
+    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> PocketsphinxStream:
+        """A stream for one call; see `SpeechToText`. It hears English whatever the language is. Raises `ValueError`
+        for a rate other than 8000 and 16000."""
+        if rate not in self._pools:
+            raise ValueError(f"rate {rate} Hz: 8000 or 16000 are possible")
+        if language is not None and not language.lower().startswith("en"):
+            _log.warning("stt.language_unsupported", model=NAME, language=language)
+        stream = PocketsphinxStream(self._workers, self._pools[rate], rate, on_words)
+        self._streams.add(stream)
+        return stream
+
+    def close(self) -> None:
+        """Close all streams, stop the threads and free the decoders. Idempotent."""
+        for stream in list(self._streams):
+            stream.close()
+        self._workers.close()
+        for pool in self._pools.values():
+            pool.close()
+        self._folder.cleanup()
+
+
+def _model_options() -> dict[str, str]:
+    folder = model_path()
+    return {
+        "hmm": str(folder / "en-us"),
+        "lm": str(folder / "en-us.lm.bin"),
+        "dict": str(folder / "cmudict-en-us.dict"),
+        **_TUNING,
+    }
