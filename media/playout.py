@@ -117,6 +117,12 @@ class Playout:
             self._announce()
             return sent
 
+    def pause(self, on: bool) -> None:
+        """Stop sending for now, or go on where it stopped."""
+        with self._lock:
+            if self._final is None:
+                self._port.pause(self._slot, on)
+
     def close(self) -> None:
         """Give the slot up, before it is closed: flushes, and `heard` goes on answering from what was sent by now."""
         sent = self.flush()

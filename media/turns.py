@@ -48,6 +48,8 @@ DECAY_MS: Final = 150
 """For so long after speech the probability may stay high although nothing is heard."""
 ONSET_LIMIT_MS: Final = 96
 """Speech begins at most this long before the window in which its probability rose (three windows)."""
+ONSET_KNOWN_MS: Final = 300
+"""An onset longer ago than this tells nothing: something else than speech began then."""
 DOUBT_MS: Final = 48
 """Sound after the end of speech waits so long for the verdict of the voice activity model before the turn may end."""
 EPSILON_MS: Final = 0.5
@@ -72,7 +74,7 @@ class TurnSettings:
         """The same with every `None` that stands for a default replaced by it."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         chosen = {name: value for name, value in given.items() if value is not None or name in _NULL_HAS_MEANING}
-        return TurnSettings(**{**{name: None for name in _NULL_HAS_MEANING}, **chosen})
+        return TurnSettings(**{**dict.fromkeys(_NULL_HAS_MEANING), **chosen})
 
 
 _NULL_HAS_MEANING: Final = frozenset({"ultravad_eot_threshold", "speculative_silence_ms"})
@@ -203,8 +205,8 @@ class Turns:
         """A window that holds speech, which reaches to `now - quiet`."""
         until = now - quiet
         if self._state is State.IDLE:
-            known = onset is not None and onset <= span + ONSET_LIMIT_MS
-            began = now - (onset if known and onset is not None else span)
+            known = onset is not None and onset <= ONSET_KNOWN_MS
+            began = now - (min(onset, span + ONSET_LIMIT_MS) if known and onset is not None else span)
             if quiet < span or now - self._speech.end > DECAY_MS:
                 self._open(max(began, self._speech.end), max(until, began))
             return

@@ -1,0 +1,385 @@
+"""The tick thread: every 20 ms one read of all calls, one measurement, one batched voice-activity run, and a step of
+turn taking for the calls in which something goes on. It decides pauses and interruptions itself: a barge-in must not
+wait for the event loop.
+
+Sound has the time at which it arrived on the wire: when the jitter buffer let it go, less what waited in the buffer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import Event, Thread
+from typing import Final
+
+import numpy as np
+import structlog
+
+from media.delivery import Outbox, Post
+from media.engine_call import Broken, CallListener, Command, EngineCall, UtteranceSent
+from media.events import AskEndOfTurn, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
+from media.history import Cursor, History, Rows
+from media.levels import BLOCK_MS, BLOCKS, Levels
+from media.playout import Playout
+from media.ports import (
+    INFO_ARRIVAL_NS,
+    INFO_COLUMNS,
+    INFO_JITTER_MS,
+    INFO_QUEUED,
+    INFO_TAKEN,
+    TICK_MS,
+    AudioPort,
+    row_of,
+)
+from media.recording import Recording
+from media.turns import Turns, TurnSettings
+from media.voice import WINDOW_MS, SileroModel, VoiceActivity, silero_path
+
+CAPACITY: Final = 6400
+"""Samples per row and read: what the port keeps for us, 400 ms at 16 kHz."""
+PREROLL_MS: Final = 300
+"""Sound before the start of speech that the ear gets too."""
+RECORD_MS: Final = 500
+"""A recording is handed this much at a time."""
+RATES: Final = (8000, 16000)
+_FRAME_MS: Final = BLOCK_MS * BLOCKS
+_CLOCK_SHARE: Final = 0.05
+"""Weight of a new observation of the arrival clock against its average (jitter buffers count in whole frames)."""
+_CLOCK_JUMP_MS: Final = 100.0
+"""An observation this far off is a new stream, not jitter."""
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Counters since the start. A tick's time is what its work took, not the wait before it."""
+
+    calls: int
+    ticks: int
+    tick_seconds: float
+    longest_tick_seconds: float
+    windows_run: int
+    windows_skipped: int
+
+
+class Engine:
+    """The audio side of all calls on one port. `post` runs a function on the event loop (`loop.call_soon_threadsafe`).
+
+    `add` and `remove` may be called by any thread; they take effect at the next tick. Remove a call before its slot is
+    closed. A call of which something raises in the tick thread is let go of, with a last `Broken` event; the others go
+    on. Raises `StartupError` when the voice activity model is missing."""
+
+    def __init__(self, port: AudioPort, post: Post, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        rows = port.rows
+        self._port = port
+        self._clock_ns = clock_ns
+        self._heard = np.zeros((rows, CAPACITY), np.int16)
+        self._said = np.zeros((rows, CAPACITY), np.int16)
+        self._counts = np.zeros(rows, np.int32)
+        self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
+        self._history = History(rows)
+        self._levels = Levels(rows)
+        self._voice = VoiceActivity(rows, SileroModel(silero_path()))
+        self._by_slot: dict[int, EngineCall] = {}  # as the callers of add and remove see it
+        self._calls: dict[int, EngineCall] = {}  # by row, as the tick thread sees it
+        self._of_rate: dict[int, Rows] = {rate: np.zeros(0, np.intp) for rate in RATES}
+        self._per_ms = np.ones(rows)  # samples per ms
+        self._activation = np.ones(rows, np.float32)
+        self._attached = np.zeros(rows, np.bool_)
+        self._open = np.zeros(rows, np.bool_)  # the turn taking of the row is not idle
+        self._talking = np.zeros(rows, np.bool_)
+        self._feeding = np.zeros(rows, np.bool_)  # the ear gets the caller's sound
+        self._audible = np.zeros(rows, np.bool_)  # the agent, at the last tick
+        self._taken = np.zeros(rows, np.int64)
+        self._arrival = np.zeros(rows)  # ms of CLOCK_MONOTONIC at which the row's newest sample arrived; 0 before
+        self._now = 0.0
+        self._orders: deque[Callable[[], None]] = deque()
+        self._outbox = Outbox(post, self._disown)
+        self._ticks = 0
+        self._busy = self._longest = 0.0
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="media-tick", daemon=True)
+
+    def start(self) -> None:
+        """Start the tick thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the tick thread; recordings of calls that are still here are closed. Idempotent."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for call in list(self._calls.values()):
+            self._detach(call)
+
+    @property
+    def stats(self) -> EngineStats:
+        """The counters, at any time."""
+        voice = self._voice
+        return EngineStats(
+            len(self._by_slot), self._ticks, self._busy, self._longest, voice.windows_run, voice.windows_skipped
+        )
+
+    def add(
+        self, slot: int, settings: TurnSettings, listener: CallListener, recording: Recording | None = None
+    ) -> EngineCall:
+        """Take a call in. Raises `KeyError` for a slot that is not open and `ValueError` for a rate that no voice
+        activity model knows. The engine closes the recording when the call leaves."""
+        rate = self._port.rate(slot)
+        if rate not in RATES:
+            raise ValueError(f"voice activity works at 8000 and 16000 Hz, not at {rate}")
+        turns = Turns(settings, lead_ms=TICK_MS)
+        call = EngineCall(slot, rate, turns, Playout(self._port, slot), listener, recording, self._order)
+        self._by_slot[slot] = call
+        self._orders.append(partial(self._attach, call))
+        return call
+
+    def remove(self, slot: int) -> None:
+        """Let a call go: its playout is flushed at once, its recording is closed at the next tick. Idempotent."""
+        call = self._by_slot.pop(slot, None)
+        if call is not None:
+            call.playout.close()
+            self._orders.append(partial(self._detach, call))
+
+    def tick(self) -> None:
+        """One pass over all calls. For the tick thread, and for tests that start none."""
+        started = time.perf_counter()
+        upper = self._port.read(self._heard, self._said, self._counts, self._info)
+        self._take_orders(upper)
+        rows = np.flatnonzero(self._counts[:upper])
+        arrived = self._info[rows, INFO_ARRIVAL_NS].max() if len(rows) else self._clock_ns()
+        self._now = max(self._now, float(arrived) / 1e6)
+        self._ingest(rows)
+        for rate, members in self._of_rate.items():
+            self._measure(rate, members)
+            self._judge(rate, members)
+        self._step(upper)
+        self._hand_over()
+        self._outbox.send()
+        took = time.perf_counter() - started
+        self._ticks += 1
+        self._busy += took
+        self._longest = max(self._longest, took)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            self._port.wait(5 * TICK_MS)
+            try:
+                self.tick()
+            except Exception:  # noqa: BLE001 - one bad tick must not silence every call
+                failures += 1
+                if failures % 250 == 1:
+                    _log.exception("media.tick_failed", failures=failures)
+
+    # Orders from other threads.
+
+    def _order(self, call: EngineCall, command: Command) -> None:
+        self._orders.append(partial(self._obey, call, command))
+
+    def _take_orders(self, upper: int) -> None:
+        """Done after the read: what was read for a slot that has changed hands since belongs to nobody."""
+        while self._orders:
+            self._orders.popleft()()
+        self._counts[:upper] *= self._attached[:upper]
+
+    def _obey(self, call: EngineCall, command: Command) -> None:
+        if self._calls.get(row_of(call.slot)) is call:
+            self._guard(call, lambda: self._apply(call, command(call)))
+
+    def _attach(self, call: EngineCall) -> None:
+        row = row_of(call.slot)
+        if row in self._calls:
+            self._detach(self._calls[row])
+        self._calls[row] = call
+        self._counts[row] = 0
+        self._per_ms[row] = call.rate / 1000
+        self._activation[row] = call.turns.activation
+        self._history.open(row, call.rate)
+        self._levels.open(row)
+        self._voice.open(row)
+        self._arrival[row] = 0.0
+        self._taken[row] = self._info[row, INFO_TAKEN]
+        self._regroup(call)
+
+    def _detach(self, call: EngineCall) -> None:
+        row = row_of(call.slot)
+        if self._calls.get(row) is not call:
+            return
+        if call.recording is not None:
+            self._guard(call, partial(self._record, call, row))
+            call.recording.close()
+        self._calls.pop(row, None)
+        self._regroup(call)
+
+    def _regroup(self, call: EngineCall) -> None:
+        row = row_of(call.slot)
+        for flags in (self._open, self._talking, self._feeding, self._audible):
+            flags[row] = False
+        self._attached[row] = row in self._calls
+        members = sorted(row for row, other in self._calls.items() if other.rate == call.rate)
+        self._of_rate[call.rate] = np.array(members, np.intp)
+
+    # The caller's sound.
+
+    def _ingest(self, rows: Rows) -> None:
+        counts = self._counts[rows].astype(np.int64)
+        for row in rows[self._history.full(rows, counts)].tolist():
+            self._save(row)
+            self._history.make_room(row)
+        self._history.append(rows, counts, self._heard, self._said)
+        observed = self._info[rows, INFO_ARRIVAL_NS] / 1e6 - self._info[rows, INFO_JITTER_MS]
+        expected = self._arrival[rows] + counts / self._per_ms[rows]
+        off = observed - expected
+        jumped = np.abs(off) > _CLOCK_JUMP_MS
+        self._arrival[rows] = np.where(jumped, observed, expected + _CLOCK_SHARE * off)
+
+    def _save(self, row: int) -> None:
+        """Hand over what would be lost when the row is moved to the front."""
+        call = self._calls[row]
+        self._guard(call, partial(self._record, call, row))
+
+    def _measure(self, rate: int, members: Rows) -> None:
+        cursor, frame = self._history.cursor, rate * _FRAME_MS // 1000
+        while True:
+            rows = members[cursor[members, Cursor.END] - cursor[members, Cursor.LEVEL] >= frame]
+            if not len(rows):
+                return
+            self._levels.measure(rows, self._history.gather(rows, cursor[rows, Cursor.LEVEL], frame))
+            cursor[rows, Cursor.LEVEL] += frame
+
+    def _judge(self, rate: int, members: Rows) -> None:
+        cursor, window = self._history.cursor, rate * WINDOW_MS // 1000
+        while True:
+            rows = members[cursor[members, Cursor.END] - cursor[members, Cursor.VOICE] >= window]
+            if not len(rows):
+                return
+            p = self._voice.judge(self._history, self._levels, rows, rate, self._talking[rows])
+            cursor[rows, Cursor.VOICE] += window
+            for i in np.flatnonzero((p >= self._activation[rows]) | self._open[rows]).tolist():
+                row = int(rows[i])
+                call = self._calls.get(row)
+                if call is not None:
+                    self._guard(call, partial(self._frame, call, row, float(p[i])))
+
+    def _frame(self, call: EngineCall, row: int, p: float) -> None:
+        end, level, voice = self._history.cursor[row, : Cursor.VOICE + 1].tolist()
+        per_ms = call.rate / 1000
+        past = (level - voice) / per_ms
+        quiet = max(float(self._levels.quiet_ms[row]) - past, 0.0)
+        onset = max(float(self._levels.onset_ms[row]) - past, 0.0)
+        at = float(self._arrival[row]) - (end - voice) / per_ms
+        self._apply(call, call.turns.frame(at, p, WINDOW_MS, bool(self._audible[row]), quiet, onset))
+
+    # Turn taking.
+
+    def _step(self, upper: int) -> None:
+        queued, taken = self._info[:upper, INFO_QUEUED], self._info[:upper, INFO_TAKEN]
+        sending = (queued > 0) | (taken != self._taken[:upper])
+        self._taken[:upper] = taken
+        for row in np.flatnonzero(sending | self._audible[:upper] | self._open[:upper]).tolist():
+            call = self._calls.get(row)
+            if call is not None:
+                self._guard(call, partial(self._step_call, call, row, bool(sending[row]), int(taken[row])))
+
+    def _step_call(self, call: EngineCall, row: int, sending: bool, taken: int) -> None:
+        for utterance in call.playout.advance(taken):
+            self._outbox.put(call, UtteranceSent(self._now, utterance))
+        self._feed(call, row)
+        audible = sending or call.playout.open
+        if self._open[row] or audible != self._audible[row]:
+            self._audible[row] = audible
+            end, level = self._history.cursor[row, : Cursor.LEVEL + 1].tolist()
+            heard = float(self._arrival[row]) - (end - level) / (call.rate / 1000)
+            self._apply(call, call.turns.tick(self._now, audible, heard, float(self._levels.quiet_ms[row])))
+
+    def _apply(self, call: EngineCall, events: Sequence[TurnEvent]) -> None:
+        """Do what the events ask of the audio side at once, and keep them for the conversation."""
+        row = row_of(call.slot)
+        for event in events:
+            match event:
+                case Pause():
+                    call.playout.pause(True)
+                case Resume():
+                    call.playout.pause(False)
+                case Interrupted():
+                    call.playout.flush()
+                case SpeechStarted():
+                    self._open_ear(row, event.began_ms)
+                case TurnEnded() | TurnDropped():
+                    self._close_ear(call, row, forget=isinstance(event, TurnDropped))
+                case _:
+                    pass
+            if isinstance(event, AskEndOfTurn):
+                self._ask(call)
+            else:
+                self._outbox.put(call, event)
+        self._open[row] = not call.turns.idle
+        self._talking[row] = call.turns.talking
+
+    def _ask(self, call: EngineCall) -> None:
+        p = call.end_of_turn() if call.end_of_turn is not None else None
+        self._apply(call, call.turns.eot(self._now, p))
+
+    # Ears and recordings.
+
+    def _open_ear(self, row: int, began_ms: float) -> None:
+        cursor, per_ms = self._history.cursor[row], float(self._per_ms[row])
+        end = int(cursor[Cursor.END])
+        back = int((float(self._arrival[row]) - began_ms + PREROLL_MS) * per_ms)
+        cursor[Cursor.EAR] = max(int(cursor[Cursor.EAR]), end - back, 0)
+        self._feeding[row] = True
+
+    def _feed(self, call: EngineCall, row: int) -> None:
+        if self._feeding[row] and call.ear is not None:
+            end, _, _, ear, _ = self._history.cursor[row].tolist()
+            if end > ear:
+                self._history.cursor[row, Cursor.EAR] = end
+                call.ear.feed(self._history.heard[row, ear:end].copy())
+
+    def _close_ear(self, call: EngineCall, row: int, *, forget: bool) -> None:
+        self._feed(call, row)
+        self._feeding[row] = False
+        if forget and call.ear is not None:
+            call.ear.discard()
+
+    def _hand_over(self) -> None:
+        """Give recordings their next piece, some calls at each tick."""
+        cursor = self._history.cursor
+        due = cursor[:, Cursor.END] - cursor[:, Cursor.RECORDED] >= RECORD_MS * self._per_ms
+        for row in np.flatnonzero(due).tolist():
+            call = self._calls.get(row)
+            if call is not None:
+                self._guard(call, partial(self._record, call, row))
+
+    def _record(self, call: EngineCall, row: int) -> None:
+        end, recorded = (int(self._history.cursor[row, c]) for c in (Cursor.END, Cursor.RECORDED))
+        self._history.cursor[row, Cursor.RECORDED] = end
+        if call.recording is not None and end > recorded:
+            heard, said = self._history.heard[row, recorded:end], self._history.said[row, recorded:end]
+            call.recording.append(heard.copy(), said.copy())
+
+    # Faults.
+
+    def _guard(self, call: EngineCall, work: Callable[[], None]) -> None:
+        """Do a call's work; whatever it raises ends this call alone."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - ears, models and recordings are anyone's code
+            self._break(call, error)
+
+    def _disown(self, call: EngineCall, error: Exception) -> None:
+        self._orders.append(partial(self._break, call, error))
+
+    def _break(self, call: EngineCall, error: Exception) -> None:
+        _log.error("media.call_broken", slot=call.slot, error=repr(error), exc_info=error)
+        row = row_of(call.slot)
+        if self._calls.pop(row, None) is None:
+            return
+        self._regroup(call)
+        self._outbox.put(call, Broken(self._now, error))
+        if call.recording is not None:
+            call.recording.close()
