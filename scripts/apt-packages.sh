@@ -26,4 +26,5 @@ apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=
 say "==> Debian packages: $missing"
 watched "reading package lists" '^(Get|Hit)' "" $apt update
 planned=$($apt install --simulate --no-install-recommends $missing 2>/dev/null | grep -c '^Inst' || true)
-watched "installing $planned packages" '^Setting up' "$planned" $apt install --yes --no-install-recommends $missing
+# Each package is fetched, unpacked and set up.
+watched "installing $planned packages" '^(Get:|Unpacking|Setting up)' "$((3 * planned)) steps" $apt install --yes --no-install-recommends $missing

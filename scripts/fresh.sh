@@ -1,7 +1,7 @@
 #!/bin/sh
 # Proves the set-up on a fresh machine: makes a folder with a minimal Debian 12 and nothing but git, make and python3,
 # clones what is committed here into it, and runs `make TARGET` there with an empty home.
-# Only the machine's own way to its mirrors (pip settings, proxies, CA certificates) goes in with it.
+# Only the machine's own way to its mirrors (pip and apt settings, CA certificates) goes in with it.
 # usage: fresh.sh [TARGET]      TARGET: a target of the Makefile (default demo)
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -23,7 +23,7 @@ trap 'exit 130' INT TERM
 make_base() {
     mirror=$(./apt-mirror.sh debian)
     [ -n "$mirror" ] || fail "no Debian mirror is configured in apt's sources" "set DEBIAN_MIRROR to one"
-    watched "making a minimal Debian 12" '^I: (Retrieving|Unpacking|Configuring) ' 450 debootstrap --variant=minbase \
+    watched "making a minimal Debian 12" '^I: (Retrieving|Unpacking|Configuring) ' 350 debootstrap --variant=minbase \
         --include=git,make,python3 --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
         bookworm "$work/base" "$mirror"
     watched "keeping it for the next time" "" "" tar --one-file-system -C "$work/base" -cf "$base.part" .
@@ -31,10 +31,10 @@ make_base() {
     rm -rf --one-file-system "$work/base"
 }
 
-# pip's settings, apt's proxies, certificates and name resolution: how this machine reaches its mirrors.
+# pip's settings, apt's proxies and date checks, certificates and name resolution: how this machine reaches its mirrors.
 copy_machine_settings() {
     cp /etc/resolv.conf /etc/hosts "$work/root/etc/"
-    apt-config dump | grep -iE '^Acquire::[a-z]+::Proxy' >"$work/root/etc/apt/apt.conf.d/80machine-proxy" || true
+    apt-config dump | grep -iE '^Acquire::([a-z]+::Proxy|Check-)' >"$work/root/etc/apt/apt.conf.d/80machine" || true
     for file in /etc/pip.conf "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
         [ ! -f "$file" ] || install -D -m 644 "$file" "$work/root$file"
     done

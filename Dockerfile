@@ -1,0 +1,34 @@
+# Two stages from the scripts that `make setup` runs: the first builds, the second runs without compilers, not as root.
+FROM debian:bookworm-slim AS build
+ENV XDG_CACHE_HOME=/opt
+WORKDIR /srv/trunkline
+
+# PJSIP takes longest and changes least: it is a layer of its own.
+COPY scripts scripts
+RUN scripts/apt-packages.sh build run && scripts/check-python.sh && scripts/build-pjsip.sh
+COPY . .
+RUN scripts/venv.sh \
+    && .venv/bin/python -m compileall -q . \
+    && rm -rf build/native /opt/trunkline/logs /opt/trunkline/native-* /opt/trunkline/pjproject-*
+
+FROM debian:bookworm-slim
+COPY scripts/apt-packages.sh scripts/progress.sh scripts/packages-run.txt /srv/trunkline/scripts/
+RUN /srv/trunkline/scripts/apt-packages.sh run \
+    && rm -rf /var/lib/apt/lists/* /root/.cache \
+    && useradd --system --home-dir /data --shell /usr/sbin/nologin trunkline \
+    && install -d -o trunkline -g trunkline -m 750 /data
+# The paths stay as they were built: the libraries' run paths and the environment's scripts name them.
+COPY --from=build /opt/trunkline /opt/trunkline
+COPY --from=build /srv/trunkline /srv/trunkline
+
+ENV PATH=/srv/trunkline/.venv/bin:/usr/bin:/bin TRUNKLINE_DATA_DIR=/data
+USER trunkline
+WORKDIR /data
+VOLUME /data
+# API and dashboard, SIP, RTP.
+EXPOSE 8080 5060/udp 5060/tcp 10000-19999/udp
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["trunkline"]
+CMD ["serve"]
