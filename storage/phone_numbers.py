@@ -143,12 +143,17 @@ async def page(conn: AsyncConnection, organization_id: str, *, limit: int, offse
     return Page([NUMBER.build(row) for row in rows], total)
 
 
+def merged(stored: PhoneNumberFields, changes: Mapping[str, Any]) -> PhoneNumberFields:
+    """What `replace` would store."""
+    return PhoneNumberFields(**{**_values(stored), **changes})
+
+
 async def replace(conn: AsyncConnection, stored: PhoneNumber, changes: Mapping[str, Any]) -> PhoneNumber:
     """Set the fields in `changes` (names as in `PhoneNumberFields`) of a number that was read in this transaction;
     `Invalid` names `number` when the result is taken."""
-    merged = PhoneNumberFields(**{**_values(stored), **changes})
+    result_fields = merged(stored, changes)
     kept: dict[str, Any] = {"id": stored.id, "organization_id": stored.organization_id, "created_at": stored.created_at}
-    result = PhoneNumber(**_values(merged), **kept, source=source_of(merged), updated_at=utc_now())
+    result = PhoneNumber(**_values(result_fields), **kept, source=source_of(result_fields), updated_at=utc_now())
     await _refuse_taken(conn, result)
     await conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
     return result

@@ -1,0 +1,130 @@
+"""`/agents`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api.agent_models import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
+from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
+from api.services import Services
+from config.errors import FieldProblem, Invalid, NotFound
+from storage import agents
+
+
+async def create(exchange: Exchange[AgentCreate, NoQuery]) -> Agent:
+    """POST /agents"""
+    _refuse_unknown_ids(exchange.services, exchange.body)
+    fields = agents.AgentFields(**exchange.body.to_store(exchange.services.secrets, only_given=False))
+    return Agent.of(await agents.create(exchange.conn, exchange.owner, fields))
+
+
+async def page(exchange: Exchange[None, AgentQuery]) -> Listed:
+    """GET /agents"""
+    query = exchange.query
+    found = await agents.page(
+        exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, search=query.search
+    )
+    return Listed([Agent.of(each) for each in found.items], found.total)
+
+
+async def get(exchange: Exchange[None, NoQuery]) -> Agent:
+    """GET /agents/{id}"""
+    return _found(await agents.get(exchange.conn, exchange.owner, exchange.item))
+
+
+async def update(exchange: Exchange[AgentUpdate, NoQuery]) -> Agent:
+    """PATCH /agents/{id}: only what the body has is changed."""
+    changes = exchange.body.to_store(exchange.services.secrets, only_given=True)
+    stored = await agents.update(exchange.conn, exchange.owner, exchange.item, changes)
+    agent = _found(stored)
+    _refuse_unknown_ids(exchange.services, exchange.body)
+    return agent
+
+
+async def delete(exchange: Exchange[None, NoQuery]) -> None:
+    """DELETE /agents/{id}"""
+    if not await agents.delete(exchange.conn, exchange.owner, exchange.item):
+        raise NotFound("Agent not found")
+
+
+def _found(stored: agents.Agent | None) -> Agent:
+    if stored is None:
+        raise NotFound("Agent not found")
+    return Agent.of(stored)
+
+
+def _refuse_unknown_ids(services: Services, body: AgentSettings) -> None:
+    """Ids must name something that the organization can use. There are no tools and no background sounds yet."""
+    voices = {voice.id for voice in services.catalogue.voices()}
+    models = {model.id for model in services.catalogue.language_models()}
+    wanted: list[tuple[str, Any, set[str]]] = [
+        ("slmModelId", body.slm_model_id, models),
+        ("voiceId", body.voice_id, voices),
+        ("backgroundSoundId", body.background_sound_id, set()),
+        *((f"toolIds.{index}", tool, set()) for index, tool in enumerate(body.tool_ids or [])),
+    ]
+    problems = [
+        FieldProblem(name, "Does not exist")
+        for name, value, known in wanted
+        if value is not None and str(value) not in known
+    ]
+    if problems:
+        raise Invalid(problems)
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/agents",
+        name="createAgent",
+        tag="Agents",
+        summary="Create an agent",
+        handler=create,
+        body=AgentCreate,
+        answer=One(Agent),
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path="/agents",
+        name="listAgents",
+        tag="Agents",
+        summary="List agents, newest first",
+        handler=page,
+        query=AgentQuery,
+        answer=Many(Agent),
+    ),
+    Route(
+        method="GET",
+        path="/agents/{id}",
+        name="getAgent",
+        tag="Agents",
+        summary="Get an agent",
+        handler=get,
+        item="Agent",
+        answer=One(Agent),
+    ),
+    Route(
+        method="PATCH",
+        path="/agents/{id}",
+        name="updateAgent",
+        tag="Agents",
+        summary="Change an agent",
+        description="A field that is absent stays as it is; null clears a field that can be null.",
+        handler=update,
+        body=AgentUpdate,
+        item="Agent",
+        answer=One(Agent),
+    ),
+    Route(
+        method="DELETE",
+        path="/agents/{id}",
+        name="deleteAgent",
+        tag="Agents",
+        summary="Delete an agent",
+        description="Its phone numbers lose their agent; its calls stay.",
+        handler=delete,
+        item="Agent",
+        answer=Deleted(),
+    ),
+)

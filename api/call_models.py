@@ -1,0 +1,122 @@
+"""Calls in queries and responses."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from api.fields import IdView, Instant, JsonObject, Paging, Query, QueryId, QueryInstant, View
+from storage.calls import Call as StoredCall
+from storage.calls import CallFilter, CallRow, Direction, EndedReason, Status
+
+
+class CallQuery(Paging):
+    """Which calls are wanted."""
+
+    agent_id: QueryId | None = Field(None, description="Calls of this agent")
+    status: Status | None = None
+    direction: Direction | None = None
+    from_: QueryInstant | None = Field(None, alias="from", description="Created at this time or later (ISO 8601)")
+    to: QueryInstant | None = Field(None, description="Created at this time or earlier (ISO 8601)")
+
+    def filter(self) -> CallFilter:
+        """For storage."""
+        agent_id = None if self.agent_id is None else str(self.agent_id)
+        return CallFilter(agent_id, self.status, self.direction, self.from_, self.to)
+
+
+class LinkQuery(Query):
+    """A link that opens without an API key."""
+
+    expires: str | None = Field(None, description="Unix time at which the link ends; from recordingUrl, transcriptUrl")
+    signature: str | None = Field(None, description="Signature over the path and the expiry")
+
+
+class TranscriptItem(View):
+    """One thing that was said and heard."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class Analysis(View):
+    """What was drawn from the conversation."""
+
+    summary: str | None
+    extractions: JsonObject
+
+
+class TransferCall(View):
+    """The leg that a call was handed to."""
+
+    id: IdView
+    transfer_type: str | None
+    transfer_status: str | None
+    duration_seconds: int | None
+    customer_number: str
+    recording_url: str | None
+    transcript: list[TranscriptItem]
+    started_at: Instant | None
+    ended_at: Instant | None
+    cost: float | None = Field(None, exclude_if=lambda cost: cost is None)
+    status: Status
+
+
+class CallListItem(View):
+    """A call in a list: without its talk."""
+
+    id: IdView
+    organization_id: IdView
+    agent_id: IdView | None
+    phone_number_id: IdView | None
+    call_sid: str | None = Field(description="SIP Call-ID")
+    provider: str | None
+    direction: Direction
+    status: Status
+    customer_number: str
+    duration_seconds: int | None = Field(description="Seconds since the answer; null while the call lives")
+    cost: float | None = Field(
+        None, exclude_if=lambda cost: cost is None, description="Present when the organization is on a paid plan"
+    )
+    recording_url: str | None
+    turn_count: int
+    ended_reason: EndedReason | None
+    context_variables: JsonObject
+    metadata: JsonObject
+    parent_call_id: IdView | None
+    transfer_type: str | None
+    transfer_status: str | None
+    transfer_calls: tuple[TransferCall, ...] = ()
+    started_at: Instant | None
+    ended_at: Instant | None
+    created_at: Instant
+
+    @classmethod
+    def of_row(cls, stored: CallRow, recording_url: str | None) -> CallListItem:
+        """As clients see it."""
+        return cls.model_validate(_values(stored, recording_url))
+
+
+class Call(CallListItem):
+    """A call with its talk."""
+
+    transcript: list[TranscriptItem]
+    analysis: Analysis | None
+
+    @classmethod
+    def of(cls, stored: StoredCall, recording_url: str | None) -> Call:
+        """As clients see it."""
+        return cls.model_validate(_values(stored, recording_url))
+
+
+def _values(stored: CallRow, recording_url: str | None) -> dict[str, Any]:
+    return {**stored.__dict__, "recording_url": recording_url}
+
+
+class Transcript(View):
+    """What was said and heard in a call."""
+
+    call_id: IdView
+    status: Status
+    transcript: list[TranscriptItem]

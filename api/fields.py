@@ -1,0 +1,163 @@
+"""The kinds of values that bodies, queries and responses are made of. Bodies are strict: nothing is converted."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from calls.context import PLACEHOLDER
+from config.clock import iso, whole_ms
+
+
+@dataclass(frozen=True)
+class BodyContext:
+    """What the check of a body needs to know of this server's settings."""
+
+    allow_http_webhooks: bool
+
+
+class Body(BaseModel):
+    """A request body: camelCase names, unknown fields refused, no conversion between types."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", alias_generator=to_camel, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+
+class Query(BaseModel):
+    """Query parameters: text that is converted, unknown ones ignored."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, frozen=True)
+
+
+class View(BaseModel):
+    """Part of a response; made from stored dataclasses."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True)
+
+
+def without_defaults(schema: dict[str, Any]) -> None:
+    """Takes the defaults out of a body's JSON schema: an absent field stays as it is."""
+    for each in schema.get("properties", {}).values():
+        each.pop("default", None)
+
+
+def _known_placeholders(text: str) -> str:
+    for found in re.findall(r"\{\{.*?\}\}", text, re.DOTALL):
+        if PLACEHOLDER.fullmatch(found) is None:
+            raise PydanticCustomError(
+                "placeholder", "A placeholder takes letters, digits and underscores, as in {{first_name}}"
+            )
+    return text
+
+
+def _http_address(text: str) -> str:
+    """An absolute http or https address."""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"[\s\x00-\x1f\x7f\\]", text):
+        raise PydanticCustomError("uri", "Must be an absolute https URL")
+    return text
+
+
+def _webhook_address(text: str, info: ValidationInfo) -> str:
+    context = info.context
+    allow_http = isinstance(context, BodyContext) and context.allow_http_webhooks
+    if urlsplit(text).scheme != "https" and not allow_http:
+        raise PydanticCustomError("https", "Must be an https URL")
+    return text
+
+
+def _finite(value: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity, and what is stored must be readable again."""
+    waiting: list[Any] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+        elif isinstance(each, float) and not math.isfinite(each):
+            raise PydanticCustomError("finite", "Numbers must be finite")
+    return value
+
+
+def _whole_number(value: object) -> object:
+    """A query's text as a whole number: digits only."""
+    if isinstance(value, str):
+        if re.fullmatch(r"[0-9]{1,19}", value) is None:
+            raise PydanticCustomError("int", "Must be a whole number")
+        return int(value)
+    return value
+
+
+def _instant(value: object) -> object:
+    """A query's text as a time; without an offset it is UTC."""
+    if isinstance(value, str):
+        try:
+            at = datetime.fromisoformat(value)
+            return whole_ms(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+        except (ValueError, OverflowError) as error:
+            raise PydanticCustomError("time", "Must be an ISO 8601 time, as 2026-11-21T05:00:00Z") from error
+    return value
+
+
+def _uuid_text(value: object) -> object:
+    """A query's text as a UUID."""
+    return UUID(value) if isinstance(value, str) and UUID_PATTERN.fullmatch(value) else value
+
+
+UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+NUMBER_PATTERN = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
+"""E.164, or an internal extension."""
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+KnownPlaceholders: Final = AfterValidator(_known_placeholders)
+HttpAddress: Final = AfterValidator(_http_address)
+WebhookAddress = Annotated[
+    str, Field(json_schema_extra={"format": "uri"}), AfterValidator(_http_address), AfterValidator(_webhook_address)
+]
+DialNumber = Annotated[str, Field(pattern=NUMBER_PATTERN)]
+Id = Annotated[UUID, PlainSerializer(str)]
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+IdView = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
+Instant = Annotated[
+    datetime,
+    PlainSerializer(iso, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "example": "2026-11-21T05:00:00.123Z"}),
+]
+QueryInstant = Annotated[datetime, BeforeValidator(_instant)]
+QueryId = Annotated[UUID, BeforeValidator(_uuid_text)]
+
+
+class Paging(Query):
+    """Which part of a list is wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole_number)] = Field(
+        50, description="Most items to return"
+    )
+    offset: Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_whole_number)] = Field(
+        0, description="Items to skip"
+    )

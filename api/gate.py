@@ -1,0 +1,84 @@
+"""Who is calling, and how often: the key is looked up, its window (or the address's) is charged, then 429, then 401."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from api.key_use import KeyUse
+from api.rate_limit import Charge, RateWindows
+from api.route import Route
+from api.services import Services
+from config.clock import utc_now
+from config.errors import TooMany, Unauthorized
+from config.links import signature_holds
+from storage import api_keys
+from storage.api_keys import ApiKey
+from storage.database import StorageTrouble
+
+CALLER: Final = web.RequestKey("caller", ApiKey)
+CHARGE: Final = web.RequestKey("charge", Charge)
+LONGEST_KEY: Final = 200
+UNCHARGED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+def gate(
+    services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: Callable[[], float] = time.time
+) -> Middleware:
+    """The middleware. `routes` are known by method and path, as `GET /v1/agents/{id}`. Everything below `/v1` needs a
+    key unless its route says otherwise, unknown paths included."""
+    windows = RateWindows()
+    default_limit = services.settings.limits.requests_per_minute
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in UNCHARGED:
+            return await handler(request)
+        key = None
+        try:
+            key = await _key_of(request, services)
+        except StorageTrouble:
+            request[CHARGE] = windows.charge(f"address {request.remote}", default_limit, now_s())
+            raise
+        who = f"address {request.remote}" if key is None else f"key {key.id}"
+        limit = default_limit if key is None else key.requests_per_minute or default_limit
+        request[CHARGE] = charge = windows.charge(who, limit, now_s())
+        if not charge.allowed:
+            raise TooMany("Rate limit exceeded", charge.retry_after_s(now_s()))
+        if key is not None:
+            request[CALLER] = key
+            key_use.note(key.id)
+        elif not _opens_without_key(request, services, routes):
+            raise Unauthorized
+        return await handler(request)
+
+    return middleware
+
+
+async def _key_of(request: web.Request, services: Services) -> ApiKey | None:
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    key = key.strip()
+    if scheme.lower() != "bearer" or not key or len(key) > LONGEST_KEY:
+        return None
+    async with services.database.read() as conn:
+        return await api_keys.find(conn, key)
+
+
+def _opens_without_key(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
+    if not request.path.startswith("/v1/"):
+        return True
+    resource = request.match_info.route.resource
+    method = "GET" if request.method == "HEAD" else request.method
+    route = routes.get(f"{method} {resource.canonical}") if resource is not None else None
+    if route is None or route.access == "key":
+        return False
+    if route.access == "open":
+        return True
+    given = request.query
+    return "signature" in given and signature_holds(
+        services.secrets, request.path, given.get("expires", ""), given["signature"], utc_now()
+    )

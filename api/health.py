@@ -1,0 +1,45 @@
+"""`/healthz`, `/readyz` and `/metrics`: for supervisors, load balancers and Prometheus."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic_core import to_json
+from sqlalchemy import text
+
+from api.services import Services
+from storage.database import Database, StorageTrouble
+
+
+def add_health(app: web.Application, services: Services) -> None:
+    """Put the three routes into the application."""
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return _json({"status": "ok"}, 200)
+
+    async def readyz(_request: web.Request) -> web.Response:
+        parts = {**services.readiness(), "database": await _database_trouble(services.database)}
+        ready = all(trouble is None for trouble in parts.values())
+        checks = {name: trouble or "ok" for name, trouble in parts.items()}
+        state = {"status": "ready" if ready else "unavailable", "checks": checks, "liveCalls": services.live_calls()}
+        return _json(state, 200 if ready else 503)
+
+    async def metrics(_request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", metrics)
+
+
+async def _database_trouble(database: Database) -> str | None:
+    try:
+        async with database.read() as conn:
+            await conn.execute(text("SELECT 1"))
+    except StorageTrouble as trouble:
+        return trouble.cause
+    return None
+
+
+def _json(value: object, status: int) -> web.Response:
+    return web.Response(body=to_json(value), status=status, content_type="application/json", charset="utf-8")

@@ -1,0 +1,233 @@
+"""The OpenAPI 3.0.3 document, made from the routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema, to_json
+
+from api.route import Deleted, Document, File, Many, One, Route
+
+REFERENCE: Final = "#/components/schemas/{model}"
+REASONS: Final = {
+    400: "A field or parameter breaks a constraint",
+    401: "Missing or invalid API key",
+    402: "Insufficient balance",
+    404: "No such resource in this organization",
+    409: "Not possible in the resource's state",
+    413: "The body is over the limit",
+    416: "The range lies outside of the file",
+    429: "Rate limit exceeded",
+    500: "Server error",
+    503: "Service temporarily unavailable",
+}
+RATE_HEADERS: Final = {
+    "X-RateLimit-Limit": "Requests in a window of 60 seconds",
+    "X-RateLimit-Remaining": "Requests left in this window",
+    "X-RateLimit-Reset": "Unix time in seconds at which the window ends",
+}
+ERROR: Final = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {"type": "string"},
+        "details": {
+            "type": "array",
+            "description": "For validation errors: one entry for each problem",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {
+                    "field": {"type": "string", "description": "JSON path of the field, as config.headers.0.key"},
+                    "message": {"type": "string"},
+                },
+            },
+        },
+        "retryAfter": {"type": "integer", "description": "For rate limits: seconds", "minimum": 1, "maximum": 60},
+    },
+}
+PAGINATION: Final = {
+    "type": "object",
+    "required": ["total", "limit", "offset"],
+    "properties": {name: {"type": "integer"} for name in ("total", "limit", "offset")},
+}
+DELETED: Final = {
+    "type": "object",
+    "required": ["id", "deleted"],
+    "properties": {"id": {"type": "string", "format": "uuid"}, "deleted": {"type": "boolean", "enum": [True]}},
+}
+INTRODUCTION: Final = (
+    "Voice AI agents on the telephone. Times are UTC, numbers E.164. A list holds at most `limit` items from `offset`, "
+    "newest first. Bodies are strict: unknown fields and values of another type are refused."
+)
+
+
+class Schema30(GenerateJsonSchema):
+    """pydantic's schemas in the words of OpenAPI 3.0: `nullable` and `enum` in place of null types and `const`."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        """A field's name says enough."""
+        return False
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """A value that may be null."""
+        inner = self.generate_inner(schema["schema"])
+        if "$ref" in inner:
+            return {"allOf": [inner], "nullable": True}
+        if "enum" in inner:
+            return {**inner, "enum": [*inner["enum"], None], "nullable": True}
+        return {**inner, "nullable": True}
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        """One of the values."""
+        return {"type": "string", "enum": list(schema["expected"])}
+
+
+def describe(routes: Iterable[Route]) -> bytes:
+    """The document as JSON bytes."""
+    routes = list(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    document = {
+        "openapi": "3.0.3",
+        "info": {
+            "title": "Trunkline",
+            "version": "1",
+            "description": INTRODUCTION,
+            "license": {"name": "GPL-3.0-or-later"},
+        },
+        "servers": [{"url": "/v1"}],
+        "security": [{"apiKey": []}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
+        "paths": paths,
+        "components": {
+            "schemas": {**_schemas(routes), "Error": ERROR, "Pagination": PAGINATION, "Deleted": DELETED},
+            "headers": {
+                name: {"description": text, "schema": {"type": "integer"}} for name, text in RATE_HEADERS.items()
+            },
+            "responses": {f"Error{status}": _error_response(status) for status in REASONS},
+            "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer", "description": "`Bearer <API_KEY>`"}},
+        },
+    }
+    return to_json(document)
+
+
+def _models(routes: list[Route]) -> list[tuple[type[BaseModel], JsonSchemaMode]]:
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    for route in routes:
+        if route.body is not None:
+            models[route.body, "validation"] = None
+        if isinstance(route.answer, One | Many):
+            models[route.answer.view, "serialization"] = None
+    return list(models)
+
+
+def _schemas(routes: list[Route]) -> dict[str, Any]:
+    _, definitions = models_json_schema(
+        _models(routes), by_alias=True, ref_template=REFERENCE, schema_generator=Schema30
+    )
+    schemas: dict[str, Any] = definitions["$defs"]
+    return schemas
+
+
+def _ref(kind: str, name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "parameters": _parameters(route),
+        "responses": {
+            str(route.status): _success(route),
+            **{str(status): _ref("responses", f"Error{status}") for status in _statuses(route)},
+        },
+    }
+    if route.description is not None:
+        operation["description"] = route.description
+    if route.body is not None:
+        content = {"application/json": {"schema": _ref("schemas", route.body.__name__)}}
+        operation["requestBody"] = {"required": True, "content": content}
+    if route.access != "key":
+        operation["security"] = [{}] if route.access == "open" else [{"apiKey": []}, {}]
+    return operation
+
+
+def _statuses(route: Route) -> list[int]:
+    """The errors that an operation can answer."""
+    found = {429, 500, 503, *route.errors}
+    if route.access != "open":
+        found.add(401)
+    if route.item is not None:
+        found.add(404)
+    if route.body is not None:
+        found |= {400, 413}
+    if route.query.model_fields:
+        found.add(400)
+    if isinstance(route.answer, File):
+        found.add(416)
+    return sorted(found)
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    schema = route.query.model_json_schema(schema_generator=Schema30, ref_template=REFERENCE)
+    parameters = [
+        {"name": name, "in": "query", "required": False, **_parameter(each)}
+        for name, each in schema.get("properties", {}).items()
+    ]
+    if route.item is not None:
+        uuid = {"type": "string", "format": "uuid"}
+        parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": uuid})
+    return parameters
+
+
+def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query parameter cannot be null: it is absent."""
+    kept = {name: value for name, value in schema.items() if name not in ("nullable", "title", "description")}
+    if "enum" in kept:
+        kept["enum"] = [each for each in kept["enum"] if each is not None]
+    if kept.get("default", "") is None:
+        del kept["default"]
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return {**described, "schema": kept}
+
+
+def _success(route: Route) -> dict[str, Any]:
+    match route.answer:
+        case One(view):
+            content = _json(_object(data=_ref("schemas", view.__name__)))
+        case Many(view):
+            items = {"type": "array", "items": _ref("schemas", view.__name__)}
+            content = _json(_object(data=items, pagination=_ref("schemas", "Pagination")))
+        case Deleted():
+            content = _json(_object(data=_ref("schemas", "Deleted")))
+        case File(media_type):
+            content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+        case Document():
+            content = _json({"type": "object"})
+    return {"description": "Success", "headers": _rate_headers(), "content": content}
+
+
+def _error_response(status: int) -> dict[str, Any]:
+    headers: dict[str, Any] = _rate_headers()
+    if status in (429, 503):
+        headers["Retry-After"] = {"description": "Seconds", "schema": {"type": "integer"}}
+    return {"description": REASONS[status], "headers": headers, "content": _json(_ref("schemas", "Error"))}
+
+
+def _rate_headers() -> dict[str, Any]:
+    return {name: _ref("headers", name) for name in RATE_HEADERS}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}

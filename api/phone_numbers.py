@@ -1,0 +1,143 @@
+"""`/phone-numbers`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api.fields import Paging
+from api.phone_number_models import PhoneNumber, PhoneNumberCreate, PhoneNumberSettings, PhoneNumberUpdate
+from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
+from api.services import Services
+from config.errors import FieldProblem, Invalid, NotFound
+from storage import agents, phone_numbers
+
+NEEDS = {
+    "registration": {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword", "sip_proxy": "sipProxy"},
+    "ip_allowlist": {"sip_ip": "sipIp"},
+}
+
+
+async def create(exchange: Exchange[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
+    """POST /phone-numbers"""
+    fields = phone_numbers.PhoneNumberFields(**exchange.body.to_store(exchange.services.secrets))
+    await _refuse_unusable(exchange, fields)
+    stored = await phone_numbers.create(exchange.conn, exchange.owner, fields)
+    exchange.after_commit.append(exchange.services.phone_numbers_changed)
+    return _view(exchange.services, stored)
+
+
+async def page(exchange: Exchange[None, Paging]) -> Listed:
+    """GET /phone-numbers"""
+    query = exchange.query
+    found = await phone_numbers.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
+    return Listed([_view(exchange.services, each) for each in found.items], found.total)
+
+
+async def get(exchange: Exchange[None, NoQuery]) -> PhoneNumber:
+    """GET /phone-numbers/{id}"""
+    return _view(exchange.services, await _stored(exchange))
+
+
+async def update(exchange: Exchange[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
+    """PATCH /phone-numbers/{id}: only what the body has is changed; the result must be whole."""
+    stored = await _stored(exchange)
+    changes: dict[str, Any] = exchange.body.to_store(exchange.services.secrets)
+    if "carrier_credentials_encrypted" in changes:
+        kept = stored.carrier_credentials_encrypted
+        changes["carrier_credentials_encrypted"] = kept | changes["carrier_credentials_encrypted"]
+    await _refuse_unusable(exchange, phone_numbers.merged(stored, changes))
+    changed = await phone_numbers.replace(exchange.conn, stored, changes)
+    exchange.after_commit.append(exchange.services.phone_numbers_changed)
+    return _view(exchange.services, changed)
+
+
+async def delete(exchange: Exchange[None, NoQuery]) -> None:
+    """DELETE /phone-numbers/{id}"""
+    if not await phone_numbers.delete(exchange.conn, exchange.owner, exchange.item):
+        raise NotFound("Phone number not found")
+    exchange.after_commit.append(exchange.services.phone_numbers_changed)
+
+
+async def _stored(exchange: Exchange[Any, NoQuery]) -> phone_numbers.PhoneNumber:
+    stored = await phone_numbers.get(exchange.conn, exchange.owner, exchange.item)
+    if stored is None:
+        raise NotFound("Phone number not found")
+    return stored
+
+
+async def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
+    """The trunk has what its mode needs, and the agent that the body names exists."""
+    body: PhoneNumberSettings = exchange.body
+    missing = NEEDS[fields.sip_mode] if fields.sip_mode is not None else {}
+    problems = [
+        FieldProblem(shown, f"Is required when sipMode is {fields.sip_mode}")
+        for name, shown in missing.items()
+        if getattr(fields, name) is None
+    ]
+    if body.agent_id is not None and await agents.get(exchange.conn, exchange.owner, str(body.agent_id)) is None:
+        problems.append(FieldProblem("agentId", "Does not exist"))
+    if problems:
+        raise Invalid(problems)
+
+
+def _view(services: Services, stored: phone_numbers.PhoneNumber) -> PhoneNumber:
+    status = services.trunk_status(stored)
+    return PhoneNumber.of(stored, status.state, status.detail)
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/phone-numbers",
+        name="createPhoneNumber",
+        tag="Phone numbers",
+        summary="Create a phone number",
+        handler=create,
+        body=PhoneNumberCreate,
+        answer=One(PhoneNumber),
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path="/phone-numbers",
+        name="listPhoneNumbers",
+        tag="Phone numbers",
+        summary="List phone numbers, newest first",
+        handler=page,
+        query=Paging,
+        answer=Many(PhoneNumber),
+    ),
+    Route(
+        method="GET",
+        path="/phone-numbers/{id}",
+        name="getPhoneNumber",
+        tag="Phone numbers",
+        summary="Get a phone number",
+        handler=get,
+        item="Phone number",
+        answer=One(PhoneNumber),
+    ),
+    Route(
+        method="PATCH",
+        path="/phone-numbers/{id}",
+        name="updatePhoneNumber",
+        tag="Phone numbers",
+        summary="Change a phone number",
+        description="A field that is absent stays as it is; null clears a field that can be null.",
+        handler=update,
+        body=PhoneNumberUpdate,
+        item="Phone number",
+        answer=One(PhoneNumber),
+    ),
+    Route(
+        method="DELETE",
+        path="/phone-numbers/{id}",
+        name="deletePhoneNumber",
+        tag="Phone numbers",
+        summary="Delete a phone number",
+        description="Its calls stay.",
+        handler=delete,
+        item="Phone number",
+        answer=Deleted(),
+    ),
+)

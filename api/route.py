@@ -1,0 +1,115 @@
+"""How a route is said: once, as data. Checks, responses and the OpenAPI description all come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from api.fields import Query
+from api.services import Services
+
+MIB: Final = 1024 * 1024
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+
+@dataclass(frozen=True)
+class One:
+    """`{data: <view>}`; the handler returns the view."""
+
+    view: type[BaseModel]
+
+
+@dataclass(frozen=True)
+class Many:
+    """`{data: [<view>], pagination}`; the handler returns `Listed`."""
+
+    view: type[BaseModel]
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """`{data: {id, deleted: true}}`; the handler returns None."""
+
+
+@dataclass(frozen=True)
+class File:
+    """Bytes of a media type, with HTTP ranges; the handler returns the response itself."""
+
+    media_type: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """JSON as it is, without an envelope; the handler returns its bytes."""
+
+
+Answer = One | Many | Deleted | File | Document
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A page of views, and how many items the whole list has."""
+
+    items: list[Any]
+    total: int
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+@dataclass(frozen=True)
+class Exchange(Generic[B, Q]):
+    """One request, checked, inside its transaction `conn`. `item` is the id in the path, "" where there is none;
+    `organization_id` is None only on a route with links, opened by its signature, and on open routes. What is put
+    into `after_commit` is called once the transaction is on the disk."""
+
+    services: Services
+    request: web.Request
+    conn: AsyncConnection
+    organization_id: str | None
+    item: str
+    body: B
+    query: Q
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def owner(self) -> str:
+        """The organization of the API key."""
+        if self.organization_id is None:
+            raise RuntimeError("a route without an API key has no owner")
+        return self.organization_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
+    `access` says what opens it: a key, a key or a signed link, or nothing. A read sees one moment, a write is one
+    transaction around the handler. `max_body` in bytes. `errors` are statuses beyond those of every such route."""
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    name: str
+    tag: str
+    summary: str
+    handler: Callable[[Exchange[Any, Any]], Awaitable[Any]]
+    answer: Answer
+    body: type[BaseModel] | None = None
+    query: type[Query] = NoQuery
+    status: int = 200
+    item: str | None = None
+    access: Literal["key", "link", "open"] = "key"
+    max_body: int = MIB
+    errors: tuple[int, ...] = ()
+    description: str | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the handler runs in a write transaction."""
+        return self.method != "GET"

@@ -1,0 +1,38 @@
+"""Every operation below `/v1`."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from api import agents, calls, choices, phone_numbers
+from api.openapi import describe
+from api.route import Document, Exchange, NoQuery, Route
+
+
+async def openapi(_exchange: Exchange[None, NoQuery]) -> bytes:
+    """GET /openapi.json"""
+    return description()
+
+
+@cache
+def description() -> bytes:
+    """The OpenAPI document as JSON."""
+    return describe(ROUTES)
+
+
+ROUTES: tuple[Route, ...] = (
+    *agents.ROUTES,
+    *phone_numbers.ROUTES,
+    *calls.ROUTES,
+    *choices.ROUTES,
+    Route(
+        method="GET",
+        path="/openapi.json",
+        name="getOpenApi",
+        tag="Description",
+        summary="This description",
+        handler=openapi,
+        access="open",
+        answer=Document(),
+    ),
+)

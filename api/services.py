@@ -1,0 +1,101 @@
+"""What the API needs of the rest of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from config.secrets import Secrets
+from config.settings import Settings
+from storage.database import Database
+from storage.phone_numbers import PhoneNumber
+
+TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
+
+
+class VoiceEntry(Protocol):
+    """A voice that agents can have."""
+
+    @property
+    def id(self) -> str:
+        """UUID, always the same for the same voice."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+
+class LanguageModelEntry(Protocol):
+    """A language model that agents can use. `context_length` in tokens, None where there is no such bound."""
+
+    @property
+    def id(self) -> str:
+        """UUID, always the same for the same model."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def provider(self) -> Literal["builtin", "llama.cpp", "openai"]:
+        """What runs it."""
+
+    @property
+    def context_length(self) -> int | None:
+        """In tokens."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether agents without a choice get it."""
+
+
+class Catalogue(Protocol):
+    """What agents can choose by id."""
+
+    def voices(self) -> Sequence[VoiceEntry]:
+        """In the order of the list."""
+
+    def language_models(self) -> Sequence[LanguageModelEntry]:
+        """In the order of the list."""
+
+
+@dataclass(frozen=True)
+class TrunkStatus:
+    """How a phone number's trunk stands, and why."""
+
+    state: TrunkState
+    detail: str | None = None
+
+
+def status_without_sip(number: PhoneNumber) -> TrunkStatus:
+    """What is known of a trunk from its settings alone."""
+    if number.source is None:
+        return TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
+    return TrunkStatus("listening" if number.sip_mode == "ip_allowlist" else "unregistered")
+
+
+def _nothing_changed() -> None:
+    return None
+
+
+def _no_calls() -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Services:
+    """Handed to `create_app`. All callables run on the event loop and return at once.
+
+    `readiness` names the parts of the server, each with None when it is ready, else with the reason why not.
+    `phone_numbers_changed` is called after a phone number was created, changed or deleted: trunks are to be read anew.
+    """
+
+    settings: Settings
+    database: Database
+    secrets: Secrets
+    catalogue: Catalogue
+    readiness: Callable[[], Mapping[str, str | None]]
+    live_calls: Callable[[], int] = field(default=_no_calls)
+    trunk_status: Callable[[PhoneNumber], TrunkStatus] = field(default=status_without_sip)
+    phone_numbers_changed: Callable[[], None] = field(default=_nothing_changed)
