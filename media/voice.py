@@ -1,7 +1,8 @@
 """Voice activity of all calls at once: Silero's model, batched, behind two gates that cost next to nothing.
 
-A window (32 ms) goes to the model only if it stands out of the call's own noise and, unless speech is open or was heard
-lately, webrtcvad takes it for speech. The model is recurrent: after a gap it first runs the windows just before.
+While a caller speaks, every window (32 ms) goes to the model; it bridges the gaps between sounds. Otherwise a window
+must stand out of the call's own noise and, unless there were signs of speech lately, webrtcvad must take it for speech.
+The model is recurrent: after a gap it first runs the windows just before.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class VoiceActivity:
         start = history.cursor[rows, Cursor.VOICE]
         behind_ms = (history.cursor[rows, Cursor.LEVEL] - start) * (1000 / rate)
         sounding = levels.dull_ms[rows] < behind_ms
-        wanted = sounding & (talking | (self._hang[rows] > 0))
+        wanted = talking | (sounding & (self._hang[rows] > 0))
         for i in np.flatnonzero(sounding & ~wanted):
             wanted[i] = self._sounds_like_speech(history, int(rows[i]), int(start[i]), rate)
         p = np.zeros(len(rows), np.float32)
