@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 import pjsua2 as pj
@@ -15,40 +16,48 @@ from sipcore.pump import Pump
 
 log = structlog.get_logger(__name__)
 
+_WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD)
+
 
 class CallObject(pj.Call):  # type: ignore[misc]
     """One pjsua2 call. Its callbacks run on PJSIP's threads: they copy facts and post them, nothing else."""
 
+    _keys = itertools.count()
+
     def __init__(self, account: pj.Account, registry: DialogRegistry, call_id: int = pj.PJSUA_INVALID_ID) -> None:
         super().__init__(account, call_id)
         self._registry = registry
+        self.key = next(self._keys)
         self.leg: Leg | None = None
 
-    def onCallState(self, prm: pj.OnCallStateParam) -> None:  # noqa: N802
+    def onCallState(self, prm: pj.OnCallStateParam) -> None:
         """Only the end matters: everything before it is told by media."""
         info = self.getInfo()
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             _native.forget(info.id)
             self._registry.ended(self, info.lastStatusCode, info.lastReason)
 
-    def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:  # noqa: N802
+    def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
         """Sound began, or changed by a re-INVITE."""
         info = self.getInfo()
         slot = _native.slot_of(info.id)
         for media in info.media:
-            if media.type == pj.PJMEDIA_TYPE_AUDIO and slot is not None:
-                held = media.status in (pj.PJSUA_CALL_MEDIA_REMOTE_HOLD, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD)
-                codec = self.getStreamInfo(media.index).codecName if media.status != pj.PJSUA_CALL_MEDIA_NONE else ""
+            if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _WITH_STREAM:
+                if slot is None:
+                    self._registry.has_no_slot(self)
+                    return
+                held = media.status != pj.PJSUA_CALL_MEDIA_ACTIVE
+                codec = self.getStreamInfo(media.index).codecName
                 self._registry.has_media(self, Media(slot, _native.rate(slot), codec), held)
                 return
 
-    def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:  # noqa: N802
+    def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:
         """A digit, by RFC 4733 or SIP INFO."""
         self._registry.has_digit(self, prm.digit)
 
 
 class PjDialog:
-    """`sipcore.leg.Dialog` on a pjsua2 call."""
+    """`sipcore.leg.Dialog` on a pjsua2 call. A verb that comes when the call has just ended does nothing."""
 
     def __init__(self, owner: Owner, call: CallObject) -> None:
         self._owner = owner
@@ -71,16 +80,22 @@ class PjDialog:
         self._call = None
 
     def _respond_here(self, code: int, headers: dict[str, str]) -> None:
-        if self._call is not None and self._call.isActive():
-            self._call.answer(_operation(code, headers))
+        self._do_here(f"answer {code}", lambda call: call.answer(_operation(code, headers)))
 
     def _bye_here(self, code: int) -> None:
-        if self._call is not None and self._call.isActive():
-            self._call.hangup(_operation(code, {}))
+        self._do_here("hangup", lambda call: call.hangup(_operation(code, {})))
 
     def _dtmf_here(self, digits: str) -> None:
-        if self._call is not None and self._call.isActive():
-            self._call.dialDtmf(digits)
+        self._do_here("dtmf", lambda call: call.dialDtmf(digits))
+
+    def _do_here(self, verb: str, act: Callable[[CallObject], None]) -> None:
+        """PJSIP refuses a verb in a call that the peer ends at this moment; its end is reported by its own way."""
+        if self._call is None or not self._call.isActive():
+            return
+        try:
+            act(self._call)
+        except pj.Error as error:
+            log.info("sip.verb_refused", verb=verb, reason=error.reason)
 
 
 class DialogRegistry:
@@ -100,6 +115,7 @@ class DialogRegistry:
         self._pump = pump
         self._loop = loop
         self._on_incoming = on_incoming
+        self._refusals: set[asyncio.Task[None]] = set()
 
     # ---- PJSIP's threads ----
 
@@ -116,18 +132,25 @@ class DialogRegistry:
             sender=headers.party(info.remoteUri),
         )
         leg = self._adopt(call, facts)
-        self._post(self._on_incoming, leg)
+        self._post(self._offer, leg)
 
     def ended(self, call: CallObject, code: int, reason: str) -> None:
         """The dialog is over. The object is dropped later, on the owner's thread."""
         if call.leg is not None:
-            self._post(self._leg_ended, id(call), call.leg, code, reason)
-        self._owner.post(self._drop_here, id(call))
+            self._post(self._leg_ended, call.key, call.leg, code, reason)
+        self._owner.post(self._drop_here, call.key)
 
     def has_media(self, call: CallObject, media: Media, held: bool) -> None:
         """Sound flows."""
         if call.leg is not None:
             self._post(call.leg._has_media, media, held)
+
+    def has_no_slot(self, call: CallObject) -> None:
+        """The pump is full: without sound the call is of no use."""
+        log.error("sip.no_slot", sip_call_id=call.leg.sip_call_id if call.leg else None)
+        dialog = self._dialogs.get(call.key)
+        if dialog:
+            self._owner.post(dialog._bye_here, 503)
 
     def has_digit(self, call: CallObject, digit: str) -> None:
         """A digit came."""
@@ -148,6 +171,15 @@ class DialogRegistry:
             await asyncio.wait([leg.ended for leg in legs], timeout=timeout_s)
         await self._owner.run(self._drop_all_here)
 
+    def _offer(self, leg: Leg) -> None:
+        """What the program does with a new leg may fail; then the caller is told, and the next call is served."""
+        try:
+            self._on_incoming(leg)
+        except Exception:
+            log.exception("sip.incoming_failed", sip_call_id=leg.sip_call_id)
+            self._refusals.add(refusal := self._loop.create_task(leg.reject(500)))
+            refusal.add_done_callback(self._refusals.discard)
+
     def _leg_ended(self, key: int, leg: Leg, code: int, reason: str) -> None:
         self.legs.pop(key, None)
         leg._has_ended(code, reason)
@@ -161,9 +193,9 @@ class DialogRegistry:
     def _adopt(self, call: CallObject, facts: LegFacts) -> Leg:
         dialog = PjDialog(self._owner, call)
         leg = call.leg = Leg(facts, dialog, self._pump, self._loop)
-        self.legs[id(call)] = leg
-        self._calls[id(call)] = call
-        self._dialogs[id(call)] = dialog
+        self.legs[call.key] = leg
+        self._calls[call.key] = call
+        self._dialogs[call.key] = dialog
         return leg
 
     def _place_here(self, account: pj.Account, uri: str, caller: str) -> Leg:
@@ -174,8 +206,8 @@ class DialogRegistry:
         try:
             call.makeCall(uri, operation)
         except pj.Error as error:
-            self.legs.pop(id(call), None)
-            self._drop_here(id(call))
+            self.legs.pop(call.key, None)
+            self._drop_here(call.key)
             raise ConnectionError(f"no INVITE could be sent to {uri}: {error.reason}") from error
         return leg
 

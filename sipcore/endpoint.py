@@ -15,7 +15,7 @@ import structlog
 
 from config.errors import StartupError
 from sipcore import _native
-from sipcore.dialog import CallObject, DialogRegistry
+from sipcore.dialog import DialogRegistry
 from sipcore.leg import Leg
 from sipcore.owner import Owner
 from sipcore.pump import Pump
@@ -133,8 +133,9 @@ class Endpoint:
             try:
                 endpoint.transportCreate(kind, _transport_config(self._settings))
             except pj.Error as error:
+                where = f"{self._settings.port}/{name} on {self._settings.host}"
                 raise StartupError(
-                    f"SIP port {self._settings.port}/{name} on {self._settings.host} cannot be opened ({error.reason}): "
+                    f"SIP port {where} cannot be opened ({error.reason}): "
                     "stop the program that uses it, or set [sip] port (TRUNKLINE_SIP__PORT)"
                 ) from error
 
@@ -157,7 +158,7 @@ class TrunkAccount(pj.Account):  # type: ignore[misc]
         super().__init__()
         self._registry = registry
 
-    def onIncomingCall(self, prm: pj.OnIncomingCallParam) -> None:  # noqa: N802
+    def onIncomingCall(self, prm: pj.OnIncomingCallParam) -> None:
         """PJSIP's worker: a new INVITE."""
         self._registry.incoming(self, prm)
 

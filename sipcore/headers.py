@@ -1,4 +1,7 @@
-"""The few facts of a SIP message that admission needs, read from what the network sent."""
+"""The few facts of a SIP message that admission needs, read from what the network sent.
+
+Everything here may be hostile: results are short, printable and valid Unicode, and the time taken is linear.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-_NAME_ADDR = re.compile(r'^\s*(?:"((?:[^"\\]|\\.)*)"|([^<"]*?))\s*<([^>]*)>')
-_URI_USER = re.compile(r"^(?:sips?|tel):([^@;?>]*)(@?)", re.IGNORECASE)
+# Possessive, so that no input makes them try twice.
+_NAME_ADDR = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^<"]*+))\s*+<([^>]*+)>', re.DOTALL)
+_URI_USER = re.compile(r"(sips?|tel):([^@;?>]*+)(@?)", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST = 128
 
 
@@ -24,23 +30,23 @@ def uri_user(uri: str) -> str:
     match = _URI_USER.match(uri.strip())
     if not match:
         return ""
-    is_tel = uri.strip().lower().startswith("tel:")
-    return unquote(match[1])[:_LONGEST] if match[2] or is_tel else ""
+    scheme, user, at = match.groups()
+    return _printable(unquote(user)) if at or scheme.lower() == "tel" else ""
 
 
 def party(name_addr: str) -> Party:
     """Read a From or To value: `"Ann" <sip:ann@host>;tag=1`, `Ann <sip:ann@host>` or a bare URI (RFC 3261 20.10)."""
-    match = _NAME_ADDR.match(name_addr)
+    match = _NAME_ADDR.match(name_addr.strip())
     if not match:
         return Party(uri_user(name_addr), "")
     quoted, plain, uri = match.groups()
-    name = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain.strip()
-    return Party(uri_user(uri), name[:_LONGEST])
+    name = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain.strip()
+    return Party(uri_user(uri), _printable(name))
 
 
 def request_user(message: str) -> str:
     """The user part of the request URI in a request's first line."""
-    words = message.split("\r\n", 1)[0].split(" ")
+    words = message.lstrip("\r\n").partition("\n")[0].split()
     return uri_user(words[1]) if len(words) == 3 else ""
 
 
@@ -48,3 +54,9 @@ def host_of(address: str) -> str:
     """The host of PJSIP's `host:port` or `[host]:port`."""
     host, _, port = address.rpartition(":")
     return (host if host and port.isdigit() else address).strip("[]")
+
+
+def _printable(text: str) -> str:
+    """Without control characters and line ends; bytes that were no UTF-8 become U+FFFD."""
+    text = _SURROGATE.sub("\ufffd", text[: 4 * _LONGEST])
+    return "".join(c for c in text if c.isprintable())[:_LONGEST]

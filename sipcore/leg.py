@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Leg:
         self._pump = pump
         self._media: asyncio.Future[Media] = loop.create_future()
         self._hung_up = False
+        self._released = False
 
     @property
     def sip_call_id(self) -> str:
@@ -119,16 +121,24 @@ class Leg:
         return self._pump.slot_stats(self._media.result().slot)
 
     def release(self) -> None:
-        """Give the pump's slot back, once nobody reads or writes it any more."""
-        if self._media.done():
+        """Give the pump's slot back, once nobody reads or writes it any more; sound that comes later gets none.
+        Idempotent."""
+        if not self._released and self._media.done():
             self._pump.release(self._media.result().slot)
+        self._released = True
 
     # ---- what the endpoint reports, always on the loop ----
 
     def _has_media(self, media: Media, held: bool) -> None:
         self.on_hold = held
-        if not self._media.done():
+        if self._released:
+            self._release_late(media.slot)
+        elif not self._media.done():
             self._media.set_result(media)
+
+    def _release_late(self, slot: int) -> None:
+        with contextlib.suppress(KeyError):  # the same slot again, and closed already
+            self._pump.release(slot)
 
     def _has_ended(self, code: int, reason: str) -> None:
         if not self.ended.done():

@@ -19,6 +19,8 @@ static struct {
     uint64_t more;
 } guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10};
 
+static pjsip_tp_state_callback next_state_callback;
+
 static int compare(const void *a, const void *b)
 {
     return strcmp(a, b);
@@ -145,16 +147,60 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     return PJ_FALSE;
 }
 
-/* What the parser threw away. The packet buffer lies inside its `pjsip_rx_data`, which knows the source. */
+/* A connection knows its peer. A datagram's source stands in the `pjsip_rx_data` whose packet buffer it begins in. */
+static void source_of(const pjsip_tp_dropped_data *dropped, const char *packet, address_t source)
+{
+    pj_bzero(source, sizeof(address_t));
+    if (dropped->tp->flag & PJSIP_TRANSPORT_RELIABLE) {
+        const pj_str_t *host = &dropped->tp->remote_name.host;
+        pj_size_t length = (pj_size_t)host->slen < sizeof(address_t) ? (pj_size_t)host->slen : sizeof(address_t) - 1;
+        memcpy(source, host->ptr, length);
+    } else if (packet) {
+        const pjsip_rx_data *rdata = (const pjsip_rx_data *)(packet - offsetof(pjsip_rx_data, pkt_info.packet));
+        if (rdata->tp_info.transport == dropped->tp)
+            memcpy(source, rdata->pkt_info.src_name, sizeof(address_t));
+        source[sizeof(address_t) - 1] = 0;
+    }
+}
+
+/* What the parser threw away. Line ends before a message are reported first, apart from it: alone, they are a keep-alive. */
 static void on_dropped(pjsip_tp_dropped_data *dropped)
 {
-    if (dropped->status == PJ_EIGNORED)
-        return; /* a keep-alive */
-    pjsip_rx_data *rdata = (pjsip_rx_data *)((char *)dropped->data - offsetof(pjsip_rx_data, pkt_info.packet));
-    bool ours = rdata->tp_info.transport == dropped->tp;
+    static __thread const char *skipped_from, *skipped_to;
+    const char *data = dropped->data;
+    if (dropped->status == PJ_EIGNORED) {
+        skipped_from = data;
+        skipped_to = data + dropped->len;
+        return;
+    }
+    address_t source;
+    source_of(dropped, data && data == skipped_to ? skipped_from : data, source);
     pthread_mutex_lock(&guard.lock);
-    note(GUARD_GARBAGE, ours ? rdata->pkt_info.src_name : "unknown");
+    note(GUARD_GARBAGE, *source ? source : "unknown");
     pthread_mutex_unlock(&guard.lock);
+}
+
+static bool may_connect(const pjsip_transport *transport)
+{
+    address_t peer = {0};
+    const pj_str_t *host = &transport->remote_name.host;
+    memcpy(peer, host->ptr, (pj_size_t)host->slen < sizeof peer ? (pj_size_t)host->slen : sizeof peer - 1);
+    pthread_mutex_lock(&guard.lock);
+    bool known = contains(guard.known, guard.known_count, peer) || contains(guard.probes, guard.probe_count, peer);
+    bool allowed = known || guard.refuse_unknown; /* who is to be told 403 must be listened to */
+    if (!allowed)
+        note(GUARD_UNKNOWN_SOURCE, peer);
+    pthread_mutex_unlock(&guard.lock);
+    return allowed;
+}
+
+/* A stranger's connection is closed at once: however many come, they take none of the sockets that calls need. */
+static void on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
+{
+    if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !may_connect(transport))
+        pjsip_transport_shutdown2(transport, PJ_TRUE);
+    if (next_state_callback)
+        next_state_callback(transport, state, info);
 }
 
 static pjsip_module module = {
@@ -166,9 +212,13 @@ static pjsip_module module = {
 
 int guard_install(void)
 {
+    pjsip_tpmgr *transports = pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt());
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
-    return pjsip_tpmgr_set_drop_data_cb(pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt()), on_dropped) == PJ_SUCCESS ? 0 : -1;
+    next_state_callback = pjsip_tpmgr_get_state_cb(transports);
+    if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
+        return -1;
+    return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped) == PJ_SUCCESS ? 0 : -1;
 }
 
 void guard_remove(void)

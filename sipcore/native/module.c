@@ -63,6 +63,20 @@ static PyObject *py_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* A peer's REFER would make us call whomever it names, an INVITE with Replaces would take over a call: neither is ours
+ * to follow. */
+static void refuse_transfer(pjsua_call_id call, const pj_str_t *target, pjsip_status_code *code, pjsua_call_setting *setting)
+{
+    (void)call, (void)target, (void)setting;
+    *code = PJSIP_SC_DECLINE;
+}
+
+static void refuse_replacement(pjsua_call_id call, pjsip_rx_data *rdata, int *code, pj_str_t *text, pjsua_call_setting *setting)
+{
+    (void)call, (void)rdata, (void)text, (void)setting;
+    *code = PJSIP_SC_DECLINE;
+}
+
 /* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
 static PyObject *py_hook(PyObject *self, PyObject *args)
 {
@@ -78,6 +92,10 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     callback->on_call_tsx_state = NULL;
     callback->on_call_media_event = NULL;
     callback->on_create_media_transport = NULL;
+    callback->on_call_transfer_request = NULL;
+    callback->on_call_transfer_request2 = refuse_transfer;
+    callback->on_call_replace_request = NULL;
+    callback->on_call_replace_request2 = refuse_replacement;
     sdp_follow_route(follow_route);
     Py_RETURN_NONE;
 }
@@ -152,10 +170,12 @@ static PyObject *py_slot_of(PyObject *self, PyObject *argument)
 {
     long call = PyLong_AsLong(argument);
     (void)self;
-    int index = call >= 0 && call < PJSUA_MAX_CALLS ? atomic_load(&pump.of_call[call]) : -1;
-    if (index < 0 || !pump.slots)
+    if (call == -1 && PyErr_Occurred())
+        return NULL;
+    slot_t *slot = pump_slot_of((pjsua_call_id)call);
+    if (!slot)
         Py_RETURN_NONE;
-    return PyLong_FromLongLong(handle_of(&pump.slots[index]));
+    return PyLong_FromLongLong(handle_of(slot));
 }
 
 static PyObject *py_forget(PyObject *self, PyObject *argument)
@@ -283,6 +303,8 @@ static PyObject *py_set_background(PyObject *self, PyObject *args)
     background_t *sound = capsule == Py_None ? NULL : PyCapsule_GetPointer(capsule, BACKGROUND);
     if (!slot || (!sound && capsule != Py_None))
         return NULL;
+    if (!(volume >= 0 && volume <= 1 && ducked >= 0 && ducked <= 1))
+        return PyErr_Format(PyExc_ValueError, "a gain must lie between 0 and 1");
     slot_set_background(slot, sound, (int32_t)(volume * 32768), (int32_t)(ducked * 32768));
     Py_RETURN_NONE;
 }

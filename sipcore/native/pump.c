@@ -41,8 +41,9 @@ double histogram_quantile_ms(const histogram_t *histogram, double quantile)
 
 typedef struct null_port {
     pjmedia_port base;
+    pj_pool_t *pool;
     slot_t *slot;
-    pjmedia_port *stream_port;
+    pjmedia_port *stream_port;      /* referenced, so that its address names no other stream while we compare it */
 } null_port_t;
 
 static pj_status_t null_put(pjmedia_port *port, pjmedia_frame *frame)
@@ -64,11 +65,14 @@ static pj_status_t null_get(pjmedia_port *port, pjmedia_frame *frame)
 static pj_status_t null_destroy(pjmedia_port *port)
 {
     null_port_t *null = (null_port_t *)port;
+    pj_pool_t *pool = null->pool;
     pthread_mutex_lock(&null->slot->stream_lock);
     bool ours = null->slot->port == null->stream_port;
     pthread_mutex_unlock(&null->slot->stream_lock);
     if (ours)
         slot_detach(null->slot);
+    pjmedia_port_dec_ref(null->stream_port);
+    pj_pool_release(pool);
     return PJ_SUCCESS;
 }
 
@@ -83,12 +87,14 @@ static null_port_t *make_null_port(slot_t *slot, pjmedia_port *stream_port)
     null->base.put_frame = null_put;
     null->base.get_frame = null_get;
     null->base.on_destroy = null_destroy;
+    null->pool = pool;
     null->slot = slot;
     null->stream_port = stream_port;
     if (pjmedia_port_init_grp_lock(&null->base, pool, NULL) != PJ_SUCCESS) {
         pj_pool_release(pool);
         return NULL;
     }
+    pjmedia_port_add_ref(stream_port);
     return null;
 }
 
@@ -126,19 +132,22 @@ static slot_t *open_slot(pjsua_call_id call, pjsua_on_stream_created_param *para
     return slot;
 }
 
-/* The same call's next stream goes into the same slot, unless its rate differs: then it gets a new one. */
+/* A slot that was released, and perhaps given to another call since, is not this call's any more. */
+slot_t *pump_slot_of(pjsua_call_id call)
+{
+    int index = call >= 0 && call < PJSUA_MAX_CALLS && pump.slots ? atomic_load(&pump.of_call[call]) : -1;
+    if (index < 0 || atomic_load(&pump.slots[index].state) != SLOT_OPEN || pump.slots[index].call != call)
+        return NULL;
+    return &pump.slots[index];
+}
+
+/* The same call's next stream goes into the same slot. */
 static slot_t *slot_for(pjsua_call_id call, pjsua_on_stream_created_param *param)
 {
-    int index = atomic_load(&pump.of_call[call]);
-    if (index < 0)
+    slot_t *slot = pump_slot_of(call);
+    if (!slot)
         return open_slot(call, param);
-    slot_t *slot = &pump.slots[index];
-    if (atomic_load(&slot->rate) != PJMEDIA_PIA_SRATE(&param->port->info)) {
-        slot_detach(slot);
-        return open_slot(call, param);
-    }
-    slot_attach(slot, param->port, param->stream);
-    return slot;
+    return slot_attach(slot, param->port, param->stream) == 0 ? slot : NULL;
 }
 
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param)
@@ -168,7 +177,7 @@ static void packet_sent(void *arg, int64_t interval_ns)
 /* Python let go of the slot: drop its stream and make it free. */
 static void close_slot(shard_t *shard, slot_t *slot)
 {
-    slot_detach(slot);
+    slot_close(slot);
     atomic_fetch_sub(&shard->calls, 1);
     atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_release);
 }
@@ -246,12 +255,18 @@ static void *run_shard(void *arg)
     return NULL;
 }
 
-/* Once a process: a port that PJSIP destroys late may still point at its slot, so slots are never freed. */
+/* Once a process: a port that PJSIP destroys late may still point at its slot, and a reader may still wait on the
+ * eventfd, so neither is ever freed. */
 static int make_slots(void)
 {
-    pump.slots = calloc(MAX_SLOTS, sizeof *pump.slots);
-    if (!pump.slots)
+    pump.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (pump.event_fd < 0)
         return -1;
+    pump.slots = calloc(MAX_SLOTS, sizeof *pump.slots);
+    if (!pump.slots) {
+        close(pump.event_fd);
+        return -1;
+    }
     for (int i = 0; i < MAX_SLOTS; i++)
         slot_init(&pump.slots[i], i);
     pthread_mutex_init(&pump.open_lock, NULL);
@@ -264,15 +279,14 @@ int pump_start(int max_slots)
         return -1;
     if (!pump.slots && make_slots() != 0)
         return -1;
-    pump.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (pump.event_fd < 0)
-        return -1;
     for (int i = 0; i < PJSUA_MAX_CALLS; i++)
         atomic_store(&pump.of_call[i], -1);
     pump.max_slots = max_slots;
     pump.shards = (max_slots + SHARD_SLOTS - 1) / SHARD_SLOTS;
     memset(pump.shard, 0, sizeof pump.shard);
     atomic_store(&pump.high, 0);
+    eventfd_t earlier;
+    eventfd_read(pump.event_fd, &earlier);
     atomic_store(&pump.pending, pump.shards);
     atomic_store(&pump.running, true);
     for (int i = 0; i < pump.shards; i++) {
@@ -294,10 +308,8 @@ void pump_stop(void)
     for (int i = 0; i < pump.shards; i++)
         pthread_join(pump.shard[i].thread, NULL);
     for (int i = 0; i < pump.max_slots; i++) {
-        slot_detach(&pump.slots[i]);
+        slot_close(&pump.slots[i]);
         atomic_store(&pump.slots[i].state, SLOT_FREE);
     }
     atomic_store(&pump.high, 0);
-    close(pump.event_fd);
-    pump.event_fd = -1;
 }

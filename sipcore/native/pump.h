@@ -42,6 +42,8 @@ int pump_start(int max_slots);
 void pump_stop(void);
 /* Replace PJSUA's stream with a null port and drive the stream from here (pjsua callback `on_stream_created2`). */
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param);
+/* The open slot of a live call, or NULL. */
+slot_t *pump_slot_of(pjsua_call_id call);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
 
 #endif

@@ -26,13 +26,26 @@ static const pj_str_t *remote_host(pjsua_call_id call, const pjmedia_sdp_session
     return &((pjsip_sip_uri *)pjsip_uri_get_uri(inv->dlg->target))->host;
 }
 
-/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. */
+static pj_bool_t parse_address(const pj_str_t *host, pj_sockaddr *address)
+{
+    const int families[] = {pj_AF_INET(), pj_AF_INET6()};
+    pj_bzero(address, sizeof *address);
+    for (int i = 0; i < 2; i++)
+        if (pj_inet_pton(families[i], host, i ? (void *)&address->ipv6.sin6_addr : &address->ipv4.sin_addr) == PJ_SUCCESS) {
+            address->addr.sa_family = (pj_uint16_t)families[i];
+            return PJ_TRUE;
+        }
+    return PJ_FALSE;
+}
+
+/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. A name instead of an
+ * address is left alone: looking it up could keep the SIP thread waiting. */
 static pj_bool_t local_address_to(const pj_str_t *host, pj_sockaddr *local)
 {
     pj_sockaddr remote;
     pj_sock_t sock;
     int length = sizeof *local;
-    if (pj_sockaddr_parse(pj_AF_UNSPEC(), 0, host, &remote) != PJ_SUCCESS)
+    if (!parse_address(host, &remote))
         return PJ_FALSE;
     pj_sockaddr_set_port(&remote, 9);
     if (pj_sock_socket(remote.addr.sa_family, pj_SOCK_DGRAM(), 0, &sock) != PJ_SUCCESS)

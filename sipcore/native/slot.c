@@ -43,13 +43,24 @@ static int allocate_rings(slot_t *slot, uint32_t rate)
     return slot->heard && slot->said && slot->tx ? 0 : -1;
 }
 
-static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
+/* PJMEDIA's G.711 and G.722 keep 10 ms frames in the jitter buffer, whatever the packets hold. */
+static uint32_t jitter_frame_ms(pjmedia_stream *stream)
+{
+    pjmedia_stream_info info;
+    if (pjmedia_stream_get_info(stream, &info) == PJ_SUCCESS && info.param && info.param->info.frm_ptime)
+        return info.param->info.frm_ptime;
+    return TICK_MS;
+}
+
+static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, pjmedia_stream *stream)
 {
     pjmedia_port_add_ref(port);
     pthread_mutex_lock(&slot->stream_lock);
     slot->port = port;
+    slot->source = source;
     slot->stream = stream;
-    slot->frame = PJMEDIA_PIA_SPF(&port->info);
+    slot->frame = PJMEDIA_PIA_SPF(&source->info);
+    slot->jitter_frame_ms = jitter_frame_ms(stream);
     slot->due = 0;
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
@@ -63,6 +74,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     uint32_t rate = PJMEDIA_PIA_SRATE(&port->info);
     if ((rate != atomic_load(&slot->rate) || !slot->tx) && allocate_rings(slot, rate) != 0)
         return -1;
+    slot_detach(slot); /* a re-INVITE may have met the release of the slot's last call */
     atomic_store(&slot->rate, rate);
     slot->call = call;
     slot->timestamp = 0;
@@ -84,28 +96,65 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     atomic_store(&slot->frames_missing, 0);
     atomic_store(&slot->under_runs, 0);
     atomic_store(&slot->over_runs, 0);
-    set_stream(slot, port, stream);
+    set_stream(slot, port, port, stream);
     atomic_fetch_add(&slot->generation, 1);
     atomic_store_explicit(&slot->state, SLOT_OPEN, memory_order_release);
     return 0;
 }
 
-/* A re-INVITE made a new stream for the same call. The rings go on when the rate is the same. */
-void slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
+/* A re-INVITE made a new stream for the same call. The rings go on at the slot's rate: who reads and writes them need
+ * not know, so another codec's rate is converted here. */
+int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
 {
+    const unsigned options = PJMEDIA_RESAMPLE_USE_SMALL_FILTER | PJMEDIA_RESAMPLE_DONT_DESTROY_DN;
+    pjmedia_port *source = port;
+    pj_pool_t *pool = NULL;
     slot_detach(slot);
-    set_stream(slot, port, stream);
+    if (PJMEDIA_PIA_SRATE(&port->info) != atomic_load(&slot->rate)) {
+        pool = pjsua_pool_create("trunkline-resample", 4000, 4000);
+        if (!pool || pjmedia_resample_port_create(pool, port, atomic_load(&slot->rate), options, &source) != PJ_SUCCESS) {
+            if (pool)
+                pj_pool_release(pool);
+            return -1;
+        }
+    }
+    slot->resampler_pool = pool; /* nobody else looks at it while no stream is attached */
+    set_stream(slot, port, source, stream);
+    return 0;
 }
 
 void slot_detach(slot_t *slot)
 {
     pthread_mutex_lock(&slot->stream_lock);
-    pjmedia_port *port = slot->port;
+    pjmedia_port *port = slot->port, *source = slot->source;
+    pj_pool_t *pool = slot->resampler_pool;
     slot->port = NULL;
+    slot->source = NULL;
     slot->stream = NULL;
+    slot->resampler_pool = NULL;
     pthread_mutex_unlock(&slot->stream_lock);
+    if (pool) {
+        pjmedia_port_destroy(source);
+        pj_pool_release(pool);
+    }
     if (port)
         pjmedia_port_dec_ref(port);
+}
+
+static void drop_background(slot_t *slot)
+{
+    background_setting_t *unseen = atomic_exchange(&slot->background_next, NULL);
+    if (unseen)
+        background_release(unseen->sound);
+    free(unseen);
+    background_release(slot->background.sound);
+    slot->background = (background_setting_t){0};
+}
+
+void slot_close(slot_t *slot)
+{
+    slot_detach(slot);
+    drop_background(slot);
 }
 
 /* ---- what goes out ---- */
@@ -113,17 +162,22 @@ void slot_detach(slot_t *slot)
 /* Take up to `count` queued samples; a flush that comes between wins, and nothing of what it threw away is sent. */
 static uint32_t take(slot_t *slot, int16_t *out, uint32_t count)
 {
-    if (atomic_load_explicit(&slot->paused, memory_order_acquire))
-        return 0;
-    uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
-    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_acquire);
-    uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_acquire);
-    uint32_t have = written - read < count ? (uint32_t)(written - read) : count;
-    for (uint32_t i = 0; i < have; i++)
-        out[i] = slot->tx[(read - base + i) & slot->tx_mask];
-    if (have && !atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
-        return 0;
-    return have;
+    while (!atomic_load_explicit(&slot->paused, memory_order_acquire)) {
+        uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
+        uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_acquire);
+        uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_acquire);
+        uint32_t have = written - read < count ? (uint32_t)(written - read) : count;
+        for (uint32_t i = 0; i < have; i++)
+            out[i] = slot->tx[(read - base + i) & slot->tx_mask];
+        if (!have || atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
+            return have;
+    }
+    return 0;
+}
+
+static int16_t saturated(int32_t sample)
+{
+    return (int16_t)(sample > 32767 ? 32767 : sample < -32768 ? -32768 : sample);
 }
 
 static int16_t comfort_noise(slot_t *slot)
@@ -146,7 +200,7 @@ static void smooth_edges(slot_t *slot, int16_t *out, uint32_t have, uint32_t cou
         for (uint32_t i = have; i < count; i++) {
             uint32_t k = i - have;
             int32_t tail = k < ramp ? from * (int32_t)(ramp - k) / (int32_t)ramp : 0;
-            out[i] = (int16_t)(short_of ? tail + comfort_noise(slot) : tail);
+            out[i] = saturated(short_of ? tail + comfort_noise(slot) : tail);
         }
     }
     slot->sounding = have == count;
@@ -175,8 +229,7 @@ static void mix_background(slot_t *slot, int16_t *out, uint32_t count, bool spea
     for (uint32_t i = 0; i < count; i++) {
         int32_t off = target - slot->background_gain;
         slot->background_gain += off > step ? step : off < -step ? -step : off;
-        int32_t sum = out[i] + (((int32_t)sound->samples[slot->background_at] * slot->background_gain) >> 15);
-        out[i] = (int16_t)(sum > 32767 ? 32767 : sum < -32768 ? -32768 : sum);
+        out[i] = saturated(out[i] + (((int32_t)sound->samples[slot->background_at] * slot->background_gain) >> 15));
         slot->background_at = slot->background_at + 1 < sound->length ? slot->background_at + 1 : 0;
     }
 }
@@ -196,7 +249,7 @@ static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
 {
     pjmedia_frame frame = {.buf = in, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
     frame.timestamp.u64 = slot->timestamp;
-    if (pjmedia_port_get_frame(slot->port, &frame) != PJ_SUCCESS || frame.type != PJMEDIA_FRAME_TYPE_AUDIO) {
+    if (pjmedia_port_get_frame(slot->source, &frame) != PJ_SUCCESS || frame.type != PJMEDIA_FRAME_TYPE_AUDIO) {
         memset(in, 0, count * 2);
         atomic_fetch_add(&slot->frames_missing, 1);
     } else {
@@ -235,7 +288,7 @@ static void exchange_frame(slot_t *slot, int64_t now_ns)
     frame.timestamp.u64 = slot->timestamp;
     int16_t sent[MAX_FRAME];
     memcpy(sent, out, count * 2); /* an encoder may work in place */
-    if (pjmedia_port_put_frame(slot->port, &frame) == PJ_SUCCESS)
+    if (pjmedia_port_put_frame(slot->source, &frame) == PJ_SUCCESS)
         atomic_fetch_add(&slot->frames_sent, 1);
     slot->timestamp += count;
     store(slot, in, sent, count, now_ns);
@@ -271,7 +324,7 @@ void slot_survey(slot_t *slot, int64_t now_ns)
             atomic_store(&slot->last_packet_ns, now_ns);
         }
         if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) == PJ_SUCCESS)
-            atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->frame * 1000 / atomic_load(&slot->rate)));
+            atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter_frame_ms));
     }
     pthread_mutex_unlock(&slot->stream_lock);
 }

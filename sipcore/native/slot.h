@@ -48,9 +48,12 @@ typedef struct slot {
 
     pthread_mutex_t stream_lock;
     pjmedia_port *port;             /* the RTP stream's own port; we hold a reference */
+    pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
+    pj_pool_t *resampler_pool;      /* NULL without a resampler */
     pjmedia_stream *stream;
     _Atomic uint32_t rate;          /* Hz */
-    uint32_t frame;                 /* samples per frame of the stream's port */
+    uint32_t frame;                 /* samples per frame of `source`, at the slot's rate */
+    uint32_t jitter_frame_ms;       /* duration of one frame in the stream's jitter buffer */
     uint32_t due;                   /* samples that this tick owes the stream */
     uint64_t timestamp;
 
@@ -85,8 +88,10 @@ typedef struct slot {
 
 void slot_init(slot_t *slot, int index);
 int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream);
-void slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream);
+int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream);
 void slot_detach(slot_t *slot);
+/* The call is over: let go of the stream and of the background sound. */
+void slot_close(slot_t *slot);
 
 /* The pump's side. Returns frames sent. */
 unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
