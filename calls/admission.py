@@ -1,0 +1,68 @@
+"""Who may call in: from a trunk and a dialled number to the agent that answers, or to the SIP status that refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from config.errors import TrunklineError
+from sipcore.leg import LegFacts
+from storage import phone_numbers
+from storage.agents import Agent
+from storage.phone_numbers import InboundTarget, PhoneNumber
+
+RETRY_AFTER_S: Final = 10
+"""What a caller is told when the server is full or draining."""
+
+SourceNames = Callable[[str], Collection[str]]
+"""The names that a source has in the database: its address and the host names that resolve to it."""
+
+
+class Refused(TrunklineError):
+    """The call is not taken; `code` is the final SIP status, `retry_after_s` goes into Retry-After."""
+
+    def __init__(self, code: int, why: str, retry_after_s: int | None = None) -> None:
+        super().__init__(why)
+        self.code: Final = code
+        self.retry_after_s: Final = retry_after_s
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The most live calls: of this process, and of an organization without a ceiling of its own."""
+
+    process: int = 250
+    organization: int = 100
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Who answers: an active agent on the number that was dialled. `max_calls` is its organization's ceiling."""
+
+    number: PhoneNumber
+    agent: Agent
+    max_calls: int
+
+
+async def find_target(conn: AsyncConnection, facts: LegFacts, names_of: SourceNames, ceilings: Ceilings) -> Admitted:
+    """The agent for an inbound leg: by its source and the user of the request URI, else that of To, each exactly or
+    with or without `+`. `Refused`: 404 for a number that this trunk does not have, 480 without an active agent."""
+    target = await _dialled(conn, facts, names_of(facts.source))
+    if target is None:
+        raise Refused(404, "unknown number")
+    if target.agent is None:
+        raise Refused(480, "no agent answers this number")
+    if not target.agent.is_active:
+        raise Refused(480, "the agent is not active")
+    own = target.max_calls
+    return Admitted(target.number, target.agent, ceilings.organization if own is None else own)
+
+
+async def _dialled(conn: AsyncConnection, facts: LegFacts, names: Collection[str]) -> InboundTarget | None:
+    for user in dict.fromkeys((facts.request_user, facts.to.user)):
+        if user and (target := await phone_numbers.find_inbound(conn, names, user)):
+            return target
+    return None

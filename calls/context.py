@@ -1,0 +1,51 @@
+"""Context variables: `{{name}}` in prompts and greetings becomes the call's value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+ContextValue = str | int | float | bool
+PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z0-9_]+)\s*\}\}")
+
+log = structlog.get_logger()
+
+
+def as_text(value: ContextValue) -> str:
+    """How a value reads: strings as they are, booleans as `true`/`false`, numbers as in JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def substitute(text: str, values: Mapping[str, ContextValue], *, call_id: str) -> str:
+    """`text` with every `{{name}}` replaced, once: what a value itself contains stays as it is. A name without a value
+    becomes empty and is logged. What is no placeholder (`{{#if x}}`) stays."""
+    missing: list[str] = []
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in values:
+            missing.append(name)
+            return ""
+        return as_text(values[name])
+
+    replaced = PLACEHOLDER.sub(value_of, text)
+    if missing:
+        log.warning("context.missing", call_id=call_id, names=sorted(set(missing)))
+    return replaced
+
+
+def call_values(
+    given: Mapping[str, ContextValue], *, call_id: str, customer_number: str, phone_number: str
+) -> dict[str, ContextValue]:
+    """What placeholders can use: the variables given with the call and, where they leave them open, the call's own
+    `call_id`, `customer_number` (the other party) and `phone_number` (ours)."""
+    own: dict[str, ContextValue] = {
+        "call_id": call_id,
+        "customer_number": customer_number,
+        "phone_number": phone_number,
+    }
+    return own | dict(given)

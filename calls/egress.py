@@ -1,0 +1,203 @@
+"""The one HTTP client for addresses that users choose: it looks at the address that it is about to connect to.
+
+Checking the host's name or the answer of the resolver is not enough (a literal address never reaches a resolver, and a
+second look-up may answer differently), so the check sits where the socket is made, for every single connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, Literal
+
+import aiohttp
+from aiohappyeyeballs import AddrInfoType
+from multidict import CIMultiDictProxy
+
+from config.errors import TrunklineError
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+METADATA: Final[tuple[Network, ...]] = tuple(
+    ip_network(address)
+    for address in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")
+)
+"""Metadata services of hosters outside the link-local range."""
+NAT64: Final = IPv6Network("64:ff9b::/96")
+"""RFC 6052: the last 32 bits are an IPv4 address."""
+V4_COMPATIBLE: Final = IPv6Network("::/96")
+"""RFC 4291 2.5.5.1, deprecated, and still understood by some stacks."""
+THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
+"""RFC 1122: reaches the own host on Linux."""
+CHUNK: Final = 16 * 1024
+"""Bytes read at a time."""
+
+ErrorKind = Literal["refused", "timeout", "connection"]
+
+
+class EgressError(TrunklineError):
+    """The request got no answer. `kind`: "refused" (the rules forbid it), "timeout" or "connection"."""
+
+    status = 502
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: Final = kind
+
+
+class AddressRefused(OSError):
+    """The address to connect to is one that the rules forbid."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(errno.EACCES, f"address {address} is not allowed")
+
+
+def _embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address carries (mapped, compatible, 6to4, NAT64), else the address itself."""
+    if isinstance(address, IPv4Address):
+        return address
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and (address in NAT64 or (address in V4_COMPATIBLE and int(address) > 1)):
+        inner = IPv4Address(int(address) & 0xFFFFFFFF)
+    return inner or address
+
+
+def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
+    return tuple(ip_network(cidr, strict=False) for cidr in cidrs)
+
+
+class EgressRules:
+    """Which addresses may be connected to. Loopback, link-local (metadata services with it), multicast, reserved and
+    unspecified addresses are refused unless `allow` lists them; `deny` adds to what is refused, and wins."""
+
+    def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
+        """Both are lists of CIDR blocks. Raises `ValueError` for one that is none."""
+        self._allow = _networks(allow)
+        self._deny = _networks(deny)
+
+    def permits(self, address: str) -> bool:
+        """Whether `address` (a literal, an IPv6 zone is ignored) may be connected to."""
+        given = ip_address(address.partition("%")[0])
+        faces = {given, _embedded(given)}
+        if any(face in network for face in faces for network in self._deny):
+            return False
+        if any(face in network for face in faces for network in self._allow):
+            return True
+        return not any(_special(face) for face in faces)
+
+
+def _special(address: Address) -> bool:
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or (isinstance(address, IPv4Address) and (address in THIS_NETWORK or address.is_reserved))
+        or any(address in network for network in METADATA)
+    )
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """What came back. `body` holds at most the bytes that were asked for; `truncated` says that there were more."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+    truncated: bool
+
+
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """The system's certificate authorities and those of `ca_file` (PEM). Reads files: for start-up.
+    Raises `OSError` or `ssl.SSLError` when the file cannot be read."""
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        context.load_verify_locations(cafile=ca_file)
+    return context
+
+
+class EgressClient:
+    """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
+    To be made and closed inside the running loop."""
+
+    def __init__(self, rules: EgressRules, tls: ssl.SSLContext) -> None:
+        self._rules = rules
+        connector = aiohttp.TCPConnector(ssl=tls, socket_factory=self._socket, limit=200, limit_per_host=20)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            headers={"Accept-Encoding": "identity", "User-Agent": "trunkline"},
+        )
+
+    def _socket(self, info: AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, target = info
+        if not self._rules.permits(str(target[0])):
+            raise AddressRefused(str(target[0]))
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout_s: float,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> HttpAnswer:
+        """Send one request and read at most `max_bytes` of its answer, both within `timeout_s`. Any status is an
+        answer, a redirect too. Raises `EgressError`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(method, url, headers or {}, body, max_bytes)
+        except TimeoutError as error:
+            raise EgressError("timeout", f"no complete answer within {timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            refusal = _refusal(error)
+            if refusal is not None:
+                raise EgressError("refused", refusal) from error
+            raise EgressError("connection", f"{type(error).__name__}: {error}"[:300]) from error
+
+    async def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
+    ) -> HttpAnswer:
+        request = self._session.request(
+            method,
+            url,
+            headers=headers,
+            data=body,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+        async with request as response:
+            content = bytearray()
+            while len(content) <= max_bytes and (chunk := await response.content.read(CHUNK)):
+                content += chunk
+            truncated = len(content) > max_bytes
+            if truncated:
+                response.close()
+            return HttpAnswer(response.status, response.headers, bytes(content[:max_bytes]), truncated)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+
+def _refusal(error: BaseException | None) -> str | None:
+    """The text of the refusal, if one lies at the root of `error`. A refusal beside other failed addresses of the same
+    host counts as a failed connection."""
+    while error is not None:
+        if isinstance(error, AddressRefused):
+            return str(error.strerror)
+        if isinstance(error, OSError) and error.errno == errno.EACCES and "is not allowed" in str(error):
+            return str(error.strerror)
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,354 @@
+"""One live call, from ringing to its stored end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from calls.after_call import AfterCall, Outcome
+from calls.answer import Mouth
+from calls.context import call_values, substitute
+from calls.conversation import Conversation, Inbox, Script
+from calls.digits import DigitEntry
+from calls.transcript import Transcript
+from config.clock import utc_now
+from media.engine import Engine
+from media.engine_call import EngineCall
+from media.recording import Recording, RecordingEnd, RecordingWriter
+from media.turns import TurnSettings
+from models.protocols import (
+    EndOfTurn,
+    LanguageModel,
+    SpeechToText,
+    SpeechToTextStream,
+    TextToSpeech,
+    VoiceSettings,
+)
+from sipcore.leg import Leg, LegEnd, Media
+from storage import calls, recordings
+from storage.agents import Agent
+from storage.calls import Call, EndedReason, EndStatus
+from storage.database import Database, StorageTrouble
+from storage.phone_numbers import PhoneNumber
+
+LAST_WORD_S: Final = 0.2
+"""Between the last sample that was sent and our BYE: the caller's jitter buffer still holds it."""
+RECORDING_CLOSES_S: Final = 5.0
+"""A recording that takes longer to close counts as it is."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class AgentModels:
+    """The models that an agent uses. `voice_name` is one of the voices of `voice`."""
+
+    language: LanguageModel
+    ear: SpeechToText
+    voice: TextToSpeech
+    voice_name: str
+    end_of_turn: EndOfTurn | None
+
+    @property
+    def names(self) -> list[str]:
+        """For the log."""
+        return [self.ear.name, self.language.name, self.voice_name]
+
+
+class ModelChoice(Protocol):
+    """Who knows which models are loaded."""
+
+    def for_agent(self, agent: Agent) -> AgentModels:
+        """The models that the agent asks for by id, else the default ones. Raises `ModelError` when there are none."""
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What every call needs of the house. After `rtp_timeout_s` without any packet a call has lost its caller."""
+
+    database: Database
+    engine: Engine
+    recordings: RecordingWriter
+    models: ModelChoice
+    after_call: AfterCall
+    data_dir: Path
+    rtp_timeout_s: float = 30.0
+
+
+def script_of(agent: Agent, call: Call, number: str) -> Script:
+    """What the agent is told for this call, its placeholders filled. `number` is ours."""
+    values = call_values(
+        call.context_variables, call_id=call.id, customer_number=call.customer_number, phone_number=number
+    )
+    greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
+    speaks_first = agent.first_speaker == "agent"
+    return Script(
+        system=substitute(agent.system_prompt or "", values, call_id=call.id),
+        greeting=substitute(greeting, values, call_id=call.id).strip() or None if speaks_first else None,
+        speaks_first=speaks_first,
+        first_message_delay_ms=agent.first_message_delay,
+        first_message_protected=agent.first_message_uninterruptible,
+        may_end_call=agent.allow_end_call,
+        language=agent.language_hint,
+    )
+
+
+def turn_settings(agent: Agent) -> TurnSettings:
+    """The turn-taking fields of an agent."""
+    return TurnSettings(
+        turn_endpoint_delay=agent.turn_endpoint_delay,
+        min_turn_duration=agent.min_turn_duration,
+        min_interruption_duration=agent.min_interruption_duration,
+        frame_activation_threshold=agent.frame_activation_threshold,
+        post_speech_cooldown=agent.post_speech_cooldown,
+        ultravad_eot_threshold=agent.ultravad_eot_threshold,
+        speculative_silence_ms=agent.speculative_silence_ms,
+        fallback_silence_ms=agent.fallback_silence_ms,
+    )
+
+
+class LiveCall:
+    """`run` is the whole life of a call that was admitted; `end` ends it from outside."""
+
+    def __init__(self, call: Call, agent: Agent, number: PhoneNumber, leg: Leg, equipment: Equipment) -> None:
+        self.call = call
+        self._agent = agent
+        self._number = number
+        self._leg = leg
+        self._house = equipment
+        self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
+        self._answered_at: datetime | None = None
+        self._sound_of_call: EngineCall | None = None
+        self._conversation: Conversation | None = None
+        self._changed = asyncio.Event()
+        self._recorded = False
+        self._log = log.bind(call_id=call.id)
+
+    def end(self, reason: EndedReason) -> None:
+        """End the call; the first reason counts."""
+        if not self._ending.done():
+            self._ending.set_result(reason)
+
+    async def run(self) -> None:
+        """Ring, answer, talk, hang up, store the end. Whatever goes wrong ends this call as `error` and is logged once.
+        Raises `StorageTrouble` when the end could not be stored."""
+        self._leg.ended.add_done_callback(self._leg_ended)
+        try:
+            reason = await self._talk()
+        except Exception as error:  # noqa: BLE001 - it ends this call alone
+            self._log.error("call.failed", error=repr(_root_of(error)), exc_info=error)
+            reason = "error"
+        ended_at = utc_now()
+        await self._hang_up(reason)
+        talk = self._conversation.transcript if self._conversation else Transcript()
+        outcome = Outcome(
+            status=_status(reason, self._answered_at is not None),
+            reason=reason,
+            answered_at=self._answered_at,
+            ended_at=ended_at,
+            transcript=talk.items(),
+            turn_count=talk.turn_count,
+            recorded=self._recorded,
+        )
+        await self._house.after_call.finish(self.call.id, outcome, self._agent)
+
+    async def _talk(self) -> EndedReason:
+        models = self._house.models.for_agent(self._agent)
+        media = await self._pick_up()
+        if media is None:
+            return await self._ending
+        self._answered_at = utc_now()
+        self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
+        stream = models.ear.open(rate=media.rate, language=self._agent.language_hint, on_words=self._has_words)
+        with closing(stream) as ear:
+            async with self._sound(media) as (sound, inbox):
+                conversation = self._conversation = self._conversation_on(sound, inbox, ear, models)
+                await self._converse(conversation, inbox)
+        return self._ending.result()
+
+    async def _pick_up(self) -> Media | None:
+        """Ring and answer; None when the call ends before there is sound."""
+        await self._leg.ringing()
+        answering = asyncio.ensure_future(self._leg.answer())
+        await asyncio.wait((answering, self._ending), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            answering.cancel()
+            await asyncio.wait((answering,))
+            return None
+        try:
+            return answering.result()
+        except ConnectionError:
+            return None
+
+    @asynccontextmanager
+    async def _sound(self, media: Media) -> AsyncIterator[tuple[EngineCall, Inbox]]:
+        """The call in the audio engine, recorded. Leaving it hangs up, closes the recording and gives the slot back."""
+        closed: asyncio.Future[RecordingEnd] = asyncio.get_running_loop().create_future()
+        recording = self._record(media, closed)
+        inbox = Inbox()
+        try:
+            sound = self._house.engine.add(media.slot, turn_settings(self._agent), inbox, recording)
+        except (KeyError, ValueError):
+            recording.close()
+            self._leg.release()
+            raise
+        self._sound_of_call = sound
+        try:
+            yield sound, inbox
+        finally:
+            self._house.engine.remove(media.slot)
+            await self._hang_up()
+            self._recorded = await self._close_recording(recording, closed)
+            self._leg.release()
+
+    def _record(self, media: Media, closed: asyncio.Future[RecordingEnd]) -> Recording:
+        loop = closed.get_loop()
+        return self._house.recordings.open(
+            recordings.path_of(self._house.data_dir, self.call.id, self.call.created_at),
+            rate=media.rate,
+            call_id=self.call.id,
+            on_closed=lambda end: _tell(loop, closed, end),
+        )
+
+    async def _close_recording(self, recording: Recording, closed: asyncio.Future[RecordingEnd]) -> bool:
+        """Wait until the engine has let go of the call and its recording is on the disk; whether it holds sound."""
+        await asyncio.wait((closed,), timeout=RECORDING_CLOSES_S)
+        if closed.done():
+            return closed.result().frames > 0
+        self._log.error("recording.not_closed", path=str(recording.path), waited_s=RECORDING_CLOSES_S)
+        recording.close()
+        return recordings.last_written(self._house.data_dir, self.call) is not None
+
+    def _conversation_on(
+        self, sound: EngineCall, inbox: Inbox, ear: SpeechToTextStream, models: AgentModels
+    ) -> Conversation:
+        agent = self._agent
+        sound.ear = ear
+        judge = models.end_of_turn
+        if judge is not None:
+            sound.end_of_turn = lambda: _probability(judge, ear.partial(), agent.language_hint)
+        voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
+        return Conversation(
+            call_id=self.call.id,
+            script=script_of(agent, self.call, self._number.number),
+            inbox=inbox,
+            ear=ear,
+            language=models.language,
+            mouth=Mouth(models.voice, voice, sound.playout),
+            protect=sound.protect,
+            on_progress=self._changed.set,
+        )
+
+    async def _converse(self, conversation: Conversation, inbox: Inbox) -> None:
+        """Talk until someone or something ends it; then the transcript is what was heard. Raises what went wrong."""
+        loop = asyncio.get_running_loop()
+        entry = DigitEntry(inbox.put, loop.call_later)
+        self._leg.on_digit = entry.press
+        limit = loop.call_later(self._agent.max_call_duration_seconds, self.end, "max_duration")
+        try:
+            async with asyncio.TaskGroup() as group:
+                talk = group.create_task(conversation.run())
+                aside = [group.create_task(self._keep_progress(conversation)), group.create_task(self._watch_media())]
+                await asyncio.wait((talk, self._ending), return_when=asyncio.FIRST_COMPLETED)
+                if not self._ending.done():
+                    self.end("agent_ended")
+                    await asyncio.wait((self._leg.ended,), timeout=LAST_WORD_S)
+                conversation.settle()
+                for task in (talk, *aside):
+                    task.cancel()
+        finally:
+            self._leg.on_digit = None
+            entry.close()
+            limit.cancel()
+            conversation.settle()
+
+    async def _keep_progress(self, conversation: Conversation) -> None:
+        """Store the answer and then what was said whenever that has changed, so that a crash does not lose it. The end
+        of the call stores all of it again, therefore trouble here is only logged."""
+        started_at = self._answered_at or utc_now()
+        await self._store(lambda conn: calls.answered(conn, self.call.id, started_at))
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            talk = conversation.transcript
+            items, turns = talk.items(), talk.turn_count
+            await self._store(partial(calls.note_progress, call_id=self.call.id, transcript=items, turn_count=turns))
+
+    async def _store(self, write: Callable[[AsyncConnection], Awaitable[bool]]) -> None:
+        try:
+            async with self._house.database.write() as conn:
+                await write(conn)
+        except StorageTrouble as trouble:
+            self._log.warning("call.progress_not_stored", cause=trouble.cause)
+
+    async def _watch_media(self) -> None:
+        """End the call when no packet has come for too long. Nothing is asked of a caller on hold, and afterwards the
+        time starts anew."""
+        limit = self._house.rtp_timeout_s
+        wait_s, held = limit, False
+        while True:
+            await asyncio.sleep(wait_s)
+            silence = self._leg.silence_s()
+            if silence >= limit and not (held or self._leg.on_hold):
+                self.end("media_timeout")
+                return
+            held = self._leg.on_hold
+            wait_s = limit if silence >= limit else limit - silence
+
+    async def _hang_up(self, reason: EndedReason | None = None) -> None:
+        """End the leg; a call that failed before it was answered is refused with 500."""
+        if self._leg.ended.done():
+            return
+        try:
+            if reason == "error" and self._answered_at is None:
+                await self._leg.reject(500)
+            else:
+                await self._leg.hangup()
+        except Exception as error:  # noqa: BLE001 - what follows a call follows it whatever SIP says
+            self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
+
+    def _has_words(self, _partial: str) -> None:
+        """From a model's thread: the recognizer has words."""
+        if self._sound_of_call is not None:
+            self._sound_of_call.words()
+
+    def _leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
+        if not ended.cancelled():
+            self.end(_reason_of(ended.result(), self._answered_at is not None))
+
+
+def _reason_of(end: LegEnd, answered: bool) -> EndedReason:
+    """A BYE or a CANCEL (487) is the caller's wish; anything else is a failure of the way between us."""
+    return "customer_ended" if end.code < 300 or (end.code == 487 and not answered) else "unreachable"
+
+
+def _status(reason: EndedReason, answered: bool) -> EndStatus:
+    if answered:
+        return "completed"
+    return "no_answer" if reason in ("customer_ended", "api_hangup") else "failed"
+
+
+def _probability(judge: EndOfTurn, partial_text: str, language: str | None) -> float | None:
+    return judge.probability(partial_text, language) if partial_text else None
+
+
+def _tell(loop: asyncio.AbstractEventLoop, closed: asyncio.Future[RecordingEnd], end: RecordingEnd) -> None:
+    """From the writer's thread; a loop that is gone needs no news."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(closed.set_result, end)
+
+
+def _root_of(error: BaseException) -> BaseException:
+    """The first error in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,18 @@
+"""What Prometheus reads about calls and their webhooks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+LIVE_CALLS: Final = Gauge("trunkline_live_calls", "Calls that ring or talk now")
+REFUSED_CALLS: Final = Counter("trunkline_refused_calls", "Inbound calls that were turned away", ["sip_status"])
+ENDED_CALLS: Final = Counter("trunkline_ended_calls", "Calls that ended", ["reason"])
+INTERRUPTIONS: Final = Counter("trunkline_interruptions", "Times that a caller interrupted an agent")
+RESPONSE_GAP: Final = Histogram(
+    "trunkline_response_gap_seconds",
+    "From the end of the caller's speech to the first sound of the answer",
+    buckets=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0),
+)
+WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook sendings", ["outcome"])
