@@ -124,7 +124,8 @@ class Catalogue:
 
 def load(directory: Path, stt: str = AUTO, llm: str = AUTO, tts: str = AUTO, eot: str = AUTO) -> Catalogue:
     """Load the models that the settings `[models] stt llm tts eot` name; `auto` takes the best that is installed, and
-    for `tts` all of them. `directory` holds the models that are files. Takes seconds: call it before the event loop
+    for `tts` all of them. `directory` is where models that are
+    files lie; those that this build knows come with their packages. Takes seconds: call it before the event loop
     has work. Raises `StartupError`: one line that names the cause and the remedy."""
     language_model = _load_one("llm", llm, _LLM)
     info = LanguageModelInfo(
@@ -132,6 +133,14 @@ def load(directory: Path, stt: str = AUTO, llm: str = AUTO, tts: str = AUTO, eot
     )
     synthesizers = _load_synthesizers(tts)
     return Catalogue(_load_one("stt", stt, _STT), {info: language_model}, synthesizers, _load_one("eot", eot, _EOT))
+
+
+def installed(directory: Path) -> list[str]:
+    """One line for each model that this build knows: kind, name, and "ready" or what is missing. Loads them all."""
+    kinds: list[tuple[str, Mapping[str, Callable[[], object]]]] = [
+        ("stt", _STT), ("llm", _LLM), ("tts", _TTS), ("eot", _EOT)
+    ]  # fmt: skip
+    return [f"{kind:<4} {name:<24} {_state(make)}" for kind, known in kinds for name, make in known.items()]
 
 
 def voice_id(name: str) -> uuid.UUID:
@@ -142,6 +151,17 @@ def voice_id(name: str) -> uuid.UUID:
 def language_model_id(name: str) -> uuid.UUID:
     """The id of a language model, by its name."""
     return uuid.uuid5(_IDS, f"language-model:{name}")
+
+
+def _state(make: Callable[[], object]) -> str:
+    """Whether a model loads; it is closed again."""
+    try:
+        model = make()
+    except StartupError as error:
+        return error.message
+    if isinstance(model, _Closable):
+        model.close()
+    return "ready"
 
 
 def _load_one(kind: str, name: str, known: Mapping[str, Callable[[], _Model]]) -> _Model:

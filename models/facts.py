@@ -15,10 +15,13 @@ from models.vocabulary import words
 
 _BULLET: Final = re.compile(r"^\s*(?:[-*•+]|\d+[.)])\s+|^\s*#+\s*")
 _ROLE: Final = re.compile(r"^you(?:'re| are)\s+(?:now\s+)?(?P<role>.+?)[.!]*$", re.IGNORECASE)
+_OFFICE: Final = re.compile(
+    r"^you (?:answer|take|handle) (?:the )?(?:tele)?(?:phone|calls)(?: calls)? (?:of|for|at) (?P<role>.+?)[.!]*$", re.I
+)
 _NAME: Final = re.compile(r"^your name is\s+(?P<name>[^.,!]+)", re.IGNORECASE)
 _QUESTION: Final = re.compile(r"^(?:q|question)\s*:\s*(?P<text>.+)$", re.IGNORECASE)
 _ANSWER: Final = re.compile(r"^(?:a|answer)\s*:\s*(?P<text>.+)$", re.IGNORECASE)
-_ADDRESSED: Final = re.compile(r"^(?:you|your|you're|yours)\b", re.IGNORECASE)
+_ADDRESSED: Final = re.compile(r"^(?:you|your|you're|yours|(?:the )?(?:caller|customer|user)s?)\b", re.IGNORECASE)
 _CONDITION: Final = re.compile(
     r"^(?:if|when|whenever|once|unless|before|after|should)\b.*\b(?:caller|user|customer|you|they)\b", re.I
 )
@@ -64,7 +67,7 @@ def read_prompt(prompt: str) -> Brief:
             asked = ""
             continue
         for sentence in split_sentences(line):
-            if match := _ROLE.match(sentence):
+            if match := _ROLE.match(sentence) or _OFFICE.match(sentence):
                 role = role or match["role"]
             elif match := _NAME.match(sentence):
                 name = match["name"].strip()
@@ -80,7 +83,7 @@ def _identity(name: str, role: str) -> str:
 
 
 def _is_fact(sentence: str) -> bool:
-    """A declarative sentence that is not about the agent. A heading ("Rules:") says nothing either."""
+    """A declarative sentence about neither the agent nor the caller. A heading ("Rules:") says nothing either."""
     said = sentence.lower().replace(",", " ").split()
     if len(said) < 2 or sentence.endswith((":", "?")):
         return False

@@ -141,8 +141,8 @@ def _greeting(brief: Brief) -> str:
 
 
 def _introduction(brief: Brief) -> str:
-    role = brief.role or "an assistant"
-    return f"I am {role}. I am a computer that answers the telephone."
+    who = f"This is {brief.role}. " if brief.role else ""
+    return f"{who}I am a computer that answers the telephone."
 
 
 def _offer(brief: Brief) -> str:
