@@ -3,7 +3,7 @@ failed; an ended call never changes again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict
@@ -207,7 +207,7 @@ def _seconds(started_at: datetime | None, ended_at: datetime) -> int:
 
 
 async def close_interrupted(
-    conn: AsyncConnection, last_heard: Callable[[Call], datetime | None] = lambda _call: None
+    conn: AsyncConnection, last_heard: Callable[[Call], Awaitable[datetime | None]]
 ) -> list[Call]:
     """End every call that a dead process left live, with `server_restart`: in_progress as completed, the others as
     failed. `last_heard` says when the call's recording was last written (None: there is none); the call ended then,
@@ -217,7 +217,7 @@ async def close_interrupted(
     closed = []
     for row in (await conn.execute(query)).all():
         call = _CALL.build(row)
-        heard = last_heard(call)
+        heard = await last_heard(call)
         ended = await finish(
             conn,
             call.id,

@@ -52,10 +52,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         """`url` as SQLAlchemy takes it, `sqlite+aiosqlite:///path/to/file`. `StartupError` when it is none."""
-        self.url = make_url(url)
-        if self.url.drivername != "sqlite+aiosqlite" or not self.url.database or self.url.database == ":memory:":
-            raise StartupError("database.url takes sqlite+aiosqlite:///path/to/file")
-        self.path = Path(self.url.database)
+        self.url, self.path = _parsed(url)
         self._reads = self._engine(READERS, "BEGIN")
         self._writes = self._engine(1, "BEGIN IMMEDIATE")
         self._turn = asyncio.Lock()
@@ -99,6 +96,17 @@ class Database:
             with _NamedTrouble():
                 async with self._writes.connect() as conn, conn.begin():
                     yield conn
+
+
+def _parsed(url: str) -> tuple[sa.URL, Path]:
+    try:
+        parsed = make_url(url)
+    except sa.exc.ArgumentError:
+        parsed = None
+    database = None if parsed is None or parsed.drivername != "sqlite+aiosqlite" else parsed.database
+    if parsed is None or not database or database == ":memory:":
+        raise StartupError("bad setting database.url: it takes sqlite+aiosqlite:///path/to/file")
+    return parsed, Path(database)
 
 
 class _NamedTrouble:

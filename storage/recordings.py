@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from storage.calls import CallRow
+
+WAV_HEADER_BYTES: Final = 44
 
 
 def path_of(data_dir: Path, call_id: str, created_at: datetime) -> Path:
@@ -14,20 +18,10 @@ def path_of(data_dir: Path, call_id: str, created_at: datetime) -> Path:
     return data_dir / "recordings" / f"{at:%Y}" / f"{at:%m}" / f"{call_id}.wav"
 
 
-def make_room(data_dir: Path, call_id: str, created_at: datetime) -> Path:
-    """`path_of`, after making its folder. Raises OSError (a full or read-only disk)."""
-    path = path_of(data_dir, call_id, created_at)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def last_written(data_dir: Path, call: CallRow) -> datetime | None:
+async def last_written(data_dir: Path, call: CallRow) -> datetime | None:
     """When the call's recording was last written; None when there is none or it holds no sound (a bare header)."""
     try:
-        facts = path_of(data_dir, call.id, call.created_at).stat()
+        facts = await asyncio.to_thread(path_of(data_dir, call.id, call.created_at).stat)
     except FileNotFoundError:
         return None
     return datetime.fromtimestamp(facts.st_mtime, UTC) if facts.st_size > WAV_HEADER_BYTES else None
-
-
-WAV_HEADER_BYTES = 44

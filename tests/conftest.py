@@ -1,0 +1,18 @@
+"""What holds for every test: our code must not block the event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+OUR_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
+
+
+@pytest.fixture(autouse=True)
+def blocking_the_loop_fails() -> Iterator[BlockBuster]:
+    """A call that blocks (files, sleep, sockets) raises `BlockingError` when our code makes it in an event loop."""
+    with blockbuster_ctx(OUR_PACKAGES) as blockbuster:
+        blockbuster.functions["os.path.abspath"].deactivate()  # asks for the current folder, touches no disk
+        yield blockbuster

@@ -1,0 +1,25 @@
+"""A real database in a temporary folder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from storage import organizations
+from storage.database import Database
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = Database(f"sqlite+aiosqlite:///{tmp_path / 'trunkline.db'}")
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def organization_id(database: Database) -> str:
+    async with database.write() as conn:
+        return (await organizations.create(conn, "default")).id

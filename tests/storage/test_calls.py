@@ -1,0 +1,183 @@
+"""The life of a stored call."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from config.clock import utc_now
+from storage import calls, recordings
+from storage.calls import Call, CallFilter
+from storage.database import Database
+
+AGENT = "3f0c1a52-7a57-4d7c-8f0e-0123456789ab"
+OTHER_AGENT = "3f0c1a52-7a57-4d7c-8f0e-0123456789ac"
+TALK: list[calls.TranscriptItem] = [{"role": "user", "content": "Grüezi"}, {"role": "assistant", "content": "Hallo"}]
+
+
+async def _arrive(conn: AsyncConnection, organization_id: str, **changes: Any) -> Call:
+    facts: dict[str, Any] = {
+        "organization_id": organization_id,
+        "agent_id": AGENT,
+        "phone_number_id": AGENT,
+        "provider": "sip",
+        "call_sid": "abc@pbx",
+        "customer_number": "+41441234567",
+    }
+    return await calls.create_inbound(conn, **{**facts, **changes})
+
+
+async def test_an_inbound_call_starts_at_ringing(database: Database, organization_id: str) -> None:
+    async with database.write() as conn:
+        call = await _arrive(conn, organization_id, metadata={"a": [1, None]}, context_variables={"n": 1.5})
+        assert await calls.get(conn, organization_id, call.id) == call
+    assert (call.status, call.direction, call.started_at, call.metadata) == (
+        "ringing",
+        "inbound",
+        None,
+        {"a": [1, None]},
+    )
+
+
+async def test_the_duration_counts_from_the_answer(database: Database, organization_id: str) -> None:
+    async with database.write() as conn:
+        call = await _arrive(conn, organization_id)
+        answer = call.created_at + timedelta(seconds=7)
+        assert await calls.answered(conn, call.id, answer)
+        ended = await calls.finish(
+            conn,
+            call.id,
+            status="completed",
+            ended_reason="agent_ended",
+            ended_at=answer + timedelta(seconds=42.4),
+            transcript=TALK,
+            recording=True,
+            turn_count=1,
+            analysis={"summary": "A greeting", "extractions": {"ok": True}},
+            cost=0.25,
+        )
+        assert await calls.get(conn, organization_id, call.id) == ended
+    assert ended is not None
+    assert (ended.status, ended.duration_seconds, ended.started_at) == ("completed", 42, answer)
+    assert (ended.transcript, ended.recorded, ended.turn_count, ended.cost) == (TALK, True, 1, 0.25)
+
+
+async def test_a_call_without_an_answer_lasts_0_seconds(database: Database, organization_id: str) -> None:
+    async with database.write() as conn:
+        call = await _arrive(conn, organization_id)
+        at = call.created_at + timedelta(seconds=9)
+        ended = await calls.finish(conn, call.id, status="no_answer", ended_reason="customer_ended", ended_at=at)
+    assert ended is not None
+    assert (ended.duration_seconds, ended.started_at) == (0, None)
+
+
+async def test_an_ended_call_never_changes_again(database: Database, organization_id: str) -> None:
+    async with database.write() as conn:
+        call = await _arrive(conn, organization_id)
+        at = utc_now()
+        ended = await calls.finish(conn, call.id, status="failed", ended_reason="error", ended_at=at)
+        assert await calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=at) is None
+        assert not await calls.answered(conn, call.id, at)
+        assert not await calls.note_progress(conn, call.id, transcript=TALK, turn_count=1)
+        assert await calls.get(conn, organization_id, call.id) == ended
+
+
+async def test_a_call_is_answered_once(database: Database, organization_id: str) -> None:
+    async with database.write() as conn:
+        call = await _arrive(conn, organization_id)
+        assert await calls.answered(conn, call.id, call.created_at)
+        assert not await calls.answered(conn, call.id, utc_now() + timedelta(hours=1))
+        stored = await calls.get(conn, organization_id, call.id)
+    assert stored is not None
+    assert stored.started_at == call.created_at
+
+
+async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
+    database: Database, organization_id: str
+) -> None:
+    async with database.write() as conn:
+        ringing = await _arrive(conn, organization_id)
+        talking = await _arrive(conn, organization_id)
+        over = await _arrive(conn, organization_id)
+        await calls.answered(conn, talking.id, talking.created_at)
+        await calls.note_progress(conn, talking.id, transcript=TALK, turn_count=1)
+        await calls.finish(conn, over.id, status="failed", ended_reason="busy", ended_at=utc_now())
+    heard = talking.created_at + timedelta(seconds=100)
+
+    async def last_heard(call: Call) -> datetime | None:
+        return heard if call.id == talking.id else None
+
+    async with database.write() as conn:
+        closed = {call.id: call for call in await calls.close_interrupted(conn, last_heard)}
+        assert await calls.close_interrupted(conn, last_heard) == []
+    assert set(closed) == {ringing.id, talking.id}
+    assert {call.ended_reason for call in closed.values()} == {"server_restart"}
+    first, second = closed[ringing.id], closed[talking.id]
+    assert (first.status, first.recorded, first.ended_at) == ("failed", False, first.created_at)
+    assert (second.status, second.recorded, second.duration_seconds) == ("completed", True, 100)
+    assert (second.transcript, second.turn_count, second.ended_at) == (TALK, 1, heard)
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        (CallFilter(), ["c", "b", "a"]),
+        (CallFilter(agent_id=AGENT), ["b", "a"]),
+        (CallFilter(agent_id=OTHER_AGENT), ["c"]),
+        (CallFilter(status="ringing"), ["c", "b"]),
+        (CallFilter(status="completed"), ["a"]),
+        (CallFilter(status="completed", agent_id=OTHER_AGENT), []),
+        (CallFilter(direction="inbound"), ["c", "b", "a"]),
+        (CallFilter(direction="outbound"), []),
+    ],
+)
+async def test_a_list_can_be_narrowed(
+    database: Database, organization_id: str, only: CallFilter, expected: list[str]
+) -> None:
+    ids = {}
+    for name, agent in (("a", AGENT), ("b", AGENT), ("c", OTHER_AGENT)):
+        async with database.write() as conn:
+            ids[(await _arrive(conn, organization_id, agent_id=agent)).id] = name
+    first = next(iter(ids))
+    async with database.write() as conn:
+        await calls.answered(conn, first, utc_now())
+        await calls.finish(conn, first, status="completed", ended_reason="agent_ended", ended_at=utc_now())
+        page = await calls.page(conn, organization_id, limit=100, offset=0, only=only)
+    assert sorted(ids[item.id] for item in page.items) == sorted(expected)
+    assert page.total == len(expected)
+
+
+async def test_both_ends_of_the_time_filter_are_included(database: Database, organization_id: str) -> None:
+    async with database.write() as conn:
+        call = await _arrive(conn, organization_id)
+        at, ms = call.created_at, timedelta(milliseconds=1)
+        counts = [
+            (
+                await calls.page(conn, organization_id, limit=1, offset=0, only=CallFilter(since=since, until=until))
+            ).total
+            for since, until in ((at, at), (at + ms, None), (None, at - ms), (at - ms, at + ms))
+        ]
+    assert counts == [1, 0, 0, 1]
+
+
+def test_a_recording_lies_by_year_and_month_in_utc(tmp_path: Path) -> None:
+    at = datetime.fromisoformat("2026-12-31T23:30:00-02:00")
+    assert recordings.path_of(tmp_path, "abc", at) == tmp_path / "recordings/2027/01/abc.wav"
+
+
+async def test_a_bare_wav_header_is_no_recording(database: Database, organization_id: str, tmp_path: Path) -> None:
+    async with database.write() as conn:
+        call = await _arrive(conn, organization_id)
+    assert await recordings.last_written(tmp_path, call) is None
+    path = recordings.path_of(tmp_path, call.id, call.created_at)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(44))
+    assert await recordings.last_written(tmp_path, call) is None
+    path.write_bytes(bytes(48))
+    written = await recordings.last_written(tmp_path, call)
+    assert written is not None
+    assert abs(written - utc_now()) < timedelta(minutes=1)
