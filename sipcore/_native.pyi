@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from media.ports import Samples
 
+MAX_CALLS: int
+
 class SlotStats(TypedDict):
     frames_sent: int
     frames_heard: int

@@ -57,6 +57,7 @@ class Endpoint:
         self._endpoint: pj.Endpoint | None = None
         self._account: TrunkAccount | None = None
         self._accepting = True
+        self._sip_port = settings.port
 
     async def start(self) -> None:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
@@ -90,6 +91,11 @@ class Endpoint:
         _native.guard_answers(self._settings.refuse_unknown, accepting, retry_after_s)
 
     @property
+    def sip_port(self) -> int:
+        """The UDP port that SIP listens on."""
+        return self._sip_port
+
+    @property
     def live_legs(self) -> int:
         """Legs that have not ended."""
         return len(self._registry.legs) if self._registry else 0
@@ -112,6 +118,8 @@ class Endpoint:
 
     def _start_here(self, registry: DialogRegistry) -> None:
         _native.hush()
+        if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
+            raise StartupError(f"limits.max_calls: at most {_native.MAX_CALLS - _SPARE_CALLS} in this build of PJSIP")
         endpoint = self._endpoint = pj.Endpoint()
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
@@ -131,9 +139,10 @@ class Endpoint:
         kinds = [(pj.PJSIP_TRANSPORT_UDP, "udp")] + ([(pj.PJSIP_TRANSPORT_TCP, "tcp")] if self._settings.tcp else [])
         for kind, name in kinds:
             try:
-                endpoint.transportCreate(kind, _transport_config(self._settings))
+                transport = endpoint.transportCreate(kind, _transport_config(self._settings, self._sip_port))
+                self._sip_port = int(endpoint.transportGetInfo(transport).localAddress.rpartition(":")[2])
             except pj.Error as error:
-                where = f"{self._settings.port}/{name} on {self._settings.host}"
+                where = f"{self._sip_port}/{name} on {self._settings.host}"
                 raise StartupError(
                     f"SIP port {where} cannot be opened ({error.reason}): "
                     "stop the program that uses it, or set [sip] port (TRUNKLINE_SIP__PORT)"
@@ -178,9 +187,9 @@ def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:
     return config
 
 
-def _transport_config(settings: EndpointSettings) -> pj.TransportConfig:
+def _transport_config(settings: EndpointSettings, port: int) -> pj.TransportConfig:
     config = pj.TransportConfig()
-    config.port = settings.port
+    config.port = port
     if settings.host != "0.0.0.0":
         config.boundAddress = settings.host
     if settings.public_address:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from media.ports import Samples
-from models.flite_tts import FliteSpeech
+from models.flite_tts import FliteTextToSpeech
 from models.protocols import VoiceSettings
 from sipcore.endpoint import Endpoint, EndpointSettings
 from sipcore.leg import Leg, Media
@@ -92,7 +92,7 @@ class Caller:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self._voice = FliteSpeech()
+        self._voice = FliteTextToSpeech()
 
     async def run(self) -> None:
         """Phone, talk, hang up; the events go to stdout."""
@@ -136,9 +136,7 @@ class Caller:
         if not self._script.hang_up:
             self._wait(leg, ear, self._script.last_wait_s)
 
-    def _utter(
-        self, endpoint: Endpoint, leg: Leg, media: Media, ear: Ear, samples: Samples, line: str
-    ) -> float | None:
+    def _utter(self, endpoint: Endpoint, leg: Leg, media: Media, ear: Ear, samples: Samples, line: str) -> float | None:
         """Speak; returns the time of our last audible frame, None when the call ended meanwhile."""
         endpoint.pump.write(media.slot, samples)
         end = endpoint.pump.written(media.slot)

@@ -18,6 +18,7 @@ from config.settings import Settings
 
 Command = Callable[[argparse.Namespace, Settings], Coroutine[Any, Any, int]]
 
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the process's exit status."""
     options = _parser().parse_args(arguments)
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
 
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trunkline", description="A telephone server for voice AI agents.")
     parser.add_argument("--config", type=Path, help="settings file (default: trunkline.toml in this folder, if any)")
@@ -45,11 +47,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_models(commands)
     return parser
 
+
 def _add(commands: Any, name: str, purpose: str, command: Command) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=purpose)
     parser.add_argument("--config", type=Path, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     parser.set_defaults(command=command)
     return parser
+
 
 def _add_organizations(commands: Any) -> None:
     group = commands.add_parser("org", help="organizations").add_subparsers(required=True, metavar="ACTION")
@@ -59,6 +63,7 @@ def _add_organizations(commands: Any) -> None:
     create.add_argument("--balance", type=float, default=0.0, help="what a paid plan has left")
     create.add_argument("--max-calls", type=_positive, help="live calls at once (default: the server's setting)")
     _add(group, "list", "list organizations", _org_list)
+
 
 def _add_keys(commands: Any) -> None:
     group = commands.add_parser("key", help="API keys").add_subparsers(required=True, metavar="ACTION")
@@ -71,9 +76,11 @@ def _add_keys(commands: Any) -> None:
     revoke = _add(group, "revoke", "end an API key at once", _key_revoke)
     revoke.add_argument("key", help="the key's prefix (tk_1a2b3c4d) or id, as `key list` shows them")
 
+
 def _add_models(commands: Any) -> None:
     group = commands.add_parser("models", help="local models").add_subparsers(required=True, metavar="ACTION")
     _add(group, "list", "list the models that are built in or installed", _models_list)
+
 
 def _positive(text: str) -> int:
     number = int(text)
@@ -81,7 +88,9 @@ def _positive(text: str) -> int:
         raise argparse.ArgumentTypeError("takes a whole number above 0")
     return number
 
+
 # Each command imports what it needs when it runs: `key create` must not wait for PJSIP and the models.
+
 
 async def _serve(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline.serve import serve
@@ -89,15 +98,18 @@ async def _serve(options: argparse.Namespace, settings: Settings) -> int:
     await serve(settings)
     return 0
 
+
 async def _demo(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline.demo import demo
 
     return await demo(settings, keep_serving=options.keep_serving)
 
+
 async def _check(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline.check import check
 
     return await check(settings)
+
 
 async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
@@ -108,6 +120,7 @@ async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
     print(organization.id)
     return 0
 
+
 async def _org_list(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
 
@@ -116,11 +129,13 @@ async def _org_list(options: argparse.Namespace, settings: Settings) -> int:
         print(f"{organization.id}  {organization.plan:4}  max calls {ceiling:>4}  {organization.name}")
     return 0
 
+
 async def _key_create(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
 
     print(await admin.create_key(settings, options.org, name=options.name, requests_per_minute=options.rate))
     return 0
+
 
 async def _key_list(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
@@ -131,6 +146,7 @@ async def _key_list(options: argparse.Namespace, settings: Settings) -> int:
         print(f"{key.prefix}  {state}  {organization}  {key.name or '-'}  {used}")
     return 0
 
+
 async def _key_revoke(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
 
@@ -138,12 +154,14 @@ async def _key_revoke(options: argparse.Namespace, settings: Settings) -> int:
     print(f"revoked {key.prefix}")
     return 0
 
+
 async def _models_list(options: argparse.Namespace, settings: Settings) -> int:
     from models.catalogue import installed
 
     for line in installed(settings.models_dir):
         print(line)
     return 0
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -476,5 +476,8 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sipcore._native"
 
 PyMODINIT_FUNC PyInit__native(void)
 {
-    return PyModule_Create(&definition);
+    PyObject *made = PyModule_Create(&definition);
+    if (made && PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0)
+        Py_CLEAR(made);
+    return made;
 }

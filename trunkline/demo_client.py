@@ -1,0 +1,164 @@
+"""What the demo does over HTTP: prepare an agent and a number, read calls, receive the webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import io
+import json
+import secrets
+import wave
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import numpy as np
+from aiohttp import web
+
+from config.errors import StartupError
+from storage import api_keys, organizations
+from trunkline.serve import Server
+
+ORGANIZATION: Final = "demo"
+AUDIBLE: Final = 200
+"""Peak from which on 20 ms of a recording count as sound (int16)."""
+
+
+@dataclass(frozen=True)
+class RecordingFacts:
+    """What is in a recording: seconds in all, and with sound on either channel."""
+
+    channels: int
+    rate: int
+    seconds: float
+    caller_s: float
+    agent_s: float
+
+
+class Api:
+    """A client of our own API, as any integrator would write it."""
+
+    def __init__(self, origin: str, key: str) -> None:
+        self._session = aiohttp.ClientSession(
+            base_url=f"{origin}/v1/", headers={"Authorization": f"Bearer {key}"}, trust_env=False
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """`data` of the response. Raises `StartupError` with the API's own words."""
+        async with self._session.request(method, path, json=body) as response:
+            answer = await response.json()
+            if response.status >= 400:
+                raise StartupError(f"{method} /v1/{path} answered {response.status}: {answer}")
+            return answer["data"]
+
+    async def calls(self) -> list[dict[str, Any]]:
+        """The newest calls."""
+        found: list[dict[str, Any]] = await self.request("GET", "calls?limit=5")
+        return found
+
+    async def call(self, call_id: str) -> dict[str, Any]:
+        """One call with its transcript."""
+        call: dict[str, Any] = await self.request("GET", f"calls/{call_id}")
+        return call
+
+    async def recording(self, call_id: str) -> RecordingFacts:
+        """Fetch a recording and measure it."""
+        async with self._session.get(f"calls/{call_id}/recording") as response:
+            if response.status != 200:
+                return RecordingFacts(0, 0, 0.0, 0.0, 0.0)
+            return _measure(await response.read())
+
+
+def _measure(wav: bytes) -> RecordingFacts:
+    with wave.open(io.BytesIO(wav)) as file:
+        rate, channels, frames = file.getframerate(), file.getnchannels(), file.getnframes()
+        sound = np.frombuffer(file.readframes(frames), "<i2").reshape(-1, channels)
+    block = rate // 50
+    whole = sound[: len(sound) // block * block].reshape(-1, block, channels).astype(np.int32)
+    audible = (np.abs(whole).max(axis=1) >= AUDIBLE).sum(axis=0) / 50
+    return RecordingFacts(channels, rate, frames / rate, float(audible[0]), float(audible[-1]))
+
+
+class WebhookReceiver:
+    """A receiver on loopback that checks every signature."""
+
+    def __init__(self) -> None:
+        self.secret = secrets.token_urlsafe(24)
+        self.refused = 0
+        self._payloads: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_post("/webhook", self._receive)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/webhook"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def payload_of(self, call_id: str) -> asyncio.Future[dict[str, Any]]:
+        """The verified payload about a call, once it comes."""
+        return self._payloads.setdefault(call_id, asyncio.get_running_loop().create_future())
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        expected = hmac.new(self.secret.encode(), body, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(expected, request.headers.get("X-Service-Signature", "")):
+            self.refused += 1
+            return web.Response(status=401)
+        payload = json.loads(body)
+        future = self.payload_of(payload["callId"])
+        if not future.done():
+            future.set_result(payload)
+        return web.Response(status=200)
+
+
+async def prepare(server: Server, receiver: WebhookReceiver, *, number: str, greeting: str, prompt: str) -> str:
+    """The demo's organization, a fresh API key (older ones of the demo end), its agent and its number."""
+    key = await _fresh_key(server)
+    agent = {
+        "name": "Harbour Dental",
+        "systemPrompt": prompt,
+        "firstSpeaker": "agent",
+        "agentGreeting": greeting,
+        "agentGreetingEnabled": True,
+        "postCallWebhookUrl": receiver.url,
+        "postCallWebhookSecret": receiver.secret,
+    }
+    trunk = {"name": "Demo", "number": number, "provider": "sip", "sipMode": "ip_allowlist", "sipIp": "127.0.0.1"}
+    async with Api(server.api_origin, key) as api:
+        agents = await api.request("GET", "agents?search=Harbour%20Dental")
+        path = f"agents/{agents[0]['id']}" if agents else "agents"
+        made = await api.request("PATCH" if agents else "POST", path, agent)
+        numbers = [each for each in await api.request("GET", "phone-numbers") if each["number"] == number]
+        path = f"phone-numbers/{numbers[0]['id']}" if numbers else "phone-numbers"
+        await api.request("PATCH" if numbers else "POST", path, {**trunk, "agentId": made["id"]})
+    return key
+
+
+async def _fresh_key(server: Server) -> str:
+    async with server.database.write() as conn:
+        organization = await organizations.by_name(conn, ORGANIZATION) or await organizations.create(conn, ORGANIZATION)
+        for old in await api_keys.all_of(conn, organization.id):
+            if old.name == ORGANIZATION and old.revoked_at is None:
+                await api_keys.revoke(conn, old.id)
+        _, text = await api_keys.create(conn, organization.id, name=ORGANIZATION, requests_per_minute=6000)
+    return text

@@ -1,0 +1,237 @@
+"""The server: every part started in order, stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from api.app import create_app
+from api.listen import listen
+from api.services import Services
+from calls.admission import RETRY_AFTER_S, Ceilings
+from calls.after_call import AfterCall
+from calls.egress import EgressClient, EgressRules, tls_context
+from calls.live import Equipment
+from calls.service import CallService
+from calls.sources import TrunkSources
+from calls.webhooks import Deliverer, DeliveryPolicy
+from config import secrets
+from config.errors import StartupError
+from config.secrets import Secrets
+from config.settings import Settings
+from media.engine import Engine
+from media.recording import RecordingWriter
+from models import catalogue
+from models.catalogue import Catalogue
+from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.leg import Leg
+from storage import key_proof, lock
+from storage.database import Database
+from trunkline.metrics import SoundCollector
+from trunkline.signals import StopSignals
+
+HOUSEKEEPING_S: Final = 2.0
+"""Between two looks at what the guard turned away and at how full the server is."""
+
+log = structlog.get_logger()
+
+
+@dataclass
+class Server:
+    """A running server. `sip_port` and `api_origin` are where it really listens."""
+
+    settings: Settings
+    database: Database
+    endpoint: Endpoint
+    engine: Engine
+    calls: CallService
+    deliverer: Deliverer
+    sip_port: int
+    api_origin: str = ""
+    parts: dict[str, str | None] = field(default_factory=dict)
+
+    def readiness(self) -> Mapping[str, str | None]:
+        """Parts of the server: None when ready, else why not."""
+        return {**self.parts, "calls": "draining" if self.calls.draining else None}
+
+    async def until_stopped(self, stop: StopSignals) -> None:
+        """Serve until a signal asks to drain; then wait for live calls as the settings say, or until the second one."""
+        await stop.drain.wait()
+        timeout_s = self.settings.sip.drain_timeout_s
+        log.info("draining", live_calls=self.calls.live_calls, timeout_s=timeout_s)
+        self.endpoint.set_accepting(False, RETRY_AFTER_S)
+        drained = asyncio.ensure_future(self.calls.drain(timeout_s))
+        at_once = asyncio.ensure_future(stop.now.wait())
+        await asyncio.wait((drained, at_once), return_when=asyncio.FIRST_COMPLETED)
+        at_once.cancel()
+        if not drained.done():
+            self.calls.end_all("server_shutdown")
+        await drained
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until a signal. Raises `StartupError` when it cannot start."""
+    stop = StopSignals()
+    stop.listen()
+    async with running(settings) as server:
+        await server.until_stopped(stop)
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, load_models: Callable[[Settings], Catalogue] | None = None
+) -> AsyncIterator[Server]:
+    """A server that accepts traffic, until the block ends. `load_models` replaces the models in tests and benches."""
+    _refuse_unsupported(settings)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock.hold(settings.data_dir))
+        stack.callback(log.info, "stopped")
+        key = secrets.load_or_create(settings.secret_key_path)
+        database = await _open_database(settings, key, stack)
+        models = await asyncio.to_thread(load_models or _load_models, settings)
+        stack.callback(models.close)
+        deliverer = await _open_deliverer(settings, database, key, stack)
+        inbox = _Inbox()
+        endpoint = Endpoint(_endpoint_settings(settings), inbox.incoming)
+        await endpoint.start()
+        stack.push_async_callback(endpoint.close)
+        engine, writer = _open_sound(endpoint, stack)
+        after_call = AfterCall(database, key, settings.public_origin, deliverer.wake)
+        equipment = Equipment(
+            database, engine, writer, models, after_call, settings.data_dir, settings.sip.rtp_timeout_s
+        )
+        sources = TrunkSources(database, lambda known: endpoint.set_sources(known, map(str, settings.sip.probes)))
+        service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of)
+        stack.push_async_callback(service.drain, 0)
+        await service.recover()
+        server = Server(settings, database, endpoint, engine, service, deliverer, endpoint.sip_port)
+        services = Services(
+            settings, database, key, models, server.readiness, lambda: service.live_calls,
+            phone_numbers_changed=sources.changed,
+        )  # fmt: skip
+        port = await stack.enter_async_context(listen(create_app(services), settings.api))
+        server.api_origin = _origin(settings, port)
+        await sources.refresh()
+        await _start_tasks(stack, deliverer.run(), sources.run(), _housekeeping(server))
+        log.info("ready", api=server.api_origin, sip=f"{settings.sip.host}:{server.sip_port}", **_sip_facts(server))
+        yield server
+
+
+class _Inbox:
+    """Where the endpoint brings legs; the service exists only after the endpoint, before any source is known."""
+
+    service: CallService
+
+    def incoming(self, leg: Leg) -> None:
+        self.service.incoming(leg)
+
+
+async def _open_database(settings: Settings, key: Secrets, stack: AsyncExitStack) -> Database:
+    database = Database(settings.database_url)
+    stack.push_async_callback(database.close)
+    await database.open()
+    async with database.write() as conn:
+        await key_proof.check(conn, key)
+    return database
+
+
+def _load_models(settings: Settings) -> Catalogue:
+    chosen = settings.models
+    return catalogue.load(settings.models_dir, stt=chosen.stt, llm=chosen.llm, tts=chosen.tts, eot=chosen.eot)
+
+
+async def _open_deliverer(settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack) -> Deliverer:
+    ca_file = settings.webhooks.ca_file
+    try:
+        tls = tls_context(str(ca_file) if ca_file else None)
+    except OSError as error:
+        raise StartupError(f"webhooks.ca_file {ca_file} cannot be used: {error}") from error
+    rules = EgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
+    client = EgressClient(rules, tls)
+    stack.push_async_callback(client.close)
+    webhooks = settings.webhooks
+    policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
+    return Deliverer(database, client, key, policy)
+
+
+def _open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:
+    writer = RecordingWriter()
+    writer.start()
+    stack.callback(writer.close)
+    engine = Engine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
+    engine.start()
+    stack.callback(engine.close)
+    collector = SoundCollector(endpoint.pump, engine)
+    collector.register()
+    stack.callback(collector.unregister)
+    return engine, writer
+
+
+async def _start_tasks(stack: AsyncExitStack, *work: object) -> None:
+    """Background tasks that end with the server; a fault in one of them stops it with a line in the log."""
+    tasks = [asyncio.ensure_future(each) for each in work]  # type: ignore[call-overload]
+    for task in tasks:
+        task.add_done_callback(_complain)
+
+    async def end() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    stack.push_async_callback(end)
+
+
+def _complain(task: asyncio.Future[object]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("server.task_failed", error=repr(error), exc_info=error)
+
+
+async def _housekeeping(server: Server) -> None:
+    while True:
+        await asyncio.sleep(HOUSEKEEPING_S)
+        server.endpoint.log_guard_events()
+        full = server.calls.live_calls >= server.settings.limits.max_calls
+        server.endpoint.set_accepting(not full and not server.calls.draining, RETRY_AFTER_S)
+
+
+def _refuse_unsupported(settings: Settings) -> None:
+    """A setting that this version cannot honour stops the start instead of being ignored."""
+    if settings.sip.tls_port:
+        raise StartupError("sip.tls_port: SIP over TLS is not available in this version; set it to 0")
+    if settings.sip.srtp != "off":
+        raise StartupError('sip.srtp: encrypted audio is not available in this version; set it to "off"')
+
+
+def _ceilings(settings: Settings) -> Ceilings:
+    return Ceilings(settings.limits.max_calls, settings.limits.max_calls_per_organization)
+
+
+def _endpoint_settings(settings: Settings) -> EndpointSettings:
+    sip = settings.sip
+    first, last = sip.rtp_port_range
+    return EndpointSettings(
+        host=sip.host,
+        port=sip.port,
+        tcp=sip.tcp,
+        public_address=str(sip.public_address) if sip.public_address else None,
+        rtp_first_port=first,
+        rtp_last_port=last,
+        codecs=sip.codecs,
+        max_calls=settings.limits.max_calls,
+        refuse_unknown=sip.unknown_source == "403",
+    )
+
+
+def _origin(settings: Settings, port: int) -> str:
+    host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host
+    return f"{'https' if settings.api.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _sip_facts(server: Server) -> dict[str, object]:
+    realtime = server.endpoint.pump.stats().realtime
+    return {"tcp": server.settings.sip.tcp, "realtime_audio": realtime, "max_calls": server.settings.limits.max_calls}
