@@ -116,7 +116,8 @@ class Catalogue:
         return sorted((info for info, _ in self._llms.values()), key=lambda info: not info.is_default)
 
     def close(self) -> None:
-        """Stop the models' threads and free their memory. Idempotent."""
+        """Stop the models' threads and free their memory. Waits for work in progress (0.1 s): not for the event loop.
+        Idempotent."""
         for model in (self._stt, *(model for _, model in self._llms.values()), *self._synthesizers, self.eot):
             if isinstance(model, _Closable):
                 model.close()

@@ -54,8 +54,8 @@ class FliteTextToSpeech:
         return speech
 
     def close(self) -> None:
-        """Stop the thread after the sentence that it speaks; what waits is dropped. Idempotent."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        """Drop what waits; the thread ends with the sentence that it speaks. Does not wait. Idempotent."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _speak(self, text: str, settings: VoiceSettings) -> Speech:
         plain = to_ascii(text)

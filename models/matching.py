@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from models.vocabulary import words
@@ -24,9 +25,9 @@ _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 STOP_WORDS: Final = words(
     """
     a about all also am an and any are as at be been but by can could did do does for from get give got
-    had has have he hello hey hi how i i'd i'm if in is it it's its just like may me might my no not of
+    had has have he hello hey hi how i i'd i'm if in is it it's its just like many may me might much my no not of
     oh okay on or our please really she should so some sure tell that that's the their them there these
-    they this to uh um us want was we well were what what's when where where's which who who's why will
+    they this to uh um us very want was we well were what what's when where where's which who who's why will
     with would yeah yes you your know
     """
 )
@@ -34,7 +35,7 @@ _IMPLIED: Final[dict[str, str]] = {
     "where": "address located location street road floor building",
     "when": "hours open opens from until daily monday",
     "who": "name owner manager",
-    "much": "cost costs price prices fee dollars euros free",
+    "how much": "cost costs price prices fee dollars euros free",
     "cost": "price prices fee dollars euros free costs",
     "expensive": "price prices cost costs dollars",
     "price": "cost costs fee dollars euros",
@@ -114,8 +115,9 @@ class TextIndex:
     def _terms(self, question: str) -> dict[str, float]:
         """Indexed terms that the question asks for, and their weight 0..1."""
         weights: dict[str, float] = {}
-        for word in tokens(question):
-            if word not in STOP_WORDS:
+        asked = tokens(question)
+        for word in (*asked, *map(" ".join, pairwise(asked))):
+            if word not in STOP_WORDS and " " not in word:
                 term, similarity = self._nearest(stem(word))
                 if similarity:
                     weights[term] = max(similarity, weights.get(term, 0.0))

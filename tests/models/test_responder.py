@@ -1,0 +1,148 @@
+"""The responder answers with the prompt's own facts, knows the small talk of a telephone call, and invents nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from models.facts import read_prompt
+from models.matching import TextIndex
+from models.protocols import ChatMessage, ChatPrompt, EndCall, LanguageModel, TextDelta
+from models.responder import ExtractiveResponder
+
+PROMPT = """You are Anna, the assistant of the Harbour Dental Clinic. Be brief and friendly.
+Our opening hours are Monday to Friday from nine to five. The office is at twelve Main Street, next to the library.
+- Parking is free behind the building.
+- A check-up costs eighty dollars. Cleaning costs one hundred and twenty dollars.
+- Never give medical advice.
+If the caller is in pain, tell them to come at once.
+You can cancel appointments for the caller.
+The caller dialled 123.
+We accept cash and all major credit cards.
+Q: Do you treat children?
+A: Yes, from the age of three."""
+HOURS = "Our opening hours are Monday to Friday from nine to five."
+OFFER = "Is there anything else I can help you with?"
+
+
+def ask(
+    heard: str | None, *, before: str | None = None, system: str = PROMPT, may_end: bool = True
+) -> tuple[str, bool]:
+    """The answer's text, and whether the call ends with it."""
+    model: LanguageModel = ExtractiveResponder()
+    messages = [ChatMessage("assistant", before)] if before else []
+    if heard is not None:
+        messages.append(ChatMessage("user", heard))
+
+    async def parts() -> tuple[str, bool]:
+        found = [part async for part in model.answer(ChatPrompt("call", system, messages, may_end))]
+        assert EndCall() not in found[:-1]
+        return "".join(part.text for part in found if isinstance(part, TextDelta)), found[-1] == EndCall()
+
+    return asyncio.run(parts())
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("what are your opening hours", HOURS),
+        ("are you open on sunday", HOURS),
+        ("where is your office", "The office is at twelve Main Street, next to the library."),
+        ("do you have parking", "Parking is free behind the building."),
+        ("how much does a check up cost", "A check-up costs eighty dollars."),
+        ("how much is a cleaning", "Cleaning costs one hundred and twenty dollars."),
+        ("can i pay by credit card", "We accept cash and all major credit cards."),
+        ("do you treat children", "Yes, from the age of three."),
+    ],
+)
+def test_a_question_is_answered_with_the_sentence_that_fits(question: str, answer: str) -> None:
+    assert ask(question) == (answer, False)
+
+
+@pytest.mark.parametrize("misheard", ["what are your openings hours", "what is the parkin", "where is your offices"])
+def test_a_word_heard_almost_right_is_enough(misheard: str) -> None:
+    assert not ask(misheard)[0].startswith("I am sorry")
+
+
+def test_what_it_does_not_know_it_says_and_offers_what_it_knows() -> None:
+    text, ends = ask("what is the meaning of life")
+    assert text == "I am sorry, I do not know that. You can ask me about opening hours, office and parking."
+    assert not ends
+
+
+def test_instructions_are_not_facts() -> None:
+    facts = " ".join(fact.text for fact in read_prompt(PROMPT).facts)
+    for instruction in ("brief", "medical", "pain", "cancel", "dialled", "You are"):
+        assert instruction not in facts
+
+
+def test_it_opens_the_talk_with_who_it_is() -> None:
+    assert ask(None) == ("Hello, this is Anna, the assistant of the Harbour Dental Clinic. How can I help you?", False)
+    assert ask(None, system="") == ("Hello! How can I help you?", False)
+    assert ask(None, system="You answer the telephone of Harbour Dental.")[0].startswith(
+        "Hello, this is Harbour Dental."
+    )
+
+
+def test_asked_who_it_is_it_does_not_pass_for_a_human() -> None:
+    assert "computer" in ask("are you a human")[0]
+    assert "Anna" in ask("who are you")[0]
+
+
+def test_asked_again_it_repeats_what_was_heard_of_its_last_words() -> None:
+    assert ask("can you repeat that please", before=HOURS) == (HOURS, False)
+
+
+@pytest.mark.parametrize("heard", ["thank you goodbye", "good bye", "ok bye", "that's all"])
+def test_goodbye_ends_the_call(heard: str) -> None:
+    assert ask(heard) == ("Thank you for calling. Goodbye!", True)
+
+
+def test_it_does_not_hang_up_where_it_may_not() -> None:
+    assert ask("goodbye", may_end=False) == ("Thank you for calling. Goodbye!", False)
+
+
+def test_no_to_an_offer_of_more_help_ends_the_call_and_to_anything_else_does_not() -> None:
+    assert ask("no thank you", before=f"You are welcome. {OFFER}")[1]
+    assert not ask("no thank you", before=HOURS)[1]
+
+
+def test_yes_to_an_offer_of_more_help_gets_the_topics() -> None:
+    assert ask("yes please", before=f"You are welcome. {OFFER}") == (
+        "Of course. You can ask me about opening hours, office and parking.",
+        False,
+    )
+
+
+def test_thanks_are_answered() -> None:
+    assert ask("thank you very much", before=HOURS) == (f"You are welcome. {OFFER}", False)
+
+
+def test_the_answer_comes_sentence_by_sentence() -> None:
+    async def parts() -> list[object]:
+        prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "thank you")], True)
+        return [part async for part in ExtractiveResponder().answer(prompt)]
+
+    assert asyncio.run(parts()) == [TextDelta("You are welcome. "), TextDelta(OFFER)]
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    model = ExtractiveResponder()
+
+    async def twice() -> list[list[object]]:
+        prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "where can i park my car")], True)
+        return [[part async for part in model.answer(prompt)] for _ in range(2)]
+
+    first, second = asyncio.run(twice())
+    assert first == second
+
+
+def test_the_longest_prompt_is_read() -> None:
+    filler = " ".join(f"Room {number} is on floor {number % 9}." for number in range(1200))[:31900]
+    assert ask("where is the swimming pool", system=f"{filler}\nThe swimming pool is on the roof.")[0].endswith("roof.")
+
+
+def test_a_rare_word_weighs_more_than_a_common_one() -> None:
+    index = TextIndex(["the room has a bath", "the room has a safe", "the room has a view"])
+    assert [match.index for match in index.search("a room with a view")][0] == 2

@@ -1,0 +1,157 @@
+"""What every synthesizer keeps to, and what flite and espeak-ng do beyond that."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from config.errors import ModelError
+from media.ports import Samples
+from models.espeak_tts import EspeakTextToSpeech
+from models.flite_tts import FliteTextToSpeech, to_ascii
+from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.speech_cache import SpeechCache
+from models.speech_edges import sounding
+
+SENTENCES = [
+    "We are open from nine to five.",
+    "It costs $42.50, or 40 euros; call +1 555 0100!",
+    "Mr. Smith\u2019s \u201coffice\u201d \u2013 caf\u00e9 M\u00fcller \u2013 is closed\u2026 isn't it?",
+    "one  two\tthree\nfour",
+    "--- well - yes",
+]
+
+
+@pytest.fixture(params=["flite/slt", "flite/rms", "espeak-ng/de"])
+def voice(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def synthesizer(voice: str, flite: FliteTextToSpeech, espeak: EspeakTextToSpeech) -> TextToSpeech:
+    return flite if voice.startswith("flite") else espeak
+
+
+def speak(tts: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
+    return asyncio.run(tts.synthesize(text, settings))
+
+
+def normal(voice: str, rate: int = 8000) -> VoiceSettings:
+    return VoiceSettings(voice, 1.0, 0.5, rate)
+
+
+def test_a_voice_that_it_names_can_be_used(synthesizer: TextToSpeech, voice: str) -> None:
+    assert voice in synthesizer.voices()
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 48000])
+def test_speech_is_mono_int16_at_the_rate_wanted(synthesizer: TextToSpeech, voice: str, rate: int) -> None:
+    speech = speak(synthesizer, "Hello, how are you?", normal(voice, rate))
+    assert (speech.rate, speech.samples.dtype, speech.samples.ndim) == (rate, np.int16, 1)
+    assert 0.5 < len(speech.samples) / rate < 3.0
+    assert np.abs(speech.samples).max() > 3000
+
+
+@pytest.mark.parametrize("text", SENTENCES)
+def test_word_ends_rise_and_stay_within_text_and_sound(synthesizer: TextToSpeech, voice: str, text: str) -> None:
+    speech = speak(synthesizer, text, normal(voice))
+    ends = [word.char_end for word in speech.words]
+    samples = [word.sample_end for word in speech.words]
+    assert ends == sorted(set(ends)) and 0 < ends[0] and ends[-1] == len(text)
+    assert samples == sorted(samples) and 0 <= samples[0] and samples[-1] <= len(speech.samples)
+
+
+@pytest.mark.parametrize("text", ["", " ", "...", "\u2014", "\U0001f600"])
+def test_a_text_without_words_is_no_sound(synthesizer: TextToSpeech, voice: str, text: str) -> None:
+    speech = speak(synthesizer, text, normal(voice))
+    assert len(speech.samples) == 0 and not speech.words
+
+
+def test_it_begins_at_once_and_ends_with_a_short_pause(synthesizer: TextToSpeech, voice: str) -> None:
+    speech = speak(synthesizer, "Hello there.", normal(voice))
+    part = sounding(speech.samples, speech.rate)
+    assert part.start <= 0.02 * speech.rate
+    assert len(speech.samples) - part.stop <= 0.02 * speech.rate
+
+
+def test_speed_changes_the_length(synthesizer: TextToSpeech, voice: str) -> None:
+    text = "We are open from nine to five on all days of the week."
+    lengths = [len(speak(synthesizer, text, replace(normal(voice), speed=speed)).samples) for speed in (0.6, 1.0, 1.5)]
+    assert lengths[0] > 1.25 * lengths[1] and lengths[1] > 1.25 * lengths[2]
+
+
+def test_an_unknown_voice_is_a_model_error(synthesizer: TextToSpeech) -> None:
+    with pytest.raises(ModelError):
+        speak(synthesizer, "Hello", normal("flite/nobody"))
+
+
+def test_the_same_again_is_not_synthesized_again(synthesizer: TextToSpeech, voice: str) -> None:
+    first = speak(synthesizer, "Hello there.", normal(voice))
+    assert speak(synthesizer, "Hello there.", normal(voice)) is first
+    assert speak(synthesizer, "Hello there.", normal(voice, 16000)) is not first
+
+
+def test_many_calls_speak_at_the_same_time(synthesizer: TextToSpeech, voice: str) -> None:
+    async def all_at_once() -> list[Speech]:
+        texts = [f"Number {number} please." for number in range(12)]
+        return await asyncio.gather(*(synthesizer.synthesize(text, normal(voice)) for text in texts))
+
+    speeches = asyncio.run(all_at_once())
+    assert [speech.text for speech in speeches] == [f"Number {number} please." for number in range(12)]
+    assert len({speech.samples.tobytes() for speech in speeches}) == 12
+
+
+def test_flites_word_ends_are_where_the_sound_falls_quiet(flite: FliteTextToSpeech) -> None:
+    """Between words that a comma parts there is a pause: each word's end lies where its sound has just gone."""
+    speech = speak(flite, "stop, stop, stop, stop.", normal("flite/rms", 16000))
+    assert [word.char_end for word in speech.words] == [5, 11, 17, 23]
+    for word in speech.words[:-1]:
+        before = _level(speech.samples, word.sample_end - 3200, word.sample_end)
+        behind = _level(speech.samples, word.sample_end + 320, word.sample_end + 1600)
+        assert before > 8 * behind
+
+
+def test_a_number_of_several_words_ends_with_its_last(flite: FliteTextToSpeech) -> None:
+    speech = speak(flite, "about 4237 people", normal("flite/slt"))
+    assert [speech.text[: word.char_end] for word in speech.words] == ["about", "about 4237", "about 4237 people"]
+    about, number, people = (word.sample_end for word in speech.words)
+    assert number - about > 2 * (people - number)
+
+
+def test_ascii_keeps_the_places_of_all_characters() -> None:
+    text = "\u201cCaf\u00e9\u201d \u2013 na\u00efve\u2026 \u4f60\u597d \U0001f600 \t\x00\u00a0!"
+    plain = to_ascii(text)
+    assert len(plain) == len(text) and plain.isascii()
+    assert plain.startswith('"Cafe" - naive. ')
+
+
+def test_the_cache_forgets_the_oldest_first_and_keeps_its_size() -> None:
+    cache = SpeechCache(limit=10_000)
+    settings = normal("flite/slt")
+    for name in ("one", "two", "three", "four"):
+        cache.put(name, settings, Speech(name, np.zeros(1200, np.int16), 8000))
+        cache.get("one", settings)
+    cache.put("five", settings, Speech("five", np.zeros(1200, np.int16), 8000))
+    assert cache.get("one", settings) is not None and cache.get("two", settings) is None
+    assert cache.size == 9600
+
+
+def test_a_closed_flite_drops_what_waits() -> None:
+    tts = FliteTextToSpeech()
+
+    async def close_meanwhile() -> list[object]:
+        tasks = [asyncio.ensure_future(tts.synthesize(f"Sentence {n}.", normal("flite/slt"))) for n in range(5)]
+        await asyncio.sleep(0)
+        tts.close()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    results = asyncio.run(close_meanwhile())
+    assert any(isinstance(result, asyncio.CancelledError) for result in results)
+    tts.close()
+
+
+def _level(samples: Samples, start: int, stop: int) -> float:
+    return float(np.sqrt(np.mean(samples[start:stop].astype(np.float64) ** 2)))
