@@ -1,6 +1,6 @@
 """A caller that follows a script: it phones a server over real SIP and RTP, talks when the agent is silent, and tells
-what it heard. The demo, the tests and the benches run it as a process of its own (`python -m trunkline.caller`), because
-a process holds one SIP endpoint.
+what it heard. The demo, the tests and the benches run it as a process of its own (`python -m trunkline.caller`): a
+process holds one SIP endpoint.
 
 It reads a JSON script on stdin and writes one JSON object a line on stdout; `Script` and `_say` give their fields.
 """

@@ -165,5 +165,3 @@ async def _models_list(options: argparse.Namespace, settings: Settings) -> int:
 
 if __name__ == "__main__":
     raise SystemExit(main())
-
-__all__ = ["StartupError", "main"]

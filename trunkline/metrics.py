@@ -33,7 +33,7 @@ class SoundCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the counters."""
-        pump, engine = self._pump.stats(), self._engine.stats()
+        pump, engine = self._pump.stats(), self._engine.stats
         yield CounterMetricFamily("trunkline_pump_ticks", "Passes of the audio pump, all threads", pump.ticks)
         yield CounterMetricFamily(
             "trunkline_pump_skipped_ticks", "Passes left out after a standstill", pump.skipped_ticks

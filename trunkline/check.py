@@ -1,0 +1,169 @@
+"""`trunkline check`: one line for each thing that a working server needs, and a remedy for each that is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import structlog
+
+from config import secrets
+from config.errors import TrunklineError
+from config.settings import Settings
+from media.ports import Samples, row_of
+from media.voice import silero_path
+from models import catalogue
+from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.leg import Leg, Media
+from storage import lock
+from storage.database import Database
+
+TONE_HZ: Final = 440
+TONE_S: Final = 0.5
+AUDIO_WAIT_S: Final = 5.0
+
+
+async def check(settings: Settings) -> int:
+    """Print the lines; 0 when everything is in order."""
+    structlog.configure(processors=[_drop])  # the lines below say it all
+    checks: list[tuple[str, Callable[[Settings], Awaitable[str]]]] = [
+        ("settings", _settings),
+        ("data", _data),
+        ("database", _database),
+        ("models", _models),
+        ("voice activity", _voice_activity),
+        ("API port", _api_port),
+        ("SIP ports", _sip_ports),
+        ("audio path", _audio_path),
+    ]
+    failed = 0
+    for name, one in checks:
+        try:
+            print(f"ok    {name:15} {await one(settings)}")
+        except (TrunklineError, OSError) as error:
+            failed += 1
+            print(f"FAIL  {name:15} {error}")
+    return 1 if failed else 0
+
+
+def _drop(logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    raise structlog.DropEvent
+
+
+async def _settings(settings: Settings) -> str:
+    return f"data in {settings.data_dir.resolve()}, webhooks link to {settings.public_origin}"
+
+
+async def _data(settings: Settings) -> str:
+    secrets.load_or_create(settings.secret_key_path)
+    free = os.statvfs(settings.data_dir)
+    note = f"{free.f_bavail * free.f_frsize / 2**30:.1f} GiB free"
+    return f"{note}, in use by a running server" if _server_runs(settings.data_dir) else note
+
+
+def _server_runs(data_dir: Path) -> bool:
+    try:
+        with lock.hold(data_dir):
+            return False
+    except TrunklineError:
+        return True
+
+
+async def _database(settings: Settings) -> str:
+    database = Database(settings.database_url)
+    try:
+        await database.open()
+    finally:
+        await database.close()
+    return str(database.path)
+
+
+async def _models(settings: Settings) -> str:
+    chosen = settings.models
+    models = await asyncio.to_thread(
+        catalogue.load, settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot
+    )
+    voices, llm = len(models.voices()), models.language_models()[0].name
+    names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
+    models.close()
+    return names
+
+
+async def _voice_activity(settings: Settings) -> str:
+    return str(silero_path().name)
+
+
+async def _api_port(settings: Settings) -> str:
+    return _port_state(settings, settings.api.host, settings.api.port, (socket.SOCK_STREAM,), "api")
+
+
+async def _sip_ports(settings: Settings) -> str:
+    kinds = (socket.SOCK_DGRAM, socket.SOCK_STREAM) if settings.sip.tcp else (socket.SOCK_DGRAM,)
+    return _port_state(settings, settings.sip.host, settings.sip.port, kinds, "sip")
+
+
+def _port_state(settings: Settings, host: str, port: int, kinds: tuple[socket.SocketKind, ...], section: str) -> str:
+    """Bind and let go. A port that our own running server holds is in order."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for kind in kinds:
+        with socket.socket(family, kind) as probe:
+            if kind == socket.SOCK_STREAM:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                if _server_runs(settings.data_dir):
+                    return f"{host}:{port}, held by the running server"
+                variable = f"TRUNKLINE_{section.upper()}__PORT"
+                raise OSError(f"{host}:{port}: {error.strerror}; set [{section}] port ({variable})") from error
+    return f"{host}:{port} free"
+
+
+async def _audio_path(settings: Settings) -> str:
+    """A call to ourselves on loopback: a tone goes in at one end and must come out at the other."""
+    legs: asyncio.Queue[Leg] = asyncio.Queue()
+    first, last = settings.sip.rtp_port_range
+    endpoint = Endpoint(
+        EndpointSettings(
+            "127.0.0.1", 0, codecs=settings.sip.codecs, max_calls=4, rtp_first_port=first, rtp_last_port=last
+        ),
+        legs.put_nowait,
+    )
+    await endpoint.start()
+    try:
+        endpoint.set_sources(["127.0.0.1"])
+        caller = await endpoint.call(f"sip:check@127.0.0.1:{endpoint.sip_port}")
+        callee = await asyncio.wait_for(legs.get(), AUDIO_WAIT_S)
+        there, here = await asyncio.gather(callee.answer(), caller.connected())
+        heard = await asyncio.to_thread(_hear_tone, endpoint, here, there)
+        realtime = "real-time" if endpoint.pump.stats().realtime else "ordinary priority"
+    finally:
+        await endpoint.close()
+    if not heard:
+        raise OSError("a call to ourselves on 127.0.0.1 brought no sound: is a firewall between?")
+    return f"a call to ourselves has sound ({there.codec}, {there.rate} Hz, pump at {realtime})"
+
+
+def _hear_tone(endpoint: Endpoint, here: Media, there: Media) -> bool:
+    pump = endpoint.pump
+    heard, said = np.zeros((2, pump.rows, 19200), np.int16)
+    counts, info = np.zeros(pump.rows, np.int32), np.zeros((pump.rows, 6), np.int64)
+    pump.write(here.slot, _tone(here.rate))
+    loudest = 0
+    for _ in range(int(AUDIO_WAIT_S * 50)):
+        if loudest >= 1000 or not pump.wait(200):
+            break
+        pump.read(heard, said, counts, info)
+        row = row_of(there.slot)
+        loudest = max(loudest, int(np.abs(heard[row, : counts[row]].astype(np.int32)).max(initial=0)))
+    return loudest >= 1000
+
+
+def _tone(rate: int) -> Samples:
+    at = np.arange(int(rate * TONE_S)) / rate
+    return (8000 * np.sin(2 * np.pi * TONE_HZ * at)).astype(np.int16)
