@@ -6,6 +6,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline
+source=${PJPROJECT:+$(realpath -m "$PJPROJECT")}
 cd "$root/scripts"
 . ./progress.sh
 remedy="see $cache/logs; then run the same command again, or give another source: make PJPROJECT=/path/to/pjproject-2.17.tar.gz"
@@ -16,7 +17,6 @@ exec 9>"$cache/pjsip.lock"
 flock -n 9 || { say "    waiting for another build of PJSIP on this machine"; flock 9; }
 
 # --- Where the source comes from, and under which key its build is kept ---------------------------------------------
-source=${PJPROJECT:-}
 if [ -z "$source" ]; then
     # shellcheck disable=SC2012  # our own names: no odd characters
     source=$(ls -t "$cache"/pjproject-*.tar.xz 2>/dev/null | head -n 1)
@@ -57,7 +57,7 @@ work=$(mktemp -d "$cache/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 start_log pjsip
-say "==> PJSIP: building $(basename "$source"), once on this machine (about 2 minutes on 2 cores)"
+say "==> PJSIP: building $(basename "$source"), once on this machine (a minute or two)"
 
 unpack() {
     if [ -d "$source" ]; then cp -a "$source/." "$work/tree"; else tar -xf "$source" -C "$work/tree" --strip-components=1; fi
@@ -86,25 +86,36 @@ watched "2/5 configuring" '^checking' 120 ./configure --prefix="$prefix" \
     --disable-silk --disable-opencore-amr \
     CFLAGS="-O2 -fPIC -DNDEBUG" CXXFLAGS="-O2 -fPIC -DNDEBUG" LDFLAGS="-Wl,-rpath,$prefix/lib"
 
-watched "3/5 compiling the libraries" '^(gcc|g\+\+)' 288 make -j "$(nproc)" lib
-watched "3/5 installing the libraries" "" "" make install DESTDIR="$work/stage"
-
 # -threads lets go of Python's lock in every call into PJSIP; directors take it again when PJSIP calls back.
 includes=$(for part in pjlib pjlib-util pjnath pjmedia pjsip; do printf '%s' "-I$work/tree/$part/include "; done)
-cd pjsip-apps/src/swig/python
-# shellcheck disable=SC2086  # one word per flag
-watched "4/5 generating the Python binding" "" "" swig $includes -c++ -w312 -threads -python -o pjsua2_wrap.cpp ../pjsua2.i
-grep -q SWIG_PYTHON_THREAD_BEGIN_ALLOW pjsua2_wrap.cpp || fail "SWIG made a binding that keeps Python's lock" "install SWIG 4"
+python_include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+binding=$work/tree/pjsip-apps/src/swig/python
+
+compile_binding() {
+    cd "$binding"
+    # shellcheck disable=SC2086  # one word per flag
+    swig $includes -c++ -w312 -threads -python -o pjsua2_wrap.cpp ../pjsua2.i &&
+        g++ -O1 -fPIC -DNDEBUG -DPJ_AUTOCONF=1 -w $includes -I"$python_include" -c pjsua2_wrap.cpp -o pjsua2_wrap.o
+}
+
+# The binding is one file that keeps one core busy for most of the time that the libraries take on the others.
+compile() {
+    compile_binding &
+    compiling_binding=$!
+    status_of_libraries=0
+    make -j "$(nproc)" lib || status_of_libraries=$?
+    wait "$compiling_binding" && return "$status_of_libraries"
+}
+watched "3/5 compiling the libraries and the Python binding" '^(gcc|g\+\+)' 288 compile
+watched "4/5 installing the libraries" "" "" make install DESTDIR="$work/stage"
 
 site=$work/stage$prefix/python
 mkdir -p "$site"
-pc=$work/stage$prefix/lib/pkgconfig/libpjproject.pc
-python_include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-# shellcheck disable=SC2046,SC2086
-watched "5/5 compiling the Python binding (about 1 minute)" "" "" g++ -O1 -g0 -fPIC -shared -DNDEBUG -w $includes \
-    -I"$python_include" $(pkg-config --cflags-only-other "$pc") pjsua2_wrap.cpp -o "$site/_pjsua2.so" \
-    -L"$work/stage$prefix/lib" $(pkg-config --libs-only-l "$pc") -Wl,-rpath,"$prefix/lib"
-cp pjsua2.py "$site/"
+cp "$binding/pjsua2.py" "$site/"
+# shellcheck disable=SC2046  # one word per flag
+watched "5/5 linking the Python binding" "" "" g++ -shared "$binding/pjsua2_wrap.o" -o "$site/_pjsua2.so" \
+    -L"$work/stage$prefix/lib" $(pkg-config --libs-only-l "$work/stage$prefix/lib/pkgconfig/libpjproject.pc") \
+    -Wl,-rpath,"$prefix/lib"
 echo "$version" >"$work/stage$prefix/VERSION"
 
 mv "$work/stage$prefix" "$prefix"
