@@ -35,6 +35,8 @@ V4_COMPATIBLE: Final = IPv6Network("::/96")
 """RFC 4291 2.5.5.1, deprecated, and still understood by some stacks."""
 THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
 """RFC 1122: reaches the own host on Linux."""
+NOT_ALLOWED: Final = "is not allowed"
+"""Marks a refusal: the errors of a host's several addresses come as one `OSError` that has only their texts."""
 CHUNK: Final = 16 * 1024
 """Bytes read at a time."""
 
@@ -55,7 +57,7 @@ class AddressRefused(OSError):
     """The address to connect to is one that the rules forbid."""
 
     def __init__(self, address: str) -> None:
-        super().__init__(errno.EACCES, f"address {address} is not allowed")
+        super().__init__(errno.EACCES, f"address {address} {NOT_ALLOWED}")
 
 
 def _embedded(address: Address) -> Address:
@@ -192,12 +194,9 @@ class EgressClient:
 
 
 def _refusal(error: BaseException | None) -> str | None:
-    """The text of the refusal, if one lies at the root of `error`. A refusal beside other failed addresses of the same
-    host counts as a failed connection."""
+    """The text of the refusal, if all that lies at the root of `error` is one."""
     while error is not None:
-        if isinstance(error, AddressRefused):
-            return str(error.strerror)
-        if isinstance(error, OSError) and error.errno == errno.EACCES and "is not allowed" in str(error):
+        if isinstance(error, OSError) and error.errno == errno.EACCES and NOT_ALLOWED in str(error):
             return str(error.strerror)
         error = error.__cause__ or error.__context__
     return None

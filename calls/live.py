@@ -9,30 +9,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from calls.after_call import AfterCall, Outcome
 from calls.answer import Mouth
-from calls.context import call_values, substitute
-from calls.conversation import Conversation, Inbox, Script
+from calls.conversation import Conversation, Inbox
 from calls.digits import DigitEntry
+from calls.role import AgentModels, models_for, script_of, turn_settings
 from calls.transcript import Transcript
 from config.clock import utc_now
 from media.engine import Engine
 from media.engine_call import EngineCall
 from media.recording import Recording, RecordingEnd, RecordingWriter
-from media.turns import TurnSettings
-from models.protocols import (
-    EndOfTurn,
-    LanguageModel,
-    SpeechToText,
-    SpeechToTextStream,
-    TextToSpeech,
-    VoiceSettings,
-)
+from models.catalogue import Catalogue
+from models.protocols import EndOfTurn, SpeechToTextStream, VoiceSettings
 from sipcore.leg import Leg, LegEnd, Media
 from storage import calls, recordings
 from storage.agents import Agent
@@ -49,71 +42,16 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class AgentModels:
-    """The models that an agent uses. `voice_name` is one of the voices of `voice`."""
-
-    language: LanguageModel
-    ear: SpeechToText
-    voice: TextToSpeech
-    voice_name: str
-    end_of_turn: EndOfTurn | None
-
-    @property
-    def names(self) -> list[str]:
-        """For the log."""
-        return [self.ear.name, self.language.name, self.voice_name]
-
-
-class ModelChoice(Protocol):
-    """Who knows which models are loaded."""
-
-    def for_agent(self, agent: Agent) -> AgentModels:
-        """The models that the agent asks for by id, else the default ones. Raises `ModelError` when there are none."""
-
-
-@dataclass(frozen=True)
 class Equipment:
     """What every call needs of the house. After `rtp_timeout_s` without any packet a call has lost its caller."""
 
     database: Database
     engine: Engine
     recordings: RecordingWriter
-    models: ModelChoice
+    models: Catalogue
     after_call: AfterCall
     data_dir: Path
     rtp_timeout_s: float = 30.0
-
-
-def script_of(agent: Agent, call: Call, number: str) -> Script:
-    """What the agent is told for this call, its placeholders filled. `number` is ours."""
-    values = call_values(
-        call.context_variables, call_id=call.id, customer_number=call.customer_number, phone_number=number
-    )
-    greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
-    speaks_first = agent.first_speaker == "agent"
-    return Script(
-        system=substitute(agent.system_prompt or "", values, call_id=call.id),
-        greeting=substitute(greeting, values, call_id=call.id).strip() or None if speaks_first else None,
-        speaks_first=speaks_first,
-        first_message_delay_ms=agent.first_message_delay,
-        first_message_protected=agent.first_message_uninterruptible,
-        may_end_call=agent.allow_end_call,
-        language=agent.language_hint,
-    )
-
-
-def turn_settings(agent: Agent) -> TurnSettings:
-    """The turn-taking fields of an agent."""
-    return TurnSettings(
-        turn_endpoint_delay=agent.turn_endpoint_delay,
-        min_turn_duration=agent.min_turn_duration,
-        min_interruption_duration=agent.min_interruption_duration,
-        frame_activation_threshold=agent.frame_activation_threshold,
-        post_speech_cooldown=agent.post_speech_cooldown,
-        ultravad_eot_threshold=agent.ultravad_eot_threshold,
-        speculative_silence_ms=agent.speculative_silence_ms,
-        fallback_silence_ms=agent.fallback_silence_ms,
-    )
 
 
 class LiveCall:
@@ -162,7 +100,7 @@ class LiveCall:
         await self._house.after_call.finish(self.call.id, outcome, self._agent)
 
     async def _talk(self) -> EndedReason:
-        models = self._house.models.for_agent(self._agent)
+        models = models_for(self._agent, self._house.models)
         media = await self._pick_up()
         if media is None:
             return await self._ending
@@ -226,16 +164,14 @@ class LiveCall:
             return closed.result().frames > 0
         self._log.error("recording.not_closed", path=str(recording.path), waited_s=RECORDING_CLOSES_S)
         recording.close()
-        return recordings.last_written(self._house.data_dir, self.call) is not None
+        return await recordings.last_written(self._house.data_dir, self.call) is not None
 
     def _conversation_on(
         self, sound: EngineCall, inbox: Inbox, ear: SpeechToTextStream, models: AgentModels
     ) -> Conversation:
         agent = self._agent
         sound.ear = ear
-        judge = models.end_of_turn
-        if judge is not None:
-            sound.end_of_turn = lambda: _probability(judge, ear.partial(), agent.language_hint)
+        sound.end_of_turn = lambda: _probability(models.end_of_turn, ear.partial(), agent.language_hint)
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         return Conversation(
             call_id=self.call.id,

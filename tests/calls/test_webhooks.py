@@ -1,0 +1,367 @@
+"""The outbox is sent: to a real receiver, with signatures that hold."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import ssl
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.fernet import Fernet
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from calls.egress import EgressClient, EgressRules, tls_context
+from calls.webhooks import Deliverer, DeliveryPolicy, signature_headers
+from config.clock import utc_now
+from config.secrets import Secrets
+from storage import agents, calls, organizations, phone_numbers, webhook_deliveries
+from storage.database import Database
+from storage.webhook_deliveries import Delivery
+
+BODY = '{"event":"call.completed","customerNumber":"+49 – 30"}'.encode()
+SECRET = "s3cret"
+
+
+@dataclass
+class Receiver:
+    """Keeps what comes and answers with the next status, the last one forever."""
+
+    statuses: list[int] = field(default_factory=lambda: [200])
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    hold: asyncio.Event | None = None
+    origin: str = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.got.append((dict(request.headers), await request.read()))
+        if self.hold is not None:
+            await self.hold.wait()
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        return web.Response(status=status, text="thanks", headers={"Location": "/x"} if status == 302 else {})
+
+
+@asynccontextmanager
+async def listening(receiver: Receiver, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+    app = web.Application()
+    app.router.add_post("/hook", receiver.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    receiver.origin = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield receiver
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with listening(Receiver()) as here:
+        yield here
+
+
+@pytest.fixture
+def secrets() -> Secrets:
+    return Secrets([Fernet.generate_key()])
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def put(database: Database, url: str, secret_encrypted: str | None = None) -> Delivery:
+    """An ended call's event in the outbox."""
+    async with database.write() as conn:
+        name = str(time.monotonic_ns())
+        organization = await organizations.create(conn, name)
+        agent = await agents.create(conn, organization.id, agents.AgentFields(name="a"))
+        fields = phone_numbers.PhoneNumberFields(number="+1", provider="sip")
+        number = await phone_numbers.create(conn, organization.id, fields)
+        call = await calls.create_inbound(
+            conn,
+            organization_id=organization.id,
+            agent_id=agent.id,
+            phone_number_id=number.id,
+            provider="sip",
+            call_sid=name,
+            customer_number="+2",
+        )
+        return await webhook_deliveries.add(
+            conn,
+            organization_id=organization.id,
+            call_id=call.id,
+            url=url,
+            body=BODY,
+            secret_encrypted=secret_encrypted,
+        )
+
+
+@asynccontextmanager
+async def delivering(
+    database: Database,
+    secrets: Secrets,
+    *,
+    allow_http: bool = True,
+    delays: Sequence[float] = (),
+    timeout_s: float = 10,
+    rules: EgressRules | None = None,
+    ca_file: str | None = None,
+) -> AsyncIterator[Deliverer]:
+    client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls_context(ca_file))
+    deliverer = Deliverer(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
+    task = asyncio.ensure_future(deliverer.run())
+    try:
+        yield deliverer
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await client.close()
+
+
+async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[webhook_deliveries.Attempt]]:
+    async with database.read() as conn:
+        row = await webhook_deliveries.get(conn, delivery.id)
+        assert row is not None
+        return row, await webhook_deliveries.attempts_of(conn, delivery.call_id)
+
+
+async def test_a_delivery_is_sent_at_once_signed_and_recorded(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    ((headers, body),) = receiver.got
+    assert body == BODY
+    assert headers["Content-Type"] == "application/json"
+    assert headers["X-Service-Event"] == "call.completed"
+    assert headers["X-Service-Delivery"] == headers["webhook-id"] == delivery.id
+    assert headers["X-Service-Attempt"] == "1"
+    assert headers["X-Service-Signature"] == hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+    signed = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
+    expected = base64.b64encode(hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    assert abs(int(headers["webhook-timestamp"]) - time.time()) < 60
+    row, (attempt,) = await stored(database, delivery)
+    assert (row.status, row.attempts, row.next_attempt_at) == ("succeeded", 1, None)
+    assert (attempt.status, attempt.response_status, attempt.response_body) == ("succeeded", 200, "thanks")
+    assert attempt.error is None
+    assert attempt.duration_ms is not None
+
+
+async def test_without_a_secret_nothing_is_signed(database: Database, secrets: Secrets, receiver: Receiver) -> None:
+    await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    headers, _ = receiver.got[0]
+    assert {"webhook-id", "webhook-timestamp"} <= set(headers)
+    assert not {"X-Service-Signature", "webhook-signature"} & set(headers)
+
+
+def test_the_standard_signature_agrees_with_the_published_example() -> None:
+    """The example of the Standard Webhooks specification's reference libraries."""
+    headers = signature_headers(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        b'{"test": 2432232314}',
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        1614265330,
+    )
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_the_hex_signature_is_keyed_with_the_whole_secret_even_when_it_is_base64() -> None:
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    expected = hmac.new(secret.encode(), b"x", hashlib.sha256).hexdigest()
+    assert signature_headers("d", b"x", secret, 1)["X-Service-Signature"] == expected
+
+
+def test_a_secret_that_only_looks_like_base64_is_used_as_it_is_written() -> None:
+    digest = hmac.digest(b"whsec_not base64!", b"d.1.x", "sha256")
+    headers = signature_headers("d", b"x", "whsec_not base64!", 1)
+    assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+
+
+@pytest.mark.parametrize("status", [201, 204, 302, 400, 500])
+async def test_only_status_200_is_a_success(
+    database: Database, secrets: Secrets, receiver: Receiver, status: int
+) -> None:
+    receiver.statuses = [status]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    row, (attempt,) = await stored(database, delivery)
+    assert (row.status, row.next_attempt_at) == ("failed", None)
+    assert (attempt.status, attempt.response_status, attempt.error) == ("failed", status, None)
+    assert len(receiver.got) == 1
+
+
+async def test_a_failed_attempt_leaves_the_delivery_pending_until_its_next_time(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(60, 300)) as deliverer:
+        await deliverer.idle()
+    row, _ = await stored(database, delivery)
+    assert (row.status, row.attempts) == ("pending", 1)
+    assert row.next_attempt_at is not None
+    assert timedelta(seconds=50) < row.next_attempt_at - utc_now() <= timedelta(seconds=60)
+
+
+async def test_every_attempt_sends_the_same_bytes_under_the_same_id(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500, 503, 200]
+    delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets, delays=(0.001, 0.001)) as deliverer:
+        async with asyncio.timeout(20):
+            while (await stored(database, delivery))[0].status == "pending":
+                await deliverer.idle()
+    assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3"]
+    assert {headers["webhook-id"] for headers, _ in receiver.got} == {delivery.id}
+    assert {body for _, body in receiver.got} == {BODY}
+    _, attempts = await stored(database, delivery)
+    assert [(each.attempt, each.response_status) for each in attempts] == [(1, 500), (2, 503), (3, 200)]
+
+
+async def test_what_was_under_way_when_the_process_ended_is_sent_at_the_next_start(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets):
+        async with asyncio.timeout(10):
+            while not receiver.got:
+                await asyncio.sleep(0.01)
+    assert (await stored(database, delivery))[0].status == "pending"
+    receiver.hold = None
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    assert (await stored(database, delivery))[0].status == "succeeded"
+
+
+async def test_a_receiver_that_is_slow_holds_up_nobody_else(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    async with listening(Receiver(hold=asyncio.Event())) as slow:
+        late = await put(database, f"{slow.origin}/hook")
+        quick = await put(database, f"{receiver.origin}/hook")
+        async with delivering(database, secrets):
+            async with asyncio.timeout(10):
+                while (await stored(database, quick))[0].status == "pending":
+                    await asyncio.sleep(0.01)
+            assert (await stored(database, late))[0].attempts == 0
+
+
+async def test_a_receiver_that_takes_too_long_has_failed(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, timeout_s=0.05) as deliverer:
+        await deliverer.idle()
+    _, (attempt,) = await stored(database, delivery)
+    assert (attempt.response_status, attempt.error) == (None, "no complete answer within 0.05 s")
+    receiver.hold.set()
+
+
+async def test_what_is_put_into_the_outbox_later_is_sent_when_woken(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+        delivery = await put(database, f"{receiver.origin}/hook")
+        deliverer.wake()
+        await deliverer.idle()
+    assert (await stored(database, delivery))[0].status == "succeeded"
+
+
+async def test_plain_http_is_refused_unless_it_is_allowed(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, allow_http=False) as deliverer:
+        await deliverer.idle()
+    _, (attempt,) = await stored(database, delivery)
+    assert attempt.error == "webhooks are sent to https addresses only"
+    assert receiver.got == []
+
+
+async def test_a_receiver_on_the_own_host_is_refused(database: Database, secrets: Secrets, receiver: Receiver) -> None:
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, rules=EgressRules()) as deliverer:
+        await deliverer.idle()
+    _, (attempt,) = await stored(database, delivery)
+    assert attempt.error == "address 127.0.0.1 is not allowed"
+    assert receiver.got == []
+
+
+async def test_a_secret_of_another_key_file_fails_its_delivery_alone(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    lost = await put(database, f"{receiver.origin}/hook", Secrets([Fernet.generate_key()]).encrypt(SECRET))
+    good = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    assert (await stored(database, lost))[0].status == "failed"
+    assert (await stored(database, good))[0].status == "succeeded"
+    assert len(receiver.got) == 1
+
+
+async def test_a_receiver_with_a_private_authority_is_trusted_only_with_its_file(
+    database: Database, secrets: Secrets, tmp_path: Path
+) -> None:
+    certificate = tmp_path / "ca.pem"
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(_self_signed(certificate))
+    async with listening(Receiver(), tls) as receiver:
+        strange = await put(database, f"{receiver.origin}/hook")
+        async with delivering(database, secrets, allow_http=False) as deliverer:
+            await deliverer.idle()
+        known = await put(database, f"{receiver.origin}/hook")
+        async with delivering(database, secrets, allow_http=False, ca_file=str(certificate)) as deliverer:
+            await deliverer.idle()
+    assert (await stored(database, strange))[0].status == "failed"
+    assert (await stored(database, known))[0].status == "succeeded"
+
+
+def _self_signed(path: Path) -> Path:
+    """A certificate and key for 127.0.0.1 in one PEM file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "receiver")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return path
