@@ -16,7 +16,9 @@ def pjsip_flags(option: str) -> list[str]:
     description = prefix / "lib/pkgconfig/libpjproject.pc"
     if not description.exists():
         raise SystemExit(f"no PJSIP in {prefix}: run `make setup`, or set PJSIP_PREFIX")
-    return subprocess.run(["pkg-config", option, str(description)], check=True, capture_output=True, text=True).stdout.split()
+    return subprocess.run(
+        ["pkg-config", option, str(description)], check=True, capture_output=True, text=True
+    ).stdout.split()
 
 
 def native_extension() -> Extension:
