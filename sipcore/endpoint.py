@@ -220,8 +220,18 @@ def _set_codecs(endpoint: pj.Endpoint, wanted: tuple[str, ...]) -> None:
         priority = next((p for prefix, p in priorities.items() if info.codecId.startswith(prefix)), 0)
         endpoint.codecSetPriority(info.codecId, priority)
     if "opus" in wanted:
-        opus = endpoint.getCodecOpusConfig()
-        opus.sample_rate = OPUS_RATE
-        opus.channel_cnt = 1
-        opus.bit_rate = 24000
-        endpoint.setCodecOpusConfig(opus)
+        _set_opus(endpoint)
+
+
+def _set_opus(endpoint: pj.Endpoint) -> None:
+    opus = endpoint.getCodecOpusConfig()
+    opus.sample_rate = OPUS_RATE
+    opus.channel_cnt = 1
+    opus.bit_rate = 24000
+    endpoint.setCodecOpusConfig(opus)
+    parameters = endpoint.codecGetParam(_CODEC_IDS["opus"])
+    for name in ("stereo", "sprop-stereo"):  # unsaid, PJMEDIA makes the stream stereo for a peer that says stereo=1
+        mono = pj.CodecFmtp()
+        mono.name, mono.val = name, "0"
+        parameters.setting.decFmtp.append(mono)
+    endpoint.codecSetParam(_CODEC_IDS["opus"], parameters)

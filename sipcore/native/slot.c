@@ -72,6 +72,8 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
 int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream)
 {
     uint32_t rate = PJMEDIA_PIA_SRATE(&port->info);
+    if (PJMEDIA_PIA_CCNT(&port->info) != 1)
+        return -1;
     if ((rate != atomic_load(&slot->rate) || !slot->tx) && allocate_rings(slot, rate) != 0)
         return -1;
     slot_detach(slot); /* a re-INVITE may have met the release of the slot's last call */
@@ -110,6 +112,8 @@ int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
     pjmedia_port *source = port;
     pj_pool_t *pool = NULL;
     slot_detach(slot);
+    if (PJMEDIA_PIA_CCNT(&port->info) != 1)
+        return -1;
     if (PJMEDIA_PIA_SRATE(&port->info) != atomic_load(&slot->rate)) {
         pool = pjsua_pool_create("trunkline-resample", 4000, 4000);
         if (!pool || pjmedia_resample_port_create(pool, port, atomic_load(&slot->rate), options, &source) != PJ_SUCCESS) {
