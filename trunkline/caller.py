@@ -33,7 +33,8 @@ CAPACITY = 19200
 class Script:
     """What to do. `lines` are spoken one after the other, each when the agent has spoken and then been silent for
     `patience_ms`; with `first` the caller speaks before the agent has said anything. After the last line it waits for
-    the agent to hang up, at most `last_wait_s`, or hangs up itself when `hang_up` says so."""
+    the agent to hang up, at most `last_wait_s`, or hangs up itself when `hang_up` says so. With `barge_after_ms` each
+    line but the first is spoken over the agent, that long after it began."""
 
     uri: str
     lines: list[str]
@@ -45,6 +46,7 @@ class Script:
     answer_wait_s: float = 15.0
     last_wait_s: float = 20.0
     hang_up: bool = False
+    barge_after_ms: int | None = None
 
 
 def _say(event: str, **facts: Any) -> None:
@@ -158,12 +160,16 @@ class Caller:
             for at, agent, _ in ear.listen():
                 if agent:
                     began, last = (at if began is None else began), at
-            if began is not None and ear.clock_ms - last >= self._script.patience_ms:
+            if began is not None and self._our_turn(ear.clock_ms, began, last):
                 break
         if began is not None:
             gap = None if said_at is None else began - said_at
             _say("heard", from_ms=began, to_ms=last, gap_ms=gap)
         return began is not None and not leg.ended.done()
+
+    def _our_turn(self, now: float, began: float, last: float) -> bool:
+        barge = self._script.barge_after_ms
+        return now - last >= self._script.patience_ms if barge is None else now - began >= barge
 
     def _wait(self, leg: Leg, ear: Ear, wait_s: float) -> None:
         deadline = time.monotonic() + wait_s

@@ -51,6 +51,7 @@ class Server:
     engine: Engine
     calls: CallService
     deliverer: Deliverer
+    sources: TrunkSources
     sip_port: int
     api_origin: str = ""
     parts: dict[str, str | None] = field(default_factory=dict)
@@ -109,7 +110,7 @@ async def running(
         service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of)
         stack.push_async_callback(service.drain, 0)
         await service.recover()
-        server = Server(settings, database, endpoint, engine, service, deliverer, endpoint.sip_port)
+        server = Server(settings, database, endpoint, engine, service, deliverer, sources, endpoint.sip_port)
         services = Services(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
             phone_numbers_changed=sources.changed,
