@@ -272,7 +272,8 @@ class Engine:
         quiet = max(float(self._levels.quiet_ms[row]) - past, 0.0)
         onset = max(float(self._levels.onset_ms[row]) - past, 0.0)
         at = float(self._arrival[row]) - (end - voice) / per_ms
-        self._apply(call, call.turns.frame(at, p, WINDOW_MS, bool(self._audible[row]), quiet, onset))
+        audible, loud = bool(self._audible[row]), bool(self._levels.loud[row])
+        self._apply(call, call.turns.frame(at, p, WINDOW_MS, audible, quiet, onset, loud))
 
     # Turn taking.
 

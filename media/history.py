@@ -17,7 +17,7 @@ Rows = NDArray[np.intp]
 SPAN_MS: Final = 1200
 """Sound kept per row at 16 kHz, ms (an 8 kHz row uses half of its memory)."""
 KEEP_MS: Final = 400
-"""Sound that stays when a row is moved to the front: pre-roll (300 ms) and two windows of the model."""
+"""Sound that stays when a row is moved to the front: the pre-roll (300 ms), or the windows that warm the model."""
 _WIDEST: Final = 16000
 _LENGTH: Final = SPAN_MS * _WIDEST // 1000
 

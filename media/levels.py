@@ -21,15 +21,17 @@ SILENCE_DB: Final = -60.0
 """Under this nothing is sound (the idle noise of G.711 lies about 10 dB lower)."""
 GATE_DB: Final = 8.0
 """A block this far above the noise floor is worth a look by the voice activity model."""
-QUIET_ABOVE_FLOOR_DB: Final = 10.0
+QUIET_ABOVE_FLOOR_DB: Final = 8.0
 """Quiet reaches up to this far above the noise floor,"""
 QUIET_FAR_DB: Final = 35.0
 """but not under this far below the level of the speech,"""
-QUIET_NEAR_DB: Final = 20.0
+QUIET_NEAR_DB: Final = 24.0
 """and where the noise is not this far below the speech, quiet cannot be told from speech."""
 FLOOR_FRAMES: Final = 38
 """The noise floor is the least block of the last one to two stretches of this many frames (0.76 to 1.52 s): speech has
 gaps in that time, noise has not (minimum statistics, R. Martin, IEEE Trans. SAP 9(5), 2001)."""
+LOUD_DB: Final = 15.0
+"""As loud as speech: not under this far below its level."""
 _LEVEL_FALL_DB: Final = 0.24
 """Per 20 ms: 12 dB/s. The level of speech follows a peak at once and forgets it slowly."""
 _LEAST_SPEECH_DB: Final = -50.0
@@ -62,6 +64,8 @@ class Levels:
         """How long the sound has been under the gate of the voice activity model."""
         self.onset_ms: Milliseconds = np.zeros(rows)
         """How long ago the sound that stands out now began to."""
+        self.loud = np.zeros(rows, np.bool_)
+        """The last frame was as loud as speech, and that is well above the noise."""
 
     def open(self, row: int) -> None:
         """A new call: its first frame tells the noise."""
@@ -69,6 +73,7 @@ class Levels:
         self._frames[row] = 0
         self.speech[row] = -40.0
         self.quiet_ms[row] = self.dull_ms[row] = self.onset_ms[row] = _LONG
+        self.loud[row] = False
 
     def measure(self, rows: Rows, frames: Samples) -> None:
         """Take one frame of 20 ms of each of `rows`: `int16[len(rows), samples]`."""
@@ -93,6 +98,7 @@ class Levels:
         above_noise = floor + QUIET_ABOVE_FLOOR_DB
         limit = np.maximum(above_noise, speech - QUIET_FAR_DB)
         hidden = above_noise > speech - QUIET_NEAR_DB
+        self.loud[rows] = ~hidden & (level.max(axis=1) > np.maximum(speech - LOUD_DB, above_noise))
         loud = level > np.maximum(limit, SILENCE_DB)[:, np.newaxis]
         self.quiet_ms[rows] = np.where(hidden, 0.0, _trailing(self.quiet_ms[rows], loud))
 

@@ -84,6 +84,10 @@ class Recording:
         try:
             self._put(heard, said)
         except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        if self._error is None:
             self._error = error.strerror or str(error)
             _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
 
@@ -110,8 +114,7 @@ class Recording:
                 self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
                 self._file.close()
             except OSError as error:
-                self._error = self._error or error.strerror or str(error)
-                _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
+                self._fail(error)
         try:
             self._on_closed(RecordingEnd(self.path, self._frames, self.rate, self._error))
         except Exception:  # noqa: BLE001 - the writer serves all calls, one owner's fault must not end it

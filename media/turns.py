@@ -7,7 +7,6 @@ of the last speech to the present, so a deep jitter buffer does not delay the an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Final
 
 from media.events import (
@@ -27,6 +26,7 @@ from media.events import (
     TurnEnded,
     TurnEvent,
 )
+from media.turn_settings import TurnSettings as TurnSettings
 from media.turn_state import TALKING, Silence, Speech, State
 
 RELEASE_BELOW: Final = 0.15
@@ -48,6 +48,9 @@ STILL_SPEECH: Final = 0.97
 QUIET_SURE_MS: Final = 100
 """While the model is as sure as `STILL_SPEECH`, quiet is taken for a gap between sounds unless it is this long. (Flite
 voices: with it a third of the false ends at 100 ms go away, the right ones stay where they were.)"""
+LOUD_DIP_MS: Final = 200
+"""A probability that falls while the sound stays as loud as speech ends it only after so long: Silero is unsure of even
+vowels (0.15 in the middle of "hello")."""
 DECAY_MS: Final = 150
 """For so long after speech the probability may stay high although nothing is heard."""
 ONSET_LIMIT_MS: Final = 96
@@ -58,30 +61,6 @@ DOUBT_MS: Final = 48
 """Sound after the end of speech waits so long for the verdict of the voice activity model before the turn may end."""
 EPSILON_MS: Final = 0.5
 """Ticks wander by parts of a millisecond; a deadline this near has been reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnSettings:
-    """The turn-taking fields of an agent; times in ms, thresholds 0..1. `None` means the default, except that
-    `ultravad_eot_threshold=None` asks no model and `speculative_silence_ms=None` never speculates."""
-
-    turn_endpoint_delay: int | None = 100
-    min_turn_duration: int | None = 50
-    min_interruption_duration: int | None = 100
-    frame_activation_threshold: float | None = 0.35
-    post_speech_cooldown: int | None = 400
-    ultravad_eot_threshold: float | None = 0.1
-    speculative_silence_ms: int | None = 150
-    fallback_silence_ms: int | None = 3000
-
-    def resolved(self) -> TurnSettings:
-        """The same with every `None` that stands for a default replaced by it."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        chosen = {name: value for name, value in given.items() if value is not None or name in _NULL_HAS_MEANING}
-        return TurnSettings(**{**dict.fromkeys(_NULL_HAS_MEANING), **chosen})
-
-
-_NULL_HAS_MEANING: Final = frozenset({"ultravad_eot_threshold", "speculative_silence_ms"})
 
 
 class Turns:
@@ -113,6 +92,7 @@ class Turns:
         self._agent_started = self._agent_stopped = float("-inf")
         self._cut = False  # interrupted; the flushed playout still counts as audible for a moment
         self._judged, self._p = float("-inf"), 0.0  # the last window that was judged: its end, its probability
+        self._dip = 0.0  # how long the probability has been under the release threshold
         self._paused_at = 0.0
         self._speech = Speech(float("-inf"), float("-inf"), float("-inf"))
         self._silence = Silence()
@@ -140,16 +120,22 @@ class Turns:
         audible: bool,
         quiet_ms: float = 0.0,
         onset_ms: float | None = None,
+        loud: bool = False,
     ) -> tuple[TurnEvent, ...]:
         """Judge a window of the caller's sound that ends at `now_ms` and lasts `span_ms`: `p` is the probability of
         speech in it, `quiet_ms` how long the sound before its end has been far below the level of speech (0 where
-        noise hides that), `onset_ms` how long before its end the sound began to stand out, if that is known."""
+        noise hides that), `onset_ms` how long before its end the sound began to stand out, if that is known; `loud`
+        says that its end is as loud as the speech and well above the noise."""
         self._see(now_ms, audible)
         self._judged, self._p = now_ms, p
+        if p >= self._release:
+            self._dip = 0.0
+        else:
+            self._dip += span_ms
         if p >= self.activation:
             self._voiced(now_ms, span_ms, quiet_ms, onset_ms)
-        elif p < self._release and self.talking:
-            self._hush(now_ms - max(span_ms, quiet_ms), by_energy=False)
+        elif p < self._release and self.talking and (not loud or self._dip > LOUD_DIP_MS):
+            self._hush(now_ms - max(self._dip, quiet_ms), by_energy=False)
         return self._take()
 
     def tick(

@@ -283,3 +283,12 @@ def test_sound_after_a_quiet_end_is_judged_before_the_turn_ends() -> None:
     assert turns.tick(600, False, heard_ms=600, quiet_ms=5) == ()
     turns.frame(612, SPEECH, 32, False, quiet_ms=0)
     assert turns.talking
+
+
+def test_a_dip_of_the_probability_while_the_sound_stays_loud_is_no_end() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, SPEECH, 100, False)
+    turns.frame(700, SILENCE, 200, False, loud=True)
+    assert turns.talking
+    turns.frame(740, SILENCE, 40, False, loud=True)
+    assert TurnEnded(760, 400, 500, "delay") in turns.tick(760, False)

@@ -1,0 +1,42 @@
+"""Real speech for tests, made by flite, cached for the run."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import wave
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from media.ports import Samples
+
+
+@cache
+def speech(text: str, rate: int = 8000, voice: str = "slt") -> Samples:
+    """Mono int16 at `rate` Hz, cut to where it sounds (35 dB under its loudest 5 ms)."""
+    with tempfile.TemporaryDirectory() as folder:
+        made, wanted = Path(folder) / "made.wav", Path(folder) / "wanted.wav"
+        subprocess.run(["flite", "-voice", voice, "-t", text, "-o", made], check=True)
+        subprocess.run(["sox", "-D", made, "-r", str(rate), "-c", "1", "-b", "16", wanted], check=True)
+        with wave.open(str(wanted)) as file:
+            samples: Samples = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    return _trimmed(samples, rate // 200)
+
+
+def _trimmed(samples: Samples, block: int) -> Samples:
+    whole = samples[: len(samples) // block * block].reshape(-1, block).astype(np.float64)
+    power = (whole**2).mean(axis=1)
+    loud = np.flatnonzero(power > power.max() * 10**-3.5)
+    return samples[loud[0] * block : (loud[-1] + 1) * block]
+
+
+def silence(ms: int, rate: int = 8000) -> Samples:
+    """Digital silence."""
+    return np.zeros(ms * rate // 1000, np.int16)
+
+
+def tone(ms: int, rate: int = 8000, amplitude: int = 8000) -> Samples:
+    """A sine of 440 Hz."""
+    return np.rint(amplitude * np.sin(2 * np.pi * 440 * np.arange(ms * rate // 1000) / rate)).astype(np.int16)

@@ -1,0 +1,116 @@
+"""Playout: utterances on the played-samples clock."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from media.playout import Playout
+from tests.fakes import ArrayPort
+from tests.media.speech import tone
+
+
+def opened(rate: int = 8000) -> tuple[ArrayPort, int, Playout]:
+    port = ArrayPort()
+    slot = port.open(rate)
+    return port, slot, Playout(port, slot)
+
+
+def say(playout: Playout, ms: int) -> None:
+    assert playout.write(tone(ms))
+
+
+def test_each_utterance_is_heard_in_its_turn() -> None:
+    port, slot, playout = opened()
+    first = playout.begin("one")
+    say(playout, 40)
+    second = playout.begin("two")
+    say(playout, 60)
+    for _ in range(3):
+        port.step()
+    assert (playout.heard(first), playout.heard(second)) == (320, 160)
+    assert playout.queued == 320
+    assert playout.advance(port.taken(slot)) == (first,)
+
+
+def test_a_flush_cuts_what_was_not_sent_and_freezes_what_was_heard() -> None:
+    port, _, playout = opened()
+    first = playout.begin("one")
+    say(playout, 40)
+    second = playout.begin("two")
+    say(playout, 60)
+    third = playout.begin("three")
+    for _ in range(3):
+        port.step()
+    assert playout.flush() == 480
+    assert [playout.heard(u) for u in (first, second, third)] == [320, 160, 0]
+    assert [u.cut for u in (first, second, third)] == [False, True, True]
+    assert not playout.write(tone(20))
+    assert playout.queued == 0
+
+
+def test_what_is_said_after_a_flush_counts_on_its_own() -> None:
+    port, slot, playout = opened()
+    playout.begin("cut")
+    say(playout, 100)
+    playout.flush()
+    again = playout.begin("again")
+    say(playout, 40)
+    playout.end()
+    for _ in range(2):
+        port.step()
+    assert playout.heard(again) == 320
+    assert playout.advance(port.taken(slot)) == (again,)
+
+
+def test_a_flush_ends_a_pause() -> None:
+    port, slot, playout = opened()
+    playout.begin("paused")
+    say(playout, 100)
+    playout.pause(True)
+    port.step()
+    assert port.taken(slot) == 0
+    playout.flush()
+    assert not port.paused(slot)
+
+
+def test_more_than_the_ring_holds_follows_when_there_is_room() -> None:
+    port, slot, playout = opened()
+    utterance = playout.begin("long")
+    sound = np.arange(8000 * 35, dtype=np.int64).astype(np.int16)
+    assert playout.write(sound[: 8000 * 29])
+    assert playout.write(sound[8000 * 29 :])
+    playout.end()
+    done: list[object] = []
+    for _ in range(35 * 50):
+        port.step()
+        done += playout.advance(port.taken(slot))
+    assert done == [utterance]
+    assert np.array_equal(port.sent(slot), sound)
+
+
+def test_a_flush_also_drops_what_waited_for_room() -> None:
+    port, slot, playout = opened()
+    playout.begin("long")
+    assert playout.write(np.ones(8000 * 40, np.int16))
+    playout.flush()
+    playout.advance(port.taken(slot))
+    port.step()
+    assert not port.sent(slot).any()
+
+
+def test_only_an_announced_continuation_holds_the_slot_open() -> None:
+    port, slot, playout = opened()
+
+    def held() -> tuple[bool, bool]:
+        return port.more(slot), playout.open
+
+    playout.begin("one")
+    assert held() == (True, False)
+    say(playout, 20)
+    assert held() == (True, True)
+    playout.end()
+    assert held() == (False, False)
+    playout.answering(True)
+    assert held() == (True, True)
+    playout.answering(False)
+    assert held() == (False, False)

@@ -1,0 +1,153 @@
+"""Recordings: what was heard and said, whatever happens to the process or the disk."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import wave
+from pathlib import Path
+from queue import SimpleQueue
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from media.engine import Engine
+from media.events import TurnEnded
+from media.recording import HEADER_BYTES, Recording, RecordingEnd, RecordingWriter
+from tests.fakes import ArrayPort, Loop
+from tests.media.speech import silence, speech, tone
+from tests.media.test_engine import NO_MODEL, Listener
+
+
+def recorded(path: Path) -> tuple[int, np.ndarray[tuple[int, int], np.dtype[np.int16]]]:
+    """The rate and the samples `int16[n, 2]` of a finished or unfinished recording."""
+    with wave.open(str(path)) as file:
+        assert (file.getnchannels(), file.getsampwidth()) == (2, 2)
+        return file.getframerate(), np.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(-1, 2)
+
+
+def close(recording: Recording, ends: SimpleQueue[RecordingEnd]) -> RecordingEnd:
+    recording.close()
+    return ends.get(timeout=10)
+
+
+def test_the_caller_is_left_and_the_agent_right_sample_by_sample(tmp_path: Path) -> None:
+    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    writer = RecordingWriter()
+    writer.start()
+    port, loop, listener = ArrayPort(), Loop(), Listener()
+    engine = Engine(port, loop.post, lambda: port.now_ms * 1_000_000)
+    caller = np.concatenate([silence(500, 16000), speech("hello there", 16000), silence(3000, 16000)])
+    path = tmp_path / "deep" / "call.wav"
+    slot = port.open(16000, caller)
+    call = engine.add(slot, NO_MODEL, listener, writer.open(path, rate=16000, call_id="c", on_closed=ends.put))
+    engine.tick()
+    call.playout.begin("tone")
+    call.playout.write(tone(700, 16000))
+    for i in range(150):
+        port.step()
+        if i % 7 == 0:
+            engine.tick()
+    engine.tick()
+    engine.remove(slot)
+    engine.tick()
+    end = ends.get(timeout=10)
+    writer.close()
+    rate, samples = recorded(path)
+    assert (rate, end.frames, end.complete) == (16000, 3000 * 16, True)
+    assert np.array_equal(samples[:, 0], caller[: 3000 * 16])
+    assert np.array_equal(samples[: 700 * 16, 1], tone(700, 16000))
+    assert not samples[700 * 16 :, 1].any()
+
+
+def test_a_killed_process_leaves_a_valid_file(tmp_path: Path) -> None:
+    path = tmp_path / "killed.wav"
+    program = f"""
+import time, numpy as np
+from pathlib import Path
+from media.recording import RecordingWriter
+writer = RecordingWriter()
+writer.start()
+recording = writer.open(Path({str(path)!r}), rate=8000, call_id="c")
+piece = np.arange(4000, dtype=np.int16)
+while True:
+    recording.append(piece, -piece)
+    print("x", flush=True)
+    time.sleep(0.001)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for _ in range(50):
+            process.stdout.readline()
+        os.kill(process.pid, signal.SIGKILL)
+    rate, samples = recorded(path)
+    assert rate == 8000
+    assert len(samples) >= 4000 and len(samples) % 4000 == 0
+    assert np.array_equal(samples[:4000, 0], np.arange(4000)) and np.array_equal(samples[:, 0], -samples[:, 1])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_gives_one_line_and_a_recording_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    real_open = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, *a, **k: real_open(Path("/dev/full"), "wb", buffering=0))
+    writer = RecordingWriter()
+    with capture_logs() as lines:
+        writer.start()
+        recording = writer.open(tmp_path / "full.wav", rate=8000, call_id="c", on_closed=ends.put)
+        for _ in range(3):
+            recording.append(tone(500), tone(500))
+        end = close(recording, ends)
+        writer.close()
+    assert (end.complete, end.frames, end.error) == (False, 0, "No space left on device")
+    assert [line["event"] for line in lines] == ["recording.broken"]
+
+
+def test_a_file_that_is_cut_short_keeps_what_was_written(tmp_path: Path) -> None:
+    """A limit on the file's size stands for a disk that fills up in the middle of a call."""
+    path = tmp_path / "short.wav"
+    program = f"""
+import resource, signal, numpy as np
+from pathlib import Path
+from media.recording import RecordingWriter
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+writer = RecordingWriter()
+writer.start()
+recording = writer.open(Path({str(path)!r}), rate=8000, call_id="c", on_closed=lambda end: print(end.frames, end.error))
+for _ in range(6):
+    recording.append(np.full(2000, 7, np.int16), np.full(2000, 8, np.int16))
+recording.close()
+writer.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "8000 File too large"
+    _, samples = recorded(path)
+    assert samples.tolist() == [[7, 8]] * 8000
+    assert path.stat().st_size == HEADER_BYTES + 8000 * 4
+
+
+def test_a_broken_recording_leaves_the_call_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    writer = RecordingWriter()
+    writer.start()
+    port, loop, listener = ArrayPort(), Loop(), Listener()
+    engine = Engine(port, loop.post, lambda: port.now_ms * 1_000_000)
+    slot = port.open(8000, np.concatenate([silence(500), speech("hello there"), silence(1000)]))
+    path = tmp_path / "file" / "no-folder.wav"
+    engine.add(slot, NO_MODEL, listener, writer.open(path, rate=8000, call_id="c", on_closed=ends.put))
+    engine.tick()
+    for _ in range(100):
+        port.step()
+        engine.tick()
+        loop.run()
+    engine.close()
+    assert len(listener.of(TurnEnded)) == 1
+    assert not ends.get(timeout=10).complete
+    writer.close()
