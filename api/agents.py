@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from uuid import UUID
 
 from api.agent_models import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
@@ -57,7 +57,7 @@ def _refuse_unknown_ids(services: Services, body: AgentSettings) -> None:
     """Ids must name something that the organization can use. There are no tools and no background sounds yet."""
     voices = {voice.id for voice in services.catalogue.voices()}
     models = {model.id for model in services.catalogue.language_models()}
-    wanted: list[tuple[str, Any, set[str]]] = [
+    wanted: list[tuple[str, UUID | None, set[UUID]]] = [
         ("slmModelId", body.slm_model_id, models),
         ("voiceId", body.voice_id, voices),
         ("backgroundSoundId", body.background_sound_id, set()),
@@ -66,7 +66,7 @@ def _refuse_unknown_ids(services: Services, body: AgentSettings) -> None:
     problems = [
         FieldProblem(name, "Does not exist")
         for name, value, known in wanted
-        if value is not None and str(value) not in known
+        if value is not None and value not in known
     ]
     if problems:
         raise Invalid(problems)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from api.fields import IdView, Paging, View
 from api.route import Exchange, Listed, Many, Route
+from api.services import LanguageModelEntry
 
-V = TypeVar("V", bound=View)
+_COPIED = ("name", "provider", "context_length", "is_default")
 
 
 class Voice(View):
@@ -27,20 +28,27 @@ class LanguageModel(View):
     context_length: int | None
     is_default: bool
 
+    @classmethod
+    def of(cls, entry: LanguageModelEntry) -> LanguageModel:
+        """As clients see it."""
+        return cls.model_validate({"id": str(entry.id), **{name: getattr(entry, name) for name in _COPIED}})
+
 
 async def voices(exchange: Exchange[None, Paging]) -> Listed:
     """GET /voices"""
-    return _part(exchange.services.catalogue.voices(), Voice, exchange.query)
+    return _part(
+        [Voice(id=str(each.id), name=each.name) for each in exchange.services.catalogue.voices()], exchange.query
+    )
 
 
 async def language_models(exchange: Exchange[None, Paging]) -> Listed:
     """GET /slm-models"""
-    return _part(exchange.services.catalogue.language_models(), LanguageModel, exchange.query)
+    models = [LanguageModel.of(each) for each in exchange.services.catalogue.language_models()]
+    return _part(models, exchange.query)
 
 
-def _part(entries: Sequence[Any], view: type[V], paging: Paging) -> Listed:
-    chosen = entries[paging.offset : paging.offset + paging.limit]
-    return Listed([view.model_validate(each) for each in chosen], len(entries))
+def _part(views: Sequence[View], paging: Paging) -> Listed:
+    return Listed(list(views[paging.offset : paging.offset + paging.limit]), len(views))
 
 
 ROUTES = (

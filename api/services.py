@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+from uuid import UUID
 
 from config.secrets import Secrets
 from config.settings import Settings
@@ -18,8 +19,8 @@ class VoiceEntry(Protocol):
     """A voice that agents can have."""
 
     @property
-    def id(self) -> str:
-        """UUID, always the same for the same voice."""
+    def id(self) -> UUID:
+        """Always the same for the same voice."""
 
     @property
     def name(self) -> str:
@@ -30,16 +31,16 @@ class LanguageModelEntry(Protocol):
     """A language model that agents can use. `context_length` in tokens, None where there is no such bound."""
 
     @property
-    def id(self) -> str:
-        """UUID, always the same for the same model."""
+    def id(self) -> UUID:
+        """Always the same for the same model."""
 
     @property
     def name(self) -> str:
         """What people call it."""
 
     @property
-    def provider(self) -> Literal["builtin", "llama.cpp", "openai"]:
-        """What runs it."""
+    def provider(self) -> str:
+        """What runs it: builtin, llama.cpp or openai."""
 
     @property
     def context_length(self) -> int | None:

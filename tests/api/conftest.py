@@ -1,0 +1,147 @@
+"""A real server of the API on loopback with a real database."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+import pytest
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
+from cryptography.fernet import Fernet
+
+from api.app import create_app
+from api.services import Services
+from config.secrets import Secrets
+from config.settings import Settings
+from storage import api_keys, organizations
+from storage.database import Database
+from storage.schema import bring_up_to_date
+
+NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
+
+
+@dataclass(frozen=True)
+class Voice:
+    name: str
+
+    @property
+    def id(self) -> UUID:
+        return uuid5(NAMESPACE, self.name)
+
+
+@dataclass(frozen=True)
+class LanguageModel(Voice):
+    provider: str = "builtin"
+    context_length: int | None = 4096
+    is_default: bool = True
+
+
+@dataclass
+class Choices:
+    """The catalogue of the tests: two voices, one language model."""
+
+    def voices(self) -> list[Voice]:
+        return [Voice("flite/slt"), Voice("flite/rms")]
+
+    def language_models(self) -> list[LanguageModel]:
+        return [LanguageModel("responder")]
+
+
+@dataclass
+class Trouble:
+    """What the rest of the program says of its readiness; tests change it."""
+
+    parts: dict[str, str | None] = field(default_factory=lambda: {"sip": None, "models": None})
+
+
+@dataclass
+class Api:
+    """A client with the key of one organization."""
+
+    client: TestClient[Any, Any]
+    services: Services
+    organization_id: str
+    key: str
+    trouble: Trouble
+    number_changes: list[None]
+
+    async def __call__(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
+        """Status and JSON body of a request below `/v1`."""
+        response = await self.raw(method, path, body, **more)
+        return response.status, await response.json()
+
+    async def raw(self, method: str, path: str, body: Any = None, **more: Any) -> ClientResponse:
+        headers = {"Authorization": f"Bearer {self.key}", **more.pop("headers", {})}
+        if body is not None:
+            more["json"] = body
+        return await self.client.request(method, f"/v1{path}", headers=headers, **more)
+
+    async def made(self, path: str, body: Any) -> dict[str, Any]:
+        """Create something that must succeed."""
+        status, answer = await self("POST", path, body)
+        assert status == 201, answer
+        data: dict[str, Any] = answer["data"]
+        return data
+
+    async def of_another_organization(self, requests_per_minute: int = 100_000) -> Api:
+        """The same server, seen by another organization."""
+        async with self.services.database.write() as conn:
+            other = await organizations.create(conn, "other")
+            _, key = await api_keys.create(conn, other.id, requests_per_minute=requests_per_minute)
+        return replace(self, organization_id=other.id, key=key)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh database file, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "trunkline.db"
+    bring_up_to_date(path)
+    return path
+
+
+StartApi = Callable[..., Any]
+
+
+@pytest.fixture
+async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
+    """Start a server with changed settings: `await start_api({"limits": {...}})`."""
+    started: list[tuple[TestClient[Any, Any], Database]] = []
+
+    async def start(changes: dict[str, Any] | None = None, requests_per_minute: int | None = 100_000) -> Api:
+        settings = Settings(data_dir=tmp_path).with_changes(changes or {})
+        shutil.copy(migrated, tmp_path / "trunkline.db")
+        database = Database(settings.database_url)
+        await database.open()
+        async with database.write() as conn:
+            owner = await organizations.create(conn, "default")
+            _, key = await api_keys.create(conn, owner.id, requests_per_minute=requests_per_minute)
+        trouble, number_changes = Trouble(), list[None]()
+        services = Services(
+            settings=settings,
+            database=database,
+            secrets=Secrets([Fernet.generate_key()]),
+            catalogue=Choices(),
+            readiness=lambda: trouble.parts,
+            live_calls=lambda: 3,
+            phone_numbers_changed=lambda: number_changes.append(None),
+        )
+        client = TestClient(TestServer(create_app(services)))
+        started.append((client, database))
+        await client.start_server()
+        return Api(client, services, owner.id, key, trouble, number_changes)
+
+    yield start
+    for client, database in started:
+        await client.close()
+        await database.close()
+
+
+@pytest.fixture
+async def api(start_api: StartApi) -> Api:
+    started: Api = await start_api()
+    return started
