@@ -120,11 +120,12 @@ class Deliverer:
 
     async def _send_due(self, group: asyncio.TaskGroup) -> float | None:
         """Start what is due. Returns how many s there is nothing to do; None: until `wake` or the end of an attempt."""
+        seen = set(self._under_way)  # one of them may end while we read: then what we read of it is old
         async with self._database.read() as conn:
-            due = await webhook_deliveries.due(conn, utc_now(), limit=MOST_AT_ONCE + len(self._under_way))
+            due = await webhook_deliveries.due(conn, utc_now(), limit=MOST_AT_ONCE + len(seen))
             next_at = await webhook_deliveries.next_due_at(conn)
         for delivery in due:
-            if delivery.id not in self._under_way and len(self._under_way) < MOST_AT_ONCE:
+            if delivery.id not in seen and len(self._under_way) < MOST_AT_ONCE:
                 self._under_way.add(delivery.id)
                 group.create_task(self._deliver(delivery))
         if self._under_way:
