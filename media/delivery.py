@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 
 from media.engine_call import Broken, CallEvent, EngineCall
+from media.events import Interrupted
 
 _log = structlog.get_logger()
 
@@ -49,3 +50,5 @@ class Outbox:
                 _log.error("media.listener_failed", slot=call.slot, error=repr(error), exc_info=error)
                 if not any(isinstance(event, Broken) for event in own):
                     self._on_failure(call, error)
+            if any(isinstance(event, Interrupted) for event in own):
+                call.playout.unbar()

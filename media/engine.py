@@ -307,7 +307,7 @@ class Engine:
                 case Resume():
                     call.playout.pause(False)
                 case Interrupted():
-                    call.playout.flush()
+                    call.playout.bar()
                 case SpeechStarted():
                     self._open_ear(row, event.began_ms)
                 case TurnEnded() | TurnDropped():

@@ -43,6 +43,7 @@ class Playout:
         self._behind = port.written(slot)  # index behind the last sample that was given to us
         self._answering = False
         self._opened = False  # something of an unfinished utterance or answer was written
+        self._barred = False  # interrupted, and the conversation does not know yet
         self._final: int | None = None  # the played-samples clock when the slot was given up
 
     @property
@@ -61,7 +62,10 @@ class Playout:
         with self._lock:
             self._finish()
             self._current = Utterance(text, self._behind, self._behind)
-            self._unheard.append(self._current)
+            if self._barred:
+                self._current.flushed_at = self._behind
+            else:
+                self._unheard.append(self._current)
             self._announce()
             return self._current
 
@@ -105,17 +109,32 @@ class Playout:
         with self._lock:
             if self._final is not None:
                 return self._final
-            sent = self._port.flush(self._slot)
-            for utterance in self._unheard:
-                if not utterance.ended or utterance.stop > sent:
-                    utterance.flushed_at = sent
-                    utterance.ended = True
-            self._unheard.clear()
-            self._waiting.clear()
-            self._behind = self._port.written(self._slot)
-            self._answering = self._opened = False
-            self._announce()
-            return sent
+            return self._flush()
+
+    def bar(self) -> int:
+        """Flush, and cut every utterance that is begun before `unbar`: the engine does so at an interruption, until the
+        conversation has been told. Returns the index up to which samples were really sent."""
+        with self._lock:
+            self._barred = True
+            return self._taken() if self._final is not None else self._flush()
+
+    def unbar(self) -> None:
+        """The conversation knows: what is begun from now on will be sent."""
+        with self._lock:
+            self._barred = False
+
+    def _flush(self) -> int:
+        sent = self._port.flush(self._slot)
+        for utterance in self._unheard:
+            if not utterance.ended or utterance.stop > sent:
+                utterance.flushed_at = sent
+                utterance.ended = True
+        self._unheard.clear()
+        self._waiting.clear()
+        self._behind = self._port.written(self._slot)
+        self._answering = self._opened = False
+        self._announce()
+        return sent
 
     def pause(self, on: bool) -> None:
         """Stop sending for now, or go on where it stopped."""

@@ -73,11 +73,11 @@ class ArrayPort:
         line = self._lines[slot]
         line.caller = np.concatenate([line.caller[: line.position], samples])
 
-    def step(self) -> None:
-        """One tick of the pump: a frame from every caller, a frame to every caller."""
-        self.now_ms += TICK_MS
+    def step(self, ms: int = TICK_MS) -> None:
+        """One tick of the pump: so many ms from every caller, as many to every caller."""
+        self.now_ms += ms
         for line in self._lines.values():
-            count = line.rate * TICK_MS // 1000
+            count = line.rate * ms // 1000
             heard = np.zeros(count, np.int16)
             piece = line.caller[line.position : line.position + count]
             heard[: len(piece)] = piece

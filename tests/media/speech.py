@@ -29,7 +29,9 @@ def _trimmed(samples: Samples, block: int) -> Samples:
     whole = samples[: len(samples) // block * block].reshape(-1, block).astype(np.float64)
     power = (whole**2).mean(axis=1)
     loud = np.flatnonzero(power > power.max() * 10**-3.5)
-    return samples[loud[0] * block : (loud[-1] + 1) * block]
+    first, behind = int(loud[0]) * block, (int(loud[-1]) + 1) * block
+    trimmed: Samples = samples[first:behind]
+    return trimmed
 
 
 def silence(ms: int, rate: int = 8000) -> Samples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -330,3 +331,51 @@ def test_a_rate_without_a_voice_activity_model_is_refused() -> None:
     studio = Studio()
     with pytest.raises(ValueError, match="48000"):
         studio.engine.add(studio.port.open(48000), NO_MODEL, Listener())
+
+
+def test_what_the_old_answer_begins_before_it_knows_of_the_interruption_is_not_sent() -> None:
+    studio = Studio()
+    call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
+    studio.run(1300)
+    call.words()
+    studio.port.step()
+    studio.engine.tick()  # the event waits in the loop
+    stale = call.playout.begin("the next sentence")
+    assert stale.cut and not call.playout.write(tone(500))
+    studio.loop.run()
+    assert listener.of(Interrupted)
+    studio.run(100)
+    fresh = call.playout.begin("the new answer")
+    assert call.playout.write(tone(100))
+    studio.run(200)
+    assert (call.playout.heard(stale), call.playout.heard(fresh)) == (0, 800)
+
+
+def test_the_tick_thread_runs_until_it_is_closed() -> None:
+    heard = threading.Event()
+    port = ArrayPort()
+    engine = Engine(port, lambda work: work())
+    listener = Listener()
+    listener.react = lambda event: heard.set() if isinstance(event, TurnEnded) else None
+    slot = port.open(8000, np.concatenate([silence(500), speech("yes"), silence(500)]))
+    engine.add(slot, NO_MODEL, listener)
+    engine.start()
+    assert heard.wait(30)
+    engine.close()
+    ticks = engine.stats.ticks
+    assert ticks > 0
+    assert not any(thread.name == "media-tick" for thread in threading.enumerate())
+
+
+def test_pieces_that_are_no_whole_frames_are_heard_as_well() -> None:
+    """A codec with frames of 30 ms gives one or two of them a tick."""
+    studio = Studio()
+    words = speech("what is your address")
+    _, listener, ear = studio.call(np.concatenate([silence(510), words, silence(1500)]))
+    for ms in [30, 0, 30, 15, 5] * 30:
+        studio.port.step(ms)
+        studio.engine.tick()
+        studio.loop.run()
+    (ended,) = listener.of(TurnEnded)
+    assert ended.speech_end_ms - studio.start_ms == pytest.approx(510 + len(words) / 8, abs=25)
+    assert words.tobytes() in ear.sound.tobytes()
