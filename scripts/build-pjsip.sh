@@ -91,23 +91,25 @@ includes=$(for part in pjlib pjlib-util pjnath pjmedia pjsip; do printf '%s' "-I
 python_include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 binding=$work/tree/pjsip-apps/src/swig/python
 
+# One file that keeps one core busy for most of the time that the libraries take on the others.
 compile_binding() {
     cd "$binding"
     # shellcheck disable=SC2086  # one word per flag
     swig $includes -c++ -w312 -threads -python -o pjsua2_wrap.cpp ../pjsua2.i &&
         g++ -O1 -fPIC -DNDEBUG -DPJ_AUTOCONF=1 -w $includes -I"$python_include" -c pjsua2_wrap.cpp -o pjsua2_wrap.o
 }
+compile_binding >"$work/binding.log" 2>&1 &
+compiling_binding=$!
 
-# The binding is one file that keeps one core busy for most of the time that the libraries take on the others.
-compile() {
-    compile_binding &
-    compiling_binding=$!
-    status_of_libraries=0
-    make -j "$(nproc)" lib || status_of_libraries=$?
-    wait "$compiling_binding" && return "$status_of_libraries"
+finish_binding() {
+    wait "$compiling_binding" || {
+        cat "$work/binding.log"
+        return 1
+    }
 }
-watched "3/5 compiling the libraries and the Python binding" '^(gcc|g\+\+)' 288 compile
-watched "4/5 installing the libraries" "" "" make install DESTDIR="$work/stage"
+watched "3/5 compiling the libraries and the Python binding" '^(gcc|g\+\+)' "288 files" make -j "$(nproc)" lib
+watched "4/5 compiling the rest of the Python binding" "" "" finish_binding
+watched "5/5 installing the libraries" "" "" make install DESTDIR="$work/stage"
 
 site=$work/stage$prefix/python
 mkdir -p "$site"
