@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
@@ -15,12 +16,13 @@ from api.routes import ROUTES, description
 from api.services import Services
 
 
-def create_app(services: Services) -> web.Application:
-    """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it."""
+def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:
+    """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it.
+    `now_s` is the clock of the rate limits, in seconds since 1970."""
     key_use = KeyUse(services.database)
     known = {f"{route.method} /v1{route.path}": route for route in ROUTES}
     largest = max(route.max_body for route in ROUTES)
-    app = web.Application(middlewares=[observe, errors, gate(services, known, key_use)], client_max_size=largest)
+    app = web.Application(middlewares=[observe, errors, gate(services, known, key_use, now_s)], client_max_size=largest)
 
     async def key_use_written(_app: web.Application) -> AsyncIterator[None]:
         async with key_use.written_regularly():
@@ -29,9 +31,10 @@ def create_app(services: Services) -> web.Application:
     app.cleanup_ctx.append(key_use_written)
     for route in ROUTES:
         handler = endpoint(route, services)
-        app.router.add_route(route.method, f"/v1{route.path}", handler)
+        path = f"/v1{route.path}".replace("{id}", "{id:[^/]+}")
+        app.router.add_route(route.method, path, handler)
         if route.method == "GET":
-            app.router.add_route("HEAD", f"/v1{route.path}", handler)
+            app.router.add_route("HEAD", path, handler)
     add_health(app, services)
     description()
     return app

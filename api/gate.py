@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -26,9 +25,7 @@ LONGEST_KEY: Final = 200
 UNCHARGED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
-def gate(
-    services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: Callable[[], float] = time.time
-) -> Middleware:
+def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: Callable[[], float]) -> Middleware:
     """The middleware. `routes` are known by method and path, as `GET /v1/agents/{id}`. Everything below `/v1` needs a
     key unless its route says otherwise, unknown paths included."""
     windows = RateWindows()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
@@ -25,7 +27,9 @@ def add_health(app: web.Application, services: Services) -> None:
         return _json(state, 200 if ready else 503)
 
     async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(
+            body=await asyncio.to_thread(generate_latest), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)

@@ -1,13 +1,23 @@
-"""What holds for every test: our code must not block the event loop."""
+"""What holds for every test: our code must not block the event loop; log lines are plain."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from blockbuster import BlockBuster, blockbuster_ctx
 
 OUR_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
+
+
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.fixture(autouse=True)

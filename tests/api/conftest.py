@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,7 +113,11 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
     """Start a server with changed settings: `await start_api({"limits": {...}})`."""
     started: list[tuple[TestClient[Any, Any], Database]] = []
 
-    async def start(changes: dict[str, Any] | None = None, requests_per_minute: int | None = 100_000) -> Api:
+    async def start(
+        changes: dict[str, Any] | None = None,
+        requests_per_minute: int | None = 100_000,
+        now_s: Callable[[], float] = time.time,
+    ) -> Api:
         settings = Settings(data_dir=tmp_path).with_changes(changes or {})
         shutil.copy(migrated, tmp_path / "trunkline.db")
         database = Database(settings.database_url)
@@ -130,7 +135,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
             live_calls=lambda: 3,
             phone_numbers_changed=lambda: number_changes.append(None),
         )
-        client = TestClient(TestServer(create_app(services)))
+        client = TestClient(TestServer(create_app(services, now_s)))
         started.append((client, database))
         await client.start_server()
         return Api(client, services, owner.id, key, trouble, number_changes)

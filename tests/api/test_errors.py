@@ -1,0 +1,186 @@
+"""The error body, whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import structlog
+from structlog.testing import capture_logs
+
+from storage import api_keys
+from tests.api.conftest import Api
+
+BAD_BODY = {"error": "Validation failed", "details": [{"field": "body", "message": "Must be valid JSON"}]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b'{"name": "x",}',
+        b"{'name': 'x'}",
+        b'{"name": "\\ud800"}',
+        b'{"name": "x"} y',
+        b'{"metadata": ' + b"[" * 5000,
+        b'{"name": "x", "metadata": ' + b"9" * 5000 + b"}",
+    ],
+)
+async def test_bad_json_is_one_problem_with_the_body(api: Api, body: bytes) -> None:
+    assert await api("POST", "/agents", data=body) == (400, BAD_BODY)
+
+
+@pytest.mark.parametrize("body", [[], "x", 1, True, [{}]])
+async def test_a_body_that_is_no_object_is_a_problem_with_the_body(api: Api, body: Any) -> None:
+    status, answer = await api("POST", "/agents", body)
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+async def test_numbers_are_finite_everywhere(api: Api, number: str) -> None:
+    body = f'{{"name": "x", "voiceSpeed": {number}}}'.encode()
+    status, answer = await api("POST", "/agents", data=body)
+    assert (status, answer["details"][0]["field"]) == (400, "voiceSpeed")
+    body = f'{{"number": "100", "provider": "sip", "metadata": {{"a": [{{"b": {number}}}]}}}}'.encode()
+    status, answer = await api("POST", "/phone-numbers", data=body)
+    assert (status, answer["details"][0]["field"]) == (400, "metadata")
+
+
+async def test_a_body_over_the_limit_is_413_however_it_comes(api: Api) -> None:
+    large = b'{"name": "' + b"x" * 1024 * 1024 + b'"}'
+
+    async def pieces() -> Any:
+        for start in range(0, len(large), 65536):
+            yield large[start : start + 65536]
+
+    for data in (large, pieces()):
+        assert await api("POST", "/agents", data=data) == (413, {"error": "Request body is too large"})
+
+
+async def test_a_body_up_to_the_limit_is_read(api: Api) -> None:
+    exact = b'{"name": "x"}'
+    status, _ = await api("POST", "/agents", data=exact + b" " * (1024 * 1024 - len(exact)))
+    assert status == 201
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/agents/", "/agents/x/y", "/calls/x/recordings", "/%00"])
+async def test_an_unknown_route_is_404(api: Api, path: str) -> None:
+    assert await api("GET", path) == (404, {"error": "Not found"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/agents", {"GET", "HEAD", "POST"}),
+        ("PUT", "/agents/x", {"GET", "HEAD", "PATCH", "DELETE"}),
+        ("PATCH", "/calls", {"GET", "HEAD"}),
+        ("POST", "/openapi.json", {"GET", "HEAD"}),
+        ("PROPFIND", "/voices", {"GET", "HEAD"}),
+    ],
+)
+async def test_a_wrong_method_is_405_with_those_that_work(api: Api, method: str, path: str, allow: set[str]) -> None:
+    response = await api.raw(method, path)
+    assert (response.status, await response.json()) == (405, {"error": "Method not allowed"})
+    assert {each.strip() for each in response.headers["Allow"].split(",")} == allow
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer x",
+        "Basic eDp5",
+        "Bearer " + "x" * 5000,
+        "Bearer é",
+        "{key}",
+        "Bearer {key}x",
+    ],
+)
+async def test_without_a_valid_key_there_is_nothing(api: Api, header: str | None) -> None:
+    headers = {} if header is None else {"Authorization": header.replace("{key}", api.key)}
+    for path in ("/v1/agents", "/v1/nothing", "/v1/agents/x"):
+        async with api.client.get(path, headers=headers) as response:
+            assert (response.status, await response.json()) == (401, {"error": "Invalid API key"})
+            assert response.headers["WWW-Authenticate"] == "Bearer"
+            assert "X-RateLimit-Limit" in response.headers
+
+
+async def test_the_word_bearer_counts_in_any_letter_case(api: Api) -> None:
+    async with api.client.get("/v1/agents", headers={"Authorization": f"bearer  {api.key}"}) as response:
+        assert response.status == 200
+
+
+async def test_a_revoked_key_stops_at_once(api: Api) -> None:
+    assert (await api("GET", "/agents"))[0] == 200
+    async with api.services.database.write() as conn:
+        (key,) = await api_keys.all_of(conn)
+        await api_keys.revoke(conn, key.id)
+    assert await api("GET", "/agents") == (401, {"error": "Invalid API key"})
+
+
+async def test_the_last_use_of_a_key_is_stored_at_the_end(api: Api) -> None:
+    await api("GET", "/agents")
+    await api.client.close()
+    async with api.services.database.read() as conn:
+        (key,) = await api_keys.all_of(conn)
+    assert key.last_used_at is not None
+
+
+async def test_what_was_not_foreseen_is_a_500_without_a_trace(api: Api) -> None:
+    async with api.services.database.write() as conn:
+        await conn.execute(sa.text("DROP TABLE agents"))
+    with capture_logs() as logs:
+        response = await api.raw("GET", "/agents")
+        assert (response.status, await response.json()) == (500, {"error": "Internal server error"})
+    assert "X-RateLimit-Remaining" in response.headers
+    failed = [each for each in logs if each["event"] == "api.request_failed"]
+    assert len(failed) == 1
+    assert failed[0]["exc_info"]
+
+
+async def test_a_full_disk_is_a_503_and_nothing_is_half_stored(api: Api) -> None:
+    database = api.services.database
+    async with database.write() as conn:
+        pages = (await conn.execute(sa.text("PRAGMA page_count"))).scalar_one()
+        await conn.execute(sa.text(f"PRAGMA max_page_count={pages}"))
+    with capture_logs() as logs:
+        response = await api.raw("POST", "/agents", {"name": "x", "systemPrompt": "x" * 32000})
+        assert (response.status, await response.json()) == (503, {"error": "Service temporarily unavailable"})
+    assert response.headers["Retry-After"] == "5"
+    assert [each["cause"] for each in logs if each["event"] == "api.unavailable"] == ["storage: the disk is full"]
+    async with database.write() as conn:
+        await conn.execute(sa.text("PRAGMA max_page_count=1000000"))
+    _, answer = await api("GET", "/agents")
+    assert answer["pagination"]["total"] == 0
+    assert (await api("POST", "/agents", {"name": "x", "systemPrompt": "x" * 32000}))[0] == 201
+
+
+async def test_a_body_that_breaks_off_leaves_the_server_well(api: Api) -> None:
+    address = api.client.server
+    with capture_logs() as logs:
+        _, writer = await asyncio.open_connection(address.host, address.port)
+        head = f"POST /v1/agents HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\nContent-Length: 100\r\n\r\n"
+        writer.write(head.encode() + b"{")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        assert (await api("GET", "/agents"))[0] == 200
+    assert not [each for each in logs if each["log_level"] == "error"]
+
+
+@pytest.mark.parametrize(("given", "kept"), [("abc-1.2_3", True), ("a b", False), ("x" * 65, False), ("", False)])
+async def test_every_response_names_its_request(api: Api, given: str, kept: bool) -> None:
+    structlog.contextvars.clear_contextvars()
+    with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logs:
+        response = await api.raw("GET", "/agents", headers={"X-Request-Id": given})
+    named = response.headers["X-Request-Id"]
+    assert (named == given) is kept
+    assert [each["request_id"] for each in logs if each["event"] == "api.request"] == [named]
+    assert response.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,83 @@
+"""Health, readiness, figures, the catalogue's lists and the port."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, web
+
+from api.listen import listen
+from config.errors import StartupError
+from config.settings import ApiSettings
+from tests.api.conftest import Api, LanguageModel, Voice
+
+
+async def test_the_process_is_healthy_without_a_key(api: Api) -> None:
+    async with api.client.get("/healthz") as response:
+        assert (response.status, await response.json()) == (200, {"status": "ok"})
+
+
+async def test_readiness_names_what_is_missing(api: Api) -> None:
+    checks = {"sip": "ok", "models": "ok", "database": "ok"}
+    async with api.client.get("/readyz") as response:
+        assert response.status == 200
+        assert await response.json() == {"status": "ready", "checks": checks, "liveCalls": 3}
+    api.trouble.parts["sip"] = "draining"
+    async with api.client.get("/readyz") as response:
+        assert response.status == 503
+        answer = await response.json()
+    assert (answer["status"], answer["checks"]) == ("unavailable", {**checks, "sip": "draining"})
+
+
+async def test_figures_count_requests_by_route_and_not_by_path(api: Api) -> None:
+    await api("GET", "/agents/x")
+    await api.raw("PROPFIND", "/nothing")
+    async with api.client.get("/metrics") as response:
+        figures = await response.text()
+    assert 'trunkline_http_requests_total{method="GET",route="/v1/agents/{id}",status="404"}' in figures
+    assert 'trunkline_http_requests_total{method="other",route="unmatched",status="404"}' in figures
+    assert "/v1/agents/x" not in figures
+
+
+async def test_the_choices_of_agents_are_listed(api: Api) -> None:
+    voices = [{"id": str(Voice(name).id), "name": name} for name in ("flite/slt", "flite/rms")]
+    pagination = {"total": 2, "limit": 50, "offset": 0}
+    assert await api("GET", "/voices") == (200, {"data": voices, "pagination": pagination})
+    _, answer = await api("GET", "/voices?limit=1&offset=1")
+    assert answer == {"data": voices[1:], "pagination": {"total": 2, "limit": 1, "offset": 1}}
+    _, answer = await api("GET", "/slm-models")
+    assert answer["data"] == [
+        {
+            "id": str(LanguageModel("responder").id),
+            "name": "responder",
+            "provider": "builtin",
+            "contextLength": 4096,
+            "isDefault": True,
+        }
+    ]
+
+
+async def test_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = ApiSettings(host="127.0.0.1", port=taken.getsockname()[1])
+        with pytest.raises(StartupError, match=rf"api\.port {settings.port}: cannot listen there"):
+            async with listen(web.Application(), settings):
+                pass
+
+
+async def test_a_free_port_is_chosen_and_given_back() -> None:
+    settings = ApiSettings(host="127.0.0.1", port=0)
+    async with listen(web.Application(), settings) as port, ClientSession() as session:
+        assert (await session.get(f"http://127.0.0.1:{port}/")).status == 404
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+async def test_a_certificate_that_does_not_load_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("no certificate")
+    settings = ApiSettings(host="127.0.0.1", port=0, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "cert.pem")
+    with pytest.raises(StartupError, match=r"api\.tls_cert .*cert\.pem"):
+        async with listen(web.Application(), settings):
+            pass

@@ -1,0 +1,66 @@
+"""No secret comes out again: not in a response, not in a log line, not in the database file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from config import logging as our_logging
+from tests.api.conftest import Api
+
+SECRETS = {
+    "postCallWebhookSecret": "whsec_Zm9yIHlvdXIgZXllcw",
+    "sipPassword": "hush-sip-password",
+    "provider_aAccountSid": "hush-account",
+    "provider_bAuthToken": "hush-token",
+}
+
+
+@pytest.fixture
+def log_lines() -> Iterator[io.StringIO]:
+    """Everything that is logged at debug level, as JSON lines."""
+    import logging
+
+    import structlog
+
+    root = logging.getLogger()
+    handlers, level, kept = root.handlers[:], root.level, structlog.get_config()
+    stream = io.StringIO()
+    our_logging.configure("debug", "json", stream)
+    yield stream
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**kept)
+
+
+async def test_no_secret_comes_out(api: Api, log_lines: io.StringIO) -> None:
+    agent_secret = {"postCallWebhookSecret": SECRETS["postCallWebhookSecret"]}
+    number_secrets = {name: value for name, value in SECRETS.items() if name not in agent_secret}
+    texts = []
+    for path, body in (
+        ("/agents", {"name": "Anna", **agent_secret}),
+        ("/phone-numbers", {"number": "100", "provider": "sip", **number_secrets}),
+    ):
+        made = await api.made(path, body)
+        for method, url, sent in (
+            ("GET", f"{path}/{made['id']}", None),
+            ("PATCH", f"{path}/{made['id']}", body),
+            ("GET", path, None),
+            ("POST", path, {**body, "unheardOf": 1, "name": 5}),
+            ("DELETE", f"{path}/{made['id']}", None),
+        ):
+            response = await api.raw(method, url, sent)
+            texts.append(await response.text() + str(response.headers))
+    async with api.client.get("/v1/calls/x/recording?expires=1&signature=hush-signature") as response:
+        texts.append(await response.text())
+    await api.client.close()
+    await api.services.database.close()
+    files = [path.read_bytes() for path in api.services.settings.data_dir.glob("trunkline.db*")]
+    assert "api.request" in log_lines.getvalue()
+    for secret in (*SECRETS.values(), api.key):
+        assert not any(secret in text for text in texts)
+        assert secret not in log_lines.getvalue()
+        assert not any(secret.encode() in content for content in files)
+    assert "hush-signature" not in log_lines.getvalue()
