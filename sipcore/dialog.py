@@ -228,6 +228,7 @@ def _operation(code: int, headers: dict[str, str]) -> pj.CallOpParam:
     operation = pj.CallOpParam(True)
     operation.opt.audioCount = 1
     operation.opt.videoCount = 0
+    operation.opt.textCount = 0  # else each call offers real-time text, with a thread and 300 ms at its end
     operation.statusCode = code
     for name, value in headers.items():
         header = pj.SipHeader()

@@ -190,13 +190,18 @@ static int16_t comfort_noise(slot_t *slot)
     return (int16_t)((int32_t)(slot->noise >> 28) - 8); /* about -76 dBFS */
 }
 
-/* Ramp what begins up from silence, and what stopped down to it. */
+/* Ramp what begins up from silence, and what stopped down to it; after a flush in mid-sound, both at once. */
 static void smooth_edges(slot_t *slot, int16_t *out, uint32_t have, uint32_t count)
 {
     uint32_t ramp = atomic_load(&slot->rate) * FADE_MS / 1000;
-    if (have && !slot->sounding)
-        for (uint32_t i = 0; i < ramp && i < have; i++)
-            out[i] = (int16_t)((int32_t)out[i] * (int32_t)i / (int32_t)ramp);
+    uint32_t flushes = atomic_load(&slot->flushes);
+    bool cut = slot->sounding && flushes != slot->flushes_seen;
+    slot->flushes_seen = flushes;
+    if (have && (cut || !slot->sounding))
+        for (uint32_t i = 0; i < ramp && i < have; i++) {
+            int32_t tail = cut ? slot->last * (int32_t)(ramp - i) : 0;
+            out[i] = (int16_t)(((int32_t)out[i] * (int32_t)i + tail) / (int32_t)ramp);
+        }
     if (have < count) {
         int32_t from = have ? out[have - 1] : (slot->sounding ? slot->last : 0);
         ramp = ramp < count - have ? ramp : count - have;
@@ -359,6 +364,7 @@ uint64_t slot_flush(slot_t *slot)
         ;
     atomic_store(&slot->open, false);
     atomic_store(&slot->paused, false);
+    atomic_fetch_add(&slot->flushes, 1);
     return read;
 }
 

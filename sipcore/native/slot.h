@@ -79,6 +79,8 @@ typedef struct slot {
     int16_t last;
     bool sounding;
     uint32_t noise;
+    _Atomic uint32_t flushes;
+    uint32_t flushes_seen;
 
     int64_t last_sent_ns;
     uint64_t last_packet_count;
