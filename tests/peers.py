@@ -1,0 +1,232 @@
+"""Phones that are not ours: Debian's sipp and baresip, each started as a process and ended by its own handle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import tempfile
+import wave
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+SCENARIOS = Path(__file__).parent / "sip/scenarios"
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port number that is free for UDP and for TCP now."""
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
+            udp.bind((host, 0))
+            with contextlib.suppress(OSError):
+                tcp.bind((host, udp.getsockname()[1]))
+                return int(udp.getsockname()[1])
+
+
+class Process:
+    """A child process with a folder of its own, gone when the `async with` block is left."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="trunkline-peer-")
+        self._child: asyncio.subprocess.Process | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where it keeps its files."""
+        return Path(self._folder.name)
+
+    @property
+    def child(self) -> asyncio.subprocess.Process:
+        """The running process. Raises `RuntimeError` before it is started."""
+        if self._child is None:
+            raise RuntimeError("not started")
+        return self._child
+
+    async def start(self, *command: str) -> None:
+        """Start it in its folder; what it prints goes to `output.txt` there."""
+        with (self.folder / "output.txt").open("wb") as output:
+            self._child = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=self.folder,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+
+    def output(self) -> str:
+        """What it has printed so far."""
+        return (self.folder / "output.txt").read_text(errors="replace")
+
+    async def close(self) -> None:
+        """End it, by force after 3 s, and remove its folder."""
+        if self._child is not None and self._child.returncode is None:
+            self._child.terminate()
+            try:
+                await asyncio.wait_for(self._child.wait(), 3)
+            except TimeoutError:
+                self._child.kill()
+                await self._child.wait()
+        self._folder.cleanup()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Sipp(Process):
+    """One run of sipp. `await Sipp.run(...)`, or `async with Sipp(...) as sipp: ... await sipp.finished()`."""
+
+    def __init__(
+        self,
+        scenario: str,
+        target: str,
+        *,
+        calls: int = 1,
+        rate: int = 10,
+        user: str = "100",
+        keys: dict[str, str] | None = None,
+        transport: str = "u1",
+        host: str = "127.0.0.1",
+        timeout_s: int = 40,
+    ) -> None:
+        """`target`: host:port. `keys`: what `[name]` in the scenario stands for. `rate`: calls a second."""
+        super().__init__()
+        self.media_port = free_port(host)
+        self._command = [
+            "sipp", target, "-sf", str(SCENARIOS / f"{scenario}.xml"), "-s", user, "-m", str(calls), "-r", str(rate),
+            "-t", transport, "-i", host, "-p", str(free_port(host)), "-mi", host, "-mp", str(self.media_port),
+            "-rtp_echo", "-nostdin", "-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "stat.csv",
+            "-timeout", str(timeout_s), "-timeout_error",
+        ]  # fmt: skip
+        for name, value in (keys or {}).items():
+            self._command += ["-key", name, value]
+
+    async def __aenter__(self) -> Self:
+        await self.start(*self._command)
+        return self
+
+    async def finished(self) -> None:
+        """Wait until all its calls are over. Raises `AssertionError`, with what sipp said, when one of them failed."""
+        code = await self.child.wait()
+        if code != 0:
+            errors = self.folder / "errors.log"
+            raise AssertionError(
+                f"sipp: exit {code}\n{errors.read_text() if errors.exists() else self.output()[-2000:]}"
+            )
+
+    def statistics(self) -> dict[str, str]:
+        """The last line of its statistics file, by column name (`SuccessfulCall(C)`, `FailedCall(C)`, ...)."""
+        lines = (self.folder / "stat.csv").read_text().splitlines()
+        return dict(zip(lines[0].split(";"), lines[-1].split(";"), strict=False))
+
+
+class Baresip(Process):
+    """baresip without a sound card: it plays 440 Hz for 20 s, or a WAV file, and records what it hears."""
+
+    def __init__(self, codec: str, *, play: Path | None = None) -> None:
+        """`codec`: as baresip spells it, e.g. `PCMU/8000/1` or `opus/48000/2`; `play`: a WAV file of that rate and
+        number of channels."""
+        super().__init__()
+        self.port = free_port()
+        self._control_port = free_port()
+        self._codec = codec
+        self._play = play or self.folder / "tone.wav"
+        self._writer: asyncio.StreamWriter | None = None
+        self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        (self.folder / "heard").mkdir()
+        if not self._play.exists():
+            await asyncio.to_thread(self._write_tone)
+        (self.folder / "config").write_text(self._config())
+        (self.folder / "accounts").write_text(
+            f"<sip:baresip@127.0.0.1:{self.port}>;regint=0;audio_codecs={self._codec};answermode=auto\n"
+        )
+        await self.start("baresip", "-4", "-f", str(self.folder))
+        await self._connect()
+        return self
+
+    async def close(self) -> None:
+        if self._reading:
+            self._reading.cancel()
+        if self._writer:
+            self._writer.close()
+        await super().close()
+
+    async def command(self, name: str, parameters: str = "") -> None:
+        """Send one of its commands (`dial`, `hangup`, ...)."""
+        assert self._writer is not None
+        text = json.dumps({"command": name, "params": parameters})
+        self._writer.write(f"{len(text)}:{text},".encode())
+        await self._writer.drain()
+
+    async def event(self, kind: str, timeout_s: float = 10) -> dict[str, Any]:
+        """Wait for one of its events (`CALL_ESTABLISHED`, `CALL_CLOSED`, ...), passing over others."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                event = await self._events.get()
+                if event.get("type") == kind:
+                    return event
+
+    def heard(self) -> tuple[int, NDArray[np.int16]]:
+        """What it has decoded of its last call: rate in Hz, mono int16. Complete once the call is closed."""
+        paths = sorted((self.folder / "heard").glob("*-dec.wav"))
+        with wave.open(str(paths[-1])) as file:
+            frames = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+            return file.getframerate(), frames.reshape(-1, file.getnchannels())[:, 0]
+
+    def _config(self) -> str:
+        modules = ("g711", "g722", "opus", "aufile", "aubridge", "sndfile")
+        lines = [
+            f"sip_listen 127.0.0.1:{self.port}",
+            "net_interface 127.0.0.1",
+            "module_path /usr/lib/baresip/modules",
+            *(f"module {name}.so" for name in modules),
+            "module_tmp account.so",
+            "module_app menu.so",
+            "module_app ctrl_tcp.so",
+            f"ctrl_tcp_listen 127.0.0.1:{self._control_port}",
+            f"audio_source aufile,{self._play}",
+            "audio_player aubridge,nowhere",
+            "audio_alert aubridge,nowhere",
+            f"snd_path {self.folder / 'heard'}",
+            f"rtp_ports {free_port()}-65000",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _write_tone(self) -> None:
+        rate, channels = (int(number) for number in self._codec.split("/")[1:])
+        sine = (8000 * np.sin(2 * np.pi * 440 * np.arange(20 * rate) / rate)).astype(np.int16)
+        with wave.open(str(self._play), "wb") as file:
+            file.setparams((channels, 2, rate, 0, "NONE", ""))
+            file.writeframes(np.repeat(sine, channels).tobytes())
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    reader, self._writer = await asyncio.open_connection("127.0.0.1", self._control_port)
+                except OSError:
+                    if self.child.returncode is not None:
+                        raise AssertionError(f"baresip: exit {self.child.returncode}\n{self.output()}") from None
+                    await asyncio.sleep(0.02)  # it says nowhere that it listens
+                else:
+                    self._reading = asyncio.create_task(self._read(reader))
+                    return
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                length = int((await reader.readuntil(b":"))[:-1])
+                self._events.put_nowait(json.loads(await reader.readexactly(length)))
+                await reader.readexactly(1)

@@ -1,0 +1,19 @@
+"""A process holds one PJSUA: each test module has one endpoint, with the settings that it names `SETTINGS`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.endpoint import EndpointSettings
+from tests.sipcore.phone import Phone
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def phone(request: pytest.FixtureRequest) -> AsyncIterator[Phone]:
+    """The module's endpoint, started."""
+    settings = getattr(request.module, "SETTINGS", EndpointSettings(codecs=("PCMU",), max_calls=40))
+    async with Phone(settings) as phone:
+        yield phone
