@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -114,7 +115,7 @@ class AfterCall:
         """End the calls that a dead process left open and put their webhooks into the outbox, in one transaction.
         Returns how many there were."""
         async with self._database.write() as conn:
-            closed = await calls.close_interrupted(conn, lambda call: recordings.last_written(data_dir, call))
+            closed = await calls.close_interrupted(conn, partial(recordings.last_written, data_dir))
             for call in closed:
                 await self._announce(conn, call, None)
         for call in closed:

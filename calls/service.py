@@ -58,6 +58,10 @@ class CallService:
         """No new calls are taken."""
         return self._draining
 
+    def live(self) -> list[LiveCall]:
+        """The calls that live now."""
+        return [call for call, _ in self._live.values()]
+
     async def recover(self) -> int:
         """At start-up, before calls are taken: close the calls that a dead process left open. Returns how many."""
         closed = await self._equipment.after_call.recover(self._equipment.data_dir)

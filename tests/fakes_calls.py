@@ -87,12 +87,13 @@ class ScriptedVoice:
 
 
 class ScriptedStream:
-    """An ear that hears what the test says it does."""
+    """An ear that hears what the test says it does. `fed` counts the samples of the turn that is open."""
 
     def __init__(self, texts: deque[str], on_words: Callable[[str], None]) -> None:
         self.texts = texts
         self.on_words = on_words
         self.fed = 0
+        self.turns: list[int] = []
         self.closed = False
 
     def feed(self, samples: Samples) -> None:
@@ -104,6 +105,8 @@ class ScriptedStream:
         return "..."
 
     async def finish(self) -> str:
+        self.turns.append(self.fed)
+        self.fed = 0
         return self.texts.popleft() if self.texts else ""
 
     def discard(self) -> None:

@@ -33,7 +33,7 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def client_with(rules: EgressRules) -> AsyncIterator[EgressClient]:
-    client = EgressClient(rules, tls_context(None))
+    client = EgressClient(rules, await asyncio.to_thread(tls_context, None))
     try:
         yield client
     finally:

@@ -125,7 +125,8 @@ async def delivering(
     rules: EgressRules | None = None,
     ca_file: str | None = None,
 ) -> AsyncIterator[Deliverer]:
-    client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls_context(ca_file))
+    tls = await asyncio.to_thread(tls_context, ca_file)
+    client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
     deliverer = Deliverer(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
     task = asyncio.ensure_future(deliverer.run())
     try:

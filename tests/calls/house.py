@@ -1,0 +1,141 @@
+"""A whole house for calls: real database, audio engine, recordings and service; scripted models and legs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet
+
+from calls.admission import Ceilings
+from calls.after_call import AfterCall
+from calls.live import Equipment
+from calls.service import CallService
+from config.secrets import Secrets
+from media.engine import Engine
+from media.recording import RecordingWriter
+from models.protocols import AnswerPart
+from storage import agents, calls, organizations, phone_numbers
+from storage.agents import Agent, AgentFields
+from storage.calls import Call
+from storage.database import Database
+from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
+from tests.fakes_legs import SOURCE, ArrayPump, Phone
+
+TICK_PAUSE_S = 0.001
+"""Real time between two ticks of 20 ms: sound runs up to twenty times as fast as on a line."""
+GREETS: dict[str, Any] = {"first_speaker": "agent", "agent_greeting": "Welcome caller.", "agent_greeting_enabled": True}
+
+
+@dataclass
+class House:
+    """What a test of calls touches."""
+
+    data_dir: Path
+    database: Database
+    pump: ArrayPump
+    engine: Engine
+    service: CallService
+    language: ScriptedLanguage
+    ears: ScriptedEars
+    voice: ScriptedVoice
+    secrets: Secrets
+    woken: list[None] = field(default_factory=list)
+
+    async def number(
+        self, number: str = "+4930100", *, max_calls: int | None = None, assigned: bool = True, **agent: Any
+    ) -> tuple[PhoneNumber, Agent]:
+        """A number on the trunk at `SOURCE`, in an organization of its own, and the agent that answers it."""
+        async with self.database.write() as conn:
+            organization = await organizations.create(conn, f"of {number}", max_calls=max_calls)
+            made = await agents.create(conn, organization.id, replace(AgentFields(name="a"), **agent))
+            fields = PhoneNumberFields(
+                number=number,
+                provider="sip",
+                sip_mode="ip_allowlist",
+                sip_ip=SOURCE,
+                agent_id=made.id if assigned else None,
+            )
+            return await phone_numbers.create(conn, organization.id, fields), made
+
+    def rings(self, **facts: Any) -> Phone:
+        """A call comes in."""
+        phone = Phone(self.pump, **facts)
+        self.service.incoming(phone.leg)
+        return phone
+
+    async def ends(self, phone: Phone) -> Call:
+        """Wait until the leg's call has ended and is stored."""
+        await until(lambda: phone.leg.ended.done())
+        await until(lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in self.service.live()))
+        return await self.stored(phone)
+
+    async def stored(self, phone: Phone) -> Call:
+        """The leg's call as it is stored."""
+        found = [call for call in await self.all_calls() if call.call_sid == phone.leg.sip_call_id]
+        assert len(found) == 1
+        return found[0]
+
+    async def all_calls(self) -> list[Call]:
+        """Every stored call."""
+        found = []
+        async with self.database.read() as conn:
+            for organization in await organizations.all_of(conn):
+                page = await calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
+                found += [await calls.get_anywhere(conn, row.id) for row in page.items]
+        return [call for call in found if call is not None]
+
+
+async def until(condition: Any) -> None:
+    """Wait for something that no event tells; half a minute at most."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - across threads and tasks, with nothing to wait on
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def open_house(
+    data_dir: Path,
+    *answers: str | Sequence[AnswerPart] | Exception,
+    ceilings: Ceilings | None = None,
+    rtp_timeout_s: float = 30.0,
+    hears: Sequence[str] = (),
+) -> AsyncIterator[House]:
+    """A house that is open for calls; afterwards everything is put away."""
+    database = Database(f"sqlite+aiosqlite:///{data_dir}/trunkline.db")
+    await database.open()
+    pump = ArrayPump()
+    post = asyncio.get_running_loop().call_soon_threadsafe
+    engine = await asyncio.to_thread(Engine, pump, post, lambda: pump.now_ms * 1_000_000)
+    recordings = RecordingWriter()
+    recordings.start()
+    language, ears, voice = ScriptedLanguage(*answers), ScriptedEars(*hears), ScriptedVoice()
+    secrets = Secrets([Fernet.generate_key()])
+    woken: list[None] = []
+    after = AfterCall(database, secrets, "https://here.test", lambda: woken.append(None))
+    catalogue = scripted_catalogue(language, ears, voice)
+    equipment = Equipment(database, engine, recordings, catalogue, after, data_dir, rtp_timeout_s)
+    service = CallService(database, equipment, ceilings or Ceilings())
+    ticking = asyncio.ensure_future(_tick(pump, engine))
+    try:
+        yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, woken)
+    finally:
+        await service.drain(0)
+        ticking.cancel()
+        with suppress(asyncio.CancelledError):
+            await ticking
+        await asyncio.to_thread(engine.close)
+        await asyncio.to_thread(recordings.close)
+        await database.close()
+
+
+async def _tick(pump: ArrayPump, engine: Engine) -> None:
+    while True:
+        pump.step()
+        engine.tick()
+        await asyncio.sleep(TICK_PAUSE_S)

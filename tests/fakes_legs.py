@@ -1,0 +1,103 @@
+"""Legs without SIP: the real `Leg` on a dialog that notes what it is told, and an array port as its pump."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import cast
+
+from media.ports import Samples
+from sipcore.headers import Party
+from sipcore.leg import Leg, LegFacts, Media
+from sipcore.pump import Pump, SlotStats
+from tests.fakes import ArrayPort
+
+SOURCE = "192.0.2.10"
+
+
+class ArrayPump(ArrayPort):
+    """An array port with what legs need of a pump besides."""
+
+    def __init__(self, rows: int = 8) -> None:
+        super().__init__(rows)
+        self.released: list[int] = []
+        self.last_packet_ns: int | None = None
+        """When the last packet came; None: just now."""
+
+    def slot_stats(self, slot: int) -> SlotStats:
+        self.rate(slot)
+        return SlotStats(0, 0, 0, 0, 0, time.monotonic_ns() if self.last_packet_ns is None else self.last_packet_ns)
+
+    def release(self, slot: int) -> None:
+        self.close(slot)
+        self.released.append(slot)
+
+
+class NotedDialog:
+    """Notes the statuses that were sent. 200 is followed by sound, unless `mute`; any end by the leg's end."""
+
+    def __init__(self, pump: ArrayPump, caller: Samples | None) -> None:
+        self.sent: list[int] = []
+        self.headers: dict[str, str] = {}
+        self.leg: Leg | None = None
+        self.mute = False
+        self.error: Exception | None = None
+        self._pump = pump
+        self._caller = caller
+
+    async def respond(self, code: int, headers: dict[str, str]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.sent.append(code)
+        self.headers.update(headers)
+        assert self.leg is not None
+        if code == 200 and not self.mute:
+            self.leg._has_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), False)
+        elif code >= 300:
+            self.leg._has_ended(code, "")
+
+    async def bye(self, code: int) -> None:
+        assert self.leg is not None
+        self.sent.append(-1)
+        self.leg._has_ended(200, "")
+
+    async def dtmf(self, digits: str) -> None:
+        raise AssertionError("no digits are sent here")
+
+
+class Phone:
+    """A caller's side of one leg. `caller` is what they say after the answer."""
+
+    numbers = 0
+
+    def __init__(
+        self,
+        pump: ArrayPump,
+        *,
+        dials: str = "+4930100",
+        to: str | None = None,
+        source: str = SOURCE,
+        number: str = "+49170",
+        caller: Samples | None = None,
+    ) -> None:
+        Phone.numbers += 1
+        self.dialog = NotedDialog(pump, caller)
+        facts = LegFacts(
+            sip_call_id=f"call-{Phone.numbers}@test",
+            direction="inbound",
+            source=source,
+            request_user=dials,
+            to=Party(dials if to is None else to, ""),
+            sender=Party(number, ""),
+        )
+        self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
+        self.dialog.leg = self.leg
+
+    @property
+    def sent(self) -> list[int]:
+        """The statuses that we got; -1 is a BYE."""
+        return self.dialog.sent
+
+    def hangs_up(self, code: int = 200) -> None:
+        """BYE, or after `code` 487: CANCEL."""
+        self.leg._has_ended(code, "")
