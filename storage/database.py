@@ -66,7 +66,7 @@ class Database:
             connect_args={"timeout": BUSY_TIMEOUT_S},
         )
         sa.event.listen(engine.sync_engine, "connect", _prepare)
-        sa.event.listen(engine.sync_engine, "begin", lambda conn: conn.exec_driver_sql(begin))
+        sa.event.listen(engine.sync_engine, "begin", lambda conn: _begin(conn, begin))
         return engine
 
     async def open(self) -> None:
@@ -84,9 +84,8 @@ class Database:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A transaction that only reads, and sees one moment. Raises `StorageTrouble`."""
         with _NamedTrouble():
-            async with self._reads.connect() as conn, conn.begin() as transaction:
+            async with self._reads.connect() as conn:
                 yield conn
-                await transaction.rollback()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -116,11 +115,17 @@ class _NamedTrouble:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, DBAPIError):
-            code = getattr(error.orig, "sqlite_errorcode", None)
-            cause = None if code is None else _TROUBLE.get(code & 0xFF)
+        reported = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(reported, sqlite3.Error):
+            cause = _TROUBLE.get(getattr(reported, "sqlite_errorcode", 0) & 0xFF)
             if cause is not None:
                 raise StorageTrouble(cause) from error
+
+
+def _begin(conn: sa.Connection, statement: str) -> None:
+    """Begin a transaction in one trip to the connection's thread; through a cursor of SQLAlchemy it takes three."""
+    adapted: Any = conn.connection.dbapi_connection
+    adapted.run_async(lambda raw: raw.execute(statement))
 
 
 def _prepare(dbapi_connection: Any, _record: Any) -> None:
