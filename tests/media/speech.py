@@ -41,4 +41,5 @@ def silence(ms: int, rate: int = 8000) -> Samples:
 
 def tone(ms: int, rate: int = 8000, amplitude: int = 8000) -> Samples:
     """A sine of 440 Hz."""
-    return np.rint(amplitude * np.sin(2 * np.pi * 440 * np.arange(ms * rate // 1000) / rate)).astype(np.int16)
+    wave_form = amplitude * np.sin(2 * np.pi * 440 * np.arange(ms * rate // 1000) / rate)
+    return np.asarray(np.rint(wave_form), np.int16)

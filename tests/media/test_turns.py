@@ -292,3 +292,32 @@ def test_a_dip_of_the_probability_while_the_sound_stays_loud_is_no_end() -> None
     assert turns.talking
     turns.frame(740, SILENCE, 40, False, loud=True)
     assert TurnEnded(760, 400, 500, "delay") in turns.tick(760, False)
+
+
+def test_short_quiet_is_a_gap_while_the_model_is_sure_of_speech() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, 0.99, 100, False)
+    turns.tick(580, False, heard_ms=580, quiet_ms=80)
+    assert turns.talking
+    turns.tick(600, False, heard_ms=600, quiet_ms=100)
+    assert not turns.talking
+
+
+def test_quiet_does_not_reach_back_before_the_speech_that_it_ends() -> None:
+    turns = Turns(replace(NO_MODEL, min_turn_duration=0))
+    turns.frame(500, SPEECH, 100, False)
+    turns.frame(540, SILENCE, 40, False, quiet_ms=5000)
+    assert TurnEnded(540, 400, 400, "delay") in turns.tick(540, False)
+
+
+def test_a_pause_ends_when_there_is_nothing_left_to_resume() -> None:
+    talk = Talk(NO_MODEL).agent(True).speak(200).agent(False)
+    assert talk.kinds()[-3:] == [Pause, AgentStopped, Resume]
+
+
+def test_a_turn_does_not_begin_before_the_one_before_it_has_ended() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, SPEECH, 100, False)
+    turns.frame(540, SILENCE, 40, False)
+    assert TurnEnded(600, 400, 500, "delay") in turns.tick(600, False)
+    assert turns.frame(604, SPEECH, 20, False, onset_ms=250) == (SpeechStarted(604, 500),)

@@ -34,6 +34,7 @@ class Step:
 
     p: float
     quiet_ms: float
+    onset_ms: float | None
     jitter_ms: int
     audible: bool
     words: bool
@@ -52,6 +53,7 @@ STEPS = runs(
         Step,
         p=st.sampled_from([0.0, 0.05, 0.19, 0.21, 0.34, 0.36, 0.9, 1.0]),
         quiet_ms=st.sampled_from([0.0, 0.0, 5.0, 30.0, 45.0, 120.0, 5000.0]),
+        onset_ms=st.sampled_from([None, 5.0, 90.0, 250.0]),
         jitter_ms=st.sampled_from([0, 20, 60]),
         audible=st.booleans(),
         words=st.booleans(),
@@ -94,7 +96,7 @@ class Run:
             self.take(self.turns.protect(step.protect), step.eot)
         if step.words:
             self.take(self.turns.words(self.now), step.eot)
-        self.take(self.turns.frame(heard, step.p, TICK, step.audible, step.quiet_ms), step.eot)
+        self.take(self.turns.frame(heard, step.p, TICK, step.audible, step.quiet_ms, step.onset_ms), step.eot)
         self.take(self.turns.tick(self.now, step.audible, heard, step.quiet_ms), step.eot)
 
     def play(self, steps: list[Step]) -> Run:
@@ -103,7 +105,7 @@ class Run:
         return self
 
     def leave_silent(self, ms: int) -> Run:
-        silence = Step(0.0, 5000.0, 0, audible=False, words=False, eot=None, protect=None)
+        silence = Step(0.0, 5000.0, None, 0, audible=False, words=False, eot=None, protect=None)
         return self.play([silence] * (ms // TICK))
 
 
