@@ -116,8 +116,7 @@ class Conversation:
             case TurnEnded():
                 await self._turn(happening, group)
             case DigitsDialled(digits):
-                self._log.info("turn.user", ended_by="digits", characters=len(digits))
-                self._user_said(digits, group)
+                self._user_said(digits, group, "digits")
             case AnswerDone(answer):
                 return self._answered(answer, group)
             case Broken(error=error):
@@ -162,16 +161,18 @@ class Conversation:
         if not text:
             self._release()
             return
-        self._log.info("turn.user", ended_by=ended.reason, characters=len(text))
-        self._user_said(text, group, ended.speech_end_ms)
+        self._user_said(text, group, ended.reason, ended.speech_end_ms)
 
-    def _user_said(self, text: str, group: asyncio.TaskGroup, speech_end_ms: float | None = None) -> None:
+    def _user_said(
+        self, text: str, group: asyncio.TaskGroup, ended_by: str, speech_end_ms: float | None = None
+    ) -> None:
         answer = self._answer
         if answer is None or answer.begun or answer.manner.fixed:
             self.transcript.user(text)
         else:  # the turn goes on: what was being prepared answers only its first part
             self.transcript.user_went_on(text)
-        self._log.debug("turn.user.text", turn=self.transcript.turn_count, text=text)
+        self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
+        self._log.debug("turn.user.text", text=text)
         self._on_progress()
         if answer is None:
             self._say(self._model_answer(), Manner(), group)

@@ -126,11 +126,12 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 class EgressClient:
     """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
-    To be made and closed inside the running loop."""
+    Each has a connection of its own, so that none fails because the other side had closed an idle one; how many there
+    are at once is for the callers to bound. To be made and closed inside the running loop."""
 
     def __init__(self, rules: EgressRules, tls: ssl.SSLContext) -> None:
         self._rules = rules
-        connector = aiohttp.TCPConnector(ssl=tls, socket_factory=self._socket, limit=200, limit_per_host=20)
+        connector = aiohttp.TCPConnector(ssl=tls, socket_factory=self._socket, limit=0, force_close=True)
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -65,6 +65,7 @@ class LiveCall:
         self._house = equipment
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._answered_at: datetime | None = None
+        self._ended_at: datetime | None = None
         self._sound_of_call: EngineCall | None = None
         self._conversation: Conversation | None = None
         self._changed = asyncio.Event()
@@ -74,6 +75,7 @@ class LiveCall:
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
         if not self._ending.done():
+            self._ended_at = utc_now()
             self._ending.set_result(reason)
 
     async def run(self) -> None:
@@ -81,29 +83,31 @@ class LiveCall:
         Raises `StorageTrouble` when the end could not be stored."""
         self._leg.ended.add_done_callback(self._leg_ended)
         try:
-            reason = await self._talk()
+            await self._talk()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
             self._log.error("call.failed", error=repr(_root_of(error)), exc_info=error)
-            reason = "error"
-        ended_at = utc_now()
+            self.end("error")
+        reason = await self._ending
         await self._hang_up(reason)
+        self._release()
         talk = self._conversation.transcript if self._conversation else Transcript()
         outcome = Outcome(
             status=_status(reason, self._answered_at is not None),
             reason=reason,
             answered_at=self._answered_at,
-            ended_at=ended_at,
+            ended_at=self._ended_at or utc_now(),
             transcript=talk.items(),
             turn_count=talk.turn_count,
             recorded=self._recorded,
         )
         await self._house.after_call.finish(self.call.id, outcome, self._agent)
 
-    async def _talk(self) -> EndedReason:
+    async def _talk(self) -> None:
+        """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""
         models = models_for(self._agent, self._house.models)
         media = await self._pick_up()
         if media is None:
-            return await self._ending
+            return
         self._answered_at = utc_now()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         stream = models.ear.open(rate=media.rate, language=self._agent.language_hint, on_words=self._has_words)
@@ -111,7 +115,6 @@ class LiveCall:
             async with self._sound(media) as (sound, inbox):
                 conversation = self._conversation = self._conversation_on(sound, inbox, ear, models)
                 await self._converse(conversation, inbox)
-        return self._ending.result()
 
     async def _pick_up(self) -> Media | None:
         """Ring and answer; None when the call ends before there is sound."""
@@ -129,7 +132,7 @@ class LiveCall:
 
     @asynccontextmanager
     async def _sound(self, media: Media) -> AsyncIterator[tuple[EngineCall, Inbox]]:
-        """The call in the audio engine, recorded. Leaving it hangs up, closes the recording and gives the slot back."""
+        """The call in the audio engine, recorded. Leaving it hangs up and closes the recording."""
         closed: asyncio.Future[RecordingEnd] = asyncio.get_running_loop().create_future()
         recording = self._record(media, closed)
         inbox = Inbox()
@@ -137,7 +140,6 @@ class LiveCall:
             sound = self._house.engine.add(media.slot, turn_settings(self._agent), inbox, recording)
         except (KeyError, ValueError):
             recording.close()
-            self._leg.release()
             raise
         self._sound_of_call = sound
         try:
@@ -146,7 +148,6 @@ class LiveCall:
             self._house.engine.remove(media.slot)
             await self._hang_up()
             self._recorded = await self._close_recording(recording, closed)
-            self._leg.release()
 
     def _record(self, media: Media, closed: asyncio.Future[RecordingEnd]) -> Recording:
         loop = closed.get_loop()
@@ -252,13 +253,20 @@ class LiveCall:
         except Exception as error:  # noqa: BLE001 - what follows a call follows it whatever SIP says
             self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
 
+    def _release(self) -> None:
+        """Give the slot back. The sound of a leg that was given up while it was answering may come until it ends."""
+        if self._answered_at is not None:
+            self._leg.release()
+        else:
+            self._leg.ended.add_done_callback(lambda _: self._leg.release())
+
     def _has_words(self, _partial: str) -> None:
         """From a model's thread: the recognizer has words."""
         if self._sound_of_call is not None:
             self._sound_of_call.words()
 
     def _leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
-        if not ended.cancelled():
+        if not ended.cancelled() and ended.result().by_peer:
             self.end(_reason_of(ended.result(), self._answered_at is not None))
 
 

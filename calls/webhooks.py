@@ -25,7 +25,7 @@ from storage import webhook_deliveries
 from storage.database import Database, StorageTrouble
 from storage.webhook_deliveries import Delivery
 
-MOST_AT_ONCE: Final = 50
+MOST_AT_ONCE: Final = 200
 """Deliveries under way at the same time."""
 BODY_BYTES: Final = 4096
 """How much of a receiver's answer is read and kept."""

@@ -17,6 +17,7 @@ from config.errors import ModelError
 from media.recording import HEADER_BYTES
 from models.flite_tts import FliteTextToSpeech
 from models.protocols import EndCall, TextDelta, VoiceSettings
+from sipcore.leg import Media
 from storage import calls, recordings, webhook_deliveries
 from storage.database import StorageTrouble
 from tests.calls.house import GREETS, House, open_house, until
@@ -339,6 +340,44 @@ async def test_a_leg_that_raises_before_the_answer_fails_its_call_alone(tmp_path
         await eventually(house, lambda call: call.ended_at is not None)
         call = await house.stored(phone)
     assert (call.status, call.ended_reason) == ("failed", "error")
+
+
+async def test_an_ear_that_cannot_be_opened_ends_its_call_and_gives_its_slot_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number()
+
+        def fails(**_: Any) -> None:
+            raise ModelError("no memory for an ear")
+
+        monkeypatch.setattr(house.ears, "open", fails)
+        phone = house.rings()
+        call = await house.ends(phone)
+        assert (call.status, call.ended_reason) == ("completed", "error")
+        assert phone.sent == [180, 200, -1]
+        assert len(house.pump.released) == 1
+
+
+async def test_sound_that_comes_after_the_call_was_given_up_gives_its_slot_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number()
+        phone = Phone(house.pump)
+        phone.dialog.mute = True
+        slot = house.pump.open(8000)
+        bye = phone.dialog.bye
+
+        async def crosses_with_the_sound(code: int) -> None:
+            phone.leg._has_media(Media(slot, 8000, "PCMU"), False)
+            await bye(code)
+
+        monkeypatch.setattr(phone.dialog, "bye", crosses_with_the_sound)
+        house.service.incoming(phone.leg)
+        await until(lambda: 200 in phone.sent)
+        await house.service.hangup((await house.stored(phone)).id)
+        assert house.pump.released == [slot]
 
 
 async def test_a_drain_lets_calls_finish_and_takes_no_new_ones(tmp_path: Path) -> None:
