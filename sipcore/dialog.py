@@ -122,14 +122,14 @@ class DialogRegistry:
     def incoming(self, account: pj.Account, prm: pj.OnIncomingCallParam) -> None:
         """A new INVITE. The call object must exist when this returns, else pjsua2 refuses the call."""
         call = CallObject(account, self, prm.callId)
-        info = call.getInfo()
+        info, message = call.getInfo(), prm.rdata.wholeMsg
         facts = LegFacts(
             sip_call_id=info.callIdString,
             direction="inbound",
             source=headers.host_of(prm.rdata.srcAddress),
-            request_user=headers.request_user(prm.rdata.wholeMsg),
-            to=headers.party(info.localUri),
-            sender=headers.party(info.remoteUri),
+            request_user=headers.request_user(message),
+            to=headers.party(headers.value(message, "To", "t")),
+            sender=headers.party(headers.value(message, "From", "f")),
         )
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)

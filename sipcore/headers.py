@@ -5,13 +5,15 @@ Everything here may be hostile: results are short, printable and valid Unicode, 
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
 # Possessive, so that no input makes them try twice.
 _NAME_ADDR = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^<"]*+))\s*+<([^>]*+)>', re.DOTALL)
-_URI_USER = re.compile(r"(sips?|tel):([^@;?>]*+)(@?)", re.IGNORECASE)
+_URI = re.compile(r"(sips?|tel):([^>]*+)", re.IGNORECASE)
+_AFTER_USER = re.compile(r"[:;?]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST = 128
@@ -26,12 +28,13 @@ class Party:
 
 
 def uri_user(uri: str) -> str:
-    """The user part of a `sip:`, `sips:` or `tel:` URI without parameters, unescaped (RFC 3261 19.1.1); else ""."""
-    match = _URI_USER.match(uri.strip())
+    """The user part of a `sip:`, `sips:` or `tel:` URI without password and parameters, unescaped (RFC 3261 19.1.1);
+    else ""."""
+    match = _URI.match(uri.strip())
     if not match:
         return ""
-    scheme, user, at = match.groups()
-    return _printable(unquote(user)) if at or scheme.lower() == "tel" else ""
+    user, at, _ = match[2].partition("@")
+    return _printable(unquote(_AFTER_USER.split(user, maxsplit=1)[0])) if at or match[1].lower() == "tel" else ""
 
 
 def party(name_addr: str) -> Party:
@@ -50,10 +53,22 @@ def request_user(message: str) -> str:
     return uri_user(words[1]) if len(words) == 3 else ""
 
 
+def value(message: str, name: str, short: str) -> str:
+    """A header's first value, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" when it is not there."""
+    lines = iter(message.partition("\r\n\r\n")[0].splitlines())
+    for line in lines:
+        field, colon, found = line.partition(":")
+        if colon and field.strip().lower() in (name.lower(), short.lower()):
+            folded = itertools.takewhile(lambda more: more[:1] in (" ", "\t"), lines)
+            return " ".join([found.strip(), *(more.strip() for more in folded)])
+    return ""
+
+
 def host_of(address: str) -> str:
     """The host of PJSIP's `host:port` or `[host]:port`."""
+    bare = address.count(":") > 1 and not address.startswith("[")
     host, _, port = address.rpartition(":")
-    return (host if host and port.isdigit() else address).strip("[]")
+    return (host if host and port.isdigit() and not bare else address).strip("[]")
 
 
 def _printable(text: str) -> str:

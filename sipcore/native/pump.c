@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "pump.h"
 
+#include "rtp_source.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -154,6 +156,7 @@ void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *p
 {
     if (!atomic_load(&pump.running) || call < 0 || call >= PJSUA_MAX_CALLS)
         return;
+    rtp_source_filter(call, param);
     pthread_mutex_lock(&pump.open_lock);
     slot_t *slot = slot_for(call, param);
     null_port_t *null = slot ? make_null_port(slot, param->port) : NULL;
