@@ -1,4 +1,4 @@
-"""What the pump does with queued sound, by the counters and the samples of its own ticks. Both legs are in this process."""
+"""What the pump does with queued sound, by its counters and the samples of its ticks; both legs are in this process."""
 
 from __future__ import annotations
 

@@ -1,0 +1,231 @@
+"""A SIP phone that is just bytes and sockets, for what a test must say or hear to the letter."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import cast
+
+_TAGS = itertools.count(1)
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """A bound UDP socket whose packets wait in a queue."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[bytes] = asyncio.Queue()
+        self.transport: asyncio.DatagramTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self.received.put_nowait(data)
+
+    @property
+    def port(self) -> int:
+        """Its port number."""
+        return int(self.transport.get_extra_info("sockname")[1])
+
+
+@dataclass(frozen=True)
+class Message:
+    """A SIP message, just enough of it."""
+
+    first_line: str
+    text: str
+    body: str
+
+    @property
+    def status(self) -> int:
+        """The status of a response, 0 for a request."""
+        return int(self.first_line.split()[1]) if self.first_line.startswith("SIP/2.0 ") else 0
+
+    def header(self, name: str) -> str:
+        """The first header of that name; "" without one."""
+        match = re.search(rf"^{name}: *(.*)$", self.text, re.MULTILINE | re.IGNORECASE)
+        return match[1].strip() if match else ""
+
+    def headers(self, name: str) -> list[str]:
+        """All lines of a header, as they came."""
+        return [m.strip() for m in re.findall(rf"^{name}:.*$", self.text, re.MULTILINE | re.IGNORECASE)]
+
+
+def parse(data: bytes) -> Message:
+    """Read a message."""
+    head, _, body = data.decode(errors="replace").partition("\r\n\r\n")
+    return Message(head.split("\r\n", 1)[0], head.replace("\r\n", "\n"), body)
+
+
+@dataclass
+class Rtp:
+    """An RTP packet."""
+
+    kind: int
+    sequence: int
+    timestamp: int
+    payload: bytes
+    marker: bool = False
+
+    def pack(self) -> bytes:
+        """RFC 3550 5.1."""
+        second = self.kind | (0x80 if self.marker else 0)
+        return (
+            struct.pack(">BBHII", 0x80, second, self.sequence & 0xFFFF, self.timestamp & 0xFFFFFFFF, 0x5150)
+            + self.payload
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Rtp:
+        """Without extensions and contributing sources."""
+        _, second, sequence, timestamp, _ = struct.unpack(">BBHII", data[:12])
+        return cls(second & 0x7F, sequence, timestamp, data[12:], bool(second & 0x80))
+
+
+@dataclass
+class Dialog:
+    """What a request within a call needs."""
+
+    call_id: str
+    tag: str
+    to: str = ""
+    target: str = ""
+    cseq: int = 1
+    routes: list[str] = field(default_factory=list)
+
+
+class RawPhone:
+    """Speaks SIP over UDP and RTP from an address on this machine; `async with RawPhone("127.0.0.1:5070")`."""
+
+    def __init__(self, target: str, host: str = "127.0.0.1") -> None:
+        self._server = (target.split(":")[0], int(target.split(":")[1]))
+        self.host = host
+        self._branches = itertools.count(1)
+
+    async def __aenter__(self) -> RawPhone:
+        loop = asyncio.get_running_loop()
+        _, self.sip = await loop.create_datagram_endpoint(Datagrams, local_addr=(self.host, 0))
+        _, self.rtp = await loop.create_datagram_endpoint(Datagrams, local_addr=(self.host, 0))
+        self._rtp_target: tuple[str, int] | None = None
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.sip.transport.close()
+        self.rtp.transport.close()
+
+    # ---- SIP ----
+
+    def dialog(self) -> Dialog:
+        """A new Call-ID and tag."""
+        number = next(_TAGS)
+        return Dialog(f"raw-{self.sip.port}-{number}@{self.host}", f"t{number}", target=f"sip:100@{self._server[0]}")
+
+    def request(
+        self,
+        method: str,
+        dialog: Dialog,
+        *,
+        body: str = "",
+        headers: tuple[str, ...] = (),
+        branch: str = "",
+        via: str = "UDP",
+    ) -> bytes:
+        """Spell a request. The CSeq is the dialog's; CANCEL and the ACK of a refusal need their INVITE's `branch`."""
+        to = dialog.to or f"<sip:100@{self._server[0]}>"
+        lines = [
+            f"{method} {dialog.target} SIP/2.0",
+            f"Via: SIP/2.0/{via} {self.host}:{self.sip.port};branch={branch or self.branch()};rport",
+            f'From: "Raw \\"phone\\"" <sip:raw@{self.host}>;tag={dialog.tag}',
+            f"To: {to}",
+            f"Call-ID: {dialog.call_id}",
+            f"CSeq: {dialog.cseq} {method}",
+            f"Contact: <sip:raw@{self.host}:{self.sip.port}>",
+            "Max-Forwards: 70",
+            *headers,
+            *(["Content-Type: application/sdp"] if body else []),
+            f"Content-Length: {len(body.encode())}",
+        ]
+        return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+    def branch(self) -> str:
+        """A new branch parameter (RFC 3261 8.1.1.7)."""
+        return f"z9hG4bK-{self.sip.port}-{next(self._branches)}"
+
+    def send(self, data: bytes) -> None:
+        """To the server's SIP port."""
+        self.sip.transport.sendto(data, self._server)
+
+    async def message(self) -> Message:
+        """The next message that comes."""
+        return parse(await asyncio.wait_for(self.sip.received.get(), 5))
+
+    async def final(self, method: str = "") -> Message:
+        """The next final response (to `method`, when given), passing over everything else."""
+        while True:
+            message = await self.message()
+            if message.status >= 200 and message.header("CSeq").endswith(method):
+                return message
+
+    async def options(self) -> Message:
+        """Send OPTIONS and wait for its answer: all that was sent before has been dealt with then."""
+        self.send(self.request("OPTIONS", self.dialog()))
+        return await self.final("OPTIONS")
+
+    def offer(self, codecs: str = "0 101", *attributes: str) -> str:
+        """An SDP offer. `codecs`: payload types; telephone-event is 101."""
+        lines = [
+            "v=0", f"o=raw 1 {next(_TAGS)} IN IP4 {self.host}", "s=-", f"c=IN IP4 {self.host}", "t=0 0",
+            f"m=audio {self.rtp.port} RTP/AVP {codecs}", "a=rtpmap:0 PCMU/8000", "a=rtpmap:101 telephone-event/8000",
+            "a=fmtp:101 0-15", *(f"a={attribute}" for attribute in attributes),
+        ]  # fmt: skip
+        return "\r\n".join(lines) + "\r\n"
+
+    def invite(self, dialog: Dialog, sdp: str, headers: tuple[str, ...] = ()) -> str:
+        """Send INVITE; returns its branch."""
+        branch = self.branch()
+        self.send(self.request("INVITE", dialog, body=sdp, branch=branch, headers=headers))
+        return branch
+
+    async def accepted(self, dialog: Dialog) -> Message:
+        """Wait for the 200 of an INVITE, ACK it and learn where its RTP goes."""
+        answer = await self.final("INVITE")
+        assert answer.status == 200, answer.text
+        dialog.to = answer.header("To")
+        dialog.target = answer.header("Contact").split("<")[1].split(">")[0]
+        self.send(self.request("ACK", dialog))
+        port = re.search(r"m=audio (\d+)", answer.body)
+        assert port
+        self._rtp_target = (self._server[0], int(port[1]))
+        return answer
+
+    def within(self, method: str, dialog: Dialog, **more: str) -> None:
+        """Send the next request of a call."""
+        dialog.cseq += 1
+        headers = tuple(f"{name.replace('_', '-')}: {value}" for name, value in more.items())
+        self.send(self.request(method, dialog, headers=headers))
+
+    async def bye(self, dialog: Dialog) -> None:
+        """End the call."""
+        self.within("BYE", dialog)
+        assert (await self.final("BYE")).status == 200
+
+    # ---- RTP ----
+
+    def send_rtp(self, packet: Rtp) -> None:
+        """To the port of the server's answer."""
+        assert self._rtp_target is not None
+        self.rtp.transport.sendto(packet.pack(), self._rtp_target)
+
+    async def next_rtp(self) -> Rtp:
+        """The next RTP packet (RTCP comes to another port)."""
+        return Rtp.unpack(await asyncio.wait_for(self.rtp.received.get(), 5))
+
+    async def echo(self) -> None:
+        """Send every packet back, until cancelled."""
+        while True:
+            packet = await self.rtp.received.get()
+            assert self._rtp_target is not None
+            self.rtp.transport.sendto(packet, self._rtp_target)

@@ -1,0 +1,96 @@
+"""What admission reads of a SIP message, well-formed or hostile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sipcore import headers
+from sipcore.headers import Party
+
+HOSTILE = st.text(st.characters(exclude_categories=()), max_size=600) | st.text('"<>\\ ;:@sip%0af\r\n\t', max_size=600)
+
+
+@pytest.mark.parametrize(
+    ("value", "party"),
+    [
+        ('"Ann Lee" <sip:ann@example.org>;tag=1', Party("ann", "Ann Lee")),
+        ("Ann Lee <sip:ann@example.org>", Party("ann", "Ann Lee")),
+        ("<sips:+4930123@example.org;user=phone>;tag=1", Party("+4930123", "")),
+        ("sip:ann@example.org;tag=1", Party("ann", "")),
+        ("sip:example.org", Party("", "")),
+        ("<tel:+4930123;phone-context=x>", Party("+4930123", "")),
+        ('"Ann \\"the boss\\" \\\\ <x>" <sip:ann@example.org>', Party("ann", 'Ann "the boss" \\ <x>')),
+        ("<sip:a%20b%00c@example.org>", Party("a bc", "")),
+        ("<sip:ann;isub=1:secret@example.org>", Party("ann", "")),
+        ("<sip:example.org:5060>", Party("", "")),
+        ("<sip:ann:secret@example.org>", Party("ann", "")),
+        ('  "  "  <sip:ann@h>', Party("ann", "  ")),
+        ('"open <sip:ann@h>', Party("", "")),
+        ("", Party("", "")),
+    ],
+)
+def test_a_party_is_its_user_and_display_name(value: str, party: Party) -> None:
+    assert headers.party(value) == party
+
+
+@pytest.mark.parametrize(
+    ("message", "user"),
+    [
+        ("INVITE sip:100@h SIP/2.0\r\nVia: x", "100"),
+        ("INVITE sip:100@h SIP/2.0\nVia: x", "100"),
+        ("\r\n\r\nINVITE  sips:100@h  SIP/2.0\r\n", "100"),
+        ("INVITE tel:+49 SIP/2.0\r\n", "+49"),
+        ("INVITE sip:h SIP/2.0\r\n", ""),
+        ("INVITE", ""),
+        ("", ""),
+    ],
+)
+def test_the_dialled_user_stands_in_the_first_line(message: str, user: str) -> None:
+    assert headers.request_user(message) == user
+
+
+MESSAGE = (
+    "INVITE sip:1@h SIP/2.0\r\nTO :  <sip:a@h>\r\n  ;tag=1\r\nX-From: no\r\nf: Ann\r\n\t<sip:ann@h>\r\n"
+    "From: <sip:second@h>\r\n\r\nSubject: in the body\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "short", "value"),
+    [("To", "t", "<sip:a@h> ;tag=1"), ("From", "f", "Ann <sip:ann@h>"), ("Subject", "s", ""), ("x-from", "", "no")],
+)
+def test_a_header_is_found_by_either_name_and_unfolded(name: str, short: str, value: str) -> None:
+    assert headers.value(MESSAGE, name, short) == value
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("10.0.0.1:5060", "10.0.0.1"), ("[2001:db8::1]:5060", "2001:db8::1"), ("10.0.0.1", "10.0.0.1"), ("::1", "::1")],
+)
+def test_the_host_of_an_address_has_no_port_and_no_brackets(address: str, host: str) -> None:
+    assert headers.host_of(address) == host
+
+
+@given(HOSTILE)
+def test_whatever_the_network_says_names_are_short_printable_and_valid(text: str) -> None:
+    for name in (*vars(headers.party(text)).values(), headers.uri_user(text), headers.request_user(text)):
+        assert len(name) <= 128
+        assert name == "" or name.isprintable()
+        name.encode()
+    headers.value(text, "From", "f")
+    headers.host_of(text)
+
+
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=60).filter(lambda name: name.isprintable()))
+def test_a_quoted_name_comes_back_as_it_was(name: str) -> None:
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    assert headers.party(f'"{quoted}" <sip:ann@h>') == Party("ann", name)
+
+
+@pytest.mark.parametrize("piece", [" ", '"', "\\", "<", '"\\', " <", '" '])
+def test_long_runs_of_anything_take_no_longer_than_their_length(piece: str) -> None:
+    """A backtracking pattern would need hours here; the suite's time limit would end it."""
+    for text in (piece * 200_000, "a" + piece * 200_000, '"' + piece * 200_000):
+        assert headers.party(text).user == ""

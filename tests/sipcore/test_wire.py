@@ -1,0 +1,300 @@
+"""What goes over the wire, seen by a phone that is only bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from sipcore.endpoint import EndpointSettings
+from sipcore.leg import Leg, Media
+from tests.sipcore.phone import Phone
+from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.tones import delay_of, from_mulaw, loudest_hz, mulaw, sounding_s, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU", "PCMA"), max_calls=20)
+HZ = 600
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
+    """A call from the raw phone, answered."""
+    dialog = raw.dialog()
+    raw.invite(dialog, sdp)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    answer = await raw.accepted(dialog)
+    return dialog, leg, await answering, answer
+
+
+async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+    """Hang up from the raw phone."""
+    await raw.bye(dialog)
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+def packets_of(samples: np.ndarray[tuple[int], np.dtype[np.int16]], ptime: int) -> list[Rtp]:
+    size = 8 * ptime
+    parts = [samples[at : at + size] for at in range(0, len(samples) - size + 1, size)]
+    return [Rtp(0, number, number * size, mulaw(part), number == 0) for number, part in enumerate(parts)]
+
+
+@pytest.mark.parametrize("ptime", [10, 20, 30, 40, 60])
+async def test_the_packet_time_of_the_offer_is_kept_and_sound_flows_both_ways(
+    phone: Phone, raw: RawPhone, ptime: int
+) -> None:
+    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0", f"ptime:{ptime}"))
+    track = phone.ears.follow(media.slot)
+    phone.pump.write(media.slot, tone(8000, HZ, 0.6))
+    sent: list[Rtp] = []
+    for packet in packets_of(tone(8000, 440, 0.6), ptime):
+        raw.send_rtp(packet)
+        sent.append(await raw.next_rtp())  # theirs pace ours
+        phone.ears.read()
+    await phone.ears.ticks(5)
+    await over(raw, dialog, leg)
+    assert {len(packet.payload) for packet in sent} == {8 * ptime}
+    assert {b.timestamp - a.timestamp for a, b in itertools.pairwise(sent)} == {8 * ptime}
+    heard_there = from_mulaw(b"".join(packet.payload for packet in sent))
+    assert loudest_hz(heard_there, 8000) == pytest.approx(HZ, abs=10)
+    assert sounding_s(heard_there, 8000) > 0.5
+    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=10)
+    assert sounding_s(track.heard, 8000) == pytest.approx(0.6, abs=0.06)
+
+
+async def test_packets_keep_their_sequence_and_clock_through_silence(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    packets = [await raw.next_rtp() for _ in range(10)]
+    phone.pump.write(media.slot, tone(8000, HZ, 0.1))
+    packets += [await raw.next_rtp() for _ in range(15)]
+    await over(raw, dialog, leg)
+    assert {(b.sequence - a.sequence) & 0xFFFF for a, b in itertools.pairwise(packets)} == {1}
+    assert {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(packets)} == {160}
+
+
+async def test_heard_and_said_stay_aligned(phone: Phone, raw: RawPhone) -> None:
+    """An echo comes back after the same delay at the beginning and at the end of the call."""
+    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    echoing = asyncio.create_task(raw.echo())
+    track = phone.ears.follow(media.slot)
+    noise = (np.random.default_rng(5).standard_normal(8000 * 3) * 3000).astype(np.int16)
+    phone.pump.write(media.slot, noise)
+    await phone.ears.ticks(150)
+    echoing.cancel()
+    await over(raw, dialog, leg)
+    assert len(track.heard) == len(track.said)
+    delays = [delay_of(track.heard[at : at + 4000], track.said[at : at + 4000]) for at in (4000, 12000, 19000)]
+    assert max(delays) - min(delays) <= 200, "the jitter buffer adapts by a frame or two, nothing else moves"
+    assert 0 < delays[0] < 0.2 * 8000
+
+
+async def test_opus_is_offered_and_answered_as_rfc_7587_wants_it(phone: Phone, raw: RawPhone) -> None:
+    sdp = raw.offer("96", "rtpmap:96 opus/48000/2", "fmtp:96 stereo=1;sprop-stereo=1;useinbandfec=1")
+    dialog, leg, media, answer = await connected(phone, raw, sdp)
+    first, second = await raw.next_rtp(), await raw.next_rtp()
+    await over(raw, dialog, leg)
+    assert "a=rtpmap:96 opus/48000/2" in answer.body
+    assert "stereo=0" in answer.body
+    assert (media.codec.lower(), media.rate) == ("opus", 16000)
+    assert first.kind == 96
+    assert second.timestamp - first.timestamp == 960, "its RTP clock is 48 kHz whatever the rate"
+    assert not second.payload[0] & 0b100, "mono (RFC 6716 3.1)"
+
+
+async def test_a_held_call_keeps_its_slot_and_goes_on_when_resumed(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    assert not leg.on_hold
+    for attribute, held in (("sendonly", True), ("sendrecv", False), ("inactive", True), ("sendrecv", False)):
+        dialog.cseq += 1
+        raw.invite(dialog, raw.offer("0", attribute))
+        await raw.accepted(dialog)
+        await raw.options()
+        await phone.ears.ticks(2)
+        assert leg.on_hold is held, attribute
+        assert phone.pump.rate(media.slot) == 8000
+    track = phone.ears.follow(media.slot)
+    while not raw.rtp.received.empty():
+        raw.rtp.received.get_nowait()
+    phone.pump.write(media.slot, tone(8000, HZ, 0.5))
+    got = []
+    for packet in packets_of(tone(8000, 440, 0.5), 20):
+        raw.send_rtp(packet)
+        got.append((await raw.next_rtp()).payload)
+        phone.ears.read()
+    await phone.ears.ticks(3)
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
+
+
+async def test_another_codec_after_a_reinvite_is_heard_at_the_old_rate(phone: Phone, raw: RawPhone) -> None:
+    sdp = raw.offer("96", "rtpmap:96 opus/48000/2")
+    dialog, leg, media, _ = await connected(phone, raw, sdp)
+    dialog.cseq += 1
+    raw.invite(dialog, raw.offer("0"))
+    await raw.accepted(dialog)
+    while (await raw.next_rtp()).kind != 0:
+        pass
+    track = phone.ears.follow(media.slot)
+    phone.pump.write(media.slot, tone(16000, HZ, 0.6))
+    got = []
+    for packet in packets_of(tone(8000, 440, 0.6), 20):
+        raw.send_rtp(packet)
+        got.append((await raw.next_rtp()).payload)
+        phone.ears.read()
+    await phone.ears.ticks(3)
+    assert phone.pump.rate(media.slot) == media.rate == 16000
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard, 16000) == pytest.approx(440, abs=10)
+    assert sounding_s(track.heard, 16000) == pytest.approx(0.6, abs=0.06)
+    assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
+
+
+async def test_each_dtmf_digit_arrives_once(phone: Phone, raw: RawPhone) -> None:
+    """RFC 4733: packets of one event share a timestamp, and its end is sent three times."""
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
+    digits: asyncio.Queue[str] = asyncio.Queue()
+    leg.on_digit = digits.put_nowait
+    sequence = 0
+    for number, digit in enumerate([1, 1, 11, 9]):
+        for duration, end in [(160, 0), (320, 0), (480, 0), (640, 0x80), (640, 0x80), (640, 0x80)]:
+            payload = bytes([digit, end | 10]) + duration.to_bytes(2, "big")
+            raw.send_rtp(Rtp(101, sequence, 5000 * (number + 1), payload, marker=duration == 160))
+            sequence += 1
+            await raw.next_rtp()
+    got = [await asyncio.wait_for(digits.get(), 5) for _ in range(4)]
+    await over(raw, dialog, leg)
+    assert got == ["1", "1", "#", "9"]
+    assert digits.empty()
+
+
+async def test_digits_are_sent_as_rfc_4733_events(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
+    await leg.send_digits("5#")
+    events: dict[int, int] = {}
+    while len(events) < 2:
+        packet = await raw.next_rtp()
+        if packet.kind == 101:
+            events[packet.timestamp] = packet.payload[0]
+    await over(raw, dialog, leg)
+    assert list(events.values()) == [5, 11]
+
+
+async def test_cancel_ends_a_ringing_leg(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    branch = raw.invite(dialog, raw.offer())
+    leg = await phone.next_leg()
+    await leg.ringing()
+    while (await raw.message()).status != 180:
+        pass
+    raw.send(raw.request("CANCEL", dialog, branch=branch))
+    assert (await raw.final("CANCEL")).status == 200
+    assert (await raw.final("INVITE")).status == 487
+    raw.send(raw.request("ACK", dialog, branch=branch))
+    end = await asyncio.wait_for(leg.ended, 5)
+    assert (end.code, end.by_peer) == (487, True)
+    with pytest.raises(ConnectionError, match="487"):
+        await leg.answer()
+    await leg.hangup()
+
+
+@pytest.mark.parametrize(("code", "retry_after_s"), [(486, None), (403, None), (603, None), (503, 7)])
+async def test_a_rejected_caller_gets_the_status_and_retry_after(
+    phone: Phone, raw: RawPhone, code: int, retry_after_s: int | None
+) -> None:
+    dialog = raw.dialog()
+    branch = raw.invite(dialog, raw.offer())
+    leg = await phone.next_leg()
+    await leg.reject(code, retry_after_s)
+    refusal = await raw.final("INVITE")
+    dialog.to = refusal.header("To")
+    raw.send(raw.request("ACK", dialog, branch=branch))
+    end = await asyncio.wait_for(leg.ended, 5)
+    assert refusal.status == end.code == code
+    assert refusal.header("Retry-After") == ("" if retry_after_s is None else str(retry_after_s))
+    assert not end.by_peer
+
+
+async def test_an_offer_without_a_codec_of_ours_is_refused_and_nobody_is_bothered(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("4", "rtpmap:4 G723/8000"))
+    assert (await raw.final("INVITE")).status == 488
+    await asyncio.sleep(0)
+    assert phone.incoming.empty()
+
+
+async def test_a_caller_that_vanishes_is_noticed_by_its_silence(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    for packet in packets_of(tone(8000, 440, 0.3), 20):
+        raw.send_rtp(packet)
+        await raw.next_rtp()
+        await phone.ears.tick()
+    assert leg.silence_s() < 0.2
+    await phone.ears.ticks(30)
+    assert leg.silence_s() > 0.4
+    await over(raw, dialog, leg)
+
+
+async def test_a_strangers_rtp_does_not_reach_a_call(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
+    port = int(answer.body.split("m=audio ")[1].split()[0])
+    track = phone.ears.follow(media.slot)
+    async with RawPhone(phone.target, "127.0.0.3") as stranger:
+        for packet in packets_of(tone(8000, 440, 0.5), 20):
+            stranger.rtp.transport.sendto(packet.pack(), ("127.0.0.1", port))
+            stranger.rtp.transport.sendto(b"\x80" * 3, ("127.0.0.1", port))
+            await raw.next_rtp()
+            phone.ears.read()
+        await phone.ears.ticks(3)
+        assert stranger.rtp.received.empty(), "nothing is sent to it either"
+    await over(raw, dialog, leg)
+    assert np.abs(track.heard.astype(int)).max(initial=0) < 100
+
+
+async def test_a_peer_cannot_make_us_call_somebody(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    async with RawPhone(phone.target) as victim:
+        raw.within("REFER", dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
+        assert (await raw.final("REFER")).status == 603
+        assert (await raw.options()).status == 200
+        assert victim.sip.received.empty()
+    assert not leg.ended.done()
+    await over(raw, dialog, leg)
+
+
+async def test_a_call_cannot_be_taken_over_by_replaces(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    ours = dialog.to.split("tag=")[1]
+    thief = raw.dialog()
+    replaces = f"Replaces: {dialog.call_id};to-tag={ours};from-tag={dialog.tag}"
+    raw.invite(thief, raw.offer("0"), headers=(replaces, "Require: replaces"))
+    assert (await raw.final("INVITE")).status == 603
+    assert not leg.ended.done()
+    await over(raw, dialog, leg)
+
+
+async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    request = raw.request("INVITE", dialog, body=raw.offer()).replace(
+        b'"Raw \\"phone\\""', b'"' + b"\xff\xfe\x07 <script>" + "ж".encode() * 300 + b'"'
+    )
+    raw.send(request)
+    leg = await phone.next_leg()
+    await leg.reject(486)
+    name = leg.facts.sender.name
+    assert len(name) == 128
+    assert name.isprintable()
+    name.encode()  # no surrogates
+    assert (await raw.final("INVITE")).status == 486
