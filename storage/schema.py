@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from contextlib import closing
@@ -18,30 +17,27 @@ if TYPE_CHECKING:
 
 HEAD: Final = "0001"
 """The newest migration's revision; a test keeps it true."""
+TURN_TIMEOUT_S: Final = 60.0
+"""How long a start waits for the migrations of another process."""
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 def bring_up_to_date(path: Path) -> None:
     """Make the database file when there is none, turn on WAL, run the migrations that it lacks. Processes that do this
-    at once take turns (a lock file beside it). Blocks: run it in a thread. `StartupError` when it cannot be."""
+    at once take turns. Blocks: run it in a thread. `StartupError` when it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(f"{path}.migrate.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _migrate_from(_prepared_revision(path), path)
     except OSError as error:
         raise StartupError(f"the database {path} cannot be used: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        _migrate_from(_prepared_revision(path), path)
     except (sqlite3.Error, sa.exc.DBAPIError) as error:
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         raise StartupError(f"the database {path} cannot be used: {cause}") from error
-    finally:
-        os.close(handle)
 
 
 def _prepared_revision(path: Path) -> str | None:
     """Turn on WAL and tell at which revision the file is; None when it is new."""
-    with closing(sqlite3.connect(path, timeout=10.0)) as conn:
+    with closing(sqlite3.connect(path, timeout=TURN_TIMEOUT_S)) as conn:
         os.chmod(path, 0o600)
         conn.execute("PRAGMA journal_mode=WAL")
         if conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
@@ -65,7 +61,7 @@ def _migrate_from(revision: str | None, path: Path) -> None:
             raise StartupError(
                 f"the database {path} was written by a newer version of Trunkline (revision {revision})"
             ) from error
-    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool, connect_args={"timeout": TURN_TIMEOUT_S})
     sa.event.listen(engine, "connect", _begin_ourselves)
     sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as conn:
@@ -74,7 +70,8 @@ def _migrate_from(revision: str | None, path: Path) -> None:
 
 
 def _begin_ourselves(dbapi_connection: sqlite3.Connection, _record: object) -> None:
-    """So that a migration is one transaction, its table changes included."""
+    """So that all migrations are one transaction, table changes included: one that waited for its turn finds the work
+    done (Alembic reads the revision inside it)."""
     dbapi_connection.isolation_level = None
 
 

@@ -146,3 +146,43 @@ def test_kill_9_loses_no_committed_row(tmp_path: Path) -> None:
         assert reported >= 20
         assert stored == list(range(len(stored)))
         assert len(stored) in (reported + 1, reported + 2)
+
+
+async def test_a_write_that_is_cancelled_leaves_nothing_and_blocks_nobody(database: Database) -> None:
+    inside = asyncio.Event()
+
+    async def never_ends() -> None:
+        async with database.write() as conn:
+            await organizations.create(conn, "half")
+            inside.set()
+            await asyncio.Event().wait()
+
+    for _ in range(3):
+        task = asyncio.create_task(never_ends())
+        await inside.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        inside.clear()
+    async with database.write() as conn:
+        await organizations.create(conn, "next")
+    assert await _names(database) == ["next"]
+
+
+async def test_writes_cancelled_at_any_moment_are_whole_or_nothing(database: Database) -> None:
+    async def pair(number: int) -> None:
+        async with database.write() as conn:
+            await organizations.create(conn, f"{number} a")
+            await organizations.create(conn, f"{number} b")
+
+    for number in range(40):
+        task = asyncio.create_task(pair(number))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    names = await _names(database)
+    halves = {name.split()[0] for name in names}
+    assert len(names) == 2 * len(halves)
+    async with database.write() as conn:
+        await organizations.create(conn, "next")

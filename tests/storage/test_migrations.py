@@ -7,7 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -54,14 +54,35 @@ def test_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine.db").stat().st_mode & 0o077 == 0
 
 
+STARTER = """
+import sys
+from pathlib import Path
+import alembic.command, alembic.config, sqlalchemy.dialects.sqlite
+from storage.schema import bring_up_to_date
+print("loaded", flush=True)
+sys.stdin.read()
+bring_up_to_date(Path(sys.argv[1]))
+"""
+
+
 def test_processes_that_start_together_all_succeed(tmp_path: Path) -> None:
     path = tmp_path / "shared.db"
-    code = (
-        "import sys; from pathlib import Path; from storage.schema import bring_up_to_date as b; b(Path(sys.argv[1]))"
-    )
+    command = [sys.executable, "-c", STARTER, str(path)]
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
-    starts = [subprocess.Popen([sys.executable, "-c", code, str(path)], env=environment) for _ in range(4)]
-    assert [start.wait() for start in starts] == [0, 0, 0, 0]
+    with ExitStack() as started:
+        starts = [
+            started.enter_context(
+                subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
+            for _ in range(4)
+        ]
+        for start in starts:
+            assert start.stdout is not None
+            assert start.stdout.readline() == b"loaded\n"
+        for start in starts:
+            assert start.stdin is not None
+            start.stdin.close()
+        assert [start.wait() for start in starts] == [0, 0, 0, 0]
     assert _same_tables(path)
 
 
