@@ -30,6 +30,7 @@ from media.ports import (
     INFO_JITTER_MS,
     INFO_QUEUED,
     INFO_TAKEN,
+    INFO_TICK_NS,
     TICK_MS,
     AudioPort,
     row_of,
@@ -150,8 +151,8 @@ class Engine:
         upper = self._port.read(self._heard, self._said, self._counts, self._info)
         self._take_orders(upper)
         rows = np.flatnonzero(self._counts[:upper])
-        arrived = self._info[rows, INFO_ARRIVAL_NS].max() if len(rows) else self._clock_ns()
-        self._now = max(self._now, float(arrived) / 1e6)
+        pumped = self._info[rows, INFO_TICK_NS].max() if len(rows) else self._clock_ns()
+        self._now = max(self._now, float(pumped) / 1e6)
         self._ingest(rows)
         for rate, members in self._of_rate.items():
             self._measure(rate, members)

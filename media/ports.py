@@ -21,7 +21,7 @@ TICK_MS: Final = 20
 INFO_POSITION: Final = 0
 """Column of `info`: index of the row's first sample since the slot opened."""
 INFO_ARRIVAL_NS: Final = 1
-"""Column of `info`: CLOCK_MONOTONIC time, ns, at which the row's last sample left the jitter buffer."""
+"""Column of `info`: CLOCK_MONOTONIC time, ns, at which the newest packet of the row arrived."""
 INFO_QUEUED: Final = 2
 """Column of `info`: samples written and not yet taken for sending."""
 INFO_TAKEN: Final = 3
@@ -29,8 +29,11 @@ INFO_TAKEN: Final = 3
 INFO_FLAGS: Final = 4
 """Column of `info`: FLAG_* bits."""
 INFO_JITTER_MS: Final = 5
-"""Column of `info`: sound that waits in the jitter buffer now, ms: how much later than its arrival we hear it."""
-INFO_COLUMNS: Final = 6
+"""Column of `info`: sound that still waits in the jitter buffer, ms: the row's last sample is by so much older than the
+newest packet."""
+INFO_TICK_NS: Final = 6
+"""Column of `info`: CLOCK_MONOTONIC time, ns, of the pump tick that brought the row's last sample."""
+INFO_COLUMNS: Final = 7
 
 FLAG_LIVE: Final = 1
 """A stream is attached: sound flows."""

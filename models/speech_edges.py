@@ -9,7 +9,7 @@ import numpy as np
 from media.ports import Samples
 
 _BLOCK_MS: Final = 5
-_LEAD_MS: Final = 15
+_LEAD_MS: Final = 5
 _TAIL_MS: Final = 150
 """What is kept before the first sound and behind the last; the tail is the pause between two sentences."""
 _QUIET: Final = 0.01

@@ -17,6 +17,7 @@ from media.ports import (
     INFO_POSITION,
     INFO_QUEUED,
     INFO_TAKEN,
+    INFO_TICK_NS,
     TICK_MS,
     Samples,
     row_of,
@@ -124,6 +125,7 @@ class ArrayPort:
             said[row, : len(outgoing)] = outgoing
             info[row, INFO_POSITION] = line.position - len(incoming)
             info[row, INFO_ARRIVAL_NS] = self.now_ms * 1_000_000
+            info[row, INFO_TICK_NS] = self.now_ms * 1_000_000
             info[row, INFO_QUEUED] = len(line.queue)
             info[row, INFO_TAKEN] = line.taken
             info[row, INFO_FLAGS] = FLAG_LIVE | (FLAG_PAUSED if line.paused else 0)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from media.ports import Samples
+from media.ports import INFO_COLUMNS, Samples
 from models.flite_tts import FliteTextToSpeech
 from models.protocols import VoiceSettings
 from sipcore.endpoint import Endpoint, EndpointSettings
@@ -66,7 +66,7 @@ class Ear:
         self._heard = np.zeros((rows, CAPACITY), np.int16)
         self._said = np.zeros((rows, CAPACITY), np.int16)
         self._counts = np.zeros(rows, np.int32)
-        self._info = np.zeros((rows, 6), np.int64)
+        self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
         self._rate = media.rate
         self.clock_ms = 0.0
         self.recent: Samples = np.zeros(0, np.int16)

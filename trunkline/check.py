@@ -15,7 +15,7 @@ import structlog
 from config import secrets
 from config.errors import TrunklineError
 from config.settings import Settings
-from media.ports import Samples, row_of
+from media.ports import INFO_COLUMNS, Samples, row_of
 from media.voice import silero_path
 from models import catalogue
 from sipcore.endpoint import Endpoint, EndpointSettings
@@ -152,7 +152,7 @@ async def _audio_path(settings: Settings) -> str:
 def _hear_tone(endpoint: Endpoint, here: Media, there: Media) -> bool:
     pump = endpoint.pump
     heard, said = np.zeros((2, pump.rows, 19200), np.int16)
-    counts, info = np.zeros(pump.rows, np.int32), np.zeros((pump.rows, 6), np.int64)
+    counts, info = np.zeros(pump.rows, np.int32), np.zeros((pump.rows, INFO_COLUMNS), np.int64)
     pump.write(here.slot, _tone(here.rate))
     loudest = 0
     for _ in range(int(AUDIO_WAIT_S * 50)):

@@ -87,6 +87,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     atomic_store(&slot->rx_read, 0);
     atomic_store(&slot->rx_written, 0);
     atomic_store(&slot->rx_ns, now_monotonic_ns());
+    atomic_store(&slot->tick_ns, now_monotonic_ns());
     atomic_store(&slot->jitter_ms, 0);
     atomic_store(&slot->tx_base, 0);
     atomic_store(&slot->tx_read, 0);
@@ -268,8 +269,35 @@ static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
     }
 }
 
+/* When the newest packet came: the RTCP session keeps its relative transit time (RFC 3550 A.8), in units of the RTP
+ * clock. What is not plausible (no packet lately, a clock that was set) is answered with the present. */
+static int64_t newest_arrival_ns(const slot_t *slot, int64_t now_ns)
+{
+    pjmedia_stream_rtp_sess_info session;
+    pj_timestamp now;
+    if (pjmedia_stream_get_rtp_session_info(slot->stream, &session) != PJ_SUCCESS || !session.rtcp->transit)
+        return now_ns;
+    pj_get_timestamp(&now);
+    uint32_t units = (uint32_t)(now.u64 * session.rtcp->clock_rate / session.rtcp->ts_freq.u64);
+    uint32_t age = units - ((uint32_t)session.rtcp->transit + session.rtcp->rtp_last_ts);
+    int64_t age_ns = (int64_t)age * 1000000000LL / session.rtcp->clock_rate;
+    return age_ns < ARRIVAL_LIMIT_NS ? now_ns - age_ns : now_ns;
+}
+
+/* Tell Python how long the sound that it hears now has waited: the newest packet's arrival, and what is still queued
+ * behind the frame that was just taken. */
+static void note_arrival(slot_t *slot, int64_t now_ns)
+{
+    pjmedia_jb_state jitter;
+    atomic_store(&slot->tick_ns, now_ns);
+    if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
+        return;
+    atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter_frame_ms));
+    atomic_store(&slot->rx_ns, newest_arrival_ns(slot, now_ns));
+}
+
 /* Store one frame of both directions. When Python has not read for RX_MS, the oldest sound gives way. */
-static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t count, int64_t now_ns)
+static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t count)
 {
     uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_relaxed);
     uint64_t limit = (uint64_t)atomic_load(&slot->rate) * RX_MS / 1000;
@@ -283,7 +311,6 @@ static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t 
         slot->heard[(written + i) & slot->rx_mask] = in[i];
         slot->said[(written + i) & slot->rx_mask] = out[i];
     }
-    atomic_store(&slot->rx_ns, now_ns);
     atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
 }
 
@@ -292,6 +319,7 @@ static void exchange_frame(slot_t *slot, int64_t now_ns)
     int16_t in[MAX_FRAME], out[MAX_FRAME];
     uint32_t count = slot->frame;
     next_incoming(slot, in, count);
+    note_arrival(slot, now_ns);
     next_outgoing(slot, out, count);
     pjmedia_frame frame = {.buf = out, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
     frame.timestamp.u64 = slot->timestamp;
@@ -300,7 +328,7 @@ static void exchange_frame(slot_t *slot, int64_t now_ns)
     if (pjmedia_port_put_frame(slot->source, &frame) == PJ_SUCCESS)
         atomic_fetch_add(&slot->frames_sent, 1);
     slot->timestamp += count;
-    store(slot, in, sent, count, now_ns);
+    store(slot, in, sent, count);
 }
 
 unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg)
@@ -327,13 +355,10 @@ void slot_survey(slot_t *slot, int64_t now_ns)
     pthread_mutex_lock(&slot->stream_lock);
     if (slot->stream) {
         pjmedia_rtcp_stat stat;
-        pjmedia_jb_state jitter;
         if (pjmedia_stream_get_stat(slot->stream, &stat) == PJ_SUCCESS && stat.rx.pkt != slot->last_packet_count) {
             slot->last_packet_count = stat.rx.pkt;
             atomic_store(&slot->last_packet_ns, now_ns);
         }
-        if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) == PJ_SUCCESS)
-            atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter_frame_ms));
     }
     pthread_mutex_unlock(&slot->stream_lock);
 }

@@ -22,6 +22,7 @@
 #define TX_MS 30000         /* what may be written ahead of playout */
 #define MAX_RATE 48000
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
+#define ARRIVAL_LIMIT_NS 60000000LL /* a newer packet than this must have come, else none is coming */
 #define FADE_MS 5           /* ramp at every edge between sound and silence, so that nothing clicks */
 
 enum slot_state { SLOT_FREE, SLOT_OPEN, SLOT_CLOSING };
@@ -61,7 +62,8 @@ typedef struct slot {
     int16_t *heard, *said;
     uint32_t rx_mask;
     _Atomic uint64_t rx_read, rx_written;
-    _Atomic int64_t rx_ns;
+    _Atomic int64_t rx_ns;          /* when the newest packet came */
+    _Atomic int64_t tick_ns;        /* when the last frame went through the pump */
     _Atomic int32_t jitter_ms;
 
     int16_t *tx;
@@ -97,7 +99,7 @@ void slot_close(slot_t *slot);
 
 /* The pump's side. Returns frames sent. */
 unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg);
-/* Once in a while: packets received so far, jitter buffer depth. */
+/* Once in a while: did packets come? */
 void slot_survey(slot_t *slot, int64_t now_ns);
 
 /* Python's side. */
