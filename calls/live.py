@@ -18,6 +18,7 @@ from calls.after_call import AfterCall, Outcome
 from calls.answer import Mouth
 from calls.conversation import Conversation, Inbox
 from calls.digits import DigitEntry
+from calls.media_watch import MediaWatch
 from calls.role import AgentModels, models_for, script_of, turn_settings
 from calls.transcript import Transcript
 from config.clock import utc_now
@@ -199,7 +200,6 @@ class LiveCall:
                 if not self._ending.done():
                     self.end("agent_ended")
                     await asyncio.wait((self._leg.ended,), timeout=LAST_WORD_S)
-                conversation.settle()
                 for task in (talk, *aside):
                     task.cancel()
         finally:
@@ -228,18 +228,13 @@ class LiveCall:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
 
     async def _watch_media(self) -> None:
-        """End the call when no packet has come for too long. Nothing is asked of a caller on hold, and afterwards the
-        time starts anew."""
-        limit = self._house.rtp_timeout_s
-        wait_s, held = limit, False
-        while True:
+        """End the call when no packet has come for too long."""
+        watch = MediaWatch(self._house.rtp_timeout_s)
+        wait_s: float | None = self._house.rtp_timeout_s
+        while wait_s is not None:
             await asyncio.sleep(wait_s)
-            silence = self._leg.silence_s()
-            if silence >= limit and not (held or self._leg.on_hold):
-                self.end("media_timeout")
-                return
-            held = self._leg.on_hold
-            wait_s = limit if silence >= limit else limit - silence
+            wait_s = watch.look(self._leg.silence_s(), self._leg.on_hold)
+        self.end("media_timeout")
 
     async def _hang_up(self, reason: EndedReason | None = None) -> None:
         """End the leg; a call that failed before it was answered is refused with 500."""

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 
 from calls import metrics
-from calls.conversation import Script
+from calls.answer import Answer, Mouth
+from calls.conversation import AnswerDone, Script
 from calls.digits import DigitsDialled
+from calls.transcript import Line
 from config.errors import ModelError
 from media.engine_call import Broken
-from models.protocols import AnswerPart, ChatMessage, EndCall, TextDelta
-from tests.fakes_calls import WORD_MS, Talk, settle
+from models.protocols import AnswerPart, ChatMessage, ChatPrompt, EndCall, TextDelta, VoiceSettings
+from tests.fakes_calls import RATE, WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
 LISTENS = Script("You help.")
@@ -91,6 +93,16 @@ async def test_an_uninterruptible_first_message_is_protected_from_its_first_samp
     assert talk.protected[1:] == [(False, talk.port.written(talk.slot))]
 
 
+async def test_a_first_message_that_is_thought_over_again_stays_protected(begin: Begin) -> None:
+    talk = begin(greeting(greeting=None, first_message_protected=True), "Hello.", "Hello to you.")
+    talk.language.gate.clear()
+    await talk.says("hello?")
+    talk.language.gate.set()
+    await settle()
+    assert talk.voice.spoken == ["Hello to you."]
+    assert talk.protected == [(True, 0)]
+
+
 # ---- answering ----
 
 
@@ -129,6 +141,17 @@ async def test_sentences_follow_each_other_without_a_gap(begin: Begin) -> None:
     await talk.play(6 * WORD_MS)
     assert (talk.port.sent(talk.slot)[-6 * 800 :] == 1000).all()
     assert talk.items[-1] == ("assistant", "One two. Three four. Five six.")
+
+
+async def test_between_two_sentences_the_agent_counts_as_speaking(begin: Begin) -> None:
+    talk = begin(LISTENS, "One two. Three four.")
+    talk.voice.free = 1
+    await talk.says("go")
+    await talk.play(3 * WORD_MS)
+    assert talk.port.more(talk.slot)
+    talk.voice.gate.set()
+    await settle()
+    assert not talk.port.more(talk.slot)
 
 
 async def test_a_turn_without_words_is_no_turn(begin: Begin) -> None:
@@ -185,6 +208,17 @@ async def test_no_answer_begins_while_the_caller_speaks(begin: Begin) -> None:
     await talk.makes_noise()
     await talk.play(2 * WORD_MS)
     assert talk.items[-1] == ("assistant", "Hello caller.")
+
+
+async def test_a_noise_that_ends_as_a_turn_without_words_lets_the_answer_go_on(begin: Begin) -> None:
+    talk = begin(LISTENS, "Hello caller.")
+    talk.language.gate.clear()
+    await talk.says("hello")
+    await talk.starts_speaking()
+    talk.language.gate.set()
+    await talk.stops_speaking("")
+    await talk.play(2 * WORD_MS)
+    assert talk.items == [("user", "hello"), ("assistant", "Hello caller.")]
 
 
 # ---- interruption ----
@@ -245,6 +279,8 @@ async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: 
     await talk.play(WORD_MS)
     talk.playout.flush()
     talk.voice.gate.set()
+    await settle()
+    assert talk.written_ms == 2 * WORD_MS
     await talk.interrupts()
     await talk.play(500)
     assert talk.items[-1] == ("assistant", "One")
@@ -273,6 +309,30 @@ async def test_the_agent_hangs_up_once_its_last_sample_was_sent(begin: Begin) ->
     assert talk.run.done()
     await talk.run
     assert talk.items[-1] == ("assistant", "Good bye.")
+
+
+async def test_nothing_is_asked_of_the_language_model_after_its_wish_to_hang_up(begin: Begin) -> None:
+    talk = begin(LISTENS, [TextDelta("Good bye."), EndCall(), TextDelta(" And more.")])
+    await talk.says("bye")
+    assert talk.language.closed == 1
+    await talk.play(2 * WORD_MS)
+    await talk.run
+    assert talk.voice.spoken == ["Good bye."]
+
+
+async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begin: Begin) -> None:
+    talk = begin(LISTENS, "Yes.")
+    mouth = Mouth(talk.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), talk.playout)
+    await talk.says("hello")
+    talk.inbox.put(
+        AnswerDone(
+            Answer(talk.language.answer(ChatPrompt("", "", (), True)), Line("assistant", ""), mouth, ends_call=True)
+        )
+    )
+    await settle()
+    assert not talk.run.done()
+    await talk.play(WORD_MS)
+    assert talk.items[-1] == ("assistant", "Yes.")
 
 
 async def test_an_agent_that_may_not_end_calls_goes_on_listening(begin: Begin) -> None:

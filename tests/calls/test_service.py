@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,19 @@ async def test_a_greeting_is_not_said_by_an_agent_that_listens_first(tmp_path: P
         assert house.voice.spoken == []
 
 
+async def test_what_a_caller_did_not_wait_for_is_not_in_the_transcript(tmp_path: Path) -> None:
+    greeting = " ".join(["word"] * 400) + "."
+    async with open_house(tmp_path) as house:
+        await house.number(**{**GREETS, "agent_greeting": greeting})
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None and house.pump.sent(phone.leg._media.result().slot).any())
+        heard_before = house.pump.taken(phone.leg._media.result().slot) // 800
+        phone.hangs_up()
+        call = await house.ends(phone)
+    (item,) = call.transcript or [{"role": "assistant", "content": ""}]
+    assert heard_before <= len(item["content"].split()) < 400
+
+
 async def test_digits_reach_the_conversation(tmp_path: Path) -> None:
     async with open_house(tmp_path, [TextDelta("You chose four two."), EndCall()]) as house:
         await house.number()
@@ -407,6 +422,19 @@ async def test_calls_that_outlast_the_drain_end_with_server_shutdown(tmp_path: P
     assert phone.sent[-1] == -1
 
 
+async def test_nothing_keeps_a_call_in_memory_after_its_end(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number(max_call_duration_seconds=3600)
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        call = weakref.ref(house.service.live()[0])
+        phone.hangs_up()
+        await house.ends(phone)
+        house.ears.streams.clear()
+        gc.collect()
+        assert call() is None
+
+
 # ---- what follows ----
 
 
@@ -479,6 +507,29 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
         call = await house.ends(phone)
         assert call.ended_reason == "customer_ended"
         assert len(await deliveries(house)) == 1
+
+
+async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number()
+        real, tries = calls.answered, []
+
+        async def fails_once(*arguments: Any) -> bool:
+            tries.append(arguments)
+            if len(tries) == 1:
+                raise StorageTrouble("the disk is full")
+            return await real(*arguments)
+
+        monkeypatch.setattr(calls, "answered", fails_once)
+        phone = house.rings()
+        await until(lambda: len(tries) == 1)
+        assert not phone.leg.ended.done()
+        phone.hangs_up()
+        call = await house.ends(phone)
+    assert (call.status, call.ended_reason) == ("completed", "customer_ended")
+    assert call.started_at is not None
 
 
 async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_told_once(tmp_path: Path) -> None:

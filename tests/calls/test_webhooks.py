@@ -22,6 +22,7 @@ from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from calls.egress import EgressClient, EgressRules, tls_context
 from calls.webhooks import Deliverer, DeliveryPolicy, signature_headers
@@ -256,6 +257,32 @@ async def test_what_was_under_way_when_the_process_ended_is_sent_at_the_next_sta
     async with delivering(database, secrets) as deliverer:
         await deliverer.idle()
     assert (await stored(database, delivery))[0].status == "succeeded"
+
+
+async def test_a_delivery_that_ends_while_the_outbox_is_read_is_not_sent_again(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.hold = asyncio.Event()
+    delivery = await put(database, f"{receiver.origin}/hook")
+    real = webhook_deliveries.next_due_at
+    reads = 0
+
+    async def reads_slowly(conn: AsyncConnection) -> datetime | None:
+        nonlocal reads
+        reads += 1
+        if reads == 2 and receiver.hold is not None:
+            receiver.hold.set()
+            while (await stored(database, delivery))[0].status == "pending":  # noqa: ASYNC110 - only the database tells
+                await asyncio.sleep(0.001)
+        return await real(conn)
+
+    monkeypatch.setattr(webhook_deliveries, "next_due_at", reads_slowly)
+    async with delivering(database, secrets) as deliverer:
+        await receiver.arrived.wait()
+        deliverer.wake()
+        await deliverer.idle()
+        assert reads >= 2
+    assert len(receiver.got) == 1
 
 
 async def test_a_receiver_that_is_slow_holds_up_nobody_else(
