@@ -7,6 +7,7 @@ facts and post them to the event loop.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ class Endpoint:
         if self._registry is not None:
             await self._registry.hang_up_all()
         await self._owner.run(self._destroy_here)
-        self._owner.close()
+        await self._owner.close()
 
     def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
         """Say which addresses may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
@@ -139,7 +140,7 @@ class Endpoint:
         kinds = [(pj.PJSIP_TRANSPORT_UDP, "udp")] + ([(pj.PJSIP_TRANSPORT_TCP, "tcp")] if self._settings.tcp else [])
         for kind, name in kinds:
             try:
-                transport = endpoint.transportCreate(kind, _transport_config(self._settings, self._sip_port))
+                transport = endpoint.transportCreate(kind, _transport_config(self._settings, kind, self._sip_port))
                 self._sip_port = int(endpoint.transportGetInfo(transport).localAddress.rpartition(":")[2])
             except pj.Error as error:
                 where = f"{self._sip_port}/{name} on {self._settings.host}"
@@ -158,6 +159,7 @@ class Endpoint:
         self.pump.stop()
         _native.guard_remove()
         endpoint.libDestroy()
+        endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
 
 
 class TrunkAccount(pj.Account):  # type: ignore[misc]
@@ -187,13 +189,15 @@ def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:
     return config
 
 
-def _transport_config(settings: EndpointSettings, port: int) -> pj.TransportConfig:
+def _transport_config(settings: EndpointSettings, kind: int, port: int) -> pj.TransportConfig:
     config = pj.TransportConfig()
     config.port = port
     if settings.host != "0.0.0.0":
         config.boundAddress = settings.host
     if settings.public_address:
         config.publicAddress = settings.public_address
+    if kind == pj.PJSIP_TRANSPORT_TCP:  # else a message waits 40 ms for the acknowledgement of the one before it
+        config.sockOptParams.sockOpts.append(pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
     return config
 
 

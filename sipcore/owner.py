@@ -25,6 +25,6 @@ class Owner:
         """Queue it and go on. Any thread."""
         return self._executor.submit(function, *args, **kwargs)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Finish what is queued and end the thread."""
-        self._executor.shutdown(wait=True)
+        await asyncio.to_thread(self._executor.shutdown, wait=True)

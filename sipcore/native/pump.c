@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -234,6 +235,9 @@ static void sleep_until(int64_t ns)
 static void *run_shard(void *arg)
 {
     shard_t *shard = arg;
+    char name[16];
+    snprintf(name, sizeof name, "pump-%d", shard->index);
+    pthread_setname_np(pthread_self(), name);
     static __thread pj_thread_desc descriptor;
     pj_thread_t *thread;
     pj_thread_register("pump", descriptor, &thread);
