@@ -93,6 +93,7 @@ class Sipp(Process):
         calls: int = 1,
         rate: int = 10,
         user: str = "100",
+        hold_ms: int = 500,
         keys: dict[str, str] | None = None,
         transport: str = "u1",
         host: str = "127.0.0.1",
@@ -105,7 +106,7 @@ class Sipp(Process):
             "sipp", target, "-sf", str(SCENARIOS / f"{scenario}.xml"), "-s", user, "-m", str(calls), "-r", str(rate),
             "-t", transport, "-i", host, "-p", str(free_port(host)), "-mi", host, "-mp", str(self.media_port),
             "-rtp_echo", "-nostdin", "-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "stat.csv",
-            "-timeout", str(timeout_s), "-timeout_error",
+            "-d", str(hold_ms), "-timeout", str(timeout_s), "-timeout_error",
         ]  # fmt: skip
         for name, value in (keys or {}).items():
             self._command += ["-key", name, value]

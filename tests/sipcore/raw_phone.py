@@ -171,8 +171,11 @@ class RawPhone:
 
     async def options(self) -> Message:
         """Send OPTIONS and wait for its answer: all that was sent before has been dealt with then."""
-        self.send(self.request("OPTIONS", self.dialog()))
-        return await self.final("OPTIONS")
+        dialog = self.dialog()
+        self.send(self.request("OPTIONS", dialog))
+        while (answer := await self.final("OPTIONS")).header("Call-ID") != dialog.call_id:
+            pass
+        return answer
 
     def offer(self, codecs: str = "0 101", *attributes: str) -> str:
         """An SDP offer. `codecs`: payload types; telephone-event is 101."""

@@ -1,0 +1,145 @@
+"""Starting, stopping, faults of the program above; and where events arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.errors import StartupError
+from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.leg import Leg
+from tests.peers import free_port
+from tests.sipcore.phone import Phone
+from tests.sipcore.raw_phone import RawPhone
+
+PCMU = EndpointSettings(codecs=("PCMU",), max_calls=10)
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM], ids=["udp", "tcp"])
+async def test_a_port_in_use_is_one_line_that_names_the_setting(kind: socket.SocketKind) -> None:
+    with socket.socket(socket.AF_INET, kind) as other:
+        other.bind(("127.0.0.1", free_port()))
+        if kind == socket.SOCK_STREAM:
+            other.listen()
+        port = other.getsockname()[1]
+        endpoint = Endpoint(EndpointSettings(host="127.0.0.1", port=port, codecs=("PCMU",)), lambda leg: None)
+        with pytest.raises(StartupError) as error:
+            await endpoint.start()
+    assert "\n" not in str(error.value)
+    for part in (str(port), "127.0.0.1", "TRUNKLINE_SIP__PORT", "already in use"):
+        assert part in str(error.value)
+
+
+async def test_a_failed_start_leaves_the_way_free_for_the_next() -> None:
+    port = free_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", port))
+        with pytest.raises(StartupError):
+            await Endpoint(EndpointSettings(host="127.0.0.1", port=port), lambda leg: None).start()
+    async with Phone(PCMU) as phone:
+        await (await phone.call()).end()
+
+
+async def test_starting_and_closing_again_and_again_leaves_no_thread_and_no_descriptor() -> None:
+    def threads() -> set[str]:
+        return {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+
+    before = threads()
+    descriptors = []
+    for _ in range(4):
+        async with Phone(PCMU) as phone:
+            await (await phone.call()).end()
+            await (await phone.call(";transport=tcp")).end()
+            assert {"pump-0", "pjsua_0"} <= threads()
+        assert threads() == before
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("sip-")]
+        descriptors.append(len(os.listdir("/proc/self/fd")))
+    assert descriptors[1:] == descriptors[:1] * 3
+
+
+async def test_closing_ends_live_calls_and_twice_is_harmless() -> None:
+    async with Phone(PCMU) as phone, RawPhone(phone.target) as raw:
+        dialog = raw.dialog()
+        raw.invite(dialog, raw.offer("0"))
+        leg = await phone.next_leg()
+        answering = asyncio.create_task(leg.answer())
+        await raw.accepted(dialog)
+        media = await answering
+        ringing = raw.dialog()
+        raw.invite(ringing, raw.offer("0"))
+        waiting = await phone.next_leg()
+        closing = asyncio.create_task(phone.endpoint.close())
+        said = [await raw.message() for _ in range(4)]
+        await closing
+        await phone.endpoint.close()
+        assert leg.ended.done() and not leg.ended.result().by_peer
+        assert waiting.ended.done()
+        assert any(message.first_line.startswith("BYE ") for message in said)
+        assert any(message.status == 603 for message in said)
+        with pytest.raises(KeyError):
+            phone.pump.rate(media.slot)
+        await leg.hangup()
+
+
+async def test_events_arrive_on_the_event_loop() -> None:
+    threads: list[int] = []
+    async with Phone(PCMU) as phone:
+
+        def on_incoming(leg: Leg) -> None:
+            asyncio.get_running_loop()
+            threads.append(threading.get_ident())
+            leg.ended.add_done_callback(lambda _: threads.append(threading.get_ident()))
+            phone.incoming.put_nowait(leg)
+
+        phone.endpoint._registry._on_incoming = on_incoming  # type: ignore[union-attr]
+        call = await phone.call()
+        await call.end()
+    assert set(threads) == {threading.get_ident()}
+    assert len(threads) == 2
+
+
+async def test_a_fault_in_on_incoming_ends_that_call_with_500_and_no_other() -> None:
+    legs: asyncio.Queue[Leg] = asyncio.Queue()
+
+    def on_incoming(leg: Leg) -> None:
+        if leg.facts.request_user == "broken":
+            raise ValueError("no such luck")
+        legs.put_nowait(leg)
+
+    port = free_port()
+    endpoint = Endpoint(EndpointSettings(host="127.0.0.1", port=port, codecs=("PCMU",), max_calls=10), on_incoming)
+    await endpoint.start()
+    endpoint.set_sources(["127.0.0.1"])
+    async with RawPhone(f"127.0.0.1:{port}") as raw:
+        with capture_logs() as logs:
+            dialog = raw.dialog()
+            dialog.target = f"sip:broken@127.0.0.1:{port}"
+            raw.invite(dialog, raw.offer("0"))
+            assert (await raw.final("INVITE")).status == 500
+        assert [line["event"] for line in logs] == ["sip.incoming_failed"]
+        assert logs[0]["sip_call_id"] == dialog.call_id
+        dialog = raw.dialog()
+        raw.invite(dialog, raw.offer("0"))
+        leg = await asyncio.wait_for(legs.get(), 5)
+        answering = asyncio.create_task(leg.answer())
+        await raw.accepted(dialog)
+        await answering
+        await raw.bye(dialog)
+    await endpoint.close()
+
+
+async def test_an_address_that_cannot_be_called_raises() -> None:
+    async with Phone(PCMU) as phone:
+        for uri in ("not a uri", "sip:", "mailto:a@b"):
+            with pytest.raises(ConnectionError, match="no INVITE could be sent"):
+                await phone.endpoint.call(uri)
+        assert phone.endpoint.live_legs == 0
+        leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(leg.connected(), 10)
