@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,11 +29,17 @@ async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[i
             await site.start()
         except OSError as error:
             raise StartupError(
-                f"api.host {settings.host}, api.port {settings.port}: cannot listen there ({error.strerror})"
+                f"API port {settings.port} on {settings.host} cannot be opened ({_reason(error)}): "
+                "stop the program that uses it, or set [api] port or host (TRUNKLINE_API__PORT, TRUNKLINE_API__HOST)"
             ) from error
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
+
+
+def _reason(error: OSError) -> str:
+    """In the system's words; asyncio puts its own around them, and around a name that is not found none."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
 def _certificate(settings: ApiSettings) -> ssl.SSLContext | None:
