@@ -7,6 +7,7 @@ the whole C interface, and ctypes lets go of the GIL for each call: so decoding 
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,10 @@ RATE: Final = 16000
 """Sample rate of the acoustic model, Hz."""
 
 _REMEDY: Final = "install the Python package pocketsphinx 5 (set [models] stt to another recognizer to do without)"
+_MODEL_FILES: Final = (
+    *("en-us.lm.bin", "cmudict-en-us.dict", "en-us/mdef", "en-us/means", "en-us/variances", "en-us/sendump"),
+    *("en-us/transition_matrices", "en-us/noisedict", "en-us/feat.params"),
+)
 _NOT_A_WORD: Final = re.compile(r"^(<.*>|\[.*\]|\+\+.*\+\+)$")
 _ALTERNATE: Final = re.compile(r"\(\d+\)$")
 
@@ -32,6 +37,7 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
     "ps_config_free": (_int, [_handle]),
     "ps_init": (_handle, [_handle]),
     "ps_free": (_int, [_handle]),
+    "ps_reinit_feat": (_int, [_handle, _handle]),
     "ps_start_utt": (_int, [_handle]),
     "ps_process_raw": (_int, [_handle, _handle, ctypes.c_size_t, _int, _int]),
     "ps_end_utt": (_int, [_handle]),
@@ -65,13 +71,28 @@ def load_library() -> ctypes.CDLL:
 
 
 def model_path() -> Path:
-    """Folder of the US English models that the wheel carries. Raises `StartupError` when it is not there."""
+    """Folder of the US English models that the wheel carries. Raises `StartupError` when a file of it is missing or
+    of the wrong size: the library itself would end the process over it, without a word."""
     import pocketsphinx
 
     folder = Path(pocketsphinx.get_model_path()) / "en-us"
-    if not (folder / "en-us" / "mdef").is_file():
-        raise StartupError(f"pocketsphinx's model folder {folder} is missing: {_REMEDY}")
+    sizes = _sizes_as_installed()
+    for name in _MODEL_FILES:
+        file = folder / name
+        if not file.is_file():
+            raise StartupError(f"pocketsphinx's model file {file} is missing: {_REMEDY}")
+        if sizes.get(name, file.stat().st_size) != file.stat().st_size:
+            raise StartupError(f"pocketsphinx's model file {file} is damaged: {_REMEDY}")
     return folder
+
+
+def _sizes_as_installed() -> dict[str, int]:
+    """The model files' sizes as the wheel's own list has them, bytes; empty where there is no list."""
+    marker = "model/en-us/"
+    files = importlib.metadata.files("pocketsphinx") or []
+    return {
+        str(file).partition(marker)[2]: file.size for file in files if marker in str(file) and file.size is not None
+    }
 
 
 class Decoder:
@@ -92,7 +113,10 @@ class Decoder:
             raise StartupError(f"pocketsphinx could not load its models: {_REMEDY}")
 
     def start(self, channel_mean: str | None) -> None:
-        """Begin an utterance; `channel_mean` is what `channel_mean()` gave for the same caller, or None."""
+        """Begin an utterance; `channel_mean` is what `channel_mean()` gave for the same caller, None for a new one:
+        nothing of the caller before stays."""
+        # A new front end: the old one's estimate of the background noise outlives the utterance.
+        self._check(self._library.ps_reinit_feat(self._handle, None), "reset its front end")
         if channel_mean is not None:
             self._check(self._library.ps_set_cmn(self._handle, channel_mean.encode()), "set the channel's mean")
         self._check(self._library.ps_start_utt(self._handle), "start an utterance")

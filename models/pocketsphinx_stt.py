@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -19,7 +19,8 @@ from config.errors import ModelError, TrunklineError
 from media.ports import Samples
 from models.decoder_pool import DecoderPool, Workers
 from models.pocketsphinx_library import RATE, Decoder, load_library, model_path
-from models.telephone_band import Folding, load_adaptation
+from models.room_noise import WideBand
+from models.telephone_band import TelephoneBand, load_adaptation
 
 NAME: Final = "pocketsphinx"
 _TELEPHONE_RATE: Final = 8000
@@ -37,6 +38,8 @@ _TUNING: Final[Mapping[str, str]] = {
     # A third less work than without a limit, for the same words.
     "maxhmmpf": "3000",
 }
+_WIDE_MEAN: Final = "50.6,-0.9,6.2,17.4,-1.7,-0.7,3.9,-6.7,-3.1,-2.2,4.6,1.2,2.0"
+"""The cepstral mean that a wide-band call starts with: that of several voices after a while."""
 _DISCARD: Final = "discard"
 
 _log = structlog.get_logger()
@@ -79,10 +82,11 @@ class PocketsphinxStream:
         self._queued = 0
         self._scheduled = False
         self._closed = False
+        self._behind = False
         self._partial = ""
         # The rest belongs to the worker that runs `step`.
         self._decoder: Decoder | None = None
-        self._folding = Folding() if rate == _TELEPHONE_RATE else None
+        self._band = _band_of(rate)
         self._channel_mean: str | None = None
         self._error: ModelError | None = None
 
@@ -93,11 +97,11 @@ class PocketsphinxStream:
                 return
             self._work.append(np.array(samples, dtype=np.int16))
             self._queued += len(samples)
-            dropped = self._drop_backlog()
+            behind = self._drop_backlog()
             if self._queued >= self._rate * _STEP_MS // 1000:
                 self._schedule()
-        if dropped:
-            _log.warning("stt.behind", dropped_ms=dropped * 1000 // self._rate)
+        if behind:
+            _log.warning("stt.behind", waiting_ms=_BACKLOG_MS)
 
     def partial(self) -> str:
         """The words recognized so far in this turn."""
@@ -110,6 +114,7 @@ class PocketsphinxStream:
             if self._closed:
                 raise ModelError("the recognizer's stream is closed")
             self._work.append(finish)
+            self._behind = False
             self._schedule()
         return await finish.future
 
@@ -164,16 +169,15 @@ class PocketsphinxStream:
             self._scheduled = True
             self._workers.submit(self)
 
-    def _drop_backlog(self) -> int:
-        """Drop the oldest block when too much waits; the lock is held. Returns how many samples it had."""
+    def _drop_backlog(self) -> bool:
+        """Drop the oldest block when too much waits; the lock is held. True the first time in a turn."""
         if self._queued <= self._rate * _BACKLOG_MS // 1000:
-            return 0
-        for index, work in enumerate(self._work):
-            if isinstance(work, np.ndarray):
-                del self._work[index]
-                self._queued -= len(work)
-                return len(work)
-        return 0
+            return False
+        oldest = next(index for index, work in enumerate(self._work) if isinstance(work, np.ndarray))
+        self._queued -= len(cast(Samples, self._work[oldest]))
+        del self._work[oldest]
+        first, self._behind = not self._behind, True
+        return first
 
     def _needs_decoder(self) -> bool:
         with self._lock:
@@ -206,7 +210,7 @@ class PocketsphinxStream:
     def _decode(self, sound: Samples) -> None:
         if self._decoder is None:  # The turn has failed already: `finish` says so.
             return
-        self._decoder.process(sound if self._folding is None else self._folding.push(sound))
+        self._decoder.process(self._band.push(sound))
         words = self._decoder.hypothesis()
         if words != self._partial:
             self._partial = words
@@ -218,8 +222,7 @@ class PocketsphinxStream:
         decoder, self._decoder = self._decoder, None
         error, self._error = self._error, None
         self._partial = ""
-        if self._folding is not None:
-            self._folding = Folding()
+        self._band = _band_of(self._rate)
         if decoder is None:
             return "", error
         try:
@@ -296,11 +299,17 @@ class PocketsphinxSpeechToText:
         self._folder.cleanup()
 
 
+def _band_of(rate: int) -> TelephoneBand | WideBand:
+    return TelephoneBand() if rate == _TELEPHONE_RATE else WideBand()
+
+
 def _model_options() -> dict[str, str]:
     folder = model_path()
     return {
         "hmm": str(folder / "en-us"),
         "lm": str(folder / "en-us.lm.bin"),
         "dict": str(folder / "cmudict-en-us.dict"),
+        "cmninit": _WIDE_MEAN,
+        "loglevel": "FATAL",  # each decoder sets the library's level anew
         **_TUNING,
     }

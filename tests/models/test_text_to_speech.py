@@ -60,8 +60,8 @@ def test_word_ends_rise_and_stay_within_text_and_sound(synthesizer: TextToSpeech
     speech = speak(synthesizer, text, normal(voice))
     ends = [word.char_end for word in speech.words]
     samples = [word.sample_end for word in speech.words]
-    assert ends == sorted(set(ends)) and 0 < ends[0] and ends[-1] == len(text)
-    assert samples == sorted(samples) and 0 <= samples[0] and samples[-1] <= len(speech.samples)
+    assert ends == sorted(set(ends)) and ends[0] > 0 and ends[-1] == len(text)
+    assert samples == sorted(samples) and samples[0] >= 0 and samples[-1] <= len(speech.samples)
 
 
 @pytest.mark.parametrize("text", ["", " ", "...", "\u2014", "\U0001f600"])
