@@ -36,7 +36,16 @@ LONG_ANSWER: Final = (
     "Our office is open from nine to five on every weekday, and on the first Saturday of the month from ten to twelve, "
     "and you will find it next to the train station, behind the old post office and the new library"
 )
-LINE: Final = "please write down that I will come tomorrow"
+LINES: Final = (
+    "please write down that I will come tomorrow",
+    "what are your opening hours",
+    "where is your office",
+    "I would like to make an appointment",
+    "my number is forty two",
+    "can you call me back",
+)
+FAINT: Final = 24
+"""What remains of silence after G.711, and no speech."""
 PAUSE_S: Final = 0.4
 """Sound that follows after a shorter silence belongs to the same speech."""
 
@@ -49,9 +58,9 @@ class Spell:
     end_s: float
 
 
-def spells(times: NDArray[np.float64], peaks: NDArray[np.int32]) -> list[Spell]:
-    """Stretches of packets with sound."""
-    loud = times[peaks >= SOUND]
+def spells(times: NDArray[np.float64], peaks: NDArray[np.int32], least: int = SOUND) -> list[Spell]:
+    """Stretches of packets with sound: a peak of at least `least`."""
+    loud = times[peaks >= least]
     if not len(loud):
         return []
     breaks = np.nonzero(np.diff(loud) > PAUSE_S)[0]
@@ -73,18 +82,20 @@ async def measure(turns: int, delay_ms: int, barge_after_ms: int | None) -> tupl
         async with running(settings, lambda _: instant_models(answer)) as server:
             await _prepare(server, delay_ms)
             script = Script(
-                uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=[LINE] * turns, first=True,
+                uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=[LINES[turn % len(LINES)] for turn in range(turns)], first=True,
                 patience_ms=700, hang_up=True, barge_after_ms=barge_after_ms,
             )  # fmt: skip
             with Wire(PORTS) as wire:
                 await _call(script)
-    return _both_sides(wire)
+    return _both_sides(wire, SOUND if barge_after_ms is None else FAINT)
 
 
-def _both_sides(wire: Wire) -> tuple[list[Spell], list[Spell]]:
+def _both_sides(wire: Wire, agent_least: int) -> tuple[list[Spell], list[Spell]]:
+    """What the caller and the agent said. For interruptions even the agent's faintest sound counts: a pause of speech
+    is not taken for the end of playout."""
     caller = {packet.source for packet in wire.packets if packet.source not in PORTS}
     agent = {packet.source for packet in wire.packets if packet.source in PORTS}
-    return spells(*wire.stream(caller.pop())), spells(*wire.stream(agent.pop()))
+    return spells(*wire.stream(caller.pop())), spells(*wire.stream(agent.pop()), agent_least)
 
 
 async def _prepare(server: Server, delay_ms: int) -> None:

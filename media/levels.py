@@ -23,7 +23,7 @@ GATE_DB: Final = 8.0
 """A block this far above the noise floor is worth a look by the voice activity model."""
 QUIET_ABOVE_FLOOR_DB: Final = 8.0
 """Quiet reaches up to this far above the noise floor,"""
-QUIET_FAR_DB: Final = 35.0
+QUIET_FAR_DB: Final = 32.0
 """but not under this far below the level of the speech,"""
 QUIET_NEAR_DB: Final = 24.0
 """and where the noise is not this far below the speech, quiet cannot be told from speech."""

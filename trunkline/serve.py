@@ -38,6 +38,9 @@ from trunkline.signals import StopSignals
 HOUSEKEEPING_S: Final = 2.0
 """Between two looks at what the guard turned away and at how full the server is."""
 
+LAST_WEBHOOKS_S: Final = 5.0
+"""How long a stop waits for the webhooks of the last calls; what is left is sent at the next start."""
+
 log = structlog.get_logger()
 
 
@@ -73,6 +76,10 @@ class Server:
         if not drained.done():
             self.calls.end_all("server_shutdown")
         await drained
+        try:
+            await asyncio.wait_for(self.deliverer.idle(), LAST_WEBHOOKS_S)
+        except TimeoutError:
+            log.warning("webhooks.left_for_next_start")
 
 
 async def serve(settings: Settings) -> None:
@@ -95,7 +102,7 @@ async def running(
         key = secrets.load_or_create(settings.secret_key_path)
         database = await _open_database(settings, key, stack)
         models = await asyncio.to_thread(load_models or _load_models, settings)
-        stack.callback(models.close)
+        stack.push_async_callback(asyncio.to_thread, models.close)
         deliverer = await _open_deliverer(settings, database, key, stack)
         inbox = _Inbox()
         endpoint = Endpoint(_endpoint_settings(settings), inbox.incoming)
@@ -149,7 +156,7 @@ def _load_models(settings: Settings) -> Catalogue:
 async def _open_deliverer(settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack) -> Deliverer:
     ca_file = settings.webhooks.ca_file
     try:
-        tls = tls_context(str(ca_file) if ca_file else None)
+        tls = await asyncio.to_thread(tls_context, str(ca_file) if ca_file else None)
     except OSError as error:
         raise StartupError(f"webhooks.ca_file {ca_file} cannot be used: {error}") from error
     rules = EgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
@@ -163,10 +170,10 @@ async def _open_deliverer(settings: Settings, database: Database, key: Secrets, 
 def _open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:
     writer = RecordingWriter()
     writer.start()
-    stack.callback(writer.close)
+    stack.push_async_callback(asyncio.to_thread, writer.close)
     engine = Engine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
     engine.start()
-    stack.callback(engine.close)
+    stack.push_async_callback(asyncio.to_thread, engine.close)
     collector = SoundCollector(endpoint.pump, engine)
     collector.register()
     stack.callback(collector.unregister)
