@@ -81,8 +81,9 @@ async def measure(turns: int, delay_ms: int, barge_after_ms: int | None) -> tupl
         )
         async with running(settings, lambda _: instant_models(answer)) as server:
             await _prepare(server, delay_ms)
+            lines = [LINES[turn % len(LINES)] for turn in range(turns)]
             script = Script(
-                uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=[LINES[turn % len(LINES)] for turn in range(turns)], first=True,
+                uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=lines, first=True,
                 patience_ms=700, hang_up=True, barge_after_ms=barge_after_ms,
             )  # fmt: skip
             with Wire(PORTS) as wire:
