@@ -1,0 +1,110 @@
+"""All benches: `python -m bench [pump] [turn] [--quick]` prints Markdown tables and writes JSON to bench/results."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench import pump, turn
+from bench.process import machine
+from config import logging as logs
+
+RESULTS: Final = Path(__file__).parent / "results"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One bench: how to run it (`quick`: to see that it works, not for figures) and which columns its table has."""
+
+    title: str
+    run: Callable[[bool], Awaitable[list[Row]]]
+    columns: dict[str, str]
+    misses: Callable[[list[Row]], list[str]] = lambda rows: []
+
+
+BENCHES: Final = {
+    "pump": Bench(
+        "Pump: G.711 calls with voice activity and recording; three values are p50 / p99 / max",
+        lambda quick: pump.run((20, 50), 5.0) if quick else pump.run(),
+        {
+            "calls": "calls",
+            "spinning": "spinning thread",
+            "cpu_percent": "CPU, % of a core",
+            "cpu_percent_per_call": "% per call",
+            "memory_kb_per_call": "kB per call",
+            "lateness_ms": "tick lateness, ms",
+            "deviation_ms": "packet deviation, pump, ms",
+            "wire_deviation_ms": "packet deviation, wire, ms",
+            "skipped_ticks": "skipped ticks",
+        },
+        pump.misses,
+    ),
+    "turn": Bench(
+        "Turn: models that answer at once, on the wire",
+        lambda quick: turn.run(5) if quick else turn.run(),
+        {"what": "what", "n": "n", "p50_ms": "p50, ms", "p95_ms": "p95, ms", "max_ms": "max, ms"},
+    ),
+}
+
+
+def table(bench: Bench, rows: list[Row]) -> str:
+    """A Markdown table."""
+    lines = [list(bench.columns.values()), ["---"] * len(bench.columns)]
+    lines += [[_cell(row.get(key)) for key in bench.columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return " / ".join(str(part) for part in value)
+        case _:
+            return str(value)
+
+
+async def run_one(name: str, quick: bool) -> None:
+    """Run it, print its table and keep its rows."""
+    bench, description = BENCHES[name], machine()
+    rows = await bench.run(quick)
+    misses = bench.misses(rows)
+    print(f"\n## {bench.title}\n\n{table(bench, rows)}\n", flush=True)
+    for miss in misses:
+        print(f"- missed: {miss}", flush=True)
+    result = {
+        "machine": description,
+        "at": datetime.datetime.now(datetime.UTC).isoformat(),
+        "rows": rows,
+        "misses": misses,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("benches", nargs="*", metavar="|".join(BENCHES), help="which; all without one")
+    parser.add_argument("--quick", action="store_true", help="small runs, to see that they work")
+    options = parser.parse_args()
+    unknown = set(options.benches) - set(BENCHES)
+    if unknown:
+        parser.error(f"no bench is called {', '.join(sorted(unknown))}")
+    logs.configure("warning", "console")
+    print(f"Machine: {json.dumps(machine())}", flush=True)
+    for name in options.benches or BENCHES:
+        asyncio.run(run_one(name, options.quick))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Processes of a bench that take orders: a line of JSON in, a line of JSON out; and what the system says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+Order = dict[str, Any]
+
+
+class Worker:
+    """A Python module run as a child process."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._child: asyncio.subprocess.Process
+
+    async def __aenter__(self) -> Worker:
+        self._child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", self._module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._child.stdin:
+            self._child.stdin.close()
+        try:
+            await asyncio.wait_for(self._child.wait(), 20)
+        except TimeoutError:
+            self._child.kill()
+            await self._child.wait()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    async def do(self, what: str, **arguments: Any) -> dict[str, Any]:
+        """Give an order and wait for its answer. Raises `RuntimeError` when the process has died."""
+        assert self._child.stdin and self._child.stdout
+        self._child.stdin.write(json.dumps({"do": what, **arguments}).encode() + b"\n")
+        line = await self._child.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._module} has ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+async def obey(orders: dict[str, Callable[..., Awaitable[dict[str, Any]]]]) -> None:
+    """The child's side: carry out orders until the input ends."""
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        order: Order = json.loads(line)
+        answer = await orders[order.pop("do")](**order)
+        print(json.dumps(answer), flush=True)
+
+
+def thread_seconds(pid: int) -> dict[str, float]:
+    """CPU time of a process by the names of its threads, s."""
+    seconds: dict[str, float] = {}
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+        except FileNotFoundError:
+            continue
+        fields = rest.split()
+        seconds[name] = seconds.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return seconds
+
+
+def resident_kb(pid: int) -> int:
+    """Resident memory of a process, kB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
+
+
+def machine() -> dict[str, Any]:
+    """What a table's figures were measured on."""
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.machine(),
+    )
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
+    }
