@@ -34,8 +34,10 @@ double histogram_quantile_ms(const histogram_t *histogram, double quantile)
     uint64_t seen = 0;
     for (int i = 0; i < HISTOGRAM; i++) {
         seen += histogram->bucket[i];
-        if (histogram->count && seen >= quantile * histogram->count)
-            return (i + 1) / 10.0;
+        if (histogram->count && seen >= quantile * histogram->count) {
+            double upper = (i + 1) / 10.0, max = histogram->max_ns / 1e6;
+            return upper < max ? upper : max;
+        }
     }
     return 0;
 }
