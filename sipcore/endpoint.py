@@ -75,11 +75,10 @@ class Endpoint:
 
     async def close(self) -> None:
         """End every leg, stop the pump, close the transports. Idempotent."""
-        if self._endpoint is None:
-            return
-        if self._registry is not None:
-            await self._registry.hang_up_all()
-        await self._owner.run(self._destroy_here)
+        if self._endpoint is not None:
+            if self._registry is not None:
+                await self._registry.hang_up_all()
+            await self._owner.run(self._destroy_here)
         await self._owner.close()
 
     def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
