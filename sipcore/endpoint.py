@@ -24,6 +24,8 @@ from sipcore.pump import Pump
 log = structlog.get_logger(__name__)
 
 _CODEC_IDS = {"opus": "opus/48000", "G722": "G722/16000", "PCMU": "PCMU/8000", "PCMA": "PCMA/8000"}
+_NO_DELAY = pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+"""Here for good: pjsua2's copies of it point to its value."""
 _SPARE_CALLS = 32
 """PJSUA answers 486 by itself when its table is full: ours is the ceiling that is met first."""
 OPUS_RATE = 16000
@@ -196,7 +198,7 @@ def _transport_config(settings: EndpointSettings, kind: int, port: int) -> pj.Tr
     if settings.public_address:
         config.publicAddress = settings.public_address
     if kind == pj.PJSIP_TRANSPORT_TCP:  # else a message waits 40 ms for the acknowledgement of the one before it
-        config.sockOptParams.sockOpts.append(pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+        config.sockOptParams.sockOpts.append(_NO_DELAY)
     return config
 
 
