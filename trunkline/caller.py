@@ -8,6 +8,7 @@ It reads a JSON script on stdin and writes one JSON object a line on stdout; `Sc
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import sys
 import time
@@ -27,6 +28,8 @@ AUDIBLE = 200
 """Peak of a 20 ms frame from which on it counts as sound (int16)."""
 CAPACITY = 19200
 """Samples a slot can bring at once: 400 ms at 48 kHz."""
+RATES = (8000, 16000)
+"""What our codecs run at, Hz."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ class Caller:
 
     async def run(self) -> None:
         """Phone, talk, hang up; the events go to stdout."""
+        speech = {rate: [await self._speak(line, rate) for line in self._script.lines] for rate in RATES}
         settings = EndpointSettings(
             host=self._script.host, port=0, codecs=tuple(self._script.codecs), max_calls=4,
             rtp_first_port=30000, rtp_last_port=34999,
@@ -106,23 +110,24 @@ class Caller:
         await endpoint.start()
         try:
             endpoint.set_sources([self._script.host])
-            await self._call(endpoint)
+            await self._call(endpoint, speech)
         finally:
             await endpoint.close()
 
-    async def _call(self, endpoint: Endpoint) -> None:
+    async def _call(self, endpoint: Endpoint, speech: dict[int, list[Samples]]) -> None:
         leg = await endpoint.call(self._script.uri)
         media = await asyncio.wait_for(leg.connected(), 30)
         _say("connected", codec=media.codec, rate=media.rate)
-        speech = [await self._speak(line, media.rate) for line in self._script.lines]
         ear = Ear(endpoint, media)
-        await asyncio.to_thread(self._converse, endpoint, leg, media, ear, speech)
+        await asyncio.to_thread(self._converse, endpoint, leg, media, ear, speech[media.rate])
         if self._script.hang_up:
             await leg.hangup()
         end = await asyncio.wait_for(leg.ended, 10)
         _say("ended", code=end.code, reason=end.reason, by_peer=end.by_peer)
 
     async def _speak(self, line: str, rate: int) -> Samples:
+        """The same line always sounds the same: flite shapes its excitation with the C library's random numbers."""
+        ctypes.CDLL(None).srand(1)
         voice = VoiceSettings(voice=f"flite/{self._script.voice}", speed=1.0, stability=0.5, rate=rate)
         return (await self._voice.synthesize(line, voice)).samples
 

@@ -22,16 +22,17 @@ GREETING: Final = "Hello, this is Harbour Dental. How can I help you?"
 PROMPT: Final = (
     "You answer the telephone of Harbour Dental. The caller dialled {{phone_number}}. "
     "Our opening hours are nine to five on weekdays. "
-    "The office is at twelve Harbour Street, next to the train station. "
+    "We are located at twelve Harbour Street, next to the train station. "
     "A cleaning costs sixty dollars. "
     "Parking is free behind the building."
 )
 TALK: Final = (
     ("what are your opening hours", "nine to five"),
-    ("where is your office", "Harbour Street"),
-    ("how much does a cleaning cost", "sixty dollars"),
-    ("can you repeat that please", "sixty dollars"),
-    ("thank you goodbye", "bye"),
+    ("where are you located", "Harbour Street"),
+    ("what does it cost", "sixty dollars"),
+    ("can you say that again please", "sixty dollars"),
+    ("do you have parking", "Parking is free"),
+    ("okay goodbye", "bye"),
 )
 """What the caller says, and what the agent's answer must hold."""
 WEBHOOK_WAIT_S: Final = 15.0
@@ -135,7 +136,8 @@ def _show_call(call: dict[str, Any]) -> None:
 def _judge(call: dict[str, Any], gaps: list[float], findings: Findings) -> None:
     """Compare what was heard with the script."""
     heard = [item["content"] for item in call["transcript"] if item["role"] == "user"]
-    findings.expect(heard == [line for line, _ in TALK], f"the caller was understood as {heard}")
+    understood = len(heard) == len(TALK) and all(_same(line, text) for (line, _), text in zip(TALK, heard, strict=True))
+    findings.expect(understood, f"the caller was understood as {heard}")
     said = " | ".join(item["content"] for item in call["transcript"] if item["role"] == "assistant")
     for line, wanted in TALK:
         findings.expect(wanted.lower() in said.lower(), f"no answer to {line!r} holds {wanted!r}")
@@ -144,6 +146,11 @@ def _judge(call: dict[str, Any], gaps: list[float], findings: Findings) -> None:
     if gaps:
         middle = sorted(gaps)[len(gaps) // 2]
         print(f"  {'response gap':16} {middle:.0f} ms (median of {len(gaps)}), {max(gaps):.0f} ms at most")
+
+
+def _same(line: str, heard: str) -> bool:
+    """At most one word of the line is missing: a recognizer may stumble once on a busy machine."""
+    return len(set(line.split()) - set(heard.split())) <= 1
 
 
 async def _show_recording(api: Api, call: dict[str, Any], findings: Findings) -> None:
