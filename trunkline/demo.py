@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ TALK: Final = (
 )
 """What the caller says, and what the agent's answer must hold."""
 WEBHOOK_WAIT_S: Final = 15.0
+INTERRUPTED: Final = 130
+"""Exit status after a stop signal in the middle of the talk."""
 
 
 @dataclass
@@ -51,7 +54,10 @@ class Findings:
 
 
 async def demo(settings: Settings, *, keep_serving: bool) -> int:
-    """Run the demo; 0 when the conversation went as scripted. With `keep_serving` it ends at a stop signal."""
+    """Run the demo; 0 when the conversation went as scripted, 130 when a stop signal came before its end. With
+    `keep_serving` it then goes on until a stop signal."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # it is to be read as it happens, through a pipe too
     loopback = [*map(str, settings.egress.allow), "127.0.0.0/8"]
     settings = settings.with_changes({"webhooks": {"allow_http": True}, "egress": {"allow": loopback}})
     stop = StopSignals()
@@ -61,7 +67,8 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
     async with running(settings) as server, WebhookReceiver() as receiver:
         key = await prepare(server, receiver, number=NUMBER, greeting=GREETING, prompt=PROMPT)
         async with Api(server.api_origin, key) as api:
-            await _phone(server, api, receiver, findings)
+            if not await _unless_stopped(_phone(server, api, receiver, findings), stop):
+                return INTERRUPTED
         for problem in findings.problems:
             print(f"  NOT AS SCRIPTED: {problem}")
         if keep_serving:
@@ -71,15 +78,30 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
     return 1 if findings.problems else 0
 
 
+async def _unless_stopped(work: Coroutine[Any, Any, None], stop: StopSignals) -> bool:
+    """Do the work to its end; False when a stop signal came first. Raises what the work raises."""
+    task, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.drain.wait())
+    await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not task.done():
+        task.cancel()
+        await asyncio.wait((task,))
+        return False
+    await task
+    return True
+
+
 async def _phone(server: Server, api: Api, receiver: WebhookReceiver, findings: Findings) -> None:
     print(f"\nA scripted caller phones sip:{NUMBER}@127.0.0.1:{server.sip_port}\n")
     before = {call["id"] for call in await api.calls()}
     lines = [line for line, _ in TALK]
     script = Script(uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=lines)
-    async with asyncio.TaskGroup() as group:
-        watcher = group.create_task(_watch(api, before))
+    watcher = asyncio.ensure_future(_watch(api, before))
+    try:
         gaps = [event["gap_ms"] async for event in _caller(script) if event["event"] == "heard"]
-    call = await watcher
+        call = await watcher
+    finally:
+        watcher.cancel()
     _show_call(call)
     _judge(call, [gap for gap in gaps if gap is not None], findings)
     await _show_recording(api, call, findings)
@@ -87,18 +109,24 @@ async def _phone(server: Server, api: Api, receiver: WebhookReceiver, findings: 
 
 
 async def _caller(script: Script) -> AsyncIterator[dict[str, Any]]:
-    """The caller's events, while it runs as a process of its own."""
+    """The caller's events, while it runs as a process of its own, which Ctrl-C does not reach."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trunkline.caller", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
+        sys.executable, "-m", "trunkline.caller", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(json.dumps(asdict(script)).encode())
     process.stdin.close()
-    async for line in process.stdout:
-        event: dict[str, Any] = json.loads(line)
-        if event["event"] == "heard" and event["gap_ms"] is not None:
-            print(f"           (answered {event['gap_ms']:.0f} ms after the caller's last sound)")
-        yield event
+    try:
+        async for line in process.stdout:
+            event: dict[str, Any] = json.loads(line)
+            if event["event"] == "heard" and event["gap_ms"] is not None:
+                print(f"           (answered {event['gap_ms']:.0f} ms after the caller's last sound)")
+            yield event
+    except (asyncio.CancelledError, GeneratorExit):
+        process.terminate()
+        await process.wait()
+        raise
     if await process.wait() != 0:
         raise StartupError(f"the scripted caller failed with status {process.returncode}; its own words are above")
 
