@@ -1,0 +1,110 @@
+"""Models for calls over real SIP: the words of a caller and the answers are set, the voice is real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from config.settings import Settings
+from media.ports import Samples
+from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.flite_tts import FliteTextToSpeech
+from models.protocols import (
+    AnswerPart,
+    ChatPrompt,
+    EndCall,
+    Speech,
+    SpeechToText,
+    SpeechToTextStream,
+    TextDelta,
+    TextToSpeech,
+    VoiceSettings,
+)
+from tests.fakes_calls import AlwaysOver
+
+WORDS = "hello there"
+BROKEN = "broken"
+"""The language hint, the prompt or the text that makes a model raise."""
+
+
+class SureStream:
+    """Understands `WORDS` as soon as there is sound."""
+
+    def __init__(self, on_words: Callable[[str], None]) -> None:
+        self._on_words = on_words
+        self._fed = False
+
+    def feed(self, samples: Samples) -> None:
+        if not self._fed:
+            self._fed = True
+            self._on_words(WORDS)
+
+    def partial(self) -> str:
+        return WORDS if self._fed else ""
+
+    async def finish(self) -> str:
+        text, self._fed = self.partial(), False
+        return text
+
+    def discard(self) -> None:
+        self._fed = False
+
+    def close(self) -> None:
+        self._fed = False
+
+
+class SureEars(SpeechToText):
+    """Hands out `SureStream`s; raises for a caller who speaks `BROKEN`."""
+
+    name = "sure-ears"
+
+    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> SpeechToTextStream:
+        if language == BROKEN:
+            raise RuntimeError("the ears fail")
+        return SureStream(on_words)
+
+
+class PromptedLanguage:
+    """Says what its prompt says, after the first line break; END hangs up after it. `BROKEN` raises."""
+
+    name = "prompted"
+
+    def __init__(self) -> None:
+        self.prompts: list[ChatPrompt] = []
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        self.prompts.append(prompt)
+        await asyncio.sleep(0)
+        if prompt.system == BROKEN:
+            raise RuntimeError("the language model fails")
+        text, end, _ = prompt.system.partition("END")
+        yield TextDelta(text)
+        if end:
+            yield EndCall()
+
+
+class FragileVoice(TextToSpeech):
+    """flite; raises when it is to say `BROKEN`."""
+
+    name = "fragile-voice"
+
+    def __init__(self) -> None:
+        self._flite = FliteTextToSpeech()
+
+    def voices(self) -> Sequence[str]:
+        return self._flite.voices()
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        if BROKEN in text:
+            raise RuntimeError("the voice fails")
+        return await self._flite.synthesize(text, settings)
+
+    def close(self) -> None:
+        self._flite.close()
+
+
+def ready_models(_: Settings) -> Catalogue:
+    """For `running`: models that load at once."""
+    language = PromptedLanguage()
+    info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
+    return Catalogue(SureEars(), {info: language}, [FragileVoice()], AlwaysOver())

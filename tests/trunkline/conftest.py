@@ -1,0 +1,91 @@
+"""One server for all tests that can share it, and the logs of the servers beside a failure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from tests.trunkline.house import Client, Receiver, Server
+from tests.trunkline.phones import known
+
+WEBHOOK_SECRET = "hush-hush-webhook"
+GREETING = "Welcome to the harbour office. We are glad that you call. How can we help you today?"
+PROMPT = "You answer the telephone of the harbour office. Our opening hours are nine to five on weekdays."
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows what the servers that run have logged."""
+    report = yield
+    if report.failed:
+        for server in Server.running:
+            report.sections.append((f"log of the server at {server.origin}", "\n".join(server.log.lines[-120:])))
+    return report
+
+
+@dataclass(frozen=True)
+class Office:
+    """A server with an organization in it, whose numbers are 100 (greets), 101 (nobody) and 102 (inactive)."""
+
+    server: Server
+    client: Client
+    receiver: Receiver
+    agent_id: str
+
+
+@asynccontextmanager
+async def _open(server: Server) -> AsyncIterator[Office]:
+    key = await server.key()
+    server.secrets.add(GREETING)  # what is said is told at debug only
+    async with Receiver() as receiver, server, Client(server.origin, key, server.secrets) as client:
+        agent_id = await client.agent(
+            name="Reception",
+            systemPrompt=PROMPT,
+            firstSpeaker="agent",
+            agentGreeting=GREETING,
+            agentGreetingEnabled=True,
+            postCallWebhookUrl=receiver.url,
+            postCallWebhookSecret=f"{WEBHOOK_SECRET}-{server.sip_port}",
+        )
+        await client.number("100", agent_id, sipPassword=f"letmein-{server.sip_port}")
+        await client.number("101", None)
+        await client.number("102", await client.agent(isActive=False))
+        await known(server.target)
+        yield Office(server, client, receiver, agent_id)
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
+    """The server that tests share: 12 calls at once, real models."""
+    async with _open(Server(tmp_path_factory.mktemp("office"), limits={"max_calls": 12})) as office:
+        yield office
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="package")
+async def _branch(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
+    folder = tmp_path_factory.mktemp("branch")
+    async with _open(Server(folder, sip={"rtp_timeout_s": 2, "drain_timeout_s": 60})) as branch:
+        yield branch
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def branch(_branch: Office) -> Office:
+    """A server that tests may stop; it is started again for the next one. Lost callers end after 2 s."""
+    if not _branch.server.serves:
+        await _branch.server.start()
+    return _branch
+
+
+@pytest.fixture(scope="package")
+def recognizer() -> Iterator[PocketsphinxSpeechToText]:
+    """Ears of our own, to judge recordings by."""
+    recognizer = PocketsphinxSpeechToText(threads=2, decoders=2)
+    yield recognizer
+    recognizer.close()

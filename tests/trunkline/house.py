@@ -1,0 +1,374 @@
+"""A whole server as a process of its own, as an operator starts it, and what a user of it has: an API key, a phone, a
+webhook receiver. Everything on loopback; nothing waits but for log lines, packets and ends of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import aiohttp
+from aiohttp import web
+
+from storage import api_keys, organizations
+from storage.database import Database
+from tests.peers import free_port
+
+TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
+"""The command as set-up installs it."""
+LOOPBACK: dict[str, Any] = {
+    "log_format": "json",
+    "api": {"host": "127.0.0.1"},
+    "sip": {"host": "127.0.0.1"},
+    "webhooks": {"allow_http": True},
+    "egress": {"allow": ["127.0.0.0/8"]},
+    "limits": {"requests_per_minute": 100_000},
+}
+
+
+def environment(data_dir: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The environment of a command on this data folder; `settings` are nested as in `trunkline.toml`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRUNKLINE_")}
+    return {**kept, "TRUNKLINE_DATA_DIR": str(data_dir), **dict(_variables("TRUNKLINE", settings))}
+
+
+def _variables(prefix: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for name, value in settings.items():
+        key = f"{prefix}_{name.upper()}"
+        if isinstance(value, Mapping):
+            found += _variables(f"{key}_", value)
+        else:
+            found.append((key, value if isinstance(value, str) else json.dumps(value)))
+    return found
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings with changes."""
+    result = dict(base)
+    for name, value in changes.items():
+        result[name] = merged(base.get(name, {}), value) if isinstance(value, Mapping) else value
+    return result
+
+
+class Told:
+    """JSON objects that a process writes, one a line; `event` waits for one of them. Other lines are kept too."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self._news = asyncio.Event()
+        self._over = True
+
+    def begin(self) -> None:
+        """More will come."""
+        self._over = False
+
+    async def follow(self, stream: asyncio.StreamReader) -> None:
+        """Read to the end of the stream."""
+        async for raw in stream:
+            self.take(raw.decode(errors="replace").rstrip("\n"))
+        self._over = True
+        self._news.set()
+
+    def take(self, line: str) -> None:
+        """One more line; on the event loop."""
+        self.lines.append(line)
+        self.events.append(_parsed(line))
+        self._news.set()
+
+    def mark(self) -> int:
+        """Where the story stands: for `since`."""
+        return len(self.events)
+
+    def all(self, name: str, since: int = 0, **fields: Any) -> list[dict[str, Any]]:
+        """The events of that name and with these fields that have come since."""
+        return [event for event in self.events[since:] if _fits(event, name, fields)]
+
+    async def event(self, name: str, *, since: int = 0, timeout_s: float = 20, **fields: Any) -> dict[str, Any]:
+        """Wait for the first such event. Raises `AssertionError` when the process ends without it."""
+        return (await self.events_of(name, 1, since=since, timeout_s=timeout_s, **fields))[0]
+
+    async def events_of(
+        self, name: str, count: int, *, since: int = 0, timeout_s: float = 20, **fields: Any
+    ) -> list[dict[str, Any]]:
+        """Wait until there are so many."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while len(self.all(name, since, **fields)) < count and not self._over:
+                    self._news.clear()
+                    await self._news.wait()
+        found = self.all(name, since, **fields)
+        assert len(found) >= count, f"{self.name} told {len(found)} of {count} {name} {fields}; it ended: {self._over}"
+        return found
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _fits(event: Mapping[str, Any], name: str, fields: Mapping[str, Any]) -> bool:
+    return event.get("event") == name and all(event.get(key) == value for key, value in fields.items())
+
+
+class Server:
+    """`trunkline serve` on a data folder of its own. It can be started again after it has ended; its ports stay."""
+
+    running: ClassVar[list[Server]] = []
+    """Those whose log is of interest when a test fails."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        """`settings`: tables are merged with `LOOPBACK`, e.g. `sip={"rtp_timeout_s": 2}`."""
+        self.data_dir = folder / "data"
+        self.sip_port, self.api_port = free_port(), free_port()
+        self.target = f"127.0.0.1:{self.sip_port}"
+        self.origin = f"http://127.0.0.1:{self.api_port}"
+        self.settings = merged(merged(LOOPBACK, settings), {"sip": {"port": self.sip_port}})
+        self.settings = merged(self.settings, {"api": {"port": self.api_port}})
+        self.environment = environment(self.data_dir, self.settings)
+        self.log = Told("the server")
+        self.event = self.log.event
+        self.secrets: set[str] = set()
+        """What must never stand in the log."""
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """The process that was started last."""
+        assert self._process is not None, "not started"
+        return self._process
+
+    @property
+    def serves(self) -> bool:
+        """It was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> dict[str, Any]:
+        """Start it and wait until it is ready; returns what it says then."""
+        since = self.log.mark()
+        self.log.begin()
+        self._process = await asyncio.create_subprocess_exec(
+            TRUNKLINE, "serve", cwd=self._folder, env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert self._process.stderr is not None
+        self._reading = asyncio.create_task(self.log.follow(self._process.stderr))
+        if self not in Server.running:
+            Server.running.append(self)
+        return await self.event("ready", since=since, timeout_s=40)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    async def ended(self, timeout_s: float = 20) -> int:
+        """Wait for its end; returns its exit status."""
+        async with asyncio.timeout(timeout_s):
+            status = await self.process.wait()
+            assert self._reading is not None
+            await self._reading
+        return status
+
+    async def kill(self) -> None:
+        """`kill -9`."""
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    async def close(self) -> None:
+        """Stop it, at once. Raises `AssertionError` when its log shows a secret or is no log."""
+        try:
+            if self.serves:
+                self.signal(signal.SIGINT)
+                self.signal(signal.SIGINT)
+                await self.ended()
+        except TimeoutError:
+            await self.kill()
+            raise
+        finally:
+            Server.running.remove(self)
+        self.check_log()
+
+    def check_log(self) -> None:
+        """Every line of the log is an event, and none shows a secret."""
+        strange = [line for line, event in zip(self.log.lines, self.log.events, strict=True) if not event]
+        assert not strange, strange
+        shown = [line for line in self.log.lines if any(secret in line for secret in self.secrets)]
+        assert not shown, shown
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def key(self, organization: str = "office", max_calls: int | None = None) -> str:
+        """An API key of a new organization, put straight into the database."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        async with self.database() as database, database.write() as conn:
+            owner = await organizations.create(conn, organization, max_calls=max_calls)
+            _, text = await api_keys.create(conn, owner.id, requests_per_minute=100_000)
+        self.secrets.add(text)
+        return text
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[Database]:
+        """The database, beside the server or without it."""
+        database = Database(f"sqlite+aiosqlite:///{self.data_dir / 'trunkline.db'}")
+        await database.open()
+        try:
+            yield database
+        finally:
+            await database.close()
+
+
+class Client:
+    """A user of the API, with one organization's key."""
+
+    def __init__(self, origin: str, key: str, secrets: set[str]) -> None:
+        """`secrets` grows by those that are put into agents and numbers."""
+        self._origin = origin
+        self._secrets = secrets
+        self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}, trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body of a path of the server, or of a whole address."""
+        url = path if path.startswith("http") else f"{self._origin}{path}"
+        async with self._session.get(url) as response:
+            return response.status, await response.read()
+
+    async def v1(self, method: str, path: str, body: Any = None) -> Any:
+        """`data` of an answer that must be a success."""
+        async with self._session.request(method, f"{self._origin}/v1/{path}", json=body) as response:
+            answer = await response.json()
+            assert response.status < 300, answer
+            return answer["data"]
+
+    async def agent(self, **fields: Any) -> str:
+        """Make an agent; returns its id."""
+        self._secrets.update(fields[name] for name in ("postCallWebhookSecret",) if name in fields)
+        made = await self.v1("POST", "agents", {"name": "agent", **fields})
+        return str(made["id"])
+
+    async def number(self, number: str, agent_id: str | None, **fields: Any) -> str:
+        """Make a number on the trunk at 127.0.0.1; returns its id."""
+        self._secrets.update(fields[name] for name in ("sipPassword",) if name in fields)
+        trunk = {"provider": "sip", "sipMode": "ip_allowlist", "sipIp": "127.0.0.1", "agentId": agent_id}
+        made = await self.v1("POST", "phone-numbers", {"number": number, **trunk, **fields})
+        return str(made["id"])
+
+    async def call(self, call_id: str) -> dict[str, Any]:
+        """One call with its talk."""
+        found: dict[str, Any] = await self.v1("GET", f"calls/{call_id}")
+        return found
+
+    async def recording(self, call_id: str) -> bytes:
+        """The WAV file of a call."""
+        status, body = await self.get(f"/v1/calls/{call_id}/recording")
+        assert status == 200, body
+        return body
+
+
+class Receiver:
+    """A webhook receiver on loopback: keeps every request, answers 200."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self._by_call: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_post("/hook", self._take)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/hook"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    async def about(self, call_id: str, timeout_s: float = 20) -> tuple[dict[str, str], bytes]:
+        """Headers and body of the first request about a call."""
+        async with asyncio.timeout(timeout_s):
+            await self._by_call[call_id].wait()
+        return next(request for request in self.received if json.loads(request[1])["callId"] == call_id)
+
+    async def _take(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.received.append((dict(request.headers), body))
+        self._by_call[json.loads(body)["callId"]].set()
+        return web.Response()
+
+
+class Caller(Told):
+    """`python -m trunkline.caller` with a script; it tells what it hears."""
+
+    def __init__(self, **script: Any) -> None:
+        super().__init__("the caller")
+        self._script = script
+
+    async def __aenter__(self) -> Self:
+        self.begin()
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "trunkline.caller", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(self._script).encode())
+        self.process.stdin.close()
+        self._reading = asyncio.create_task(self.follow(self.process.stdout))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+        await self._reading
+
+
+async def command(
+    *arguments: str, folder: Path, environment: Mapping[str, str], timeout_s: float = 40
+) -> tuple[int, str, str]:
+    """Run a command line to its end: exit status, stdout and stderr."""
+    process = await asyncio.create_subprocess_exec(
+        TRUNKLINE, *arguments, cwd=folder, env=environment, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), timeout_s)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def until(holds: Callable[[], Any], timeout_s: float = 10, every_s: float = 0.02) -> None:
+    """Wait for something that no event tells, such as a file of another process."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(every_s)

@@ -1,0 +1,52 @@
+"""What is in a recording, judged without the server: levels, spells of sound, words."""
+
+from __future__ import annotations
+
+import io
+import wave
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from media.ports import Samples
+from models.protocols import SpeechToText
+
+AUDIBLE = 200
+"""Peak of 20 ms of sound, int16."""
+
+
+def read_wav(data: bytes) -> tuple[int, Samples]:
+    """Rate in Hz and int16[frames, channels]."""
+    with wave.open(io.BytesIO(data)) as file:
+        sound = np.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(-1, file.getnchannels())
+        assert len(sound) == file.getnframes(), "the header promises more than there is"
+        return file.getframerate(), sound
+
+
+def audible(side: Samples, rate: int) -> NDArray[np.bool_]:
+    """For each 20 ms of one channel, whether there is sound."""
+    block = rate // 50
+    blocks = side[: len(side) // block * block].reshape(-1, block).astype(np.int32)
+    heard: NDArray[np.bool_] = np.abs(blocks).max(axis=1) >= AUDIBLE
+    return heard
+
+
+def spells(side: Samples, rate: int, pause_s: float = 0.7) -> list[tuple[float, float]]:
+    """Stretches of sound in s; a shorter pause belongs to its stretch."""
+    loud = np.flatnonzero(audible(side, rate)) / 50
+    if not len(loud):
+        return []
+    edges = [loud[0], *(at for a, b in pairwise(loud) if b - a > pause_s for at in (a, b)), loud[-1]]
+    return [(float(a), float(b) + 0.02) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+async def heard_words(recognizer: SpeechToText, side: Samples, rate: int) -> list[str]:
+    """What the recognizer makes of each stretch of sound, as of one speaker."""
+    texts = []
+    stream = recognizer.open(rate=rate, language="en-US", on_words=lambda _: None)
+    for start, end in spells(side, rate):
+        stream.feed(np.pad(side[max(0, int((start - 0.2) * rate)) : int((end + 0.3) * rate)], rate // 10))
+        texts.append(await stream.finish())
+    stream.close()
+    return texts

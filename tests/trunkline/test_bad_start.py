@@ -1,0 +1,177 @@
+"""A start that cannot succeed ends with status 1 and one line that says why and what to do, and loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from blockbuster import BlockBuster
+
+from config import secrets
+from config.errors import StartupError
+from config.settings import Settings
+from storage import key_proof, organizations
+from storage.database import Database
+from tests.fakes_models import ready_models
+from tests.peers import free_port
+from tests.trunkline.house import LOOPBACK, command, environment, merged, until
+from trunkline.serve import running
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+OTHER_KEY = b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n"
+
+
+@pytest_asyncio.fixture(loop_scope="package")
+async def folder(tmp_path: Path) -> Path:
+    """A folder with `data` in it: a key file, and a database that holds an organization."""
+    (tmp_path / "data").mkdir()
+    key = await asyncio.to_thread(secrets.load_or_create, tmp_path / "data/secret.key")
+    async with _database(tmp_path) as database, database.write() as conn:
+        await organizations.create(conn, "Lighthouse")
+        await key_proof.check(conn, key)
+    return tmp_path
+
+
+@asynccontextmanager
+async def _database(folder: Path) -> AsyncIterator[Database]:
+    database = Database(Settings(data_dir=folder / "data").database_url)
+    await database.open()
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def kept(folder: Path) -> list[str]:
+    """The organizations in the database."""
+    async with _database(folder) as database, database.read() as conn:
+        return [organization.name for organization in await organizations.all_of(conn)]
+
+
+async def refused(folder: Path, *arguments: str, **settings: Any) -> str:
+    """The line with which `trunkline serve` ends."""
+    env = environment(folder / "data", merged({"log_level": "warning"}, settings))
+    status, out, err = await command("serve", *arguments, folder=folder, environment=env)
+    assert (status, out) == (1, ""), err
+    assert err.startswith("trunkline: "), err
+    assert err.count("\n") == 1, err
+    return err.removeprefix("trunkline: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[api]\nprot = 1\n", "unknown setting api.prot (trunkline.toml); [api] has: host, port"),
+        ("[sip]\nport = 70000\n", "bad setting sip.port (trunkline.toml): it takes 0..65535"),
+        ("[sip\n", "settings file trunkline.toml is not valid TOML"),
+    ],
+)
+async def test_a_bad_setting_is_named(folder: Path, text: str, complaint: str) -> None:
+    (folder / "trunkline.toml").write_text(text)
+    assert (await refused(folder)).startswith(complaint)
+
+
+async def test_a_bad_environment_variable_is_named_and_its_value_is_not_shown(folder: Path) -> None:
+    complaint = await refused(folder, api={"port": "s3cret"})
+    assert "environment variable TRUNKLINE_API__PORT" in complaint
+    assert "s3cret" not in complaint
+
+
+async def test_a_settings_file_that_cannot_be_read_is_named(folder: Path) -> None:
+    assert "settings file missing.toml does not exist" in await refused(folder, "--config", "missing.toml")
+    assert "settings file data cannot be read: Is a directory" in await refused(folder, "--config", "data")
+
+
+async def test_a_model_that_does_not_exist_is_named_with_those_that_do(folder: Path) -> None:
+    complaint = await refused(folder, models={"stt": "oracle"})
+    assert complaint.startswith("[models] stt = 'oracle' is no model; there are: auto, pocketsphinx")
+    assert await kept(folder) == ["Lighthouse"]
+
+
+async def test_a_key_file_that_does_not_fit_the_database_stops_the_start_and_the_old_one_fits_again(
+    folder: Path, blocking_the_loop_fails: BlockBuster
+) -> None:
+    key_file = folder / "data/secret.key"
+    own = key_file.read_bytes()
+    key_file.write_bytes(OTHER_KEY)
+    assert (await refused(folder)).startswith("secret_key_file is not the one that the stored secrets were encrypted")
+    blocking_the_loop_fails.deactivate()
+    key_file.write_bytes(b"no key\n")
+    await refuses(folder, rf"secret_key_file {key_file} is damaged: it takes one key a line")
+    key_file.write_bytes(own)
+    async with running(settings_for(folder), ready_models):
+        assert await kept(folder) == ["Lighthouse"]
+
+
+def settings_for(folder: Path, **changes: Any) -> Settings:
+    """Settings on loopback, with ports of the system's choice."""
+    return Settings(data_dir=folder / "data").with_changes(
+        merged(merged(LOOPBACK, {"sip": {"port": 0}, "api": {"port": 0}}), changes)
+    )
+
+
+async def refuses(folder: Path, complaint: str, **changes: Any) -> None:
+    """A start in this process: it ends with this one line and leaves neither threads nor a lock behind."""
+    before = set(threading.enumerate())
+    with pytest.raises(StartupError, match=complaint) as caught:
+        async with running(settings_for(folder, **changes), ready_models):
+            pytest.fail("it has started")
+    assert "\n" not in str(caught.value)
+    await until(lambda: not (set(threading.enumerate()) - before - set(_own_workers())))
+
+
+def _own_workers() -> list[threading.Thread]:
+    """asyncio keeps its own workers."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("asyncio_")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"webhooks": {"ca_file": "no/where.pem"}}, "webhooks.ca_file no/where.pem cannot be used"),
+        ({"sip": {"tls_port": 5061}}, "sip.tls_port: SIP over TLS is not available in this version; set it to 0"),
+        ({"limits": {"max_calls": 5000}}, "limits.max_calls: at most"),
+        ({"sip": {"host": "203.0.113.9"}}, r"SIP port 0/udp on 203.0.113.9 cannot be opened .*\[sip\]"),
+        ({"api": {"host": "203.0.113.9"}}, r"API port 0 on 203.0.113.9 cannot be opened .*\[api\] port or host"),
+        ({"database": {"url": "postgres://x"}}, "bad setting database.url: it takes sqlite"),
+    ],
+)
+async def test_a_start_that_fails_half_way_leaves_nothing_running(
+    folder: Path, blocking_the_loop_fails: BlockBuster, changes: dict[str, Any], complaint: str
+) -> None:
+    blocking_the_loop_fails.deactivate()  # nobody is served yet
+    await refuses(folder, complaint, **changes)
+    assert await kept(folder) == ["Lighthouse"]
+
+
+async def test_a_port_given_to_a_start_that_failed_is_free_again(
+    folder: Path, blocking_the_loop_fails: BlockBuster
+) -> None:
+    blocking_the_loop_fails.deactivate()
+    sip_port = free_port()
+    await refuses(folder, "API port", sip={"port": sip_port}, api={"host": "203.0.113.9"})
+    async with running(settings_for(folder, sip={"port": sip_port}), ready_models) as server:
+        assert server.sip_port == sip_port
+
+
+async def test_a_damaged_database_is_named_and_left_as_it_is(
+    folder: Path, blocking_the_loop_fails: BlockBuster
+) -> None:
+    blocking_the_loop_fails.deactivate()
+    path = folder / "data/trunkline.db"
+    damaged = b"no database" + path.read_bytes()[11:]
+    path.write_bytes(damaged)
+    await refuses(folder, str(path))
+    assert path.read_bytes() == damaged
+
+
+async def test_a_data_folder_that_cannot_be_used_is_named(tmp_path: Path, blocking_the_loop_fails: BlockBuster) -> None:
+    blocking_the_loop_fails.deactivate()
+    (tmp_path / "data").write_text("a file")
+    await refuses(tmp_path, f"data_dir {tmp_path / 'data'} cannot be used")

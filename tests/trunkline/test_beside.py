@@ -1,0 +1,179 @@
+"""What goes on beside a live call does not touch it: a second server, garbage, commands, questions about health."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peers import free_port
+from tests.trunkline.conftest import Office
+from tests.trunkline.house import Client, command, environment, merged
+from tests.trunkline.phones import calling
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+@pytest.mark.parametrize(
+    ("shared", "complaint"),
+    [
+        ("data_dir", r"another server \(process \d+\) uses data_dir .*: stop it, or set another data_dir"),
+        ("sip", r"SIP port \d+/udp on 127\.0\.0\.1 cannot be opened .*: stop the program that uses it, or set \[sip\]"),
+        ("api", r"API port \d+ on 127\.0\.0\.1 cannot be opened \(Address already in use\): .*\[api\] port"),
+    ],
+    ids=["data_dir", "sip port", "api port"],
+)  # fmt: skip
+async def test_a_second_server_on_the_same_ground_ends_with_one_line(
+    office: Office, tmp_path: Path, shared: str, complaint: str
+) -> None:
+    ports: dict[str, Any] = {"sip": {"port": free_port()}, "api": {"port": free_port()}}
+    if shared in ports:
+        ports[shared] = {"port": office.server.settings[shared]["port"]}
+    data_dir = office.server.data_dir if shared == "data_dir" else tmp_path / "data"
+    async with calling(office.server.target) as call:
+        status, out, err = await command(
+            "serve", folder=tmp_path, environment=environment(data_dir, merged(office.server.settings, ports))
+        )
+        await call.hears(20)
+        await call.hang_up()
+    assert (status, out) == (1, "")
+    *log, last = err.splitlines()
+    assert re.fullmatch(f"trunkline: {complaint}.*", last), last
+    assert all(line.startswith("{") and '"level": "info"' in line for line in log), log
+    assert (await office.client.get("/readyz"))[0] == 200
+    ended = await office.server.event("call.ended", call_id=await call_id_of(office, call.sip_call_id))
+    assert ended["reason"] == "customer_ended"
+
+
+async def call_id_of(office: Office, sip_call_id: str) -> str:
+    """Our id of a call by its Call-ID."""
+    calls = await office.client.v1("GET", "calls?limit=20")
+    return next(str(call["id"]) for call in calls if call["callSid"] == sip_call_id)
+
+
+def garbage(count: int) -> list[bytes]:
+    """Datagrams that are no SIP: random bytes of any length, as large as can be, cut off."""
+    dice = random.Random(7)
+    invite = b"INVITE sip:100@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5;branch=z9hG4bK1\r\nFrom: <sip:a@b>;ta"
+    made = [b"x" * 65507, invite, invite[:60], b"SIP/2.0 200", b"INVITE\r\n\r\n", b"\0" * 1000]
+    return made + [dice.randbytes(dice.randrange(1, 3000)) for _ in range(count - len(made))]
+
+
+async def test_garbage_on_the_sip_port_leaves_a_live_call_alone_and_is_counted(office: Office) -> None:
+    since = office.server.log.mark()
+    async with calling(office.server.target) as call:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            udp.bind(("127.0.0.1", 0))
+            for packet in garbage(300):
+                udp.sendto(packet, ("127.0.0.1", office.server.sip_port))
+        for packet in garbage(40):
+            with socket.create_connection(("127.0.0.1", office.server.sip_port)) as tcp:
+                tcp.setblocking(False)
+                try:
+                    tcp.send(packet)
+                except OSError:  # it may hang up on us in the middle
+                    continue
+        first = await office.server.event("sip.garbage", since=since)
+        assert first["source"] == "127.0.0.1"
+        await call.hears(120)
+        lines = office.server.log.all("sip.garbage", since)
+        await call.hang_up()
+    assert sum(line["count"] for line in lines) >= 250
+    assert len(lines) <= 3, "one line for each source and each look at the guard"
+    sequence = [packet.sequence for packet in call.packets]
+    assert sequence == list(range(sequence[0], sequence[0] + len(sequence)))
+    ended = await office.server.event("call.ended", call_id=await call_id_of(office, call.sip_call_id))
+    assert ended["reason"] == "customer_ended"
+
+
+async def test_commands_work_beside_the_server(office: Office, tmp_path: Path) -> None:
+    async def run(*arguments: str, status: int = 0) -> str:
+        code, out, err = await command(*arguments, folder=tmp_path, environment=office.server.environment)
+        assert code == status, err
+        if status:
+            assert out == ""
+            assert err.count("\n") == 1
+        return (out if status == 0 else err).strip()
+
+    organization = await run("org", "create", "Lighthouse", "--plan", "paid", "--balance", "12.5", "--max-calls", "3")
+    assert re.fullmatch(r"[0-9a-f-]{36}", organization)
+    assert "Lighthouse" in await run("org", "create", "Lighthouse", status=1)
+    assert "trunkline org list" in await run("key", "create", "--org", "Nobody", status=1)
+    key = await run("key", "create", "--org", "Lighthouse", "--name", "till")
+    assert re.fullmatch(r"tk_[0-9a-f]{8}_\S{40,}", key)
+    office.server.secrets.add(key)
+    async with Client(office.server.origin, key, set()) as client:
+        assert await client.v1("GET", "calls") == [], "it works at once, and for its own organization"
+        shown = await run("org", "list") + "\n" + await run("key", "list")
+        assert "Lighthouse" in shown
+        assert key[:11] in shown
+        assert not any(secret in shown for secret in office.server.secrets)
+        assert await run("key", "revoke", key[:11]) == f"revoked {key[:11]}"
+        status, body = await client.get("/v1/calls")
+        assert (status, b"Invalid API key" in body) == (401, True), "it ends at once"
+    assert "trunkline key list" in await run("key", "revoke", key[:11], status=1)
+
+
+async def test_check_says_a_line_for_each_thing(office: Office, tmp_path: Path) -> None:
+    """Beside the server on its own settings, and with a port that a stranger holds."""
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        taken = {"api": {"port": stranger.getsockname()[1]}, "sip": {"port": free_port()}}
+        good, bad = await asyncio.gather(
+            command("check", folder=tmp_path, environment=office.server.environment),
+            command(
+                "check",
+                folder=tmp_path,
+                environment=environment(tmp_path / "data", merged(office.server.settings, taken)),
+            ),
+        )
+    names = ["settings", "data", "database", "models", "voice activity", "API port", "SIP ports", "audio path"]
+    lines = good[1].splitlines()
+    assert [line[6:22].strip() for line in lines] == names
+    assert all(line.startswith("ok ") for line in lines), lines
+    assert (good[0], good[2]) == (0, "")
+    assert "in use by a running server" in lines[1]
+    assert "held by the running server" in lines[5]
+    assert "a call to ourselves has sound" in lines[7]
+    failures = [line for line in bad[1].splitlines() if line.startswith("FAIL")]
+    assert bad[0] == 1
+    assert len(failures) == 1
+    assert "TRUNKLINE_API__PORT" in failures[0]
+
+
+async def test_health_and_metrics_tell_of_a_live_call(office: Office) -> None:
+    assert await office.client.get("/healthz") == (200, b'{"status":"ok"}')
+    async with calling(office.server.target) as call:
+        await call.hears(20)
+        status, body = await office.client.get("/readyz")
+        assert status == 200
+        assert b'"liveCalls":1' in body
+        during = await figures(office)
+        await call.hears(20)
+        later = await figures(office)
+        await call.hang_up()
+    await office.server.event("call.ended", call_id=await call_id_of(office, call.sip_call_id))
+    async with asyncio.timeout(5):
+        while (after := await figures(office))["trunkline_pump_slots"]:  # the pump lets go at its next tick
+            pass
+    assert during["trunkline_live_calls"] == during["trunkline_pump_slots"] == 1
+    assert after["trunkline_live_calls"] == 0
+    for growing in ("pump_ticks", "pump_cpu_seconds", "engine_ticks", "engine_seconds"):
+        assert during[f"trunkline_{growing}_total"] < later[f"trunkline_{growing}_total"], growing
+    assert later['trunkline_packet_deviation_ms{quantile="0.99"}'] >= 0
+    reason = 'trunkline_ended_calls_total{reason="customer_ended"}'
+    assert after[reason] == during.get(reason, 0) + 1
+
+
+async def figures(office: Office) -> dict[str, float]:
+    """`/metrics`, by name and labels."""
+    status, body = await office.client.get("/metrics")
+    assert status == 200
+    lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}

@@ -1,0 +1,95 @@
+"""Phones that are not ours hold calls with the whole server: what they hear, and what is stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from tests.peers import Baresip, Sipp
+from tests.trunkline.conftest import GREETING, Office
+from tests.trunkline.house import Client
+from tests.trunkline.phones import calling, refusal
+from tests.trunkline.sound import audible, heard_words, read_wav
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+HOLD = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
+
+
+async def test_sipp_holds_a_call_and_hangs_up(office: Office) -> None:
+    since = office.server.log.mark()
+    async with Sipp("hold", office.server.target, hold_ms=800, keys=HOLD) as sipp:
+        await sipp.finished()
+    ended = await office.server.event("call.ended", since=since)
+    call = await office.client.call(ended["call_id"])
+    assert (call["status"], call["endedReason"], call["direction"]) == ("completed", "customer_ended", "inbound")
+    assert (call["customerNumber"], call["provider"], call["agentId"]) == ("sipp", "sip", office.agent_id)
+    assert call["durationSeconds"] in (0, 1)
+    rate, sides = read_wav(await office.client.recording(call["id"]))
+    assert rate == 8000
+    assert len(sides) / rate == pytest.approx(0.8, abs=0.5)
+
+
+async def test_ten_calls_at_once_are_all_stored(office: Office) -> None:
+    since = office.server.log.mark()
+    async with Sipp("hold", office.server.target, calls=10, rate=50, hold_ms=1500, keys=HOLD) as sipp:
+        answered = await office.server.log.events_of("call.answered", 10, since=since)
+        assert not office.server.log.all("call.ended", since), "all ten live at once"
+        await sipp.finished()
+        assert sipp.statistics()["SuccessfulCall(C)"] == "10"
+    await office.server.log.events_of("call.ended", 10, since=since, reason="customer_ended")
+    calls = await office.client.v1("GET", "calls?limit=10")
+    assert {call["id"] for call in calls} == {each["call_id"] for each in answered}
+    assert {(call["status"], call["endedReason"]) for call in calls} == {("completed", "customer_ended")}
+    assert len({call["callSid"] for call in calls}) == 10
+
+
+@pytest.mark.parametrize(("number", "status"), [("999", 404), ("101", 480), ("102", 480)])
+async def test_a_number_that_nobody_answers_is_refused(office: Office, number: str, status: int) -> None:
+    since = office.server.log.mark()
+    assert (await refusal(office.server.target, number)).status == status
+    told = await office.server.event("call.refused", since=since)
+    assert (told["dialled"], told["code"]) == (number, status)
+
+
+async def test_ceilings_refuse_with_486_for_an_organization_and_503_for_the_server(office: Office) -> None:
+    key = await office.server.key("narrow", max_calls=1)
+    async with Client(office.server.origin, key, office.server.secrets) as narrow:
+        await narrow.number("200", await narrow.agent())
+    since = office.server.log.mark()
+    async with calling(office.server.target, "200") as call:
+        assert (await refusal(office.server.target, "200")).status == 486
+        async with Sipp("hold", office.server.target, calls=11, rate=100, hold_ms=2500, keys=HOLD) as sipp:
+            await office.server.log.events_of("call.answered", 12, since=since)
+            full = await refusal(office.server.target, "100")
+            assert (full.status, full.header("Retry-After")) == (503, "10")
+            await call.hang_up()
+            await sipp.finished()
+    await office.server.log.events_of("call.ended", 12, since=since, reason="customer_ended")
+
+
+@pytest.mark.parametrize("codec", ["PCMU/8000/1", "opus/48000/2"])
+async def test_baresip_hears_the_greeting_and_its_tone_is_no_turn(
+    office: Office, recognizer: PocketsphinxSpeechToText, codec: str
+) -> None:
+    since = office.server.log.mark()
+    async with Baresip(codec) as phone:
+        await phone.command("dial", f"sip:100@{office.server.target}")
+        await phone.event("CALL_ESTABLISHED")
+        answered = await office.server.event("call.answered", since=since)
+        assert answered["codec"].lower() == codec.split("/")[0].lower()
+        await office.server.event("turn.agent", call_id=answered["call_id"])
+        await phone.command("hangup")
+        await phone.event("CALL_CLOSED")
+        rate, heard = phone.heard()
+    ended = await office.server.event("call.ended", call_id=answered["call_id"])
+    assert (ended["reason"], ended["turns"], ended["recorded"]) == ("customer_ended", 0, True)
+    call = await office.client.call(ended["call_id"])
+    assert call["transcript"] == [{"role": "assistant", "content": GREETING}]
+    assert audible(heard, rate).mean() > 0.4, "the greeting fills most of the call"
+    if rate == 8000:
+        words = " ".join(await heard_words(recognizer, heard, rate))
+        assert "how can we help you" in words, words
+    else:
+        rate, sides = read_wav(await office.client.recording(call["id"]))
+        assert rate == 16000
+        assert audible(sides[:, 0], rate).mean() > 0.9, "the tone is on the caller's side"

@@ -1,0 +1,224 @@
+"""Conversations over real SIP with the whole server, whose models say what the test wants. The agent's prompt is what
+it answers (`tests.fakes_models`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+import structlog
+
+from config.settings import Settings
+from models.catalogue import Catalogue
+from storage import api_keys, organizations, tables
+from tests.fakes_models import BROKEN, WORDS, PromptedLanguage, ready_models
+from tests.media.speech import speech
+from tests.trunkline.house import LOOPBACK, Client, Told, merged
+from tests.trunkline.phones import calling, known
+from tests.trunkline.sound import audible, read_wav, spells
+from trunkline.serve import Server, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+LONG = (
+    "Our office is open from nine to five on every weekday, and you will find it next to the train station, "
+    "behind the old post office and the new library, where the number nine bus stops."
+)
+
+
+@dataclass
+class Place:
+    """The server in this process, an API client, its log, and its language model."""
+
+    server: Server
+    client: Client
+    log: Told
+    language: PromptedLanguage
+    numbers: int = 300
+
+    @property
+    def target(self) -> str:
+        """Where it takes calls."""
+        return f"127.0.0.1:{self.server.sip_port}"
+
+    async def line(self, prompt: str, **agent: Any) -> str:
+        """A new number whose agent answers with its prompt; returns the number."""
+        self.numbers += 1
+        agent_id = await self.client.agent(systemPrompt=prompt, **agent)
+        await self.client.number(str(self.numbers), agent_id)
+        return str(self.numbers)
+
+    async def answered(self, since: int = 0) -> str:
+        """The id of the first call that was answered since."""
+        return str((await self.log.event("call.answered", since=since))["call_id"])
+
+    async def ended(self, call_id: str) -> dict[str, Any]:
+        """The call as the API tells it once it has ended."""
+        await self.log.event("call.ended", call_id=call_id)
+        return await self.client.call(call_id)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """The server of this module."""
+    loop, log = asyncio.get_running_loop(), Told("the server")
+    log.begin()
+
+    def keep(_: object, level: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        loop.call_soon_threadsafe(log.take, json.dumps({**event, "level": level}, default=repr))
+        return event
+
+    before = structlog.get_config()
+    structlog.configure(processors=[keep, *before["processors"]])
+    loaded: list[Catalogue] = []
+
+    def load(settings: Settings) -> Catalogue:
+        loaded.append(ready_models(settings))
+        return loaded[0]
+
+    settings = Settings(data_dir=tmp_path_factory.mktemp("place")).with_changes(
+        merged(LOOPBACK, {"sip": {"port": 0}, "api": {"port": 0}})
+    )
+    async with running(settings, load) as server:
+        async with server.database.write() as conn:
+            owner = await organizations.create(conn, "place")
+            _, key = await api_keys.create(conn, owner.id)
+        language = loaded[0].llm(None)
+        assert isinstance(language, PromptedLanguage)
+        async with Client(server.api_origin, key, set()) as client:
+            place = Place(server, client, log, language)
+            await place.line("")
+            await known(place.target)
+            yield place
+    structlog.configure(**before)
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        {"systemPrompt": BROKEN},
+        {"systemPrompt": f"{BROKEN} voice."},
+        {"languageHint": BROKEN},
+    ],
+    ids=["language model", "voice", "ears"],
+)
+async def test_a_model_that_raises_ends_its_own_call_as_error(place: Place, agent: dict[str, Any]) -> None:
+    sound = await place.line("Goodbye. END", firstSpeaker="user")
+    broken = await place.line(agent.pop("systemPrompt", "Hello."), firstSpeaker="agent", **agent)
+    since = place.log.mark()
+    async with calling(place.target, sound) as other:
+        other_id = await place.answered(since)
+        since = place.log.mark()
+        async with calling(place.target, broken) as call:
+            broken_id = await place.answered(since)
+            await call.hung_up()
+        failed = await place.ended(broken_id)
+        assert (failed["status"], failed["endedReason"]) == ("completed", "error")
+        other.say(speech("hello there"))
+        await other.hung_up()
+    ended = await place.ended(other_id)
+    assert ended["endedReason"] == "agent_ended"
+    assert [item["content"] for item in ended["transcript"]] == [WORDS, "Goodbye."]
+    assert len(place.log.all("call.failed", since)) == 1
+
+
+async def test_an_interruption_cuts_the_transcript_and_the_sound(place: Place) -> None:
+    number = await place.line(LONG, firstSpeaker="agent", turnEndpointDelay=2000, ultravadEotThreshold=None)
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        await call.hears(150)
+        before = len(call.packets)
+        call.say(speech("excuse me please, I have a question for you"))
+        await place.log.event("call.interrupted", call_id=call_id)
+        await call.has_said()
+        silent_from = before + 60
+        await call.has_heard(silent_from + 40)
+        assert not audible(call.sound(silent_from)[: 40 * 160], 8000).any(), "the phone hears nothing more of it"
+        await call.hang_up()
+    found = await place.ended(call_id)
+    said = found["transcript"][0]["content"]
+    assert said == LONG[: len(said)]
+    assert 20 < len(said) < 100, said
+    rate, sides = read_wav(await place.client.recording(call_id))
+    [(began, ended)] = spells(sides[:, 0], rate)
+    left_over = audible(sides[int((began + 0.8) * rate) : int(ended * rate), 1], rate)
+    assert audible(sides[: int(began * rate), 1], rate).mean() > 0.7, "the agent speaks until then"
+    assert len(left_over) > 25
+    assert not left_over.any(), "the right channel is silent while the caller speaks on"
+
+
+async def test_a_call_ends_when_its_longest_time_is_over(place: Place) -> None:
+    number = await place.line("", firstSpeaker="user")
+    async with place.server.database.write() as conn:
+        await conn.execute(sa.update(tables.agents).values(max_call_duration_seconds=2))
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        await call.hung_up()
+    async with place.server.database.write() as conn:
+        await conn.execute(sa.update(tables.agents).values(max_call_duration_seconds=600))
+    found = await place.ended(call_id)
+    assert (found["status"], found["endedReason"], found["durationSeconds"]) == ("completed", "max_duration", 2)
+
+
+async def test_the_service_hangs_up_a_live_call(place: Place) -> None:
+    number = await place.line("Hello.", firstSpeaker="user")
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        hanging_up = asyncio.create_task(place.server.calls.hangup(call_id))
+        await call.hung_up()
+        assert await hanging_up
+    found = await place.ended(call_id)
+    assert (found["status"], found["endedReason"]) == ("completed", "api_hangup")
+    assert not await place.server.calls.hangup(call_id), "it has ended"
+
+
+async def test_placeholders_are_filled_in_prompt_and_greeting(place: Place) -> None:
+    number = await place.line(
+        "You dialled {{phone_number}}{{nothing}}. END",
+        firstSpeaker="agent",
+        agentGreetingEnabled=True,
+        agentGreeting="Hello {{customer_number}}.",
+    )
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        await place.log.event("turn.agent", call_id=call_id)
+        call.say(speech("hello there"))
+        await call.hung_up()
+    found = await place.ended(call_id)
+    assert [item["content"] for item in found["transcript"]] == ["Hello raw.", WORDS, f"You dialled {number}."]
+    missing = await place.log.event("context.missing", call_id=call_id)
+    assert missing["names"] == ["nothing"]
+
+
+async def test_dialled_digits_are_an_item_of_the_caller(place: Place) -> None:
+    number = await place.line("Thank you. END", firstSpeaker="user")
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        call.press("421#")
+        await call.hung_up()
+    found = await place.ended(call_id)
+    assert found["transcript"] == [
+        {"role": "user", "content": "421"},
+        {"role": "assistant", "content": "Thank you."},
+    ]
+    assert (found["endedReason"], found["turnCount"]) == ("agent_ended", 1)
+
+
+async def test_nothing_of_the_talk_is_logged_above_debug(place: Place) -> None:
+    """All that was said in the calls of this module."""
+    levels: dict[str, list[str]] = {"debug": [], "above": []}
+    for event, line in zip(place.log.events, place.log.lines, strict=True):
+        levels["debug" if event["level"] == "debug" else "above"].append(line)
+    for text in (WORDS, "Thank you.", "You dialled", "Our office is open", '"421"'):
+        assert not [line for line in levels["above"] if text in line]
+        assert [line for line in levels["debug"] if text in line], "it would be seen"

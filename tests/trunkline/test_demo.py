@@ -1,0 +1,151 @@
+"""`trunkline demo`, judged by what it leaves behind and not by its own word."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from config.settings import Settings
+from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from storage import agents, api_keys, organizations, phone_numbers
+from storage.agents import AgentFields
+from storage.database import Database
+from storage.phone_numbers import PhoneNumberFields
+from tests.peers import free_port
+from tests.trunkline.house import LOOPBACK, TRUNKLINE, command, environment, merged, until
+from tests.trunkline.sound import audible, heard_words, read_wav
+from trunkline.demo import NUMBER, TALK
+
+pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(150)]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What a demo left: its exit status, its words, and its data folder."""
+
+    status: int
+    printed: str
+    errors: str
+    data_dir: Path
+
+    def rows(self, query: str) -> list[sqlite3.Row]:
+        """Straight from the database file."""
+        with sqlite3.connect(self.data_dir / "trunkline.db") as database:
+            database.row_factory = sqlite3.Row
+            return database.execute(query).fetchall()
+
+    @property
+    def call(self) -> sqlite3.Row:
+        """The one call that was made."""
+        [call] = self.rows("SELECT * FROM calls")
+        return call
+
+    def recording(self) -> tuple[int, Any]:
+        """Rate and sound of its recording."""
+        [path] = (self.data_dir / "recordings").rglob("*.wav")
+        assert path.stem == self.call["id"]
+        return read_wav(path.read_bytes())
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """One run, on a data folder in which a demo has been before, with another agent's text and a key of its own."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "data").mkdir()
+    await _leave_an_older_demo(folder / "data")
+    ports = {"sip": {"port": free_port()}, "api": {"port": free_port()}, "log_format": "console"}
+    status, printed, errors = await command(
+        "demo", folder=folder, environment=environment(folder / "data", merged(LOOPBACK, ports)), timeout_s=120
+    )
+    return Demo(status, printed, errors, folder / "data")
+
+
+async def _leave_an_older_demo(data_dir: Path) -> None:
+    database = Database(Settings(data_dir=data_dir).database_url)
+    await database.open()
+    async with database.write() as conn:
+        owner = await organizations.create(conn, "demo")
+        await api_keys.create(conn, owner.id, name="demo")
+        await agents.create(conn, owner.id, AgentFields(name="Harbour Dental", system_prompt="Say nothing."))
+        trunk = PhoneNumberFields(number=NUMBER, provider="sip", sip_mode="ip_allowlist", sip_ip="127.0.0.1")
+        await phone_numbers.create(conn, owner.id, trunk)
+    await database.close()
+
+
+async def test_it_goes_as_scripted_and_shows_the_call(demo: Demo) -> None:
+    assert demo.status == 0, demo.printed + demo.errors
+    assert "NOT AS SCRIPTED" not in demo.printed
+    assert demo.errors == "", "nothing but the conversation is to be seen"
+    assert demo.printed.count("caller │") == len(TALK)
+    assert demo.printed.count("agent  │") == len(TALK) + 1
+    assert demo.printed.count("ms after the caller's last sound") >= 4
+    for fact in ("completed", "agent_ended", demo.call["id"], "signature verified"):
+        assert fact in demo.printed
+
+
+async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
+    call = demo.call
+    assert (call["status"], call["ended_reason"], call["direction"]) == ("completed", "agent_ended", "inbound")
+    assert call["turn_count"] == len(TALK)
+    transcript = json.loads(call["transcript"])
+    assert [item["content"] for item in transcript if item["role"] == "user"] == [line for line, _ in TALK]
+    answers = [item["content"].lower() for item in transcript[2:] if item["role"] == "assistant"]
+    for answer, (_, wanted) in zip(answers, TALK, strict=True):
+        assert wanted.lower() in answer
+
+
+async def test_what_an_older_demo_left_is_taken_over(demo: Demo) -> None:
+    assert len(demo.rows("SELECT id FROM organizations")) == 1
+    assert len(demo.rows("SELECT id FROM agents")) == 1
+    assert len(demo.rows("SELECT id FROM phone_numbers WHERE agent_id IS NOT NULL")) == 1
+    keys = demo.rows("SELECT revoked_at FROM api_keys ORDER BY created_at")
+    assert [key["revoked_at"] is None for key in keys] == [False, True], "the older key has ended"
+    assert [row["status"] for row in demo.rows("SELECT status FROM webhook_deliveries")] == ["succeeded"]
+
+
+async def test_the_recording_is_both_sides_in_turn_and_as_long_as_the_call(demo: Demo) -> None:
+    rate, sides = demo.recording()
+    assert sides.shape[1] == 2
+    assert len(sides) / rate == pytest.approx(demo.call["duration_seconds"], abs=1)
+    caller, agent = audible(sides[:, 0], rate), audible(sides[:, 1], rate)
+    assert caller.sum() / 50 > 4
+    assert agent.sum() / 50 > 8
+    assert np.mean(caller & agent) < 0.02, "they do not talk over each other"
+
+
+async def test_both_sides_of_the_recording_can_be_understood(demo: Demo, recognizer: PocketsphinxSpeechToText) -> None:
+    rate, sides = demo.recording()
+    assert await heard_words(recognizer, sides[:, 0], rate) == [line for line, _ in TALK]
+    agent = " ".join(await heard_words(recognizer, sides[:, 1], rate))
+    understood = [words for words in ("weekdays", "train station", "sixty dollars") if words in agent]
+    assert len(understood) >= 2, agent
+
+
+async def test_ctrl_c_in_the_middle_of_the_talk_ends_it_at_once(tmp_path: Path) -> None:
+    ports = {"sip": {"port": free_port()}, "api": {"port": free_port()}, "log_format": "console"}
+    process = await asyncio.create_subprocess_exec(
+        TRUNKLINE, "demo", cwd=tmp_path, env=environment(tmp_path / "data", merged(LOOPBACK, ports)),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    printed = await process.stdout.readline() + await process.stdout.readline()
+    assert b"A scripted caller phones" in printed
+    left = Demo(130, "", "", tmp_path / "data")
+    await until(lambda: left.rows("SELECT id FROM calls WHERE status = 'in_progress'"))
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    rest, _ = await asyncio.wait_for(process.communicate(), 15)
+    assert process.returncode == 130, rest
+    assert b"Traceback" not in rest
+    [call] = left.rows("SELECT status, ended_reason FROM calls")
+    assert call["status"] == "completed"
+    assert call["ended_reason"] in ("server_shutdown", "customer_ended"), "whichever of the two hears of it first"

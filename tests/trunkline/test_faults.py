@@ -1,0 +1,150 @@
+"""Faults in the middle of calls: each ends at most its own call and loses nothing that was stored."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage import calls
+from tests.peers import Sipp
+from tests.sipcore.raw_phone import RawPhone
+from tests.trunkline.conftest import GREETING, WEBHOOK_SECRET, Office
+from tests.trunkline.phones import calling, refusal
+from tests.trunkline.sound import audible, read_wav
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+HOLD = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
+
+
+def verified(branch: Office, headers: dict[str, str], body: bytes) -> dict[str, Any]:
+    """A webhook's payload, after its two signatures have been computed anew."""
+    secret = f"{WEBHOOK_SECRET}-{branch.server.sip_port}".encode()
+    assert headers["X-Service-Signature"] == hmac.new(secret, body, hashlib.sha256).hexdigest()
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    digest = base64.b64encode(hmac.digest(secret, signed, "sha256")).decode()
+    assert headers["webhook-signature"] == f"v1,{digest}"
+    payload: dict[str, Any] = json.loads(body)
+    return payload
+
+
+async def test_a_call_that_kill_9_cut_off_is_closed_at_the_next_start(branch: Office) -> None:
+    since = branch.server.log.mark()
+    async with calling(branch.server.target) as call:
+        answered = await branch.server.event("call.answered", since=since)
+        await call.hears(150)
+        await branch.server.kill()
+    call_id = answered["call_id"]
+    [path] = (branch.server.data_dir / "recordings").rglob(f"{call_id}.wav")
+    rate, left_behind = read_wav(path.read_bytes())
+    since = branch.server.log.mark()
+    await branch.server.start()
+    ended = await branch.server.event("call.ended", since=since)
+    assert (ended["call_id"], ended["reason"], ended["recorded"]) == (call_id, "server_restart", True)
+    found = await branch.client.call(call_id)
+    assert (found["status"], found["endedReason"]) == ("completed", "server_restart")
+    again_rate, sides = read_wav(await branch.client.recording(call_id))
+    assert (again_rate, sides.tobytes()) == (rate, left_behind.tobytes())
+    assert 1.5 <= len(sides) / rate <= 4, "about 3 s were talked, the last half second may be missing"
+    assert audible(sides[:, 1], rate).mean() > 0.5, "the greeting is in it"
+    assert abs(found["durationSeconds"] - len(sides) / rate) <= 1
+    payload = verified(branch, *await branch.receiver.about(call_id))
+    assert (payload["event"], payload["status"], payload["callId"]) == ("call.completed", "completed", call_id)
+    status, wav = await branch.client.get(payload["recordingUrl"])
+    assert (status, wav) == (200, path.read_bytes())
+
+
+async def test_a_caller_that_vanishes_ends_its_own_call_alone(branch: Office) -> None:
+    since = branch.server.log.mark()
+    async with (
+        calling(branch.server.target) as other,
+        Sipp("stay", branch.server.target, keys=HOLD) as caller,
+    ):
+        lost = (await branch.server.log.events_of("call.answered", 2, since=since))[1]["call_id"]
+        caller.child.kill()
+        ended = await branch.server.event("call.ended", since=since)
+        assert (ended["call_id"], ended["reason"], ended["status"]) == (lost, "media_timeout", "completed")
+        await other.hears(25)
+        await other.hang_up()
+    ended = await branch.server.event("call.ended", since=since, reason="customer_ended")
+    assert ended["call_id"] != lost
+    assert (await branch.client.call(lost))["endedReason"] == "media_timeout"
+
+
+@contextmanager
+def tiny_disk(folder: Path, size: str) -> Iterator[None]:
+    """A disk of that size on the folder, for the block. Skips the test where none can be mounted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"mounting a small disk needs root: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+async def test_a_full_disk_cuts_the_recording_and_nothing_else(branch: Office) -> None:
+    since = branch.server.log.mark()
+    with tiny_disk(branch.server.data_dir / "recordings", "64k"):
+        async with calling(branch.server.target) as call:
+            call_id = (await branch.server.event("call.answered", since=since))["call_id"]
+            broken = await branch.server.event("recording.broken", since=since)
+            assert (broken["call_id"], broken["error"]) == (call_id, "No space left on device")
+            await branch.server.event("turn.agent", call_id=call_id)
+            assert (await call.hears(50)).size, "the call goes on"
+            await call.hang_up()
+        await branch.server.event("call.ended", call_id=call_id, reason="customer_ended")
+        found = await branch.client.call(call_id)
+        rate, sides = read_wav(await branch.client.recording(call_id))
+    assert found["transcript"] == [{"role": "assistant", "content": GREETING}]
+    assert found["durationSeconds"] >= 4
+    assert 0.4 <= len(sides) / rate <= 2
+    assert len(branch.server.log.all("recording.broken", since)) == 1
+
+
+async def test_sigterm_lets_the_live_call_end_and_takes_no_new_one(branch: Office) -> None:
+    since = branch.server.log.mark()
+    async with calling(branch.server.target) as call, RawPhone(branch.server.target) as other:
+        call_id = (await branch.server.event("call.answered", since=since))["call_id"]
+        branch.server.signal(signal.SIGTERM)
+        await branch.server.event("draining", since=since, live_calls=1)
+        status, body = await branch.client.get("/readyz")
+        assert (status, json.loads(body)["checks"]["calls"]) == (503, "draining")
+        for answer in (await refusal(branch.server.target, "100"), await other.options()):
+            assert (answer.status, answer.header("Retry-After")) == (503, "10")
+        await call.hears(100)
+        assert branch.server.serves
+        await call.hang_up()
+        assert await branch.server.ended() == 0
+    assert branch.server.log.all("call.ended", since, call_id=call_id, reason="customer_ended")
+    payload = verified(branch, *await branch.receiver.about(call_id))
+    assert payload["status"] == "completed", "the last webhook went out before the end"
+
+
+async def test_a_second_sigint_ends_live_calls_at_once(branch: Office) -> None:
+    since = branch.server.log.mark()
+    async with calling(branch.server.target) as call:
+        call_id = (await branch.server.event("call.answered", since=since))["call_id"]
+        branch.server.signal(signal.SIGINT)
+        await branch.server.event("draining", since=since)
+        await call.hears(25)
+        branch.server.signal(signal.SIGINT)
+        await call.hung_up()
+        assert await branch.server.ended() == 0
+    async with branch.server.database() as database, database.read() as conn:
+        stored = await calls.get_anywhere(conn, call_id)
+    assert stored is not None
+    assert (stored.status, stored.ended_reason, stored.recorded) == ("completed", "server_shutdown", True)
+    assert verified(branch, *await branch.receiver.about(call_id))["callId"] == call_id
