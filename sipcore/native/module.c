@@ -1,4 +1,5 @@
-/* sipcore._native: the pump, the guard and PJSUA's hooks for Python. `sipcore.pump` and `sipcore.guard` wrap it. */
+/* sipcore._native: the pump, the guard and PJSUA's hooks for Python. `sipcore.pump` and
+ * `sipcore.endpoint` wrap it. Longer than other files, for it is a list: one short function for each of Python's. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
 #include <Python.h>

@@ -146,20 +146,10 @@ void slot_detach(slot_t *slot)
         pjmedia_port_dec_ref(port);
 }
 
-static void drop_background(slot_t *slot)
-{
-    background_setting_t *unseen = atomic_exchange(&slot->background_next, NULL);
-    if (unseen)
-        background_release(unseen->sound);
-    free(unseen);
-    background_release(slot->background.sound);
-    slot->background = (background_setting_t){0};
-}
-
 void slot_close(slot_t *slot)
 {
     slot_detach(slot);
-    drop_background(slot);
+    background_drop(slot);
 }
 
 /* ---- what goes out ---- */
@@ -178,11 +168,6 @@ static uint32_t take(slot_t *slot, int16_t *out, uint32_t count)
             return have;
     }
     return 0;
-}
-
-static int16_t saturated(int32_t sample)
-{
-    return (int16_t)(sample > 32767 ? 32767 : sample < -32768 ? -32768 : sample);
 }
 
 static int16_t comfort_noise(slot_t *slot)
@@ -217,40 +202,13 @@ static void smooth_edges(slot_t *slot, int16_t *out, uint32_t have, uint32_t cou
     slot->last = out[count - 1];
 }
 
-static void take_background_setting(slot_t *slot)
-{
-    background_setting_t *next = atomic_exchange(&slot->background_next, NULL);
-    if (!next)
-        return;
-    background_release(slot->background.sound);
-    slot->background = *next;
-    slot->background_at = 0;
-    free(next);
-}
-
-static void mix_background(slot_t *slot, int16_t *out, uint32_t count, bool speaking)
-{
-    take_background_setting(slot);
-    background_t *sound = slot->background.sound;
-    if (!sound)
-        return;
-    int32_t target = speaking ? slot->background.ducked : slot->background.volume;
-    int32_t step = (int32_t)(32768 * 5 / atomic_load(&slot->rate)) + 1; /* full swing in about 200 ms */
-    for (uint32_t i = 0; i < count; i++) {
-        int32_t off = target - slot->background_gain;
-        slot->background_gain += off > step ? step : off < -step ? -step : off;
-        out[i] = saturated(out[i] + (((int32_t)sound->samples[slot->background_at] * slot->background_gain) >> 15));
-        slot->background_at = slot->background_at + 1 < sound->length ? slot->background_at + 1 : 0;
-    }
-}
-
 static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count)
 {
     uint32_t have = take(slot, out, count);
     if (have < count && atomic_load(&slot->open) && !atomic_load(&slot->paused))
         atomic_fetch_add(&slot->under_runs, 1);
     smooth_edges(slot, out, have, count);
-    mix_background(slot, out, count, have > 0);
+    background_mix(slot, out, count, have > 0);
 }
 
 /* ---- what comes in ---- */
@@ -407,24 +365,4 @@ uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacit
         if (atomic_compare_exchange_strong(&slot->rx_read, &read, read + count))
             return count;
     }
-}
-
-void slot_set_background(slot_t *slot, background_t *sound, int32_t volume, int32_t ducked)
-{
-    background_setting_t *next = malloc(sizeof *next);
-    if (!next)
-        return;
-    if (sound)
-        atomic_fetch_add(&sound->refs, 1);
-    *next = (background_setting_t){sound, volume, ducked};
-    background_setting_t *unseen = atomic_exchange(&slot->background_next, next);
-    if (unseen)
-        background_release(unseen->sound);
-    free(unseen);
-}
-
-void background_release(background_t *sound)
-{
-    if (sound && atomic_fetch_sub(&sound->refs, 1) == 1)
-        free(sound);
 }

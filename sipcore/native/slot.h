@@ -109,6 +109,15 @@ uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacit
 void slot_set_background(slot_t *slot, background_t *sound, int32_t volume, int32_t ducked);
 void background_release(background_t *sound);
 
+/* background.c, for the pump's side. `speaking`: `out` holds the agent's speech. */
+void background_mix(slot_t *slot, int16_t *out, uint32_t count, bool speaking);
+void background_drop(slot_t *slot);
+
+static inline int16_t saturated(int32_t sample)
+{
+    return (int16_t)(sample > 32767 ? 32767 : sample < -32768 ? -32768 : sample);
+}
+
 int64_t now_monotonic_ns(void);
 
 #endif
