@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from config.errors import NotFound
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from config.errors import NotFound, StartupError
 from config.settings import Settings
 from storage import api_keys, organizations
 from storage.api_keys import ApiKey
@@ -15,7 +17,10 @@ from storage.organizations import Organization, Plan
 
 @asynccontextmanager
 async def _database(settings: Settings) -> AsyncIterator[Database]:
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(f"data_dir {settings.data_dir} cannot be used: {error.strerror}") from error
     database = Database(settings.database_url)
     try:
         await database.open()
@@ -43,20 +48,24 @@ async def create_key(
 ) -> str:
     """A new key's secret text. Raises `NotFound` for an unknown organization."""
     async with _database(settings) as database, database.write() as conn:
-        organization = await organizations.by_name(conn, organization_name)
-        if organization is None:
-            raise NotFound(f"there is no organization {organization_name!r}: see `trunkline org list`")
+        organization = await _organization(conn, organization_name)
         _, text = await api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)
         return text
 
 
 async def keys(settings: Settings, organization_name: str | None) -> list[tuple[ApiKey, str]]:
-    """Keys with the name of their organization, of one organization or of all."""
+    """Keys with the name of their organization, of one organization or of all. Raises `NotFound` for an unknown one."""
     async with _database(settings) as database, database.read() as conn:
+        only = None if organization_name is None else (await _organization(conn, organization_name)).id
         names = {organization.id: organization.name for organization in await organizations.all_of(conn)}
-        found = await api_keys.all_of(conn)
-    pairs = [(key, names[key.organization_id]) for key in found]
-    return [pair for pair in pairs if organization_name is None or pair[1] == organization_name]
+        return [(key, names[key.organization_id]) for key in await api_keys.all_of(conn, only)]
+
+
+async def _organization(conn: AsyncConnection, name: str) -> Organization:
+    organization = await organizations.by_name(conn, name)
+    if organization is None:
+        raise NotFound(f"there is no organization {name!r}: see `trunkline org list`")
+    return organization
 
 
 async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:

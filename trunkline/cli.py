@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -58,9 +59,9 @@ def _add(commands: Any, name: str, purpose: str, command: Command) -> argparse.A
 def _add_organizations(commands: Any) -> None:
     group = commands.add_parser("org", help="organizations").add_subparsers(required=True, metavar="ACTION")
     create = _add(group, "create", "make an organization and print its id", _org_create)
-    create.add_argument("name")
+    create.add_argument("name", type=_name)
     create.add_argument("--plan", choices=("free", "paid"), default="free")
-    create.add_argument("--balance", type=float, default=0.0, help="what a paid plan has left")
+    create.add_argument("--balance", type=_amount, default=0.0, help="what a paid plan has left")
     create.add_argument("--max-calls", type=_positive, help="live calls at once (default: the server's setting)")
     _add(group, "list", "list organizations", _org_list)
 
@@ -87,6 +88,20 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("takes a whole number above 0")
     return number
+
+
+def _amount(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError("takes a number")
+    return number
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if not name:
+        raise argparse.ArgumentTypeError("takes a name")
+    return name
 
 
 # Each command imports what it needs when it runs: `key create` must not wait for PJSIP and the models.

@@ -1,0 +1,34 @@
+"""The command line without a server: what cannot be done is told in one line."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.trunkline.house import command, environment
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+
+async def test_what_a_command_cannot_do_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cases: list[tuple[str, list[str], int, str]] = [
+        ("file", ["org", "list"], 1, "trunkline: data_dir file cannot be used: File exists"),
+        ("new", ["key", "list", "--org", "Nobody"], 1, "trunkline: there is no organization 'Nobody': see `trunkline"),
+        ("other", ["org", "create", " "], 2, "trunkline org create: error: argument name: takes a name"),
+        ("other", ["org", "create", "x", "--balance", "nan"], 2, "trunkline org create: error: argument --balance"),
+        ("other", ["org", "create", "x", "--max-calls", "0"], 2, "trunkline org create: error: argument --max-calls"),
+    ]  # fmt: skip
+    results = await asyncio.gather(
+        *(
+            command(*arguments, folder=tmp_path, environment=environment(Path(data_dir), {}))
+            for data_dir, arguments, _, _ in cases
+        )
+    )
+    for (_, _, status, complaint), (code, out, err) in zip(cases, results, strict=True):
+        assert (code, out) == (status, ""), err
+        assert err.splitlines()[-1].startswith(complaint), err
+        assert status == 2 or err.count("\n") == 1, err
+    assert not (tmp_path / "other").exists()
