@@ -1,0 +1,141 @@
+"""What follows a call: its webhook, in one transaction with its end; and what a dead process left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.protocols import EndCall, TextDelta
+from storage import calls, webhook_deliveries
+from storage.database import StorageTrouble
+from tests.calls.house import House, open_house, until
+
+WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
+
+
+async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
+    async with house.database.read() as conn:
+        return await webhook_deliveries.due(conn, calls.utc_now())
+
+
+async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:
+    async with open_house(tmp_path, [TextDelta("Bye."), EndCall()]) as house:
+        number, agent = await house.number(first_speaker="agent", post_call_webhook_secret_encrypted="token", **WEBHOOK)
+        call = await house.ends(house.rings(number="+4917012"))
+        (delivery,) = await deliveries(house)
+        assert house.woken == [None]
+    assert (delivery.call_id, delivery.url, delivery.secret_encrypted) == (
+        call.id,
+        WEBHOOK["post_call_webhook_url"],
+        "token",
+    )
+    payload = json.loads(delivery.body)
+    recording_url, transcript_url = payload.pop("recordingUrl"), payload.pop("transcriptUrl")
+    assert payload.pop("startedAt")[-5] == "." and payload.pop("endedAt")[-1] == "Z"
+    assert payload == {
+        "event": "call.completed",
+        "callId": call.id,
+        "organizationId": number.organization_id,
+        "agentId": agent.id,
+        "phoneNumberId": number.id,
+        "direction": "inbound",
+        "status": "completed",
+        "customerNumber": "+4917012",
+        "durationSeconds": call.duration_seconds,
+        "summary": None,
+        "extractedData": {},
+        "contextVariables": {},
+        "metadata": {},
+    }
+    assert recording_url.startswith(f"https://here.test/v1/calls/{call.id}/recording?")
+    assert transcript_url.startswith(f"https://here.test/v1/calls/{call.id}/transcript?")
+
+
+async def test_an_agent_without_a_webhook_sends_none(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number()
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        phone.hangs_up()
+        await house.ends(phone)
+        assert await deliveries(house) == []
+
+
+async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number(**WEBHOOK)
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        await until(lambda: house.service.live_calls == 1)
+        real = webhook_deliveries.add
+        tries = 0
+
+        async def fails_once(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
+            nonlocal tries
+            tries += 1
+            added = await real(*arguments, **named)
+            if tries == 1:
+                raise StorageTrouble("the disk is full")
+            return added
+
+        monkeypatch.setattr(webhook_deliveries, "add", fails_once)
+        monkeypatch.setattr("calls.after_call.STORE_AGAIN_S", (0.2,))
+        phone.hangs_up()
+        await until(lambda: tries == 1)
+        assert (await house.stored(phone)).ended_at is None
+        assert await deliveries(house) == []
+        call = await house.ends(phone)
+        assert call.ended_reason == "customer_ended"
+        assert len(await deliveries(house)) == 1
+
+
+async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number()
+        real, tries = calls.answered, []
+
+        async def fails_once(*arguments: Any) -> bool:
+            tries.append(arguments)
+            if len(tries) == 1:
+                raise StorageTrouble("the disk is full")
+            return await real(*arguments)
+
+        monkeypatch.setattr(calls, "answered", fails_once)
+        phone = house.rings()
+        await until(lambda: len(tries) == 1)
+        assert not phone.leg.ended.done()
+        phone.hangs_up()
+        call = await house.ends(phone)
+    assert (call.status, call.ended_reason) == ("completed", "customer_ended")
+    assert call.started_at is not None
+
+
+async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_told_once(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        number, agent = await house.number(**WEBHOOK)
+        async with house.database.write() as conn:
+            made = [
+                await calls.create_inbound(
+                    conn,
+                    organization_id=number.organization_id,
+                    agent_id=agent.id,
+                    phone_number_id=number.id,
+                    provider="sip",
+                    call_sid=f"left-{each}",
+                    customer_number="+1",
+                )
+                for each in range(2)
+            ]
+            await calls.answered(conn, made[0].id, calls.utc_now())
+        assert await house.service.recover() == 2
+        assert await house.service.recover() == 0
+        stored = {call.id: call for call in await house.all_calls()}
+        told = {json.loads(each.body)["callId"] for each in await deliveries(house)}
+    assert [stored[each.id].status for each in made] == ["completed", "failed"]
+    assert {stored[each.id].ended_reason for each in made} == {"server_restart"}
+    assert told == {each.id for each in made}

@@ -1,0 +1,29 @@
+"""docs/settings.md says of every setting what the code says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from config.settings import Settings
+
+DOCUMENT = (Path(__file__).parents[2] / "docs/settings.md").read_text()
+
+
+def settings(model: type[BaseModel] = Settings, section: str = "At the top") -> Iterator[tuple[str, str, FieldInfo]]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from settings(field.annotation, f"`[{name}]`")
+        else:
+            yield section, name, field
+
+
+@pytest.mark.parametrize(("section", "name", "field"), settings())
+def test_a_setting_stands_in_its_section_with_what_it_takes(section: str, name: str, field: FieldInfo) -> None:
+    _, _, rest = DOCUMENT.partition(f"## {section}\n")
+    part = rest.partition("\n## ")[0]
+    assert f"| `{name}` | {field.description} |" in part
