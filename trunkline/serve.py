@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,10 @@ HOUSEKEEPING_S: Final = 2.0
 
 LAST_WEBHOOKS_S: Final = 5.0
 """How long a stop waits for the webhooks of the last calls; what is left is sent at the next start."""
+
+SWITCH_S: Final = 0.001
+"""How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it many
+times a tick."""
 
 log = structlog.get_logger()
 
@@ -86,6 +91,7 @@ async def serve(settings: Settings) -> None:
     """Serve until a signal. Raises `StartupError` when it cannot start."""
     stop = StopSignals()
     stop.listen()
+    sys.setswitchinterval(SWITCH_S)
     async with running(settings) as server:
         await server.until_stopped(stop)
 
