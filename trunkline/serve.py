@@ -43,8 +43,8 @@ LAST_WEBHOOKS_S: Final = 5.0
 """How long a stop waits for the webhooks of the last calls; what is left is sent at the next start."""
 
 SWITCH_S: Final = 0.001
-"""How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it many
-times a tick."""
+"""How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it
+many times a tick."""
 
 log = structlog.get_logger()
 
