@@ -69,8 +69,10 @@ async def test_garbage_on_the_sip_port_leaves_a_live_call_alone_and_is_counted(o
     async with calling(office.server.target) as call:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
             udp.bind(("127.0.0.1", 0))
-            for packet in garbage(300):
+            for number, packet in enumerate(garbage(300)):
                 udp.sendto(packet, ("127.0.0.1", office.server.sip_port))
+                if number % 5 == 0:  # the socket's buffer holds only so much
+                    await call.hears(1)
         for packet in garbage(40):
             with socket.create_connection(("127.0.0.1", office.server.sip_port)) as tcp:
                 tcp.setblocking(False)
@@ -83,8 +85,8 @@ async def test_garbage_on_the_sip_port_leaves_a_live_call_alone_and_is_counted(o
         await call.hears(120)
         lines = office.server.log.all("sip.garbage", since)
         await call.hang_up()
-    assert sum(line["count"] for line in lines) >= 250
-    assert len(lines) <= 3, "one line for each source and each look at the guard"
+    assert 300 <= sum(line["count"] for line in lines) <= 340
+    assert len(lines) <= 5, "one line for each source and each look at the guard"
     sequence = [packet.sequence for packet in call.packets]
     assert sequence == list(range(sequence[0], sequence[0] + len(sequence)))
     ended = await office.server.event("call.ended", call_id=await call_id_of(office, call.sip_call_id))
