@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import onnxruntime
 import webrtcvad
 from numpy.typing import NDArray
 
 from config.errors import StartupError
 from media.history import Cursor, History, Rows
 from media.levels import Levels
+from media.onnx import onnxruntime
 from media.ports import Samples
 
 WINDOW_MS: Final = 32

@@ -35,9 +35,11 @@ LOOPBACK: dict[str, Any] = {
 
 
 def environment(data_dir: Path, settings: Mapping[str, Any]) -> dict[str, str]:
-    """The environment of a command on this data folder; `settings` are nested as in `trunkline.toml`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRUNKLINE_")}
-    return {**kept, "TRUNKLINE_DATA_DIR": str(data_dir), **dict(_variables("TRUNKLINE", settings))}
+    """The environment of a command on this data folder; `settings` are nested as in `trunkline.toml`. Its home is the
+    folder `home` beside the data."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRUNKLINE_", "ORT_", "XDG_"))}
+    home = data_dir.absolute().parent / "home"
+    return {**kept, "HOME": str(home), "TRUNKLINE_DATA_DIR": str(data_dir), **dict(_variables("TRUNKLINE", settings))}
 
 
 def _variables(prefix: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -202,6 +204,8 @@ class Server:
         finally:
             Server.running.remove(self)
         self.check_log()
+        left = [path for path in (self._folder / "home").rglob("*") if not path.is_dir()]
+        assert not left, "it writes nothing but its data"
 
     def check_log(self) -> None:
         """Every line of the log is an event, and none shows a secret."""
