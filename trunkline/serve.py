@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -33,6 +33,7 @@ from sipcore.endpoint import Endpoint, EndpointSettings
 from sipcore.leg import Leg
 from storage import key_proof, lock
 from storage.database import Database
+from trunkline.descriptors import allow_enough
 from trunkline.metrics import SoundCollector
 from trunkline.signals import StopSignals
 
@@ -41,6 +42,8 @@ HOUSEKEEPING_S: Final = 2.0
 
 LAST_WEBHOOKS_S: Final = 5.0
 """How long a stop waits for the webhooks of the last calls; what is left is sent at the next start."""
+HURRIED_S: Final = 1.0
+"""The same after a second SIGINT."""
 
 SWITCH_S: Final = 0.001
 """How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it
@@ -62,15 +65,25 @@ class Server:
     sources: TrunkSources
     sip_port: int
     api_origin: str = ""
-    parts: dict[str, str | None] = field(default_factory=dict)
+    draining: bool = False
+    parts: dict[str, str | None] = field(default_factory=lambda: {"sip": None, "models": None, "audio": None})
+    """None when ready, else why not. SIP and models are up once there is a server; `watch_audio` follows the sound."""
+    _ticks_seen: int = -1
 
     def readiness(self) -> Mapping[str, str | None]:
         """Parts of the server: None when ready, else why not."""
-        return {**self.parts, "calls": "draining" if self.calls.draining else None}
+        return {**self.parts, "calls": "draining" if self.draining else None}
+
+    def watch_audio(self) -> None:
+        """Look whether the tick thread still moves."""
+        ticks = self.engine.stats.ticks
+        self.parts["audio"] = "the audio engine stands still" if ticks == self._ticks_seen else None
+        self._ticks_seen = ticks
 
     async def until_stopped(self, stop: StopSignals) -> None:
         """Serve until a signal asks to drain; then wait for live calls as the settings say, or until the second one."""
         await stop.drain.wait()
+        self.draining = True
         timeout_s = self.settings.sip.drain_timeout_s
         log.info("draining", live_calls=self.calls.live_calls, timeout_s=timeout_s)
         self.endpoint.set_accepting(False, RETRY_AFTER_S)
@@ -81,8 +94,12 @@ class Server:
         if not drained.done():
             self.calls.end_all("server_shutdown")
         await drained
+        await self._send_last_webhooks(HURRIED_S if stop.now.is_set() else LAST_WEBHOOKS_S)
+
+    async def _send_last_webhooks(self, timeout_s: float) -> None:
         try:
-            await asyncio.wait_for(self.deliverer.idle(), LAST_WEBHOOKS_S)
+            async with asyncio.timeout(timeout_s):
+                await self.deliverer.idle()
         except TimeoutError:
             log.warning("webhooks.left_for_next_start")
 
@@ -102,6 +119,7 @@ async def running(
 ) -> AsyncIterator[Server]:
     """A server that accepts traffic, until the block ends. `load_models` replaces the models in tests and benches."""
     _refuse_unsupported(settings)
+    allow_enough(settings.limits.max_calls)
     async with AsyncExitStack() as stack:
         stack.enter_context(lock.hold(settings.data_dir))
         stack.callback(log.info, "stopped")
@@ -131,7 +149,8 @@ async def running(
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
         server.api_origin = _origin(settings, port)
         await sources.refresh()
-        await _start_tasks(stack, deliverer.run(), sources.run(), _housekeeping(server))
+        work = {"webhooks": deliverer.run(), "trunks": sources.run(), "housekeeping": _housekeeping(server)}
+        _start_tasks(server, stack, work)
         log.info("ready", api=server.api_origin, sip=f"{settings.sip.host}:{server.sip_port}", **_sip_facts(server))
         yield server
 
@@ -186,31 +205,33 @@ def _open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, Reco
     return engine, writer
 
 
-async def _start_tasks(stack: AsyncExitStack, *work: object) -> None:
-    """Background tasks that end with the server; a fault in one of them stops it with a line in the log."""
-    tasks = [asyncio.ensure_future(each) for each in work]  # type: ignore[call-overload]
-    for task in tasks:
-        task.add_done_callback(_complain)
+def _start_tasks(server: Server, stack: AsyncExitStack, work: Mapping[str, Coroutine[Any, Any, None]]) -> None:
+    """Background tasks that end with the server. A fault in one is logged, and the server is not ready from then on."""
+    tasks = [asyncio.create_task(_watched(server, name, each), name=name) for name, each in work.items()]
 
     async def end() -> None:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait(tasks)
 
     stack.push_async_callback(end)
 
 
-def _complain(task: asyncio.Future[object]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("server.task_failed", error=repr(error), exc_info=error)
+async def _watched(server: Server, name: str, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception as error:
+        log.error("server.task_failed", task=name, error=repr(error), exc_info=error)
+        server.parts[name] = "failed, see the log"
 
 
 async def _housekeeping(server: Server) -> None:
     while True:
         await asyncio.sleep(HOUSEKEEPING_S)
         server.endpoint.log_guard_events()
+        server.watch_audio()
         full = server.calls.live_calls >= server.settings.limits.max_calls
-        server.endpoint.set_accepting(not full and not server.calls.draining, RETRY_AFTER_S)
+        server.endpoint.set_accepting(not full and not server.draining, RETRY_AFTER_S)
 
 
 def _refuse_unsupported(settings: Settings) -> None:
