@@ -25,7 +25,7 @@ ENV PATH=/srv/trunkline/.venv/bin:/usr/bin:/bin TRUNKLINE_DATA_DIR=/data
 USER trunkline
 WORKDIR /data
 VOLUME /data
-# API and dashboard, SIP, RTP.
+# API, SIP, RTP.
 EXPOSE 8080 5060/udp 5060/tcp 10000-19999/udp
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]

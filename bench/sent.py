@@ -1,26 +1,19 @@
-"""When packets of some calls left, by the kernel's time stamps on the loopback interface.
-
-The kernel picks the packets (a classic BPF program on a packet socket), so that watching hundreds of calls costs next
-to nothing. Needs CAP_NET_RAW.
-"""
+"""When packets of some calls left. The kernel picks the packets, so that watching hundreds of calls costs next to
+nothing."""
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import struct
-from threading import Event, Thread
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.wire import ETH_P_ALL, PACKET_OUTGOING, SO_TIMESTAMPNS
+from bench.tap import PACKET_OUTGOING, RTP_AT, Tap
 
-SO_ATTACH_FILTER: Final = 26
 _PACKET_TYPE: Final = -0x1000 + 4
 """SKF_AD_OFF + SKF_AD_PKTTYPE."""
-_RTP_AT: Final = 14 + 20 + 8
 TICK_MS: Final = 20.0
 
 
@@ -43,43 +36,18 @@ def _program(first: int, last: int, every: int) -> bytes:
     return b"".join(struct.pack("HBBI", code, yes, no, k & 0xFFFFFFFF) for code, yes, no, k in instructions)
 
 
-class SentPackets:
+class SentPackets(Tap):
     """Collects departure times while the block runs."""
 
     def __init__(self, first_port: int, last_port: int, every: int) -> None:
         """`every`: the step between the source ports that are watched."""
+        super().__init__(64, _program(first_port, last_port, every))
         self._times: dict[int, list[int]] = {}
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        program = _program(first_port, last_port, every)
-        buffer = ctypes.create_string_buffer(program)
-        filter_ = struct.pack("HL", len(program) // 8, ctypes.addressof(buffer))
-        self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
-        self._socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self._socket.bind(("lo", ETH_P_ALL))
-        self._socket.settimeout(0.2)
-        self._stop = Event()
-        self._thread = Thread(target=self._collect, daemon=True)
 
-    def __enter__(self) -> SentPackets:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._socket.close()
-
-    def _collect(self) -> None:
-        while not self._stop.is_set():
-            try:
-                frame, extra, _, _ = self._socket.recvmsg(64, 64)
-            except TimeoutError:
-                continue
-            if len(frame) > _RTP_AT and frame[_RTP_AT] >> 6 == 2:
-                seconds, nanoseconds = struct.unpack("qq", extra[0][2][:16])
-                port = struct.unpack_from("!H", frame, 34)[0]
-                self._times.setdefault(port, []).append(seconds * 1_000_000_000 + nanoseconds)
+    def keep(self, frame: bytes, at_ns: int) -> None:
+        """RTP only."""
+        if len(frame) > RTP_AT and frame[RTP_AT] >> 6 == 2:
+            self._times.setdefault(struct.unpack_from("!H", frame, 34)[0], []).append(at_ns)
 
     @property
     def streams(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from bench.scripted import InstantEarStream
 from config.settings import Settings
-from media.ports import Samples
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.flite_tts import FliteTextToSpeech
 from models.protocols import (
@@ -22,46 +22,19 @@ from models.protocols import (
 )
 from tests.fakes_calls import AlwaysOver
 
-WORDS = "hello there"
 BROKEN = "broken"
 """The language hint, the prompt or the text that makes a model raise."""
 
 
-class SureStream:
-    """Understands `WORDS` as soon as there is sound."""
-
-    def __init__(self, on_words: Callable[[str], None]) -> None:
-        self._on_words = on_words
-        self._fed = False
-
-    def feed(self, samples: Samples) -> None:
-        if not self._fed:
-            self._fed = True
-            self._on_words(WORDS)
-
-    def partial(self) -> str:
-        return WORDS if self._fed else ""
-
-    async def finish(self) -> str:
-        text, self._fed = self.partial(), False
-        return text
-
-    def discard(self) -> None:
-        self._fed = False
-
-    def close(self) -> None:
-        self._fed = False
-
-
 class SureEars(SpeechToText):
-    """Hands out `SureStream`s; raises for a caller who speaks `BROKEN`."""
+    """Ears that understand `WORDS` as soon as there is sound; raises for a caller who speaks `BROKEN`."""
 
     name = "sure-ears"
 
     def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> SpeechToTextStream:
         if language == BROKEN:
             raise RuntimeError("the ears fail")
-        return SureStream(on_words)
+        return InstantEarStream(on_words)
 
 
 class PromptedLanguage:
