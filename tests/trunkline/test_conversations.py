@@ -14,10 +14,11 @@ import pytest_asyncio
 import sqlalchemy as sa
 import structlog
 
+from bench.scripted import WORDS
 from config.settings import Settings
 from models.catalogue import Catalogue
 from storage import api_keys, organizations, tables
-from tests.fakes_models import BROKEN, WORDS, PromptedLanguage, ready_models
+from tests.fakes_models import BROKEN, PromptedLanguage, ready_models
 from tests.media.speech import speech
 from tests.trunkline.house import LOOPBACK, Client, Told, merged
 from tests.trunkline.phones import calling, known
