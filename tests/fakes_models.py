@@ -27,7 +27,7 @@ BROKEN = "broken"
 
 
 class SureEars(SpeechToText):
-    """Ears that understand `bench.scripted.WORDS` as soon as there is sound; raises for a caller who speaks `BROKEN`."""
+    """Understand `bench.scripted.WORDS` as soon as there is sound; raise for a caller who speaks `BROKEN`."""
 
     name = "sure-ears"
 
