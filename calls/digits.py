@@ -9,6 +9,9 @@ from typing import Final, Protocol
 GATHER_S: Final = 2.0
 """An entry is complete this long after its last digit; `#` completes it at once."""
 
+LONGEST: Final = 64
+"""An entry is complete when it has that many digits: no number that people dial is longer."""
+
 
 @dataclass(frozen=True)
 class DigitsDialled:
@@ -42,6 +45,9 @@ class DigitEntry:
             self._complete()
             return
         self._digits += digit
+        if len(self._digits) == LONGEST:
+            self._complete()
+            return
         self._timer = self._later(GATHER_S, self._complete)
 
     def close(self) -> None:

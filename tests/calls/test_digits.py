@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calls.digits import GATHER_S, DigitEntry, DigitsDialled
+from calls.digits import GATHER_S, LONGEST, DigitEntry, DigitsDialled
 
 
 class Later:
@@ -66,3 +66,12 @@ def test_an_entry_that_was_not_complete_at_the_end_is_forgotten() -> None:
     entry.close()
     later.ring()
     assert got == []
+
+
+def test_an_entry_is_complete_when_it_is_as_long_as_an_entry_may_be() -> None:
+    entry, later, got = gathered()
+    for _ in range(LONGEST + 1):
+        entry.press("1")
+    assert got == [DigitsDialled("1" * 64)]
+    later.ring()
+    assert got[1:] == [DigitsDialled("1")]
