@@ -18,6 +18,8 @@ log = structlog.get_logger(__name__)
 
 _WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD)
 
+_KEYS = frozenset("0123456789*#ABCD")
+
 
 class CallObject(pj.Call):  # type: ignore[misc]
     """One pjsua2 call. Its callbacks run on PJSIP's threads: they copy facts and post them, nothing else."""
@@ -124,7 +126,7 @@ class DialogRegistry:
         call = CallObject(account, self, prm.callId)
         info, message = call.getInfo(), prm.rdata.wholeMsg
         facts = LegFacts(
-            sip_call_id=info.callIdString,
+            sip_call_id=headers.printable(info.callIdString),
             direction="inbound",
             source=headers.host_of(prm.rdata.srcAddress),
             request_user=headers.request_user(message),
@@ -137,7 +139,7 @@ class DialogRegistry:
     def ended(self, call: CallObject, code: int, reason: str) -> None:
         """The dialog is over. The object is dropped later, on the owner's thread."""
         if call.leg is not None:
-            self._post(self._leg_ended, call.key, call.leg, code, reason)
+            self._post(self._leg_ended, call.key, call.leg, code, headers.printable(reason))
         self._owner.post(self._drop_here, call.key)
 
     def has_media(self, call: CallObject, media: Media, held: bool) -> None:
@@ -153,9 +155,9 @@ class DialogRegistry:
             self._owner.post(dialog._bye_here, 503)
 
     def has_digit(self, call: CallObject, digit: str) -> None:
-        """A digit came."""
-        if call.leg is not None:
-            self._post(call.leg._has_digit, digit)
+        """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
+        if call.leg is not None and (key := digit.upper()) in _KEYS:
+            self._post(call.leg._has_digit, key)
 
     # ---- the event loop ----
 

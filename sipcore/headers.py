@@ -15,6 +15,9 @@ _NAME_ADDR = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^<"]*+))\s*+<([^>]*+)>', re.
 _URI = re.compile(r"(sips?|tel):([^>]*+)", re.IGNORECASE)
 _AFTER_USER = re.compile(r"[:;?]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LINE_END = re.compile("\r?\n")
+_BODY = re.compile("\r?\n\r?\n")
+_BLANKS = re.compile("[ \t]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST = 128
 
@@ -34,7 +37,7 @@ def uri_user(uri: str) -> str:
     if not match:
         return ""
     user, at, _ = match[2].partition("@")
-    return _printable(unquote(_AFTER_USER.split(user, maxsplit=1)[0])) if at or match[1].lower() == "tel" else ""
+    return printable(unquote(_AFTER_USER.split(user, maxsplit=1)[0])) if at or match[1].lower() == "tel" else ""
 
 
 def party(name_addr: str) -> Party:
@@ -44,24 +47,29 @@ def party(name_addr: str) -> Party:
         return Party(uri_user(name_addr), "")
     quoted, plain, uri = match.groups()
     name = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain.strip()
-    return Party(uri_user(uri), _printable(name))
+    return Party(uri_user(uri), printable(name))
 
 
 def request_user(message: str) -> str:
     """The user part of the request URI in a request's first line."""
-    words = message.lstrip("\r\n").partition("\n")[0].split()
+    words = _BLANKS.split(_lines(message)[0].strip(" \t"))
     return uri_user(words[1]) if len(words) == 3 else ""
 
 
 def value(message: str, name: str, short: str) -> str:
     """A header's first value, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" when it is not there."""
-    lines = iter(message.partition("\r\n\r\n")[0].splitlines())
+    lines = iter(_lines(message))
     for line in lines:
         field, colon, found = line.partition(":")
-        if colon and field.strip().lower() in (name.lower(), short.lower()):
+        if colon and field.strip(" \t").lower() in (name.lower(), short.lower()):
             folded = itertools.takewhile(lambda more: more[:1] in (" ", "\t"), lines)
             return " ".join([found.strip(), *(more.strip() for more in folded)])
     return ""
+
+
+def _lines(message: str) -> list[str]:
+    """The lines before the body. CR LF or LF ends one; what else Unicode takes for a line end is part of a line."""
+    return _LINE_END.split(_BODY.split(message.lstrip("\r\n"), maxsplit=1)[0])
 
 
 def host_of(address: str) -> str:
@@ -71,7 +79,7 @@ def host_of(address: str) -> str:
     return (host if host and port.isdigit() and not bare else address).strip("[]")
 
 
-def _printable(text: str) -> str:
-    """Without control characters and line ends; bytes that were no UTF-8 become U+FFFD."""
+def printable(text: str) -> str:
+    """At most 128 characters, without control characters and line ends; bytes that were no UTF-8 become U+FFFD."""
     text = _SURROGATE.sub("\ufffd", text[: 4 * _LONGEST])
     return "".join(c for c in text if c.isprintable())[:_LONGEST]

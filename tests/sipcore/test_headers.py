@@ -65,6 +65,22 @@ def test_a_header_is_found_by_either_name_and_unfolded(name: str, short: str, va
     assert headers.value(MESSAGE, name, short) == value
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x85", "\r"])
+def test_what_ends_no_line_for_sip_cannot_smuggle_in_a_header(end: str) -> None:
+    smuggled = (
+        f'INVITE sip:1@h SIP/2.0\r\nTo: "x{end}f: <sip:forged@h>" <sip:a@h>\r\n{end}f: <sip:forged@h>\r\nf: sip:b@h\r\n'
+    )
+    assert headers.value(smuggled, "From", "f") == "sip:b@h"
+    assert headers.request_user(f"INVITE sip:1{end}00@h SIP/2.0\r\n") == headers.uri_user(f"sip:1{end}00@h")
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+def test_headers_end_before_the_body_and_may_follow_empty_lines(end: str) -> None:
+    message = end.join(["", "", "INVITE sip:1@h SIP/2.0", "To: sip:a@h", "", "From: sip:body@h", ""])
+    assert headers.value(message, "To", "t") == "sip:a@h"
+    assert headers.value(message, "From", "f") == ""
+
+
 @pytest.mark.parametrize(
     ("address", "host"),
     [("10.0.0.1:5060", "10.0.0.1"), ("[2001:db8::1]:5060", "2001:db8::1"), ("10.0.0.1", "10.0.0.1"), ("::1", "::1")],

@@ -180,6 +180,25 @@ async def test_each_dtmf_digit_arrives_once(phone: Phone, raw: RawPhone) -> None
     assert digits.empty()
 
 
+async def test_only_digits_count_as_digits_in_sip_info(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    digits: asyncio.Queue[str] = asyncio.Queue()
+    leg.on_digit = digits.put_nowait
+    for signal in (b"\xff", b"\x01", b"h", b"<", b"7", b"b", b"#", b"R", b"\xe2\x85\xa3"):
+        dialog.cseq += 1
+        info = raw.request("INFO", dialog, body="Signal=" + "x" * len(signal) + "\r\nDuration=160\r\n")
+        raw.send(
+            info.replace(b"application/sdp", b"application/dtmf-relay").replace(
+                b"x" * len(signal) + b"\r\nD", signal + b"\r\nD"
+            )
+        )
+        await raw.final("INFO")
+    got = [await asyncio.wait_for(digits.get(), 5) for _ in range(3)]
+    await over(raw, dialog, leg)
+    assert got == ["7", "B", "#"]
+    assert digits.empty()
+
+
 async def test_digits_are_sent_as_rfc_4733_events(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
     await leg.send_digits("5#")
@@ -297,4 +316,13 @@ async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPh
     assert len(name) == 128
     assert name.isprintable()
     name.encode()  # no surrogates
+    assert (await raw.final("INVITE")).status == 486
+
+
+async def test_a_call_id_that_is_no_text_is_served_like_any_other(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.send(raw.request("INVITE", dialog, body=raw.offer()).replace(b"Call-ID: raw", b"Call-ID: \xff\xferaw"))
+    leg = await phone.next_leg()
+    await leg.reject(486)
+    assert leg.sip_call_id == "\ufffd\ufffd" + dialog.call_id
     assert (await raw.final("INVITE")).status == 486
