@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from ipaddress import ip_address
@@ -11,11 +10,14 @@ from typing import Final
 
 import structlog
 
+from calls.host_names import HostNames
 from storage import phone_numbers
 from storage.database import Database, StorageTrouble
 
 RESOLVE_AGAIN_S: Final = 300.0
 """Host names are looked up anew this often."""
+FAILED_AGAIN_S: Final = 30.0
+"""The same while the last look-up of one has failed."""
 
 log = structlog.get_logger()
 
@@ -23,9 +25,12 @@ log = structlog.get_logger()
 class TrunkSources:
     """Keeps the endpoint's list of known addresses as the database has it. `apply` hands the addresses over."""
 
-    def __init__(self, database: Database, apply: Callable[[Collection[str]], None]) -> None:
+    def __init__(
+        self, database: Database, apply: Callable[[Collection[str]], None], hosts: HostNames | None = None
+    ) -> None:
         self._database = database
         self._apply = apply
+        self._hosts = hosts or HostNames()
         self._names: dict[str, set[str]] = {}
         self._changed = asyncio.Event()
 
@@ -38,41 +43,51 @@ class TrunkSources:
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Read the sources now. Raises `StorageTrouble`."""
+        """Read the sources now; a name that does not resolve keeps the addresses it had. Raises `StorageTrouble`."""
         async with self._database.read() as conn:
             stored = await phone_numbers.sources(conn)
-        resolved = await asyncio.gather(*(_addresses_of(name) for name in stored))
+        hosts = {name for name in stored if not _is_address(name)}
+        self._hosts.forget_all_but(hosts)
+        self._publish(stored)  # nobody waits for another's slow name
+        if hosts:
+            await asyncio.gather(*(self._hosts.look_up(name) for name in hosts))
+            self._publish(stored)
+
+    def _publish(self, stored: Collection[str]) -> None:
+        """Make known what is known now: an address is itself, a host name what it resolved to last."""
         names: dict[str, set[str]] = defaultdict(set)
-        for name, addresses in zip(stored, resolved, strict=True):
-            for address in addresses:
+        for name in stored:
+            for address in (name,) if _is_address(name) else self._hosts.known(name):
                 names[address].add(name)
         self._names = dict(names)
         self._apply(self._names.keys())
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        while True:
-            try:
-                async with asyncio.timeout(RESOLVE_AGAIN_S):
-                    await self._changed.wait()
-            except TimeoutError:
-                log.debug("trunks.resolving_again")
-            self._changed.clear()
-            try:
-                await self.refresh()
-            except StorageTrouble as trouble:
-                log.error("trunks.not_refreshed", why=str(trouble))
+        try:
+            while True:
+                await self._wait()
+                try:
+                    await self.refresh()
+                except StorageTrouble as trouble:
+                    log.error("trunks.not_refreshed", why=str(trouble))
+        finally:
+            self._hosts.close()
+
+    async def _wait(self) -> None:
+        """Until there is a change, or host names have to be looked up again."""
+        try:
+            async with asyncio.timeout(FAILED_AGAIN_S if self._hosts.failed else RESOLVE_AGAIN_S):
+                await self._changed.wait()
+        except TimeoutError:
+            log.debug("trunks.resolving_again")
+        self._changed.clear()
 
 
-async def _addresses_of(name: str) -> Collection[str]:
-    """An address is itself; a host name is asked for. One that does not resolve is logged and known by nobody."""
+def _is_address(source: str) -> bool:
+    """Whether a source, which is stored in normal form, is an IP address."""
     try:
-        return (str(ip_address(name)),)
+        ip_address(source)
     except ValueError:
-        pass
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_DGRAM)
-    except OSError as error:
-        log.warning("trunks.host_unknown", host=name, error=error.strerror)
-        return ()
-    return {str(entry[4][0]) for entry in found}
+        return False
+    return True

@@ -73,14 +73,15 @@ def source_of(number: PhoneNumberFields) -> str | None:
     """Where the number's calls come from: `sip_ip` in the normal form of an IP address, else the host of the
     registrar (`sip_proxy`), lower case and without scheme and port; None when the trunk is not set up."""
     if number.sip_mode == "ip_allowlist" and number.sip_ip:
-        return _normal_host(number.sip_ip)
+        return normal_host(number.sip_ip)
     if number.sip_mode == "registration" and number.sip_proxy:
-        return _normal_host(number.sip_proxy)
+        return normal_host(number.sip_proxy)
     return None
 
 
-def _normal_host(text: str) -> str:
-    """The host in `host`, `host:port`, `[v6]:port` or a `sip:` URI."""
+def normal_host(text: str) -> str:
+    """The host in `host`, `host:port`, `[v6]:port` or a `sip:` URI: an IP address in normal form, or a name in lower
+    case without the dot that may end it."""
     scheme, colon, rest = text.partition(":")
     if colon and scheme.lower() in ("sip", "sips"):
         text = rest
@@ -92,7 +93,7 @@ def _normal_host(text: str) -> str:
     try:
         return str(ip_address(text))
     except ValueError:
-        return text.lower().rstrip(".")
+        return text.lower().removesuffix(".")
 
 
 async def create(conn: AsyncConnection, organization_id: str, fields_: PhoneNumberFields) -> PhoneNumber:

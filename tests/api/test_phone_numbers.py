@@ -13,6 +13,28 @@ from tests.api.conftest import Api
 
 SECRETS = ["sipPassword", *(f"provider_{which}{what}" for which in "abc" for what in ("AccountSid", "AuthToken"))]
 TRANSPORTS = ("udp", "tcp", "tls")
+LABEL = "x" * 63
+NO_HOSTS = ("a..b", ".a", "a..", f"{LABEL}x", f"{LABEL}x.example", "192.0.2.256", "1.2.3", "a b", "a/b", "ä.example")
+
+
+def place(name: str, *, nullable: bool = False) -> FieldCase:
+    """A host, `host:port` or `sip:` URI of 1 to 100 characters."""
+    good = ("x", f"{LABEL}.{'y' * 36}", "pbx.", "pbx:5080", "sip:pbx.example;transport=tcp", "[2001:db8::1]:5060")
+    bad: tuple[Any, ...] = (
+        *NO_HOSTS,
+        "sip:a..b:5060",
+        f"sip:me@{LABEL}x",
+        "[fe80]",
+        "",
+        f"{LABEL}.{'y' * 37}",
+        1,
+        True,
+        ["x"],
+        {},
+    )
+    return FieldCase(name, None, good, bad, nullable)
+
+
 FIELDS = [
     FieldCase("name", None, ("Front desk", "", "é" * 500), (1, True, [], {})),
     FieldCase(
@@ -23,10 +45,15 @@ FIELDS = [
     ),
     choice("provider", ("sip", "provider_a", "provider_b", "provider_c"), None),
     text("sipUsername", 1, 60, None),
-    text("sipProxy", 1, 100, None, good=("pbx:5080", "sip:pbx.example;transport=tcp", "[2001:db8::1]:5060")),
-    text("sipOutboundProxy", 1, 100, None, nullable=True),
+    place("sipProxy"),
+    place("sipOutboundProxy", nullable=True),
     text("sipAuthUser", 1, 60, None, nullable=True),
-    text("sipIp", 1, 255, None, good=("192.0.2.1", "2001:db8::1", "pbx.example")),
+    FieldCase(
+        "sipIp",
+        None,
+        ("x", "192.0.2.1", "2001:db8::1", "pbx.example", f"{LABEL}.{LABEL}.{LABEL}.{'y' * 61}"),
+        (*NO_HOSTS, "", f"{LABEL}.{LABEL}.{LABEL}.{'y' * 62}", "2001:db8::g", "[", 1, True, ["x"], {}),
+    ),
     integer("sipPort", 1, 65535, None),
     choice("sipProtocol", TRANSPORTS, None),
     choice("sipRegisterTransport", TRANSPORTS, None),
