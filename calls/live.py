@@ -118,11 +118,15 @@ class LiveCall:
                 await self._converse(conversation, inbox)
 
     async def _pick_up(self) -> Media | None:
-        """Ring and answer; None when the call ends before there is sound."""
+        """Ring and answer; None when the call ends before there is sound. A peer may confirm the dialog and never agree
+        on any sound: that is a media timeout as any other."""
         await self._leg.ringing()
         answering = asyncio.ensure_future(self._leg.answer())
-        await asyncio.wait((answering, self._ending), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (answering, self._ending), timeout=self._house.rtp_timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
         if not answering.done():
+            self.end("media_timeout")
             answering.cancel()
             await asyncio.wait((answering,))
             return None

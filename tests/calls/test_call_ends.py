@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from calls.admission import Ceilings
 from config.errors import ModelError
 from sipcore.leg import Media
 from storage import calls, webhook_deliveries
@@ -95,6 +96,19 @@ async def test_a_caller_who_vanished_without_bye_is_a_media_timeout(tmp_path: Pa
         call = await house.ends(phone)
     assert (call.status, call.ended_reason) == ("completed", "media_timeout")
     assert phone.sent == [180, 200, -1]
+
+
+async def test_a_caller_who_never_agrees_on_sound_is_a_media_timeout_and_gives_the_place_back(tmp_path: Path) -> None:
+    async with open_house(tmp_path, rtp_timeout_s=0.05, ceilings=Ceilings(1, 1)) as house:
+        await house.number()
+        phone = Phone(house.pump)
+        phone.dialog.mute = True
+        house.service.incoming(phone.leg)
+        call = await house.ends(phone)
+        assert (call.status, call.ended_reason, call.started_at) == ("failed", "media_timeout", None)
+        assert phone.sent == [180, 200, -1]
+        second = house.rings()
+        await until(lambda: second.leg.on_digit is not None)
 
 
 async def test_a_call_on_hold_is_not_timed_out(tmp_path: Path) -> None:
