@@ -46,7 +46,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
         for media in info.media:
             if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _WITH_STREAM:
                 if slot is None:
-                    self._registry.has_no_slot(self)
+                    if (
+                        media.dir != pj.PJMEDIA_DIR_NONE
+                    ):  # else held from its first offer on: sound comes with a later one
+                        self._registry.has_no_slot(self)
                     return
                 held = media.status != pj.PJSUA_CALL_MEDIA_ACTIVE
                 codec = self.getStreamInfo(media.index).codecName

@@ -139,6 +139,35 @@ async def test_a_held_call_keeps_its_slot_and_goes_on_when_resumed(phone: Phone,
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
 
+@pytest.mark.parametrize("held_by", ["a=inactive", "c=IN IP4 0.0.0.0"])
+async def test_a_call_that_begins_on_hold_has_sound_when_it_is_resumed(
+    phone: Phone, raw: RawPhone, held_by: str
+) -> None:
+    dialog = raw.dialog()
+    offer = raw.offer("0")
+    raw.invite(
+        dialog,
+        offer.replace("a=fmtp", f"{held_by}\r\na=fmtp")
+        if held_by[0] == "a"
+        else offer.replace("c=IN IP4 127.0.0.1", held_by),
+    )
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    assert (await raw.options()).status == 200
+    assert not answering.done()
+    assert not leg.ended.done()
+    dialog.cseq += 1
+    raw.invite(dialog, raw.offer("0"))
+    await raw.accepted(dialog)
+    media = await asyncio.wait_for(answering, 5)
+    assert not leg.on_hold
+    phone.pump.write(media.slot, tone(8000, HZ, 0.3))
+    got = [(await raw.next_rtp()).payload for _ in range(20)]
+    await over(raw, dialog, leg)
+    assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
+
+
 async def test_another_codec_after_a_reinvite_is_heard_at_the_old_rate(phone: Phone, raw: RawPhone) -> None:
     sdp = raw.offer("96", "rtpmap:96 opus/48000/2")
     dialog, leg, media, _ = await connected(phone, raw, sdp)
