@@ -122,10 +122,15 @@ class Endpoint:
         _native.hush()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
             raise StartupError(f"limits.max_calls: at most {_native.MAX_CALLS - _SPARE_CALLS} in this build of PJSIP")
+        if ":" in self._settings.host:
+            raise StartupError(
+                f"sip.host {self._settings.host}: SIP listens on IPv4 only in this version: "
+                "set [sip] host (TRUNKLINE_SIP__HOST) to an IPv4 address"
+            )
         endpoint = self._endpoint = pj.Endpoint()
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
-        _native.hook(self._settings.host in ("0.0.0.0", "::") and not self._settings.public_address)
+        _native.hook(self._settings.host == "0.0.0.0" and not self._settings.public_address)
         self.set_sources(())
         self.set_accepting(True)
         _native.guard_install()
