@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "guard.h"
+#include "sdp.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -100,14 +101,34 @@ static bool out_of_dialog(const pjsip_rx_data *rdata)
     return rdata->msg_info.to && rdata->msg_info.to->tag.slen == 0;
 }
 
+/* A dialog that exists, as strangers cannot know its tags. */
+static bool in_dialog(const pjsip_rx_data *rdata)
+{
+    return !out_of_dialog(rdata) && rdata->msg_info.from && rdata->msg_info.cid &&
+           pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.to->tag, &rdata->msg_info.from->tag, PJ_FALSE);
+}
+
+/* A request that came already, or the CANCEL or ACK of one (RFC 3261 17.2.3). */
+static bool in_transaction(pjsip_rx_data *rdata)
+{
+    const pjsip_method *method = &rdata->msg_info.msg->line.req.method;
+    pj_str_t key;
+    if (method->id == PJSIP_CANCEL_METHOD)
+        method = pjsip_get_invite_method();
+    return pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAS, method, rdata) == PJ_SUCCESS &&
+           pjsip_tsx_layer_find_tsx2(&key, PJ_FALSE) != NULL;
+}
+
 static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
 {
+    const pj_str_t allow = pj_str("Allow"), methods = pj_str("INVITE, ACK, CANCEL, BYE, OPTIONS");
+    pj_pool_t *pool = rdata->tp_info.pool;
     pjsip_hdr headers;
     pj_list_init(&headers);
-    if (code == 503) {
-        pjsip_retry_after_hdr *retry = pjsip_retry_after_hdr_create(rdata->tp_info.pool, retry_after_s);
-        pj_list_push_back(&headers, retry);
-    }
+    if (code == 503)
+        pj_list_push_back(&headers, pjsip_retry_after_hdr_create(pool, retry_after_s));
+    if (code == 405)
+        pj_list_push_back(&headers, pjsip_generic_string_hdr_create(pool, &allow, &methods));
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
 }
 
@@ -118,13 +139,53 @@ static pj_bool_t refuse_stranger(pjsip_rx_data *rdata, bool refuse)
     return PJ_TRUE;
 }
 
-/* Called for every request before the transaction layer sees it; PJ_TRUE ends its way here. */
+/* What may begin something (RFC 3261 8.2.1). PJSUA would say 200 to a MESSAGE that nobody reads. */
+static bool may_begin(pjsip_method_e method)
+{
+    return method == PJSIP_INVITE_METHOD || method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD;
+}
+
+static bool has_unusable_sdp(pjsip_rx_data *rdata)
+{
+    const pjmedia_sdp_session *sdp = rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info(rdata)->sdp : NULL;
+    return sdp && !sdp_has_addresses(sdp);
+}
+
+/* Too late to refuse it: go on as if it had not been sent. */
+static void drop_sdp(pjsip_rx_data *rdata)
+{
+    pj_bzero(pjsip_rdata_get_sdp_info(rdata), sizeof(pjsip_rdata_sdp_info));
+    rdata->msg_info.msg->body = NULL;
+}
+
+static pj_bool_t check_sdp(pjsip_rx_data *rdata)
+{
+    if (!has_unusable_sdp(rdata))
+        return PJ_FALSE;
+    if (rdata->msg_info.msg->line.req.method.id == PJSIP_ACK_METHOD) {
+        drop_sdp(rdata);
+        return PJ_FALSE;
+    }
+    answer(rdata, 488, 0);
+    return PJ_TRUE;
+}
+
+static pj_bool_t on_response(pjsip_rx_data *rdata)
+{
+    if (has_unusable_sdp(rdata))
+        drop_sdp(rdata);
+    return PJ_FALSE;
+}
+
+/* Called for every request before the transaction layer sees it; PJ_TRUE ends its way here. A call that was let in goes
+ * on to its end, whoever is unknown or refused by now. */
 static pj_bool_t on_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
     const char *source = rdata->pkt_info.src_name;
+    bool ongoing = in_dialog(rdata) || in_transaction(rdata);
     pthread_mutex_lock(&guard.lock);
-    bool known = contains(guard.known, guard.known_count, source);
+    bool known = ongoing || contains(guard.known, guard.known_count, source);
     bool probe = method == PJSIP_OPTIONS_METHOD && contains(guard.probes, guard.probe_count, source);
     bool refuse = guard.refuse_unknown, accepting = guard.accepting;
     int retry_after_s = guard.retry_after_s;
@@ -134,17 +195,17 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
 
     if (!known && !probe)
         return refuse_stranger(rdata, refuse);
-    if (!out_of_dialog(rdata))
-        return PJ_FALSE;
-    if (method == PJSIP_OPTIONS_METHOD) {
+    if (ongoing || !out_of_dialog(rdata))
+        return check_sdp(rdata);
+    if (method == PJSIP_OPTIONS_METHOD)
         answer(rdata, accepting ? 200 : 503, retry_after_s);
-        return PJ_TRUE;
-    }
-    if (method == PJSIP_INVITE_METHOD && !accepting) {
+    else if (!may_begin(method))
+        answer(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
+    else if (method == PJSIP_INVITE_METHOD && !accepting)
         answer(rdata, 503, retry_after_s);
-        return PJ_TRUE;
-    }
-    return PJ_FALSE;
+    else
+        return check_sdp(rdata);
+    return PJ_TRUE;
 }
 
 /* A connection knows its peer. A datagram's source stands in the `pjsip_rx_data` whose packet buffer it begins in. */
@@ -208,6 +269,7 @@ static pjsip_module module = {
     .id = -1,
     .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 2,
     .on_rx_request = on_request,
+    .on_rx_response = on_response,
 };
 
 int guard_install(void)

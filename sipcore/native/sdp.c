@@ -30,7 +30,7 @@ static pj_bool_t parse_address(const pj_str_t *host, pj_sockaddr *address)
 {
     const int families[] = {pj_AF_INET(), pj_AF_INET6()};
     pj_bzero(address, sizeof *address);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && host->slen > 0; i++)
         if (pj_inet_pton(families[i], host, i ? (void *)&address->ipv6.sin6_addr : &address->ipv4.sin_addr) == PJ_SUCCESS) {
             address->addr.sa_family = (pj_uint16_t)families[i];
             return PJ_TRUE;
@@ -76,4 +76,34 @@ void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *poo
     name_address(sdp->conn, pool, address, v6);
     for (unsigned i = 0; i < sdp->media_count; i++)
         name_address(sdp->media[i]->conn, pool, address, v6);
+}
+
+static pj_bool_t is_address(const pj_str_t *host)
+{
+    pj_sockaddr address;
+    return parse_address(host, &address);
+}
+
+/* RFC 3605: a=rtcp may name an address of its own. */
+static pj_bool_t media_has_addresses(const pjmedia_sdp_media *media)
+{
+    if (media->conn && !is_address(&media->conn->addr))
+        return PJ_FALSE;
+    for (unsigned i = 0; i < media->attr_count; i++) {
+        pjmedia_sdp_rtcp_attr rtcp;
+        if (pj_strcmp2(&media->attr[i]->name, "rtcp") == 0 &&
+            pjmedia_sdp_attr_get_rtcp(media->attr[i], &rtcp) == PJ_SUCCESS && rtcp.addr.slen && !is_address(&rtcp.addr))
+            return PJ_FALSE;
+    }
+    return PJ_TRUE;
+}
+
+pj_bool_t sdp_has_addresses(const pjmedia_sdp_session *sdp)
+{
+    if (sdp->conn && !is_address(&sdp->conn->addr))
+        return PJ_FALSE;
+    for (unsigned i = 0; i < sdp->media_count; i++)
+        if (!media_has_addresses(sdp->media[i]))
+            return PJ_FALSE;
+    return PJ_TRUE;
 }

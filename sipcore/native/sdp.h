@@ -1,4 +1,4 @@
-/* The address that our SDP names. */
+/* The addresses that SDP names: ours, and a peer's. */
 #ifndef TRUNKLINE_SDP_H
 #define TRUNKLINE_SDP_H
 
@@ -8,5 +8,7 @@
 void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
 /* Off when a public address is configured: then that one stands. */
 void sdp_follow_route(pj_bool_t on);
+/* No name stands in the place of an address: PJSIP would look it up on the thread that all calls share. */
+pj_bool_t sdp_has_addresses(const pjmedia_sdp_session *sdp);
 
 #endif

@@ -113,6 +113,138 @@ async def test_503_with_retry_after_while_not_accepting_and_live_calls_go_on(pho
     assert (await raw.options()).status == 200
 
 
+async def test_a_call_goes_on_to_its_end_when_its_source_is_not_known_any_more(phone: Phone, raw: RawPhone) -> None:
+    dialog, ringing = raw.dialog(), raw.dialog()
+    raw.invite(dialog, raw.offer("0"))
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    await answering
+    branch = raw.invite(ringing, raw.offer("0"))
+    second = await phone.next_leg()
+    phone.endpoint.set_sources([])
+    try:
+        dialog.cseq += 1
+        raw.invite(dialog, raw.offer("0", "sendonly"))
+        await raw.accepted(dialog)
+        raw.send(raw.request("CANCEL", ringing, branch=branch))
+        assert (await raw.final("INVITE")).status == 487
+        assert (await asyncio.wait_for(second.ended, 5)).by_peer
+        forged = raw.dialog()
+        forged.to, forged.call_id = dialog.to, dialog.call_id
+        raw.within("BYE", forged)  # not with the tag of the call
+        await raw.bye(dialog)
+        assert (await asyncio.wait_for(leg.ended, 5)).by_peer
+        assert raw.sip.received.empty()
+    finally:
+        phone.endpoint.set_sources(["127.0.0.1"])
+        leg.release()
+    assert guard_lines(phone) == [("sip.unknown_source", "127.0.0.1", 1)]
+
+
+async def test_an_invite_that_rings_already_is_not_refused_when_it_comes_again(phone: Phone, raw: RawPhone) -> None:
+    invite = raw.request("INVITE", raw.dialog(), body=raw.offer("0"))
+    raw.send(invite)
+    leg = await phone.next_leg()
+    await leg.ringing()
+    while (await raw.message()).status != 180:
+        pass
+    phone.endpoint.set_accepting(False)
+    try:
+        raw.send(invite)
+        assert (await raw.message()).status == 180
+    finally:
+        phone.endpoint.set_accepting(True)
+    await leg.reject(486)
+    assert (await raw.final("INVITE")).status == 486
+    assert phone.incoming.empty()
+
+
+@pytest.mark.parametrize(
+    "method", ["SUBSCRIBE", "MESSAGE", "REGISTER", "PUBLISH", "REFER", "NOTIFY", "INFO", "UPDATE", "PRACK", "FOO"]
+)
+async def test_what_we_do_not_do_outside_a_call_is_said(phone: Phone, raw: RawPhone, method: str) -> None:
+    headers = ("Event: presence", "Expires: 60", "Refer-To: <sip:9@127.0.0.1:9>", "Subscription-State: active")
+    raw.send(raw.request(method, raw.dialog(), headers=headers))
+    answer = await raw.final()
+    assert (answer.status, answer.header("Allow")) == (405, "INVITE, ACK, CANCEL, BYE, OPTIONS")
+    assert (await raw.options()).status == 200
+    assert raw.sip.received.empty()
+
+
+async def test_a_bye_without_a_call_is_told_that_there_is_none(phone: Phone, raw: RawPhone) -> None:
+    raw.send(raw.request("BYE", raw.dialog()))
+    assert (await raw.final("BYE")).status == 481
+
+
+NAMED = [
+    ("c=IN IP4 127.0.0.1", "c=IN IP4 host.invalid"),
+    ("a=rtpmap:0 PCMU/8000", "c=IN IP4 host.invalid\r\na=rtpmap:0 PCMU/8000"),
+    ("a=rtpmap:0 PCMU/8000", "a=rtcp:5000 IN IP4 host.invalid\r\na=rtpmap:0 PCMU/8000"),
+    ("c=IN IP4 127.0.0.1", "c=IN IP6 host.invalid"),
+]
+"""A name in the place of an address."""
+
+
+@pytest.mark.parametrize(("address", "name"), NAMED)
+async def test_an_offer_that_names_a_host_is_refused_without_looking_it_up(
+    phone: Phone, raw: RawPhone, address: str, name: str
+) -> None:
+    dialog = raw.dialog()
+    offer = raw.offer("0")
+    assert address in offer
+    raw.invite(dialog, offer.replace(address, name))
+    assert (await raw.final("INVITE")).status == 488
+    assert (await raw.options()).status == 200
+    assert phone.incoming.empty()
+    raw.invite(dialog, offer)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    await answering
+    for method in ("INVITE", "UPDATE"):
+        dialog.cseq += 1
+        raw.send(raw.request(method, dialog, body=offer.replace(address, name)))
+        assert (await raw.final(method)).status == 488
+    await raw.bye(dialog)
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+@pytest.mark.parametrize(("address", "name"), NAMED)
+async def test_an_answer_that_names_a_host_counts_as_none(phone: Phone, raw: RawPhone, address: str, name: str) -> None:
+    """A caller without an offer answers ours in its ACK."""
+    dialog = raw.dialog()
+    raw.send(raw.request("INVITE", dialog))
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    accepted = await raw.final("INVITE")
+    dialog.to = accepted.header("To")
+    dialog.target = accepted.header("Contact").split("<")[1].split(">")[0]
+    raw.send(raw.request("ACK", dialog, body=raw.offer("0").replace(address, name)))
+    assert (await raw.options()).status == 200
+    assert not answering.done()
+    await leg.hangup()
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(answering, 5)
+
+
+async def test_a_callee_that_names_a_host_is_not_looked_up(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:raw@127.0.0.1:{raw.sip.port}")
+    invite = await raw.message()
+    lines = [line for name in ("Via", "From", "Call-ID", "CSeq") for line in invite.headers(name)]
+    body = raw.offer("0").replace("c=IN IP4 127.0.0.1", "c=IN IP4 host.invalid")
+    lines += [f"To: {invite.header('To')};tag=callee", f"Contact: <sip:raw@127.0.0.1:{raw.sip.port}>"]
+    lines += ["Content-Type: application/sdp", f"Content-Length: {len(body)}"]
+    raw.send(("\r\n".join(["SIP/2.0 200 OK", *lines]) + "\r\n\r\n" + body).encode())
+    while not (message := await raw.message()).first_line.startswith("BYE"):
+        assert message.first_line.startswith(("ACK", "INVITE"))
+    bye = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in message.headers(name)]
+    raw.send(("\r\n".join(["SIP/2.0 200 OK", *bye, "Content-Length: 0"]) + "\r\n\r\n").encode())
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(leg.connected(), 5)
+
+
 TORTURE = [
     b"",
     b"\r\n\r\n",
