@@ -93,8 +93,9 @@ class Recording:
 
     def _put(self, heard: Samples, said: Samples) -> None:
         if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("xb", buffering=0)
+            _make_private(self.path.parent)
+            self.path.touch(mode=0o600, exist_ok=False)
+            self._file = self.path.open("r+b", buffering=0)
             _write_all(self._file, wav_header(self.rate, 0))
         if len(heard) == 0:
             return
@@ -125,6 +126,13 @@ _Job = tuple[Recording, Samples | None, Samples | None]
 _NOTHING: Final = np.zeros(0, np.int16)
 
 
+def _make_private(folder: Path) -> None:
+    """Make the folder and those above it that are missing, for our own user alone."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.exists():
+            each.mkdir(mode=0o700, exist_ok=True)
+
+
 def _write_all(file: BinaryIO, data: bytes) -> None:
     """Write everything: an unbuffered file may take less than it is given when the disk fills up."""
     rest = memoryview(data)
@@ -146,8 +154,9 @@ class RecordingWriter:
     def open(
         self, path: Path, *, rate: int, call_id: str, on_closed: Callable[[RecordingEnd], None] = lambda _: None
     ) -> Recording:
-        """Begin a recording in a new file at `path`; its folder is made. Trouble with the file shows in the log and in
-        `RecordingEnd.error`, never as an exception. `on_closed` is called once, from the writer thread."""
+        """Begin a recording in a new file at `path`; its folders are made, and only our own user can read any of it.
+        Trouble with the file shows in the log and in `RecordingEnd.error`, never as an exception. `on_closed` is called
+        once, from the writer thread."""
         recording = Recording(path, rate, call_id, on_closed)
         recording._attach(self._queue)  # type: ignore[arg-type]
         return recording

@@ -63,6 +63,32 @@ def test_the_caller_is_left_and_the_agent_right_sample_by_sample(tmp_path: Path)
     assert not samples[700 * 16 :, 1].any()
 
 
+def test_nobody_else_can_read_a_recording_whatever_the_umask(tmp_path: Path) -> None:
+    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    writer = RecordingWriter()
+    before = os.umask(0)
+    try:
+        writer.start()
+        end = close(writer.open(tmp_path / "2026/11/c.wav", rate=8000, call_id="c", on_closed=ends.put), ends)
+        writer.close()
+    finally:
+        os.umask(before)
+    assert end.complete
+    modes = [path.stat().st_mode & 0o777 for path in (end.path, end.path.parent, end.path.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+def test_a_recording_never_replaces_another(tmp_path: Path) -> None:
+    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    (tmp_path / "c.wav").write_text("first")
+    writer = RecordingWriter()
+    writer.start()
+    end = close(writer.open(tmp_path / "c.wav", rate=8000, call_id="c", on_closed=ends.put), ends)
+    writer.close()
+    assert (end.complete, end.error) == (False, "File exists")
+    assert (tmp_path / "c.wav").read_text() == "first"
+
+
 def test_a_killed_process_leaves_a_valid_file(tmp_path: Path) -> None:
     path = tmp_path / "killed.wav"
     program = f"""
