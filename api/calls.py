@@ -11,7 +11,7 @@ from aiohttp import web
 from api.call_models import Call, CallListItem, CallQuery, LinkQuery, Transcript
 from api.route import Exchange, File, Listed, Many, NoQuery, One, Route
 from config.clock import utc_now
-from config.errors import NotFound
+from config.errors import FieldProblem, Invalid, NotFound
 from config.links import recording_path, signed_url
 from storage import calls, recordings
 
@@ -79,8 +79,16 @@ def _recording_url(exchange: Exchange[None, Any], stored: calls.CallRow) -> str 
     if not stored.recorded:
         return None
     services = exchange.services
-    origin = services.settings.api.public_url or str(exchange.request.url.origin())
+    origin = services.settings.api.public_url or _origin_of(exchange.request)
     return signed_url(services.secrets, origin, recording_path(stored.id), utc_now())
+
+
+def _origin_of(request: web.Request) -> str:
+    """The origin that the client named in its Host header."""
+    try:
+        return str(request.url.origin())
+    except ValueError as error:
+        raise Invalid([FieldProblem("Host", "Must be host or host:port")]) from error
 
 
 LINK_DESCRIPTION = "Opens with the API key, or with the expiry and signature of the link that the server gave out."

@@ -229,6 +229,14 @@ async def test_the_public_address_of_the_settings_is_used_in_links(start_api: St
     assert answer["data"][0]["recordingUrl"].startswith(f"https://voice.example:8443/v1/calls/{call.id}/recording?")
 
 
+@pytest.mark.parametrize("host", ["x:99999", "x:y", ":80"])
+async def test_a_host_that_no_link_can_lead_to_is_refused(api: Api, host: str) -> None:
+    call = await _ended(api)
+    for path in ("/calls", f"/calls/{call.id}"):
+        status, answer = await api("GET", path, headers={"Host": host})
+        assert (status, [each["field"] for each in answer["details"]]) == (400, ["Host"]), answer
+
+
 async def test_a_call_without_a_recording_has_none(api: Api) -> None:
     silent, live, lost = await _ended(api, recording=False), await _live(api), await _ended(api)
     recordings.path_of(api.services.settings.data_dir, lost.id, lost.created_at).unlink()
