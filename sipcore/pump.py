@@ -72,7 +72,7 @@ class Pump:
         return _native.wait(timeout_ms)
 
     def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
-        """Drain all slots into `int16[rows, capacity]` twice, `int32[rows]` and `int64[rows, 6]`; see `AudioPort`."""
+        """Drain all slots into `int16[rows, capacity]` (twice), `int32[rows]` and `int64[rows, INFO_COLUMNS]`."""
         return _native.read(heard, said, counts, info)
 
     def rate(self, slot: int) -> int:
