@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
@@ -35,6 +35,10 @@ Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 IpAddress = IPv4Address | IPv6Address
+MAX_CALLS: Final = 992
+"""As many as the build of PJSIP can hold at once."""
+PORTS_PER_CALL: Final = 2
+"""RTP and RTCP."""
 
 
 class Section(BaseModel):
@@ -80,7 +84,8 @@ class SipSettings(Section):
         None, description="address that peers reach us at when behind NAT: an IP address"
     )
     rtp_ports: Annotated[str, AfterValidator(_port_range)] = Field(
-        "10000-19999", description='ports for audio: "first-last" within 1024..65535'
+        "10000-19999",
+        description='ports for audio, two for each of `max_calls`: "first-last" within 1024..65535',
     )
     unknown_source: Literal["drop", "403"] = Field("drop", description='what strangers get: "drop" (silence) or "403"')
     srtp: Literal["off", "optional", "required"] = Field(
@@ -111,7 +116,7 @@ class LimitSettings(Section):
     """`[limits]`"""
 
     requests_per_minute: int = Field(100, ge=1, description="API requests per key in 60 s: a whole number above 0")
-    max_calls: int = Field(250, ge=1, le=10000, description="live calls on this server: 1..10000")
+    max_calls: int = Field(250, ge=1, le=MAX_CALLS, description=f"live calls on this server: 1..{MAX_CALLS}")
     max_calls_per_organization: int = Field(
         100, ge=1, description="live calls of an organization without a ceiling of its own: a whole number above 0"
     )
@@ -183,6 +188,17 @@ class Settings(Section):
     egress: EgressSettings = Field(EgressSettings(), description="a table")
     models: ModelSettings = Field(ModelSettings(), description="a table")
     billing: BillingSettings = Field(BillingSettings(), description="a table")
+
+    @model_validator(mode="after")
+    def _a_port_for_each_call(self) -> Self:
+        first, last = self.sip.rtp_port_range
+        there, needed = last - first + 1, PORTS_PER_CALL * self.limits.max_calls
+        if there < needed:
+            raise ValueError(
+                f"sip.rtp_ports holds {there} ports, and limits.max_calls ({self.limits.max_calls}) needs {needed}: "
+                "widen the one or lower the other"
+            )
+        return self
 
     @classmethod
     def load(cls, path: Path | None, environ: Mapping[str, str]) -> Settings:

@@ -10,7 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from config.errors import StartupError
-from config.settings import Settings
+from config.settings import MAX_CALLS, Settings
+from sipcore import _native
+from sipcore.endpoint import _SPARE_CALLS as SPARE_CALLS
 
 
 def _load(tmp_path: Path, toml: str = "", environ: dict[str, str] | None = None) -> Settings:
@@ -35,6 +37,15 @@ def test_the_defaults_are_those_that_operators_know(tmp_path: Path, monkeypatch:
     webhooks = settings.webhooks
     assert (webhooks.allow_http, webhooks.retry_delays_s, webhooks.timeout_s) == (False, (60, 300, 900, 3600), 10)
     assert (settings.egress.allow, settings.egress.deny, settings.models.stt) == ((), (), "auto")
+
+
+def test_a_range_of_two_ports_for_each_call_is_enough(tmp_path: Path) -> None:
+    settings = _load(tmp_path, '[sip]\nrtp_ports = "20000-20099"\n[limits]\nmax_calls = 50')
+    assert settings.sip.rtp_port_range == (20000, 20099)
+
+
+def test_as_many_calls_are_allowed_as_the_build_can_hold() -> None:
+    assert MAX_CALLS == _native.MAX_CALLS - SPARE_CALLS
 
 
 def test_paths_follow_the_data_directory(tmp_path: Path) -> None:
@@ -77,7 +88,12 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ('[sip]\nprobes = ["pbx"]', "bad setting sip.probes ({file}): it takes a list of IP addresses"),
         ("[webhooks]\nretry_delays_s = [1, 0]", "bad setting webhooks.retry_delays_s ({file}): it takes a list"),
         ("[egress]\ndeny = 1", "bad setting egress.deny ({file}): it takes a list of CIDR blocks"),
-        ("[limits]\nmax_calls = 0", "bad setting limits.max_calls ({file}): it takes 1..10000"),
+        ("[limits]\nmax_calls = 0", "bad setting limits.max_calls ({file}): it takes 1..992"),
+        ("[limits]\nmax_calls = 993", "bad setting limits.max_calls ({file}): it takes 1..992"),
+        (
+            '[sip]\nrtp_ports = "20000-20098"\n[limits]\nmax_calls = 50',
+            "bad settings in the main table ({file}): sip.rtp_ports holds 99 ports, and limits.max_calls (50) needs",
+        ),
         ('log_level = "loud"', "bad setting log_level ({file}): it takes debug, info, warning or error"),
         (
             "[billing]\ntelephony_per_minute = nan",

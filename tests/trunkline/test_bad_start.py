@@ -16,6 +16,7 @@ from blockbuster import BlockBuster
 from config import secrets
 from config.errors import StartupError
 from config.settings import Settings
+from sipcore.endpoint import Endpoint, EndpointSettings
 from storage import key_proof, organizations
 from storage.database import Database
 from tests.fakes_models import ready_models
@@ -136,7 +137,6 @@ def _own_workers() -> list[threading.Thread]:
     [
         ({"webhooks": {"ca_file": "no/where.pem"}}, "webhooks.ca_file no/where.pem cannot be used"),
         ({"sip": {"tls_port": 5061}}, "sip.tls_port: SIP over TLS is not available in this version; set it to 0"),
-        ({"limits": {"max_calls": 5000}}, "limits.max_calls: at most"),
         ({"sip": {"host": "203.0.113.9"}}, r"SIP port 0/udp on 203.0.113.9 cannot be opened .*\[sip\]"),
         ({"api": {"host": "203.0.113.9"}}, r"API port 0 on 203.0.113.9 cannot be opened .*\[api\] port or host"),
         ({"database": {"url": "postgres://x"}}, "bad setting database.url: it takes sqlite"),
@@ -148,6 +148,12 @@ async def test_a_start_that_fails_half_way_leaves_nothing_running(
     blocking_the_loop_fails.deactivate()  # nobody is served yet
     await refuses(folder, complaint, **changes)
     assert await kept(folder) == ["Lighthouse"]
+
+
+async def test_more_calls_than_the_build_can_hold_stop_the_endpoint() -> None:
+    endpoint = Endpoint(EndpointSettings("127.0.0.1", 0, max_calls=993), lambda _: None)
+    with pytest.raises(StartupError, match=r"limits\.max_calls: at most 992"):
+        await endpoint.start()
 
 
 async def test_a_port_given_to_a_start_that_failed_is_free_again(
