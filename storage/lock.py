@@ -1,9 +1,14 @@
-"""One server on one data directory. Command line tools work beside it and do not take the lock."""
+"""One server on one data directory. Command line tools work beside it and do not take the lock.
+
+The lock belongs to the open file (Linux, `fcntl(2)`: open file description locks): it ends with the process, and unlike
+`flock` it can be asked for without being taken.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +16,8 @@ from pathlib import Path
 from config.errors import StartupError
 
 LOCK_NAME = "server.lock"
+_FLOCK = "hhqqi0q"
+"""`struct flock`: type, whence, start, length (0: all of the file), process (0 for these locks)."""
 
 
 @contextmanager
@@ -29,10 +36,27 @@ def hold(data_dir: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def held(data_dir: Path) -> bool:
+    """Whether a server holds the data directory; nothing is taken or made. Raises `OSError`."""
+    try:
+        handle = os.open(data_dir / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        found = fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file())
+    finally:
+        os.close(handle)
+    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+
+
+def _whole_file() -> bytes:
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
 def _take(handle: int, data_dir: Path) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file())
+    except (BlockingIOError, PermissionError) as error:  # EAGAIN or EACCES, as POSIX leaves open
         holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
         raise StartupError(
             f"another server (process {holder or 'unknown'}) uses data_dir {data_dir}: stop it, or set another data_dir"

@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -47,7 +46,7 @@ async def check(settings: Settings) -> int:
             print(f"ok    {name:15} {await one(settings)}")
         except (TrunklineError, OSError) as error:
             failed += 1
-            print(f"FAIL  {name:15} {error}")
+            print(f"FAIL  {name:15} {str(error) or type(error).__name__}")
     return 1 if failed else 0
 
 
@@ -63,15 +62,7 @@ async def _data(settings: Settings) -> str:
     secrets.load_or_create(settings.secret_key_path)
     free = os.statvfs(settings.data_dir)
     note = f"{free.f_bavail * free.f_frsize / 2**30:.1f} GiB free"
-    return f"{note}, in use by a running server" if _server_runs(settings.data_dir) else note
-
-
-def _server_runs(data_dir: Path) -> bool:
-    try:
-        with lock.hold(data_dir):
-            return False
-    except TrunklineError:
-        return True
+    return f"{note}, in use by a running server" if lock.held(settings.data_dir) else note
 
 
 async def _database(settings: Settings) -> str:
@@ -117,7 +108,7 @@ def _port_state(settings: Settings, host: str, port: int, kinds: tuple[socket.So
             try:
                 probe.bind((host, port))
             except OSError as error:
-                if _server_runs(settings.data_dir):
+                if lock.held(settings.data_dir):
                     return f"{host}:{port}, held by the running server"
                 variable = f"TRUNKLINE_{section.upper()}__PORT"
                 raise OSError(f"{host}:{port}: {error.strerror}; set [{section}] port ({variable})") from error
@@ -137,9 +128,7 @@ async def _audio_path(settings: Settings) -> str:
     await endpoint.start()
     try:
         endpoint.set_sources(["127.0.0.1"])
-        caller = await endpoint.call(f"sip:check@127.0.0.1:{endpoint.sip_port}")
-        callee = await asyncio.wait_for(legs.get(), AUDIO_WAIT_S)
-        there, here = await asyncio.gather(callee.answer(), caller.connected())
+        there, here = await _call_ourselves(endpoint, legs)
         heard = await asyncio.to_thread(_hear_tone, endpoint, here, there)
         realtime = "real-time" if endpoint.pump.stats().realtime else "ordinary priority"
     finally:
@@ -147,6 +136,21 @@ async def _audio_path(settings: Settings) -> str:
     if not heard:
         raise OSError("a call to ourselves on 127.0.0.1 brought no sound: is a firewall between?")
     return f"a call to ourselves has sound ({there.codec}, {there.rate} Hz, pump at {realtime})"
+
+
+async def _call_ourselves(endpoint: Endpoint, legs: asyncio.Queue[Leg]) -> tuple[Media, Media]:
+    """The sound of the called and of the calling end. Raises `OSError`."""
+    try:
+        async with asyncio.timeout(AUDIO_WAIT_S):
+            caller = await endpoint.call(f"sip:check@127.0.0.1:{endpoint.sip_port}")
+            callee = await legs.get()
+            there, here = await asyncio.gather(callee.answer(), caller.connected())
+    except TimeoutError as error:
+        raise OSError(
+            f"a call to ourselves on 127.0.0.1 was not answered within {AUDIO_WAIT_S:g} s: is a firewall between, "
+            "or is the machine overloaded?"
+        ) from error
+    return there, here
 
 
 def _hear_tone(endpoint: Endpoint, here: Media, there: Media) -> bool:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -51,6 +52,37 @@ def test_a_dead_server_holds_nothing(tmp_path: Path) -> None:
         first.communicate()
     with lock.hold(tmp_path):
         assert (tmp_path / lock.LOCK_NAME).read_text() == f"{os.getpid()}\n"
+
+
+def test_to_ask_for_a_server_takes_and_makes_nothing(tmp_path: Path) -> None:
+    assert not lock.held(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    with _holder(tmp_path) as first:
+        assert lock.held(tmp_path)
+        with pytest.raises(StartupError, match="another server"), lock.hold(tmp_path):
+            pass
+        assert lock.held(tmp_path)
+        first.communicate()
+    assert not lock.held(tmp_path)
+    assert (tmp_path / lock.LOCK_NAME).read_text() == f"{first.pid}\n"
+
+
+def test_a_server_can_start_while_others_ask_for_one(tmp_path: Path) -> None:
+    asking = Event()
+
+    def ask() -> None:
+        while not asking.is_set():
+            lock.held(tmp_path)
+
+    thread = Thread(target=ask)
+    thread.start()
+    try:
+        for _ in range(200):
+            with lock.hold(tmp_path):
+                assert lock.held(tmp_path)
+    finally:
+        asking.set()
+        thread.join()
 
 
 def test_a_lock_can_be_taken_again_after_its_block(tmp_path: Path) -> None:
