@@ -74,7 +74,9 @@ class AgentSettings(Body):
     ultravad_eot_threshold: Probability | None = Field(
         0.1, description="End-of-turn probability threshold; null: no end-of-turn model"
     )
-    speculative_silence_ms: UpTo5000Ms | None = Field(150, description="ms of silence before speculative inference")
+    speculative_silence_ms: UpTo5000Ms | None = Field(
+        150, description="ms of silence before speculative inference; without effect in this version"
+    )
     fallback_silence_ms: UpTo10000Ms | None = Field(3000, description="ms after which silence ends a turn anyway")
     allow_end_call: bool = Field(True, description="The agent may end calls proactively")
     is_active: bool = Field(True, description="The agent can handle calls")
