@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -17,9 +18,9 @@ import pytest
 
 from storage import calls
 from tests.peers import Sipp
-from tests.sipcore.raw_phone import RawPhone
+from tests.sipcore.raw_phone import RawPhone, parse
 from tests.trunkline.conftest import GREETING, WEBHOOK_SECRET, Office
-from tests.trunkline.phones import calling, refusal
+from tests.trunkline.phones import answer_200, calling, dialled, refusal
 from tests.trunkline.sound import audible, read_wav
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -112,6 +113,21 @@ async def test_a_full_disk_cuts_the_recording_and_nothing_else(branch: Office) -
     assert found["durationSeconds"] >= 4
     assert 0.4 <= len(sides) / rate <= 2
     assert len(branch.server.log.all("recording.broken", since)) == 1
+
+
+async def test_a_caller_who_never_says_where_its_sound_goes_is_hung_up_on(branch: Office) -> None:
+    since = branch.server.log.mark()
+    async with RawPhone(branch.server.target) as phone:
+        dialog = dialled(phone, "100")
+        phone.invite(dialog, "")
+        await phone.accepted(dialog)
+        async with asyncio.timeout(10):
+            while not (message := parse(await phone.sip.received.get())).first_line.startswith("BYE "):
+                pass
+        phone.send(answer_200(message))
+        ended = await branch.server.event("call.ended", since=since)
+    assert (ended["reason"], ended["status"]) == ("media_timeout", "failed")
+    assert b'"liveCalls":0' in (await branch.client.get("/readyz"))[1]
 
 
 async def test_sigterm_lets_the_live_call_end_and_takes_no_new_one(branch: Office) -> None:
