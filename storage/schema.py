@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,12 +29,25 @@ def bring_up_to_date(path: Path) -> None:
     at once take turns. Blocks: run it in a thread. `StartupError` when it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _migrate_from(_prepared_revision(path), path)
+        with _turn(path):
+            _migrate_from(_prepared_revision(path), path)
     except OSError as error:
         raise StartupError(f"the database {path} cannot be used: {error.strerror}") from error
     except (sqlite3.Error, sa.exc.DBAPIError) as error:
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         raise StartupError(f"the database {path} cannot be used: {cause}") from error
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """One process at a time. SQLite's own lock is not enough: while another connection is at work, the change to WAL
+    fails at once, whatever the time-out."""
+    handle = os.open(f"{path}-start", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _prepared_revision(path: Path) -> str | None:

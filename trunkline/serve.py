@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -48,6 +49,8 @@ HURRIED_S: Final = 1.0
 SWITCH_S: Final = 0.001
 """How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it
 many times a tick."""
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 log = structlog.get_logger()
 
@@ -149,7 +152,11 @@ async def running(
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
         server.api_origin = _origin(settings, port)
         await sources.refresh()
-        work = {"webhooks": deliverer.run(), "trunks": sources.run(), "housekeeping": _housekeeping(server)}
+        work: dict[str, Work] = {
+            "webhooks": deliverer.run,
+            "trunks": sources.run,
+            "housekeeping": partial(_housekeeping, server),
+        }
         _start_tasks(server, stack, work)
         log.info("ready", api=server.api_origin, sip=f"{settings.sip.host}:{server.sip_port}", **_sip_facts(server))
         yield server
@@ -205,7 +212,7 @@ def _open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, Reco
     return engine, writer
 
 
-def _start_tasks(server: Server, stack: AsyncExitStack, work: Mapping[str, Coroutine[Any, Any, None]]) -> None:
+def _start_tasks(server: Server, stack: AsyncExitStack, work: Mapping[str, Work]) -> None:
     """Background tasks that end with the server. A fault in one is logged, and the server is not ready from then on."""
     tasks = [asyncio.create_task(_watched(server, name, each), name=name) for name, each in work.items()]
 
@@ -217,9 +224,9 @@ def _start_tasks(server: Server, stack: AsyncExitStack, work: Mapping[str, Corou
     stack.push_async_callback(end)
 
 
-async def _watched(server: Server, name: str, work: Coroutine[Any, Any, None]) -> None:
+async def _watched(server: Server, name: str, work: Work) -> None:
     try:
-        await work
+        await work()
     except Exception as error:
         log.error("server.task_failed", task=name, error=repr(error), exc_info=error)
         server.parts[name] = "failed, see the log"

@@ -22,7 +22,7 @@ def settings(model: type[BaseModel] = Settings, section: str = "At the top") -> 
             yield section, name, field
 
 
-@pytest.mark.parametrize(("section", "name", "field"), settings())
+@pytest.mark.parametrize(("section", "name", "field"), list(settings()))
 def test_a_setting_stands_in_its_section_with_what_it_takes(section: str, name: str, field: FieldInfo) -> None:
     _, _, rest = DOCUMENT.partition(f"## {section}\n")
     part = rest.partition("\n## ")[0]

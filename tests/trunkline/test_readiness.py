@@ -39,7 +39,7 @@ async def test_a_background_task_that_fails_makes_the_server_unready_and_is_logg
 
     watched = server([])
     with capture_logs() as lines:
-        await _watched(watched, "webhooks", fails())
+        await _watched(watched, "webhooks", fails)
     assert watched.readiness()["webhooks"] == "failed, see the log"
     assert [(line["event"], line["task"]) for line in lines] == [("server.task_failed", "webhooks")]
 
