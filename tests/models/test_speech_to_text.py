@@ -31,7 +31,7 @@ SENTENCES = [
     "yes please",
     "okay goodbye",
 ]
-"""Heard right however often flite speaks them (it never speaks twice quite the same)."""
+"""Heard right however flite speaks them."""
 FRAME = 160
 
 

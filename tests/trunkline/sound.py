@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import wave
 from itertools import pairwise
 
@@ -50,3 +51,10 @@ async def heard_words(recognizer: SpeechToText, side: Samples, rate: int) -> lis
         texts.append(await stream.finish())
     stream.close()
     return texts
+
+
+def share_heard(said: str, heard: str) -> float:
+    """How much of what was said was understood: the share of its different words that were heard. flite never speaks
+    twice quite the same, so single words may go wrong."""
+    words = set(re.findall(r"[a-z']+", said.lower()))
+    return len(words & set(heard.lower().split())) / len(words)

@@ -23,7 +23,7 @@ from storage.database import Database
 from storage.phone_numbers import PhoneNumberFields
 from tests.peers import free_port
 from tests.trunkline.house import LOOPBACK, TRUNKLINE, command, environment, merged, until
-from tests.trunkline.sound import audible, heard_words, read_wav
+from tests.trunkline.sound import audible, heard_words, read_wav, share_heard
 from trunkline.demo import NUMBER, TALK
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(150)]
@@ -98,7 +98,8 @@ async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
     assert (call["status"], call["ended_reason"], call["direction"]) == ("completed", "agent_ended", "inbound")
     assert call["turn_count"] == len(TALK)
     transcript = json.loads(call["transcript"])
-    assert [item["content"] for item in transcript if item["role"] == "user"] == [line for line, _ in TALK]
+    heard = [item["content"] for item in transcript if item["role"] == "user"]
+    assert all(share_heard(line, text) >= 0.75 for (line, _), text in zip(TALK, heard, strict=True)), heard
     answers = [item["content"].lower() for item in transcript[2:] if item["role"] == "assistant"]
     for answer, (_, wanted) in zip(answers, TALK, strict=True):
         assert wanted.lower() in answer
@@ -125,10 +126,11 @@ async def test_the_recording_is_both_sides_in_turn_and_as_long_as_the_call(demo:
 
 async def test_both_sides_of_the_recording_can_be_understood(demo: Demo, recognizer: PocketsphinxSpeechToText) -> None:
     rate, sides = demo.recording()
-    assert await heard_words(recognizer, sides[:, 0], rate) == [line for line, _ in TALK]
+    heard = await heard_words(recognizer, sides[:, 0], rate)
+    assert all(share_heard(line, text) >= 0.75 for (line, _), text in zip(TALK, heard, strict=True)), heard
+    said = " ".join(item["content"] for item in json.loads(demo.call["transcript"]) if item["role"] == "assistant")
     agent = " ".join(await heard_words(recognizer, sides[:, 1], rate))
-    understood = [words for words in ("weekdays", "train station", "sixty dollars") if words in agent]
-    assert len(understood) >= 2, agent
+    assert share_heard(said, agent) >= 0.5, agent
 
 
 async def test_ctrl_c_in_the_middle_of_the_talk_ends_it_at_once(tmp_path: Path) -> None:
