@@ -85,11 +85,6 @@ class EngineCall:
         """The caller speaks at this moment, whether or not it counts."""
         return self.turns.talking
 
-    @property
-    def turn_open(self) -> bool:
-        """The caller has begun a turn that is neither ended nor dropped."""
-        return not self.turns.idle
-
     def words(self) -> None:
         """The recognizer has words for the speech that is open."""
         self._order(self, _words)

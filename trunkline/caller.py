@@ -72,7 +72,6 @@ class Ear:
         self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
         self._rate = media.rate
         self.clock_ms = 0.0
-        self.recent: Samples = np.zeros(0, np.int16)
 
     def listen(self) -> Iterator[tuple[float, bool, bool]]:
         """Wait for the next tick; yield (ms since connected, agent audible, we audible) for each 20 ms in it."""
@@ -80,7 +79,6 @@ class Ear:
             return
         self._endpoint.pump.read(self._heard, self._said, self._counts, self._info)
         count = int(self._counts[self._row])
-        self.recent = self._heard[self._row, :count].copy()
         frame = self._rate // 50
         for start in range(0, count - frame + 1, frame):
             self.clock_ms += 20.0
