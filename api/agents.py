@@ -11,39 +11,37 @@ from config.errors import FieldProblem, Invalid, NotFound
 from storage import agents
 
 
-async def create(exchange: Exchange[AgentCreate, NoQuery]) -> Agent:
+def create(exchange: Exchange[AgentCreate, NoQuery]) -> Agent:
     """POST /agents"""
     _refuse_unknown_ids(exchange.services, exchange.body)
     fields = agents.AgentFields(**exchange.body.to_store(exchange.services.secrets, only_given=False))
-    return Agent.of(await agents.create(exchange.conn, exchange.owner, fields))
+    return Agent.of(agents.create(exchange.conn, exchange.owner, fields))
 
 
-async def page(exchange: Exchange[None, AgentQuery]) -> Listed:
+def page(exchange: Exchange[None, AgentQuery]) -> Listed:
     """GET /agents"""
     query = exchange.query
-    found = await agents.page(
-        exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, search=query.search
-    )
+    found = agents.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, search=query.search)
     return Listed([Agent.of(each) for each in found.items], found.total)
 
 
-async def get(exchange: Exchange[None, NoQuery]) -> Agent:
+def get(exchange: Exchange[None, NoQuery]) -> Agent:
     """GET /agents/{id}"""
-    return _found(await agents.get(exchange.conn, exchange.owner, exchange.item))
+    return _found(agents.get(exchange.conn, exchange.owner, exchange.item))
 
 
-async def update(exchange: Exchange[AgentUpdate, NoQuery]) -> Agent:
+def update(exchange: Exchange[AgentUpdate, NoQuery]) -> Agent:
     """PATCH /agents/{id}: only what the body has is changed."""
     changes = exchange.body.to_store(exchange.services.secrets, only_given=True)
-    stored = await agents.update(exchange.conn, exchange.owner, exchange.item, changes)
+    stored = agents.update(exchange.conn, exchange.owner, exchange.item, changes)
     agent = _found(stored)
     _refuse_unknown_ids(exchange.services, exchange.body)
     return agent
 
 
-async def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(exchange: Exchange[None, NoQuery]) -> None:
     """DELETE /agents/{id}"""
-    if not await agents.delete(exchange.conn, exchange.owner, exchange.item):
+    if not agents.delete(exchange.conn, exchange.owner, exchange.item):
         raise NotFound("Agent not found")
 
 

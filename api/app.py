@@ -10,6 +10,7 @@ from aiohttp import web
 from api.dispatch import endpoint
 from api.gate import gate
 from api.health import add_health
+from api.idempotency import Repeats
 from api.key_use import KeyUse
 from api.middleware import errors, observe
 from api.routes import ROUTES, description
@@ -19,18 +20,18 @@ from api.services import Services
 def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:
     """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it.
     `now_s` is the clock of the rate limits, in seconds since 1970."""
-    key_use = KeyUse(services.database)
+    key_use, repeats = KeyUse(services.database), Repeats(services.database)
     known = {f"{route.method} /v1{route.path}": route for route in ROUTES}
     largest = max(route.max_body for route in ROUTES)
     app = web.Application(middlewares=[observe, errors, gate(services, known, key_use, now_s)], client_max_size=largest)
 
-    async def key_use_written(_app: web.Application) -> AsyncIterator[None]:
-        async with key_use.written_regularly():
+    async def in_the_background(_app: web.Application) -> AsyncIterator[None]:
+        async with key_use.written_regularly(), repeats.purged_regularly():
             yield
 
-    app.cleanup_ctx.append(key_use_written)
+    app.cleanup_ctx.append(in_the_background)
     for route in ROUTES:
-        handler = endpoint(route, services)
+        handler = endpoint(route, services, repeats)
         path = f"/v1{route.path}".replace("{id}", "{id:[^/]+}")
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,30 @@ from config.links import recording_path, signed_url
 from storage import calls, recordings
 
 
-async def page(exchange: Exchange[None, CallQuery]) -> Listed:
+def page(exchange: Exchange[None, CallQuery]) -> Listed:
     """GET /calls"""
     query = exchange.query
-    found = await calls.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, only=query.filter())
+    found = calls.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, only=query.filter())
     return Listed([CallListItem.of_row(each, _recording_url(exchange, each)) for each in found.items], found.total)
 
 
-async def get(exchange: Exchange[None, NoQuery]) -> Call:
+def get(exchange: Exchange[None, NoQuery]) -> Call:
     """GET /calls/{id}"""
-    stored = await _stored(exchange)
+    stored = _stored(exchange)
     return Call.of(stored, _recording_url(exchange, stored))
 
 
-async def transcript(exchange: Exchange[None, LinkQuery]) -> Transcript:
+def transcript(exchange: Exchange[None, LinkQuery]) -> Transcript:
     """GET /calls/{id}/transcript"""
-    stored = await _stored(exchange)
+    stored = _stored(exchange)
     return Transcript.model_validate({"call_id": stored.id, "status": stored.status, "transcript": stored.transcript})
 
 
-async def recording(exchange: Exchange[None, LinkQuery]) -> web.StreamResponse:
+def recording(exchange: Exchange[None, LinkQuery]) -> web.StreamResponse:
     """GET /calls/{id}/recording; aiohttp answers the ranges."""
-    stored = await _stored(exchange)
+    stored = _stored(exchange)
     path = recordings.path_of(exchange.services.settings.data_dir, stored.id, stored.created_at)
-    size = await asyncio.to_thread(_size, path) if stored.recorded else None
+    size = _size(path) if stored.recorded else None
     if size is None:
         raise NotFound("Recording not found")
     _refuse_unsatisfiable(exchange.request, size)
@@ -63,12 +62,12 @@ def _refuse_unsatisfiable(request: web.Request, size: int) -> None:
         raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
 
 
-async def _stored(exchange: Exchange[None, Any]) -> calls.Call:
+def _stored(exchange: Exchange[None, Any]) -> calls.Call:
     """The call of the path; with a signed link, of whatever organization."""
     if exchange.organization_id is None:
-        stored = await calls.get_anywhere(exchange.conn, exchange.item)
+        stored = calls.get_anywhere(exchange.conn, exchange.item)
     else:
-        stored = await calls.get(exchange.conn, exchange.owner, exchange.item)
+        stored = calls.get(exchange.conn, exchange.owner, exchange.item)
     if stored is None:
         raise NotFound("Call not found")
     return stored

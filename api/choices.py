@@ -34,14 +34,14 @@ class LanguageModel(View):
         return cls.model_validate({"id": str(entry.id), **{name: getattr(entry, name) for name in _COPIED}})
 
 
-async def voices(exchange: Exchange[None, Paging]) -> Listed:
+def voices(exchange: Exchange[None, Paging]) -> Listed:
     """GET /voices"""
     return _part(
         [Voice(id=str(each.id), name=each.name) for each in exchange.services.catalogue.voices()], exchange.query
     )
 
 
-async def language_models(exchange: Exchange[None, Paging]) -> Listed:
+def language_models(exchange: Exchange[None, Paging]) -> Listed:
     """GET /slm-models"""
     models = [LanguageModel.of(each) for each in exchange.services.catalogue.language_models()]
     return _part(models, exchange.query)

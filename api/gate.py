@@ -61,8 +61,7 @@ async def _key_of(request: web.Request, services: Services) -> ApiKey | None:
     key = key.strip()
     if scheme.lower() != "bearer" or not key or len(key) > LONGEST_KEY:
         return None
-    async with services.database.read() as conn:
-        return await api_keys.find(conn, key)
+    return await services.database.read(lambda conn: api_keys.find(conn, key))
 
 
 def _opens_without_key(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:

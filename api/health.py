@@ -38,8 +38,7 @@ def add_health(app: web.Application, services: Services) -> None:
 
 async def _database_trouble(database: Database) -> str | None:
     try:
-        async with database.read() as conn:
-            await conn.execute(text("SELECT 1"))
+        await database.read(lambda conn: conn.execute(text("SELECT 1")))
     except StorageTrouble as trouble:
         return trouble.cause
     return None

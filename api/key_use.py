@@ -35,8 +35,7 @@ class KeyUse:
         if not noted:
             return
         try:
-            async with self._database.write() as conn:
-                await api_keys.touch(conn, noted)
+            await self._database.write(lambda conn: api_keys.touch(conn, noted))
         except StorageTrouble as trouble:
             self._last = {**noted, **self._last}
             log.warning("api_keys.last_use_not_written", cause=trouble.cause)

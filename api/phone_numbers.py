@@ -17,55 +17,55 @@ NEEDS = {
 }
 
 
-async def create(exchange: Exchange[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
+def create(exchange: Exchange[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
     """POST /phone-numbers"""
     fields = phone_numbers.PhoneNumberFields(**exchange.body.to_store(exchange.services.secrets))
-    await _refuse_unusable(exchange, fields)
-    stored = await phone_numbers.create(exchange.conn, exchange.owner, fields)
+    _refuse_unusable(exchange, fields)
+    stored = phone_numbers.create(exchange.conn, exchange.owner, fields)
     exchange.after_commit.append(exchange.services.phone_numbers_changed)
     return _view(exchange.services, stored)
 
 
-async def page(exchange: Exchange[None, Paging]) -> Listed:
+def page(exchange: Exchange[None, Paging]) -> Listed:
     """GET /phone-numbers"""
     query = exchange.query
-    found = await phone_numbers.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
+    found = phone_numbers.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
     return Listed([_view(exchange.services, each) for each in found.items], found.total)
 
 
-async def get(exchange: Exchange[None, NoQuery]) -> PhoneNumber:
+def get(exchange: Exchange[None, NoQuery]) -> PhoneNumber:
     """GET /phone-numbers/{id}"""
-    return _view(exchange.services, await _stored(exchange))
+    return _view(exchange.services, _stored(exchange))
 
 
-async def update(exchange: Exchange[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
+def update(exchange: Exchange[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
     """PATCH /phone-numbers/{id}: only what the body has is changed; the result must be whole."""
-    stored = await _stored(exchange)
+    stored = _stored(exchange)
     changes: dict[str, Any] = exchange.body.to_store(exchange.services.secrets)
     if "carrier_credentials_encrypted" in changes:
         kept = stored.carrier_credentials_encrypted
         changes["carrier_credentials_encrypted"] = kept | changes["carrier_credentials_encrypted"]
-    await _refuse_unusable(exchange, phone_numbers.merged(stored, changes))
-    changed = await phone_numbers.replace(exchange.conn, stored, changes)
+    _refuse_unusable(exchange, phone_numbers.merged(stored, changes))
+    changed = phone_numbers.replace(exchange.conn, stored, changes)
     exchange.after_commit.append(exchange.services.phone_numbers_changed)
     return _view(exchange.services, changed)
 
 
-async def delete(exchange: Exchange[None, NoQuery]) -> None:
+def delete(exchange: Exchange[None, NoQuery]) -> None:
     """DELETE /phone-numbers/{id}"""
-    if not await phone_numbers.delete(exchange.conn, exchange.owner, exchange.item):
+    if not phone_numbers.delete(exchange.conn, exchange.owner, exchange.item):
         raise NotFound("Phone number not found")
     exchange.after_commit.append(exchange.services.phone_numbers_changed)
 
 
-async def _stored(exchange: Exchange[Any, NoQuery]) -> phone_numbers.PhoneNumber:
-    stored = await phone_numbers.get(exchange.conn, exchange.owner, exchange.item)
+def _stored(exchange: Exchange[Any, NoQuery]) -> phone_numbers.PhoneNumber:
+    stored = phone_numbers.get(exchange.conn, exchange.owner, exchange.item)
     if stored is None:
         raise NotFound("Phone number not found")
     return stored
 
 
-async def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
+def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
     """The trunk has what its mode needs, and the agent that the body names exists."""
     body: PhoneNumberSettings = exchange.body
     missing = NEEDS[fields.sip_mode] if fields.sip_mode is not None else {}
@@ -74,7 +74,7 @@ async def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbe
         for name, shown in missing.items()
         if getattr(fields, name) is None
     ]
-    if body.agent_id is not None and await agents.get(exchange.conn, exchange.owner, str(body.agent_id)) is None:
+    if body.agent_id is not None and agents.get(exchange.conn, exchange.owner, str(body.agent_id)) is None:
         problems.append(FieldProblem("agentId", "Does not exist"))
     if problems:
         raise Invalid(problems)

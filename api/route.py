@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
+import sqlalchemy as sa
 from aiohttp import web
 from pydantic import BaseModel
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.fields import Query
 from api.services import Services
@@ -54,9 +54,9 @@ Answer = One | Many | Deleted | File | Document
 
 @dataclass(frozen=True)
 class Listed:
-    """A page of views, and how many items the whole list has."""
+    """A page of views, each perhaps already as JSON, and how many items the whole list has."""
 
-    items: list[Any]
+    items: Sequence[BaseModel | bytes]
     total: int
 
 
@@ -65,19 +65,16 @@ class NoQuery(Query):
 
 
 @dataclass(frozen=True)
-class Exchange(Generic[B, Q]):
-    """One request, checked, inside its transaction `conn`. `item` is the id in the path, "" where there is none;
-    `organization_id` is None only on a route with links, opened by its signature, and on open routes. What is put
-    into `after_commit` is called once the transaction is on the disk."""
+class Asked(Generic[B, Q]):
+    """One request, checked. `item` is the id in the path, "" where there is none; `organization_id` is None only on a
+    route with links, opened by its signature, and on open routes."""
 
     services: Services
     request: web.Request
-    conn: AsyncConnection
     organization_id: str | None
     item: str
     body: B
     query: Q
-    after_commit: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def owner(self) -> str:
@@ -87,23 +84,36 @@ class Exchange(Generic[B, Q]):
         return self.organization_id
 
 
+@dataclass(frozen=True)
+class Exchange(Asked[B, Q]):
+    """A request inside its transaction `conn`, on the database's thread. `prepared` is what the route's `prepare` gave.
+    What is put into `after_commit` is called on the event loop once the transaction is on the disk."""
+
+    conn: sa.Connection
+    prepared: Any = None
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
-    `access` says what opens it: a key, a key or a signed link, or nothing. A read sees one moment, a write is one
-    transaction around the handler. `max_body` in bytes. `errors` are statuses beyond those of every such route."""
+    `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
+    the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
+    loop, for what takes long or is done elsewhere; `max_body` in bytes. `errors` are statuses beyond those of every such
+    route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
     name: str
     tag: str
     summary: str
-    handler: Callable[[Exchange[Any, Any]], Awaitable[Any]]
+    handler: Callable[[Exchange[Any, Any]], Any]
     answer: Answer
     body: type[BaseModel] | None = None
     query: type[Query] = NoQuery
     status: int = 200
     item: str | None = None
+    prepare: Callable[[Asked[Any, Any]], Awaitable[Any]] | None = None
     access: Literal["key", "link", "open"] = "key"
     max_body: int = MIB
     errors: tuple[int, ...] = ()

@@ -9,7 +9,7 @@ from api.openapi import describe
 from api.route import Document, Exchange, NoQuery, Route
 
 
-async def openapi(_exchange: Exchange[None, NoQuery]) -> bytes:
+def openapi(_exchange: Exchange[None, NoQuery]) -> bytes:
     """GET /openapi.json"""
     return description()
 

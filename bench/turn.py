@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
+import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from bench.scripted import instant_models
@@ -100,13 +101,15 @@ def _both_sides(wire: Wire, agent_least: int) -> tuple[list[Spell], list[Spell]]
 
 
 async def _prepare(server: Server, delay_ms: int) -> None:
-    async with server.database.write() as conn:
-        organization = await organizations.create(conn, "bench")
-        agent = await agents.create(conn, organization.id, AgentFields(name="bench", turn_endpoint_delay=delay_ms))
+    def prepare(conn: sa.Connection) -> None:
+        organization = organizations.create(conn, "bench")
+        agent = agents.create(conn, organization.id, AgentFields(name="bench", turn_endpoint_delay=delay_ms))
         number = PhoneNumberFields(
             name="bench", number=NUMBER, provider="sip", sip_mode="ip_allowlist", sip_ip="127.0.0.1", agent_id=agent.id
         )
-        await phone_numbers.create(conn, organization.id, number)
+        phone_numbers.create(conn, organization.id, number)
+
+    await server.database.write(prepare)
     await server.sources.refresh()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+import sqlalchemy as sa
 
 from config.errors import TrunklineError
 from sipcore.leg import LegFacts
@@ -47,10 +47,10 @@ class Admitted:
     max_calls: int
 
 
-async def find_target(conn: AsyncConnection, facts: LegFacts, names_of: SourceNames, ceilings: Ceilings) -> Admitted:
+def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str], ceilings: Ceilings) -> Admitted:
     """The agent for an inbound leg: by its source and the user of the request URI, else that of To, each exactly or
-    with or without `+`. `Refused`: 404 for a number that this trunk does not have, 480 without an active agent."""
-    target = await _dialled(conn, facts, names_of(facts.source))
+    with or without `+`. `names` are those of its source in the database. `Refused`: 404 for a number that this trunk does not have, 480 without an active agent."""
+    target = _dialled(conn, facts, names)
     if target is None:
         raise Refused(404, "unknown number")
     if target.agent is None:
@@ -61,8 +61,8 @@ async def find_target(conn: AsyncConnection, facts: LegFacts, names_of: SourceNa
     return Admitted(target.number, target.agent, ceilings.organization if own is None else own)
 
 
-async def _dialled(conn: AsyncConnection, facts: LegFacts, names: Collection[str]) -> InboundTarget | None:
+def _dialled(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> InboundTarget | None:
     for user in dict.fromkeys((facts.request_user, facts.to.user)):
-        if user and (target := await phone_numbers.find_inbound(conn, names, user)):
+        if user and (target := phone_numbers.find_inbound(conn, names, user)):
             return target
     return None

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import sqlalchemy as sa
 import structlog
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from calls import metrics
 from config.clock import iso, utc_now
@@ -82,7 +82,7 @@ class AfterCall:
         is in trouble this is tried again for half a minute; then `StorageTrouble`."""
         for wait_s in (*STORE_AGAIN_S, None):
             try:
-                call = await self._store(call_id, outcome, agent)
+                call = await self._database.write(partial(self._store, call_id, outcome, agent))
                 break
             except StorageTrouble as trouble:
                 if wait_s is None:
@@ -93,45 +93,47 @@ class AfterCall:
             _note(call)
             self._wake()
 
-    async def _store(self, call_id: str, outcome: Outcome, agent: Agent) -> Call | None:
-        async with self._database.write() as conn:
-            if outcome.answered_at is not None:
-                await calls.answered(conn, call_id, outcome.answered_at)
-            call = await calls.finish(
-                conn,
-                call_id,
-                status=outcome.status,
-                ended_reason=outcome.reason,
-                ended_at=outcome.ended_at,
-                transcript=outcome.transcript,
-                recording=outcome.recorded,
-                turn_count=outcome.turn_count,
-            )
-            if call is not None:
-                await self._announce(conn, call, agent)
+    def _store(self, call_id: str, outcome: Outcome, agent: Agent, conn: sa.Connection) -> Call | None:
+        if outcome.answered_at is not None:
+            calls.answered(conn, call_id, outcome.answered_at)
+        call = calls.finish(
+            conn,
+            call_id,
+            status=outcome.status,
+            ended_reason=outcome.reason,
+            ended_at=outcome.ended_at,
+            transcript=outcome.transcript,
+            recording=outcome.recorded,
+            turn_count=outcome.turn_count,
+        )
+        if call is not None:
+            self._announce(conn, call, agent)
         return call
 
     async def recover(self, data_dir: Path) -> int:
         """End the calls that a dead process left open and put their webhooks into the outbox, in one transaction.
         Returns how many there were."""
-        async with self._database.write() as conn:
-            closed = await calls.close_interrupted(conn, partial(recordings.last_written, data_dir))
-            for call in closed:
-                await self._announce(conn, call, None)
+        closed = await self._database.write(partial(self._close_interrupted, data_dir))
         for call in closed:
             _note(call)
         if closed:
             self._wake()
         return len(closed)
 
-    async def _announce(self, conn: AsyncConnection, call: Call, kept: Agent | None) -> None:
+    def _close_interrupted(self, data_dir: Path, conn: sa.Connection) -> list[Call]:
+        closed = calls.close_interrupted(conn, partial(recordings.last_written, data_dir))
+        for call in closed:
+            self._announce(conn, call, None)
+        return closed
+
+    def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> None:
         """Put the event into the outbox, if the call's agent (`kept` when it is not stored any more) wants it."""
-        agent = await agents.get(conn, call.organization_id, call.agent_id) if call.agent_id else None
+        agent = agents.get(conn, call.organization_id, call.agent_id) if call.agent_id else None
         agent = agent or kept
         if agent is None or not agent.post_call_webhook_url:
             return
         now = utc_now()
-        await webhook_deliveries.add(
+        webhook_deliveries.add(
             conn,
             organization_id=call.organization_id,
             call_id=call.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import sqlalchemy as sa
 import structlog
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from calls.after_call import AfterCall, Outcome
 from calls.answer import Mouth
@@ -170,7 +170,7 @@ class LiveCall:
             return closed.result().frames > 0
         self._log.error("recording.not_closed", path=str(recording.path), waited_s=RECORDING_CLOSES_S)
         recording.close()
-        return await recordings.last_written(self._house.data_dir, self.call) is not None
+        return await asyncio.to_thread(recordings.last_written, self._house.data_dir, self.call) is not None
 
     def _conversation_on(
         self, sound: EngineCall, inbox: Inbox, ear: SpeechToTextStream, models: AgentModels
@@ -224,10 +224,9 @@ class LiveCall:
             items, turns = talk.items(), talk.turn_count
             await self._store(partial(calls.note_progress, call_id=self.call.id, transcript=items, turn_count=turns))
 
-    async def _store(self, write: Callable[[AsyncConnection], Awaitable[bool]]) -> None:
+    async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
         try:
-            async with self._house.database.write() as conn:
-                await write(conn)
+            await self._house.database.write(write)
         except StorageTrouble as trouble:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import structlog
 
@@ -127,8 +128,8 @@ class CallService:
             log.warning("call.refusal_failed", sip_call_id=leg.facts.sip_call_id, error=repr(error))
 
     async def _admit_and_serve(self, leg: Leg) -> None:
-        async with self._database.read() as conn:
-            admitted = await find_target(conn, leg.facts, self._names_of, self._ceilings)
+        facts, names = leg.facts, self._names_of(leg.facts.source)
+        admitted = await self._database.read(lambda conn: find_target(conn, facts, names, self._ceilings))
         with self._place(admitted):
             call = await self._create(leg, admitted)
             await self._serve(call)
@@ -154,9 +155,9 @@ class CallService:
 
     async def _create(self, leg: Leg, admitted: Admitted) -> LiveCall:
         facts = leg.facts
-        async with self._database.write() as conn:
-            call = await calls.create_inbound(
-                conn,
+        call = await self._database.write(
+            partial(
+                calls.create_inbound,
                 organization_id=admitted.number.organization_id,
                 agent_id=admitted.agent.id,
                 phone_number_id=admitted.number.id,
@@ -164,6 +165,7 @@ class CallService:
                 call_sid=facts.sip_call_id,
                 customer_number=facts.sender.user or ANONYMOUS,
             )
+        )
         log.info(
             "call.incoming",
             call_id=call.id,

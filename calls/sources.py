@@ -44,8 +44,7 @@ class TrunkSources:
 
     async def refresh(self) -> None:
         """Read the sources now; a name that does not resolve keeps the addresses it had. Raises `StorageTrouble`."""
-        async with self._database.read() as conn:
-            stored = await phone_numbers.sources(conn)
+        stored = await self._database.read(phone_numbers.sources)
         hosts = {name for name in stored if not _is_address(name)}
         self._hosts.forget_all_but(hosts)
         self._publish(stored)  # nobody waits for another's slow name

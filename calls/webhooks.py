@@ -11,9 +11,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
+import sqlalchemy as sa
 import structlog
 
 from calls import metrics
@@ -121,9 +123,7 @@ class Deliverer:
     async def _send_due(self, group: asyncio.TaskGroup) -> float | None:
         """Start what is due. Returns how many s there is nothing to do; None: until `wake` or the end of an attempt."""
         seen = set(self._under_way)  # one of them may end while we read: then what we read of it is old
-        async with self._database.read() as conn:
-            due = await webhook_deliveries.due(conn, utc_now(), limit=MOST_AT_ONCE + len(seen))
-            next_at = await webhook_deliveries.next_due_at(conn)
+        due, next_at = await self._database.read(partial(_look, utc_now(), MOST_AT_ONCE + len(seen)))
         for delivery in due:
             if delivery.id not in seen and len(self._under_way) < MOST_AT_ONCE:
                 self._under_way.add(delivery.id)
@@ -152,10 +152,10 @@ class Deliverer:
         delays = self._policy.retry_delays_s
         again = utc_now() + timedelta(seconds=delays[delivery.attempts]) if delivery.attempts < len(delays) else None
         try:
-            async with self._database.write() as conn:
-                await webhook_deliveries.record_attempt(
-                    conn,
-                    delivery.id,
+            await self._database.write(
+                partial(
+                    webhook_deliveries.record_attempt,
+                    delivery_id=delivery.id,
                     succeeded=sent.succeeded,
                     response_status=sent.status,
                     response_body=sent.body,
@@ -164,6 +164,7 @@ class Deliverer:
                     started_at=started_at,
                     next_attempt_at=again,
                 )
+            )
         except StorageTrouble as trouble:
             log.error("webhook.attempt_not_stored", call_id=delivery.call_id, cause=trouble.cause)
             await asyncio.sleep(TROUBLE_PAUSE_S)
@@ -220,3 +221,8 @@ class Deliverer:
             error=sent.error,
             duration_ms=sent.duration_ms,
         )
+
+
+def _look(now: datetime, limit: int, conn: sa.Connection) -> tuple[list[Delivery], datetime | None]:
+    """What is due, and when the next delivery is."""
+    return webhook_deliveries.due(conn, now, limit=limit), webhook_deliveries.next_due_at(conn)

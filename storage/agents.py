@@ -9,7 +9,6 @@ from typing import Any, Literal, TypedDict
 from uuid import uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from config.clock import utc_now
 from storage import tables
@@ -88,37 +87,35 @@ AGENT = Shape(Agent, tables.agents)
 _t = tables.agents
 
 
-async def create(conn: AsyncConnection, organization_id: str, fields: AgentFields) -> Agent:
+def create(conn: sa.Connection, organization_id: str, fields: AgentFields) -> Agent:
     """Store a new agent."""
     at = utc_now()
     made = Agent(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
-    await conn.execute(sa.insert(_t).values(**asdict(made), name_folded=made.name.casefold()))
+    conn.execute(sa.insert(_t).values(**asdict(made), name_folded=made.name.casefold()))
     return made
 
 
-async def get(conn: AsyncConnection, organization_id: str, agent_id: str) -> Agent | None:
+def get(conn: sa.Connection, organization_id: str, agent_id: str) -> Agent | None:
     """By id, within the organization."""
     query = sa.select(*AGENT.columns).where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
-    row = (await conn.execute(query)).one_or_none()
+    row = conn.execute(query).one_or_none()
     return None if row is None else AGENT.build(row)
 
 
-async def page(
-    conn: AsyncConnection, organization_id: str, *, limit: int, offset: int, search: str | None = None
+def page(
+    conn: sa.Connection, organization_id: str, *, limit: int, offset: int, search: str | None = None
 ) -> Page[Agent]:
     """Newest first; `search` is a part of the name in any letter case."""
     where = [_t.c.organization_id == organization_id]
     if search:
         where.append(_t.c.name_folded.contains(search.casefold(), autoescape=True))
-    total = (await conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where))).scalar_one()
+    total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where)).scalar_one()
     query = sa.select(*AGENT.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
-    rows = await conn.execute(query.limit(limit).offset(offset))
+    rows = conn.execute(query.limit(limit).offset(offset))
     return Page([AGENT.build(row) for row in rows], total)
 
 
-async def update(
-    conn: AsyncConnection, organization_id: str, agent_id: str, changes: Mapping[str, Any]
-) -> Agent | None:
+def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Mapping[str, Any]) -> Agent | None:
     """Set the fields in `changes` (names as in `AgentFields`); None when there is no such agent."""
     values = {**changes, "updated_at": utc_now()}
     if "name" in changes:
@@ -129,11 +126,11 @@ async def update(
         .values(**values)
         .returning(*AGENT.columns)
     )
-    row = (await conn.execute(change)).one_or_none()
+    row = conn.execute(change).one_or_none()
     return None if row is None else AGENT.build(row)
 
 
-async def delete(conn: AsyncConnection, organization_id: str, agent_id: str) -> bool:
+def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
     """Forget the agent. Its phone numbers lose it (foreign key), its calls keep its id. False when there is none."""
-    gone = await conn.execute(sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id))
+    gone = conn.execute(sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id))
     return gone.rowcount == 1

@@ -10,7 +10,6 @@ from datetime import datetime
 from uuid import uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from config.clock import utc_now
 from storage import tables
@@ -39,35 +38,35 @@ def _sha256(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-async def create(
-    conn: AsyncConnection, organization_id: str, *, name: str | None = None, requests_per_minute: int | None = None
+def create(
+    conn: sa.Connection, organization_id: str, *, name: str | None = None, requests_per_minute: int | None = None
 ) -> tuple[ApiKey, str]:
     """A new key and its secret text, `tk_<8 hex digits>_<32 random bytes>`: it can never be read again."""
     prefix = f"tk_{secrets.token_hex(4)}"
     text = f"{prefix}_{secrets.token_urlsafe(32)}"
     made = ApiKey(str(uuid4()), organization_id, prefix, name, requests_per_minute, utc_now(), None, None)
-    await conn.execute(sa.insert(tables.api_keys).values(**made.__dict__, sha256=_sha256(text)))
+    conn.execute(sa.insert(tables.api_keys).values(**made.__dict__, sha256=_sha256(text)))
     return made, text
 
 
-async def find(conn: AsyncConnection, key: str) -> ApiKey | None:
+def find(conn: sa.Connection, key: str) -> ApiKey | None:
     """The key that was given in a request, unless it is unknown or revoked."""
     query = sa.select(*_KEY.columns).where(
         tables.api_keys.c.sha256 == _sha256(key), tables.api_keys.c.revoked_at.is_(None)
     )
-    row = (await conn.execute(query)).one_or_none()
+    row = conn.execute(query).one_or_none()
     return None if row is None else _KEY.build(row)
 
 
-async def all_of(conn: AsyncConnection, organization_id: str | None = None) -> list[ApiKey]:
+def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[ApiKey]:
     """The keys of one organization, or all, revoked ones included, oldest first."""
     query = sa.select(*_KEY.columns).order_by(tables.api_keys.c.created_at, tables.api_keys.c.id)
     if organization_id is not None:
         query = query.where(tables.api_keys.c.organization_id == organization_id)
-    return [_KEY.build(row) for row in await conn.execute(query)]
+    return [_KEY.build(row) for row in conn.execute(query)]
 
 
-async def revoke(conn: AsyncConnection, prefix_or_id: str) -> ApiKey | None:
+def revoke(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
     """End a key, named by its prefix (`tk_1a2b3c4d`) or id; None when there is none that still holds."""
     keys = tables.api_keys.c
     change = (
@@ -76,11 +75,11 @@ async def revoke(conn: AsyncConnection, prefix_or_id: str) -> ApiKey | None:
         .values(revoked_at=utc_now())
         .returning(*_KEY.columns)
     )
-    row = (await conn.execute(change)).one_or_none()
+    row = conn.execute(change).one_or_none()
     return None if row is None else _KEY.build(row)
 
 
-async def touch(conn: AsyncConnection, last_used: Mapping[str, datetime]) -> None:
+def touch(conn: sa.Connection, last_used: Mapping[str, datetime]) -> None:
     """Note when keys (by id) were last used."""
     for key_id, at in last_used.items():
-        await conn.execute(sa.update(tables.api_keys).where(tables.api_keys.c.id == key_id).values(last_used_at=at))
+        conn.execute(sa.update(tables.api_keys).where(tables.api_keys.c.id == key_id).values(last_used_at=at))

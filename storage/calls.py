@@ -3,14 +3,13 @@ failed; an ended call never changes again."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 from uuid import uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from config.clock import utc_now
 from storage import tables
@@ -87,6 +86,7 @@ class Call(CallRow):
 
     transcript: list[TranscriptItem]
     analysis: Analysis | None
+    timeline: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ _ROW = Shape(CallRow, tables.calls)
 _t = tables.calls
 
 
-async def create_inbound(
-    conn: AsyncConnection,
+def create_inbound(
+    conn: sa.Connection,
     *,
     organization_id: str,
     agent_id: str,
@@ -145,29 +145,28 @@ async def create_inbound(
         updated_at=at,
         transcript=[],
         analysis=None,
+        timeline=[],
     )
-    await conn.execute(sa.insert(_t).values(**asdict(made)))
+    conn.execute(sa.insert(_t).values(**asdict(made)))
     return made
 
 
-async def answered(conn: AsyncConnection, call_id: str, at: datetime) -> bool:
+def answered(conn: sa.Connection, call_id: str, at: datetime) -> bool:
     """The call was answered `at`. False (and nothing changes) unless it was queued or ringing."""
     change = sa.update(_t).where(_t.c.id == call_id, _t.c.status.in_(("queued", "ringing")))
-    done = await conn.execute(change.values(status="in_progress", started_at=at, updated_at=at))
+    done = conn.execute(change.values(status="in_progress", started_at=at, updated_at=at))
     return done.rowcount == 1
 
 
-async def note_progress(
-    conn: AsyncConnection, call_id: str, *, transcript: Sequence[TranscriptItem], turn_count: int
-) -> bool:
+def note_progress(conn: sa.Connection, call_id: str, *, transcript: Sequence[TranscriptItem], turn_count: int) -> bool:
     """Keep what has been said so far, so that a crash does not lose it. False when the call has ended."""
     change = sa.update(_t).where(_t.c.id == call_id, _t.c.ended_at.is_(None))
-    done = await conn.execute(change.values(transcript=list(transcript), turn_count=turn_count, updated_at=utc_now()))
+    done = conn.execute(change.values(transcript=list(transcript), turn_count=turn_count, updated_at=utc_now()))
     return done.rowcount == 1
 
 
-async def finish(
-    conn: AsyncConnection,
+def finish(
+    conn: sa.Connection,
     call_id: str,
     *,
     status: EndStatus,
@@ -182,7 +181,7 @@ async def finish(
     """End the call and return it as it is now stored; None (and nothing changes) when it had ended before.
     `durationSeconds` counts from the answer, 0 without one. `recording`: its file is complete enough to serve."""
     live = _t.c.ended_at.is_(None)
-    started = (await conn.execute(sa.select(_t.c.started_at).where(_t.c.id == call_id, live))).one_or_none()
+    started = conn.execute(sa.select(_t.c.started_at).where(_t.c.id == call_id, live)).one_or_none()
     if started is None:
         return None
     change = sa.update(_t).where(_t.c.id == call_id, live)
@@ -198,7 +197,7 @@ async def finish(
         analysis=analysis,
         cost=cost,
     )
-    row = (await conn.execute(change.returning(*_CALL.columns))).one_or_none()
+    row = conn.execute(change.returning(*_CALL.columns)).one_or_none()
     return None if row is None else _CALL.build(row)
 
 
@@ -206,19 +205,17 @@ def _seconds(started_at: datetime | None, ended_at: datetime) -> int:
     return 0 if started_at is None else max(0, round((ended_at - started_at).total_seconds()))
 
 
-async def close_interrupted(
-    conn: AsyncConnection, last_heard: Callable[[Call], Awaitable[datetime | None]]
-) -> list[Call]:
+def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime | None]) -> list[Call]:
     """End every call that a dead process left live, with `server_restart`: in_progress as completed, the others as
     failed. `last_heard` says when the call's recording was last written (None: there is none); the call ended then,
     or at its last stored change. What was stored of its talk stays. Returns the calls as they are now stored, so
     that the caller writes their webhook rows in the same transaction."""
     query = sa.select(*_CALL.columns).where(_t.c.ended_at.is_(None)).order_by(_t.c.created_at, _t.c.id)
     closed = []
-    for row in (await conn.execute(query)).all():
+    for row in conn.execute(query).all():
         call = _CALL.build(row)
-        heard = await last_heard(call)
-        ended = await finish(
+        heard = last_heard(call)
+        ended = finish(
             conn,
             call.id,
             status="completed" if call.status == "in_progress" else "failed",
@@ -233,27 +230,25 @@ async def close_interrupted(
     return closed
 
 
-async def get(conn: AsyncConnection, organization_id: str, call_id: str) -> Call | None:
+def get(conn: sa.Connection, organization_id: str, call_id: str) -> Call | None:
     """By id, within the organization, with its talk."""
     query = sa.select(*_CALL.columns).where(_t.c.id == call_id, _t.c.organization_id == organization_id)
-    row = (await conn.execute(query)).one_or_none()
+    row = conn.execute(query).one_or_none()
     return None if row is None else _CALL.build(row)
 
 
-async def get_anywhere(conn: AsyncConnection, call_id: str) -> Call | None:
+def get_anywhere(conn: sa.Connection, call_id: str) -> Call | None:
     """By id alone: for the server's own use and for links that carry a signature."""
-    row = (await conn.execute(sa.select(*_CALL.columns).where(_t.c.id == call_id))).one_or_none()
+    row = conn.execute(sa.select(*_CALL.columns).where(_t.c.id == call_id)).one_or_none()
     return None if row is None else _CALL.build(row)
 
 
-async def page(
-    conn: AsyncConnection, organization_id: str, *, limit: int, offset: int, only: CallFilter
-) -> Page[CallRow]:
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int, only: CallFilter) -> Page[CallRow]:
     """Newest first, without the talk."""
     where = [_t.c.organization_id == organization_id, *_narrowed(only)]
-    total = (await conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where))).scalar_one()
+    total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where)).scalar_one()
     query = sa.select(*_ROW.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
-    rows = await conn.execute(query.limit(limit).offset(offset))
+    rows = conn.execute(query.limit(limit).offset(offset))
     return Page([_ROW.build(row) for row in rows], total)
 
 

@@ -1,19 +1,20 @@
-"""The database: connections, transactions, errors that say what is wrong. SQLite now, elsewhere with the same calls."""
+"""The database: connections, transactions, errors that say what is wrong. A transaction is a plain function that runs
+whole on a connection's thread: one trip there and back, whatever it does. SQLite now, elsewhere with the same calls."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import aiosqlite
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.pool import StaticPool
 
 from config.errors import StartupError, Unavailable
 from storage.schema import bring_up_to_date
@@ -23,6 +24,7 @@ BUSY_TIMEOUT_S: Final = 10.0
 READERS: Final = 4
 """Connections for reading; each is a thread."""
 
+T = TypeVar("T")
 _TROUBLE: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_BUSY: "the database is locked by another process",
@@ -53,48 +55,105 @@ class Database:
     def __init__(self, url: str) -> None:
         """`url` as SQLAlchemy takes it, `sqlite+aiosqlite:///path/to/file`. `StartupError` when it is none."""
         self.url, self.path = _parsed(url)
-        self._reads = self._engine(READERS, "BEGIN")
-        self._writes = self._engine(1, "BEGIN IMMEDIATE")
-        self._turn = asyncio.Lock()
-
-    def _engine(self, connections: int, begin: str) -> AsyncEngine:
-        engine = create_async_engine(
-            self.url,
-            poolclass=AsyncAdaptedQueuePool,
-            pool_size=connections,
-            max_overflow=0,
-            connect_args={"timeout": BUSY_TIMEOUT_S},
-        )
-        sa.event.listen(engine.sync_engine, "connect", _prepare)
-        sa.event.listen(engine.sync_engine, "begin", lambda conn: _begin(conn, begin))
-        return engine
+        self._writer: _Thread | None = None
+        self._readers: list[_Thread] = []
+        self._threads: list[_Thread] = []
 
     async def open(self) -> None:
         """Make the file when there is none and bring its tables up to date, also beside other processes that do the
         same. `StartupError` when that cannot be."""
         await asyncio.to_thread(bring_up_to_date, self.path)
+        try:
+            self._writer = await self._opened("BEGIN IMMEDIATE")
+            self._readers = [await self._opened("BEGIN") for _ in range(READERS)]
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _opened(self, begin: str) -> _Thread:
+        thread = _Thread(self.path, begin)
+        await thread.open()
+        self._threads.append(thread)
+        return thread
 
     async def close(self) -> None:
-        """Close every connection, after the write that is running."""
-        async with self._turn:
-            await self._writes.dispose()
-        await self._reads.dispose()
+        """Close every connection, after the work that was handed in."""
+        threads, self._threads, self._readers, self._writer = self._threads, [], [], None
+        for thread in threads:
+            await thread.close()
 
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that only reads, and sees one moment. Raises `StorageTrouble`."""
-        with _NamedTrouble():
-            async with self._reads.connect() as conn:
-                yield conn
+    async def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """What `work` gives, run on a thread in a transaction that only reads and sees one moment. Raises
+        `StorageTrouble`, and what `work` raises."""
+        if not self._readers:
+            raise StorageTrouble("the database is not open")
+        return await min(self._readers, key=_Thread.waiting).run(work)
 
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that writes: committed and on the disk when the block ends, gone when it raises. One at a
-        time, also among processes. Raises `StorageTrouble`."""
-        async with self._turn:
-            with _NamedTrouble():
-                async with self._writes.connect() as conn, conn.begin():
-                    yield conn
+    async def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """What `work` gives, run on a thread in a transaction that writes: committed and on the disk when this returns,
+        gone when `work` raises. One at a time, in the order of the calls, also among processes. Once handed in it runs
+        to its end, whether or not its caller still waits. Raises `StorageTrouble`, and what `work` raises."""
+        if self._writer is None:
+            raise StorageTrouble("the database is not open")
+        return await self._writer.run(work)
+
+
+class _Thread:
+    """A connection with its thread (aiosqlite's), and SQLAlchemy's connection on top of it, which only that thread
+    uses. `begin` is the statement that begins its transactions."""
+
+    def __init__(self, path: Path, begin: str) -> None:
+        self._begin: Final = begin
+        self._waiting = 0
+        self._connection = aiosqlite.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        # The library has no public way to run a function on a connection's thread, only single statements.
+        self._on_thread: Callable[..., Awaitable[Any]] = self._connection._execute
+        self._core: sa.Connection
+
+    async def open(self) -> None:
+        """Connect."""
+        await self._connection
+        try:
+            self._core = await self._on_thread(self._prepare)
+        except BaseException:
+            await self._connection.close()
+            raise
+
+    async def close(self) -> None:
+        """After everything that was handed in."""
+        await self._on_thread(lambda: self._core.close())
+        await self._connection.close()
+
+    def waiting(self) -> int:
+        """Transactions that were handed in and are not done."""
+        return self._waiting
+
+    async def run(self, work: Callable[[sa.Connection], T]) -> T:
+        """Hand in a transaction. Log lines of `work` carry the caller's context."""
+        self._waiting += 1
+        try:
+            result: T = await self._on_thread(copy_context().run, self._transaction, work)
+        finally:
+            self._waiting -= 1
+        return result
+
+    def _prepare(self) -> sa.Connection:
+        """Every commit is on the disk before it returns; foreign keys hold."""
+        raw = self._connection._conn
+        for pragma in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}"):
+            raw.execute(f"PRAGMA {pragma}")
+        engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
+        sa.event.listen(engine, "begin", lambda _core: raw.execute(self._begin))
+        return engine.connect()
+
+    def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
+        raw = self._connection._conn
+        try:
+            with _NamedTrouble(), self._core.begin():
+                return work(self._core)
+        finally:
+            if raw.in_transaction:  # a commit that failed, because the disk is full
+                raw.rollback()
 
 
 def _parsed(url: str) -> tuple[sa.URL, Path]:
@@ -120,18 +179,3 @@ class _NamedTrouble:
             cause = _TROUBLE.get(getattr(reported, "sqlite_errorcode", 0) & 0xFF)
             if cause is not None:
                 raise StorageTrouble(cause) from error
-
-
-def _begin(conn: sa.Connection, statement: str) -> None:
-    """Begin a transaction in one trip to the connection's thread; through a cursor of SQLAlchemy it takes three."""
-    adapted: Any = conn.connection.dbapi_connection
-    adapted.run_async(lambda raw: raw.execute(statement))
-
-
-def _prepare(dbapi_connection: Any, _record: Any) -> None:
-    """Transactions are begun by us; every commit is on the disk before it returns; foreign keys hold."""
-    dbapi_connection.isolation_level = None
-    cursor = dbapi_connection.cursor()
-    for pragma in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()

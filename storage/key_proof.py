@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from config.errors import StartupError
 from config.secrets import Secrets, SecretUnreadable
@@ -15,13 +14,13 @@ _NAME: Final = "secret_key_proof"
 _TEXT: Final = "trunkline"
 
 
-async def check(conn: AsyncConnection, secrets: Secrets) -> None:
+def check(conn: sa.Connection, secrets: Secrets) -> None:
     """Compare the key with the stored proof, which the first start writes. `StartupError` when it does not fit: going
     on would make every stored secret unreadable one by one."""
-    proof = await conn.execute(sa.select(tables.facts.c.value).where(tables.facts.c.name == _NAME))
+    proof = conn.execute(sa.select(tables.facts.c.value).where(tables.facts.c.name == _NAME))
     token = proof.scalar_one_or_none()
     if token is None:
-        await conn.execute(sa.insert(tables.facts).values(name=_NAME, value=secrets.encrypt(_TEXT)))
+        conn.execute(sa.insert(tables.facts).values(name=_NAME, value=secrets.encrypt(_TEXT)))
         return
     try:
         secrets.decrypt(token)

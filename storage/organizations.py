@@ -8,7 +8,6 @@ from typing import Final, Literal
 from uuid import uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from config.clock import utc_now
 from config.errors import Conflict
@@ -34,32 +33,32 @@ class Organization:
 _ORGANIZATION = Shape(Organization, tables.organizations)
 
 
-async def create(
-    conn: AsyncConnection, name: str, *, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None
+def create(
+    conn: sa.Connection, name: str, *, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None
 ) -> Organization:
     """A new organization; `Conflict` when the name is taken."""
-    if await by_name(conn, name) is not None:
+    if by_name(conn, name) is not None:
         raise Conflict(f"Organization {name!r} already exists")
     made = Organization(str(uuid4()), name, plan, balance, max_calls, utc_now())
-    await conn.execute(sa.insert(tables.organizations).values(**made.__dict__))
+    conn.execute(sa.insert(tables.organizations).values(**made.__dict__))
     return made
 
 
-async def all_of(conn: AsyncConnection) -> list[Organization]:
+def all_of(conn: sa.Connection) -> list[Organization]:
     """Every organization, oldest first."""
     query = sa.select(*_ORGANIZATION.columns).order_by(tables.organizations.c.created_at, tables.organizations.c.name)
-    return [_ORGANIZATION.build(row) for row in await conn.execute(query)]
+    return [_ORGANIZATION.build(row) for row in conn.execute(query)]
 
 
-async def get(conn: AsyncConnection, organization_id: str) -> Organization | None:
+def get(conn: sa.Connection, organization_id: str) -> Organization | None:
     """By id."""
     query = sa.select(*_ORGANIZATION.columns).where(tables.organizations.c.id == organization_id)
-    row = (await conn.execute(query)).one_or_none()
+    row = conn.execute(query).one_or_none()
     return None if row is None else _ORGANIZATION.build(row)
 
 
-async def by_name(conn: AsyncConnection, name: str) -> Organization | None:
+def by_name(conn: sa.Connection, name: str) -> Organization | None:
     """By its exact name."""
     query = sa.select(*_ORGANIZATION.columns).where(tables.organizations.c.name == name)
-    row = (await conn.execute(query)).one_or_none()
+    row = conn.execute(query).one_or_none()
     return None if row is None else _ORGANIZATION.build(row)

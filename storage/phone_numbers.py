@@ -10,7 +10,6 @@ from typing import Any, Literal
 from uuid import uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid
@@ -96,7 +95,7 @@ def normal_host(text: str) -> str:
         return text.lower().removesuffix(".")
 
 
-async def create(conn: AsyncConnection, organization_id: str, fields_: PhoneNumberFields) -> PhoneNumber:
+def create(conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields) -> PhoneNumber:
     """Store a new number; `Invalid` names `number` when it is taken."""
     at = utc_now()
     made = PhoneNumber(
@@ -107,8 +106,8 @@ async def create(conn: AsyncConnection, organization_id: str, fields_: PhoneNumb
         created_at=at,
         updated_at=at,
     )
-    await _refuse_taken(conn, made)
-    await conn.execute(sa.insert(_t).values(**asdict(made)))
+    _refuse_taken(conn, made)
+    conn.execute(sa.insert(_t).values(**asdict(made)))
     return made
 
 
@@ -116,31 +115,31 @@ def _values(fields_: PhoneNumberFields) -> dict[str, Any]:
     return {each.name: getattr(fields_, each.name) for each in fields(PhoneNumberFields)}
 
 
-async def _refuse_taken(conn: AsyncConnection, wanted: PhoneNumber) -> None:
+def _refuse_taken(conn: sa.Connection, wanted: PhoneNumber) -> None:
     """A number is unique in its organization, and for one source in all organizations."""
     same = _t.c.organization_id == wanted.organization_id
     if wanted.source is not None:
         same = sa.or_(same, _t.c.source == wanted.source)
     rivals = sa.select(_t.c.organization_id).where(_t.c.number == wanted.number, _t.c.id != wanted.id, same)
-    rival = (await conn.execute(rivals.limit(1))).scalar_one_or_none()
+    rival = conn.execute(rivals.limit(1)).scalar_one_or_none()
     if rival is not None:
         where = "in this organization" if rival == wanted.organization_id else "from the same SIP source"
         raise Invalid([FieldProblem("number", f"This number already exists {where}")])
 
 
-async def get(conn: AsyncConnection, organization_id: str, number_id: str) -> PhoneNumber | None:
+def get(conn: sa.Connection, organization_id: str, number_id: str) -> PhoneNumber | None:
     """By id, within the organization."""
     query = sa.select(*NUMBER.columns).where(_t.c.id == number_id, _t.c.organization_id == organization_id)
-    row = (await conn.execute(query)).one_or_none()
+    row = conn.execute(query).one_or_none()
     return None if row is None else NUMBER.build(row)
 
 
-async def page(conn: AsyncConnection, organization_id: str, *, limit: int, offset: int) -> Page[PhoneNumber]:
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> Page[PhoneNumber]:
     """Newest first."""
     where = _t.c.organization_id == organization_id
-    total = (await conn.execute(sa.select(sa.func.count()).select_from(_t).where(where))).scalar_one()
+    total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
     query = sa.select(*NUMBER.columns).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
-    rows = await conn.execute(query.limit(limit).offset(offset))
+    rows = conn.execute(query.limit(limit).offset(offset))
     return Page([NUMBER.build(row) for row in rows], total)
 
 
@@ -149,36 +148,36 @@ def merged(stored: PhoneNumberFields, changes: Mapping[str, Any]) -> PhoneNumber
     return PhoneNumberFields(**{**_values(stored), **changes})
 
 
-async def replace(conn: AsyncConnection, stored: PhoneNumber, changes: Mapping[str, Any]) -> PhoneNumber:
+def replace(conn: sa.Connection, stored: PhoneNumber, changes: Mapping[str, Any]) -> PhoneNumber:
     """Set the fields in `changes` (names as in `PhoneNumberFields`) of a number that was read in this transaction;
     `Invalid` names `number` when the result is taken."""
     result_fields = merged(stored, changes)
     kept: dict[str, Any] = {"id": stored.id, "organization_id": stored.organization_id, "created_at": stored.created_at}
     result = PhoneNumber(**_values(result_fields), **kept, source=source_of(result_fields), updated_at=utc_now())
-    await _refuse_taken(conn, result)
-    await conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
+    _refuse_taken(conn, result)
+    conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
     return result
 
 
-async def delete(conn: AsyncConnection, organization_id: str, number_id: str) -> bool:
+def delete(conn: sa.Connection, organization_id: str, number_id: str) -> bool:
     """Forget the number; its calls keep its id. False when there is none."""
-    gone = await conn.execute(sa.delete(_t).where(_t.c.id == number_id, _t.c.organization_id == organization_id))
+    gone = conn.execute(sa.delete(_t).where(_t.c.id == number_id, _t.c.organization_id == organization_id))
     return gone.rowcount == 1
 
 
-async def trunks(conn: AsyncConnection) -> list[PhoneNumber]:
+def trunks(conn: sa.Connection) -> list[PhoneNumber]:
     """Every number that has a source, of all organizations: what the SIP endpoint listens to and registers."""
     query = sa.select(*NUMBER.columns).where(_t.c.source.is_not(None)).order_by(_t.c.created_at, _t.c.id)
-    return [NUMBER.build(row) for row in await conn.execute(query)]
+    return [NUMBER.build(row) for row in conn.execute(query)]
 
 
-async def sources(conn: AsyncConnection) -> frozenset[str]:
+def sources(conn: sa.Connection) -> frozenset[str]:
     """Every known source: IP addresses in normal form, and host names that are still to be resolved."""
     query = sa.select(_t.c.source).where(_t.c.source.is_not(None)).distinct()
-    return frozenset((await conn.execute(query)).scalars())
+    return frozenset(conn.execute(query).scalars())
 
 
-async def find_inbound(conn: AsyncConnection, sources: Collection[str], dialled: str) -> InboundTarget | None:
+def find_inbound(conn: sa.Connection, sources: Collection[str], dialled: str) -> InboundTarget | None:
     """The number that was dialled from a source (its address and the host names that resolve to it): the exact one,
     else the same with or without `+`."""
     other = dialled[1:] if dialled.startswith("+") else f"+{dialled}"
@@ -192,7 +191,7 @@ async def find_inbound(conn: AsyncConnection, sources: Collection[str], dialled:
         .order_by((_t.c.number == dialled).desc(), _t.c.created_at, _t.c.id)
         .limit(1)
     )
-    row = (await conn.execute(query)).one_or_none()
+    row = conn.execute(query).one_or_none()
     if row is None:
         return None
     number = NUMBER.build(row[1 : 1 + len(NUMBER.columns)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,10 +17,10 @@ def path_of(data_dir: Path, call_id: str, created_at: datetime) -> Path:
     return data_dir / "recordings" / f"{at:%Y}" / f"{at:%m}" / f"{call_id}.wav"
 
 
-async def last_written(data_dir: Path, call: CallRow) -> datetime | None:
+def last_written(data_dir: Path, call: CallRow) -> datetime | None:
     """When the call's recording was last written; None when there is none or it holds no sound (a bare header)."""
     try:
-        facts = await asyncio.to_thread(path_of(data_dir, call.id, call.created_at).stat)
+        facts = path_of(data_dir, call.id, call.created_at).stat()
     except FileNotFoundError:
         return None
     return datetime.fromtimestamp(facts.st_mtime, UTC) if facts.st_size > WAV_HEADER_BYTES else None

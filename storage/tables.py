@@ -44,8 +44,9 @@ metadata = sa.MetaData(
 )
 
 
-def _organization() -> sa.Column[str]:
-    return sa.Column("organization_id", Id, sa.ForeignKey("organizations.id", ondelete="CASCADE"), nullable=False)
+def _organization(*, nullable: bool = False, primary_key: bool = False) -> sa.Column[str]:
+    owner = sa.ForeignKey("organizations.id", ondelete="CASCADE")
+    return sa.Column("organization_id", Id, owner, nullable=nullable, primary_key=primary_key)
 
 
 facts = sa.Table(
@@ -176,6 +177,7 @@ calls = sa.Table(
     sa.Column("turn_count", sa.Integer, nullable=False),
     sa.Column("transcript", sa.JSON, nullable=False),
     sa.Column("analysis", sa.JSON(none_as_null=True)),
+    sa.Column("timeline", sa.JSON, nullable=False, server_default="[]"),
     sa.Column("ended_reason", sa.String),
     sa.Column("context_variables", sa.JSON, nullable=False),
     sa.Column("metadata", sa.JSON, nullable=False),
@@ -231,3 +233,76 @@ webhook_attempts = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Index(None, "delivery_id", "attempt"),
 )
+
+idempotent_answers = sa.Table(
+    "idempotent_answers",
+    metadata,
+    _organization(primary_key=True),
+    sa.Column("method", sa.String, primary_key=True),
+    sa.Column("path", sa.String, primary_key=True),
+    sa.Column("key", sa.String(255), primary_key=True),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Index(None, "created_at"),
+)
+
+tools = sa.Table(
+    "tools",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _organization(),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("description", sa.String),
+    sa.Column("type", sa.String, nullable=False),
+    sa.Column("config", sa.JSON, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Index(None, "organization_id", "created_at", "id"),
+)
+
+knowledge_documents = sa.Table(
+    "knowledge_documents",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _organization(),
+    sa.Column("agent_id", Id, sa.ForeignKey("agents.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("filename", sa.String, nullable=False),
+    sa.Column("mime_type", sa.String, nullable=False),
+    sa.Column("file_size", sa.Integer, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("chunk_count", sa.Integer, nullable=False),
+    sa.Column("error", sa.String),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Index(None, "organization_id", "created_at", "id"),
+    sa.Index(None, "agent_id"),
+)
+
+knowledge_chunks = sa.Table(
+    "knowledge_chunks",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("document_id", Id, sa.ForeignKey("knowledge_documents.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("content", sa.String, nullable=False),
+    sa.UniqueConstraint("document_id", "position"),
+)
+"""The pieces of documents. Triggers keep the full-text index `knowledge_index` (FTS5, rowid is the chunk's id) like it;
+they know no UPDATE: a chunk is written once."""
+
+background_sounds = sa.Table(
+    "background_sounds",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _organization(nullable=True),
+    sa.Column("name", sa.String, nullable=False),
+    sa.Column("description", sa.String),
+    sa.Column("file_size", sa.Integer, nullable=False),
+    sa.Column("duration_ms", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Index(None, "organization_id", "created_at", "id"),
+)
+"""`organization_id` is None for the system's presets. The file of a sound lies at `data_dir/sounds/<id>.wav`."""

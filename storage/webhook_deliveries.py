@@ -9,7 +9,6 @@ from typing import Literal
 from uuid import uuid4
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from config.clock import utc_now
 from storage import tables
@@ -58,8 +57,8 @@ _t = tables.webhook_deliveries
 _a = tables.webhook_attempts
 
 
-async def add(
-    conn: AsyncConnection,
+def add(
+    conn: sa.Connection,
     *,
     organization_id: str,
     call_id: str,
@@ -83,31 +82,31 @@ async def add(
         next_attempt_at=at,
         created_at=at,
     )
-    await conn.execute(sa.insert(_t).values(**made.__dict__))
+    conn.execute(sa.insert(_t).values(**made.__dict__))
     return made
 
 
-async def due(conn: AsyncConnection, now: datetime, *, limit: int = 100) -> list[Delivery]:
+def due(conn: sa.Connection, now: datetime, *, limit: int = 100) -> list[Delivery]:
     """The deliveries whose time has come, longest due first."""
     query = sa.select(*_DELIVERY.columns).where(_t.c.next_attempt_at <= now)
-    rows = await conn.execute(query.order_by(_t.c.next_attempt_at, _t.c.id).limit(limit))
+    rows = conn.execute(query.order_by(_t.c.next_attempt_at, _t.c.id).limit(limit))
     return [_DELIVERY.build(row) for row in rows]
 
 
-async def next_due_at(conn: AsyncConnection) -> datetime | None:
+def next_due_at(conn: sa.Connection) -> datetime | None:
     """When the next delivery is due; None when the outbox is empty."""
-    at: datetime | None = (await conn.execute(sa.select(sa.func.min(_t.c.next_attempt_at)))).scalar_one()
+    at: datetime | None = conn.execute(sa.select(sa.func.min(_t.c.next_attempt_at))).scalar_one()
     return at
 
 
-async def get(conn: AsyncConnection, delivery_id: str) -> Delivery | None:
+def get(conn: sa.Connection, delivery_id: str) -> Delivery | None:
     """By id."""
-    row = (await conn.execute(sa.select(*_DELIVERY.columns).where(_t.c.id == delivery_id))).one_or_none()
+    row = conn.execute(sa.select(*_DELIVERY.columns).where(_t.c.id == delivery_id)).one_or_none()
     return None if row is None else _DELIVERY.build(row)
 
 
-async def record_attempt(
-    conn: AsyncConnection,
+def record_attempt(
+    conn: sa.Connection,
     delivery_id: str,
     *,
     succeeded: bool,
@@ -124,7 +123,7 @@ async def record_attempt(
     status: DeliveryStatus = "succeeded" if succeeded else "failed" if again is None else "pending"
     change = sa.update(_t).where(_t.c.id == delivery_id)
     change = change.values(attempts=_t.c.attempts + 1, next_attempt_at=again, status=status)
-    number = (await conn.execute(change.returning(_t.c.attempts))).scalar_one()
+    number = conn.execute(change.returning(_t.c.attempts)).scalar_one()
     made = Attempt(
         id=str(uuid4()),
         delivery_id=delivery_id,
@@ -137,12 +136,12 @@ async def record_attempt(
         manual=False,
         created_at=started_at,
     )
-    await conn.execute(sa.insert(_a).values(**made.__dict__))
+    conn.execute(sa.insert(_a).values(**made.__dict__))
     return made
 
 
-async def attempts_of(conn: AsyncConnection, call_id: str) -> list[Attempt]:
+def attempts_of(conn: sa.Connection, call_id: str) -> list[Attempt]:
     """Every attempt for a call's events, oldest first."""
     joined = _a.join(_t, _t.c.id == _a.c.delivery_id)
     query = sa.select(*_ATTEMPT.columns).select_from(joined).where(_t.c.call_id == call_id)
-    return [_ATTEMPT.build(row) for row in await conn.execute(query.order_by(_a.c.created_at, _a.c.attempt))]
+    return [_ATTEMPT.build(row) for row in conn.execute(query.order_by(_a.c.created_at, _a.c.attempt))]

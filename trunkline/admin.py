@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+import sqlalchemy as sa
 
 from config.errors import NotFound, StartupError
 from config.settings import Settings
@@ -33,36 +33,45 @@ async def create_organization(
     settings: Settings, name: str, *, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None
 ) -> Organization:
     """A new organization. Raises `Conflict` when the name is taken."""
-    async with _database(settings) as database, database.write() as conn:
-        return await organizations.create(conn, name, plan=plan, balance=balance, max_calls=max_calls)
+    async with _database(settings) as database:
+        return await database.write(
+            lambda conn: organizations.create(conn, name, plan=plan, balance=balance, max_calls=max_calls)
+        )
 
 
 async def organizations_of(settings: Settings) -> list[Organization]:
     """All of them, oldest first."""
-    async with _database(settings) as database, database.read() as conn:
-        return await organizations.all_of(conn)
+    async with _database(settings) as database:
+        return await database.read(organizations.all_of)
 
 
 async def create_key(
     settings: Settings, organization_name: str, *, name: str | None = None, requests_per_minute: int | None = None
 ) -> str:
     """A new key's secret text. Raises `NotFound` for an unknown organization."""
-    async with _database(settings) as database, database.write() as conn:
-        organization = await _organization(conn, organization_name)
-        _, text = await api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)
-        return text
+
+    def create(conn: sa.Connection) -> str:
+        organization = _organization(conn, organization_name)
+        return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
+
+    async with _database(settings) as database:
+        return await database.write(create)
 
 
 async def keys(settings: Settings, organization_name: str | None) -> list[tuple[ApiKey, str]]:
     """Keys with the name of their organization, of one organization or of all. Raises `NotFound` for an unknown one."""
-    async with _database(settings) as database, database.read() as conn:
-        only = None if organization_name is None else (await _organization(conn, organization_name)).id
-        names = {organization.id: organization.name for organization in await organizations.all_of(conn)}
-        return [(key, names[key.organization_id]) for key in await api_keys.all_of(conn, only)]
+
+    def look(conn: sa.Connection) -> list[tuple[ApiKey, str]]:
+        only = None if organization_name is None else _organization(conn, organization_name).id
+        names = {organization.id: organization.name for organization in organizations.all_of(conn)}
+        return [(key, names[key.organization_id]) for key in api_keys.all_of(conn, only)]
+
+    async with _database(settings) as database:
+        return await database.read(look)
 
 
-async def _organization(conn: AsyncConnection, name: str) -> Organization:
-    organization = await organizations.by_name(conn, name)
+def _organization(conn: sa.Connection, name: str) -> Organization:
+    organization = organizations.by_name(conn, name)
     if organization is None:
         raise NotFound(f"there is no organization {name!r}: see `trunkline org list`")
     return organization
@@ -70,8 +79,8 @@ async def _organization(conn: AsyncConnection, name: str) -> Organization:
 
 async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
     """End a key. Raises `NotFound` when none that still holds has this prefix or id."""
-    async with _database(settings) as database, database.write() as conn:
-        key = await api_keys.revoke(conn, prefix_or_id)
+    async with _database(settings) as database:
+        key = await database.write(lambda conn: api_keys.revoke(conn, prefix_or_id))
     if key is None:
         raise NotFound(f"no active key {prefix_or_id!r}: see `trunkline key list`")
     return key

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 import aiohttp
 import numpy as np
+import sqlalchemy as sa
 from aiohttp import web
 
 from config.errors import StartupError
@@ -155,10 +156,11 @@ async def prepare(server: Server, receiver: WebhookReceiver, *, number: str, gre
 
 
 async def _fresh_key(server: Server) -> str:
-    async with server.database.write() as conn:
-        organization = await organizations.by_name(conn, ORGANIZATION) or await organizations.create(conn, ORGANIZATION)
-        for old in await api_keys.all_of(conn, organization.id):
+    def renew(conn: sa.Connection) -> str:
+        organization = organizations.by_name(conn, ORGANIZATION) or organizations.create(conn, ORGANIZATION)
+        for old in api_keys.all_of(conn, organization.id):
             if old.name == ORGANIZATION and old.revoked_at is None:
-                await api_keys.revoke(conn, old.id)
-        _, text = await api_keys.create(conn, organization.id, name=ORGANIZATION, requests_per_minute=6000)
-    return text
+                api_keys.revoke(conn, old.id)
+        return api_keys.create(conn, organization.id, name=ORGANIZATION, requests_per_minute=6000)[1]
+
+    return await server.database.write(renew)

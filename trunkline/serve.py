@@ -175,8 +175,7 @@ async def _open_database(settings: Settings, key: Secrets, stack: AsyncExitStack
     database = Database(settings.database_url)
     stack.push_async_callback(database.close)
     await database.open()
-    async with database.write() as conn:
-        await key_proof.check(conn, key)
+    await database.write(lambda conn: key_proof.check(conn, key))
     return database
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
+import sqlalchemy as sa
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from cryptography.fernet import Fernet
@@ -91,10 +92,18 @@ class Api:
 
     async def of_another_organization(self, requests_per_minute: int = 100_000) -> Api:
         """The same server, seen by another organization."""
-        async with self.services.database.write() as conn:
-            other = await organizations.create(conn, "other")
-            _, key = await api_keys.create(conn, other.id, requests_per_minute=requests_per_minute)
-        return replace(self, organization_id=other.id, key=key)
+        other, key = await _organization(self.services.database, "other", requests_per_minute)
+        return replace(self, organization_id=other, key=key)
+
+
+async def _organization(database: Database, name: str, requests_per_minute: int | None) -> tuple[str, str]:
+    """A new organization: its id and a key."""
+
+    def create(conn: sa.Connection) -> tuple[str, str]:
+        made = organizations.create(conn, name)
+        return made.id, api_keys.create(conn, made.id, requests_per_minute=requests_per_minute)[1]
+
+    return await database.write(create)
 
 
 @pytest.fixture(scope="session")
@@ -122,9 +131,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         shutil.copy(migrated, tmp_path / "trunkline.db")
         database = Database(settings.database_url)
         await database.open()
-        async with database.write() as conn:
-            owner = await organizations.create(conn, "default")
-            _, key = await api_keys.create(conn, owner.id, requests_per_minute=requests_per_minute)
+        owner, key = await _organization(database, "default", requests_per_minute)
         trouble, number_changes = Trouble(), list[None]()
         services = Services(
             settings=settings,
@@ -138,7 +145,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         client = TestClient(TestServer(create_app(services, now_s)))
         started.append((client, database))
         await client.start_server()
-        return Api(client, services, owner.id, key, trouble, number_changes)
+        return Api(client, services, owner, key, trouble, number_changes)
 
     yield start
     for client, database in started:

@@ -21,5 +21,4 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def organization_id(database: Database) -> str:
-    async with database.write() as conn:
-        return (await organizations.create(conn, "default")).id
+    return (await database.write(lambda conn: organizations.create(conn, "default"))).id

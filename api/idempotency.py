@@ -1,0 +1,104 @@
+"""`Idempotency-Key`: a POST that is sent again gets the answer of the first one, and does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from api.middleware import errors
+from config.clock import utc_now
+from config.errors import FieldProblem, Invalid
+from storage import idempotent_answers
+from storage.database import Database, StorageTrouble
+from storage.idempotent_answers import Answer, Scope
+
+HEADER: Final = "Idempotency-Key"
+REPLAY_HEADER: Final = "Idempotent-Replay"
+KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+PURGE_EVERY_S: Final = 600.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+log = structlog.get_logger()
+
+
+def key_of(request: web.Request) -> str | None:
+    """The key that the client chose; None without one. `Invalid` names the header."""
+    given = request.headers.getall(HEADER, [])
+    if not given:
+        return None
+    if len(given) > 1 or KEY.fullmatch(given[0]) is None:
+        raise Invalid([FieldProblem(HEADER, "Must be one text of 1 to 255 visible ASCII characters")])
+    return given[0]
+
+
+class Repeats:
+    """Answers that are kept for repetitions, and the requests that run now."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._turns: dict[Scope, tuple[asyncio.Lock, int]] = {}
+
+    async def once(self, scope: Scope, request: web.Request, run: Handler) -> web.StreamResponse:
+        """The kept answer, or that of `run`, which stores it when it succeeds; refusals are stored here. A request
+        waits for one of the same scope that runs."""
+        async with self._turn(scope):
+            kept = await self._database.read(lambda conn: idempotent_answers.find(conn, scope, utc_now()))
+            if kept is not None:
+                return _replay(kept)
+            response = await errors(request, run)
+            body = response.body if isinstance(response, web.Response) else None
+            if isinstance(body, bytes) and _is_kept_refusal(response.status):
+                answer = Answer(response.status, body)
+                await self._database.write(lambda conn: idempotent_answers.keep(conn, scope, answer))
+            return response
+
+    @asynccontextmanager
+    async def _turn(self, scope: Scope) -> AsyncIterator[None]:
+        lock, users = self._turns.get(scope, (asyncio.Lock(), 0))
+        self._turns[scope] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._turns.pop(scope)
+            if users > 1:
+                self._turns[scope] = lock, users - 1
+
+    @asynccontextmanager
+    async def purged_regularly(self) -> AsyncIterator[None]:
+        """Forget what is older than 24 hours, now and from time to time, until the block ends."""
+        task = asyncio.create_task(self._purge_forever(), name="idempotency purge")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def _purge_forever(self) -> None:
+        while True:
+            try:
+                await self._database.write(lambda conn: idempotent_answers.purge(conn, utc_now()))
+            except StorageTrouble as trouble:
+                log.warning("idempotency.not_purged", cause=trouble.cause)
+            await asyncio.sleep(PURGE_EVERY_S)
+
+
+def _is_kept_refusal(status: int) -> bool:
+    """What a repetition may change: who asks, how often, and a fault of ours."""
+    return 400 <= status < 500 and status not in (401, 429)
+
+
+def _replay(kept: Answer) -> web.Response:
+    return web.Response(
+        body=kept.body,
+        status=kept.status,
+        headers={REPLAY_HEADER: "true"},
+        content_type="application/json",
+        charset="utf-8",
+    )

@@ -1,0 +1,60 @@
+"""Answers to requests that carried an idempotency key, kept for a repetition of the request."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from storage import tables
+
+KEPT: Final = timedelta(hours=24)
+_t = tables.idempotent_answers
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What makes two requests the same one."""
+
+    organization_id: str
+    method: str
+    path: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response: HTTP status and the exact bytes of its JSON body."""
+
+    status: int
+    body: bytes
+
+
+_SAME: Final = [_t.c[name] == sa.bindparam(f"the_{name}") for name in Scope.__dataclass_fields__]
+_FIND: Final = sa.select(_t.c.status, _t.c.body).where(*_SAME, _t.c.created_at > sa.bindparam("since"))
+_FORGET: Final = sa.delete(_t).where(*_SAME, _t.c.created_at <= sa.bindparam("until"))
+
+
+def find(conn: sa.Connection, scope: Scope, now: datetime) -> Answer | None:
+    """The answer to the first such request of the last 24 hours."""
+    row = conn.execute(_FIND, {**_parameters(scope), "since": now - KEPT}).one_or_none()
+    return None if row is None else Answer(row.status, row.body)
+
+
+def keep(conn: sa.Connection, scope: Scope, answer: Answer, at: datetime | None = None) -> None:
+    """Store the answer, in the place of one that has run out. An integrity error when another one still holds."""
+    at = at or utc_now()
+    conn.execute(_FORGET, {**_parameters(scope), "until": at - KEPT})
+    conn.execute(sa.insert(_t).values(**asdict(scope), **asdict(answer), created_at=at))
+
+
+def purge(conn: sa.Connection, now: datetime) -> int:
+    """Forget what has run out; how many they were."""
+    return conn.execute(sa.delete(_t).where(_t.c.created_at <= now - KEPT)).rowcount
+
+
+def _parameters(scope: Scope) -> dict[str, str]:
+    return {f"the_{name}": value for name, value in asdict(scope).items()}
