@@ -19,6 +19,7 @@ from api.fields import (
     Paging,
     View,
     WebhookAddress,
+    without_default,
     without_defaults,
 )
 from config.secrets import Secrets
@@ -28,6 +29,8 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 UpTo2000Ms = Annotated[int, Field(ge=0, le=2000)]
 UpTo5000Ms = Annotated[int, Field(ge=0, le=5000)]
 UpTo10000Ms = Annotated[int, Field(ge=0, le=10000)]
+LANGUAGE_TAG = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
+"""RFC 5646, 2.1, loosely: a language (or the mark of a private or old tag), then subtags."""
 
 
 class ExtractionField(Body):
@@ -57,8 +60,10 @@ def _distinct_names(items: list[ExtractionField]) -> list[ExtractionField]:
 class AgentSettings(Body):
     """What creating and updating an agent have in common."""
 
-    system_prompt: Annotated[str, Field(max_length=32000), KnownPlaceholders] | None = Field(
-        None, description="What the agent is told; may contain {{variables}}"
+    system_prompt: Annotated[str, Field(max_length=32000), KnownPlaceholders] = Field(
+        "",
+        description="What the agent is told; may contain {{variables}}; null in responses until it is given",
+        json_schema_extra=without_default,
     )
     slm_model_id: Id | None = Field(None, description="Language model; null: the server's default")
     voice_id: Id | None = Field(None, description="Voice; null: the server's default")
@@ -100,8 +105,8 @@ class AgentSettings(Body):
         0, description="ms before the first agent message; counts only with firstSpeaker agent"
     )
     max_call_duration_seconds: Annotated[int, Field(ge=30, le=3600)] = 600
-    language_hint: Annotated[str, Field(max_length=10, pattern="^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$")] | None = (
-        Field(None, description="Language tag (BCP 47) for transcription, for example en or pt-BR")
+    language_hint: Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)] | None = Field(
+        None, description="Language tag (BCP 47) for transcription, for example en or pt-BR"
     )
     knowledge_search_instructions: Annotated[str, Field(max_length=2000)] | None = Field(
         None, description="When to search the knowledge base"
@@ -120,6 +125,8 @@ class AgentSettings(Body):
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
         """The values under the names of `storage.agents.AgentFields`, all or only those that the body had."""
         values = self.model_dump(exclude_unset=only_given)
+        if "system_prompt" not in self.model_fields_set:
+            values.pop("system_prompt", None)  # its default is null, which no body may have
         if "post_call_webhook_secret" in values:
             secret = values.pop("post_call_webhook_secret")
             values["post_call_webhook_secret_encrypted"] = None if secret is None else secrets.encrypt(secret)

@@ -55,6 +55,11 @@ class View(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True)
 
 
+def without_default(schema: dict[str, Any]) -> None:
+    """Takes the default out of a field's JSON schema: what is stored without the field is told elsewhere."""
+    schema.pop("default", None)
+
+
 def without_defaults(schema: dict[str, Any]) -> None:
     """Takes the defaults out of a body's JSON schema: an absent field stays as it is."""
     for each in schema.get("properties", {}).values():
@@ -124,9 +129,11 @@ def _instant(value: object) -> object:
     return value
 
 
-def _uuid_text(value: object) -> object:
-    """A query's text as a UUID."""
-    return UUID(value) if isinstance(value, str) and UUID_PATTERN.fullmatch(value) else value
+def _hyphenated(value: object) -> object:
+    """RFC 9562, 4: the one form that clients write; braces, URNs and bare digits are no UUIDs here."""
+    if isinstance(value, str) and UUID_PATTERN.fullmatch(value) is None:
+        raise PydanticCustomError("uuid", "Must be a UUID")
+    return value
 
 
 UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -140,7 +147,7 @@ WebhookAddress = Annotated[
     str, Field(json_schema_extra={"format": "uri"}), AfterValidator(_http_address), AfterValidator(_webhook_address)
 ]
 DialNumber = Annotated[str, Field(pattern=NUMBER_PATTERN)]
-Id = Annotated[UUID, PlainSerializer(str)]
+Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
 IdView = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
 Instant = Annotated[
@@ -149,7 +156,7 @@ Instant = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time", "example": "2026-11-21T05:00:00.123Z"}),
 ]
 QueryInstant = Annotated[datetime, BeforeValidator(_instant)]
-QueryId = Annotated[UUID, BeforeValidator(_uuid_text)]
+QueryId = Annotated[UUID, BeforeValidator(_hyphenated)]
 
 
 class Paging(Query):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema, to_json
 
 from api.route import Deleted, Document, File, Many, One, Route
@@ -76,7 +76,8 @@ class Schema30(GenerateJsonSchema):
         """A value that may be null."""
         inner = self.generate_inner(schema["schema"])
         if "$ref" in inner:
-            return {"allOf": [inner], "nullable": True}
+            # "nullable" counts only beside "type", so what is referred to is said again here.
+            inner = self.get_schema_from_definitions(JsonRef(inner["$ref"])) or inner
         if "enum" in inner:
             return {**inner, "enum": [*inner["enum"], None], "nullable": True}
         return {**inner, "nullable": True}

@@ -22,7 +22,7 @@ TARGET = {"name": "Sales", "description": "Orders", "number": "+41441234567", "m
 EXTRACTION = {"name": "ok", "description": "Was it fine?", "type": "boolean"}
 FIELDS = [
     text("name", 1, 255, None, good=("é" * 255, "🙂" * 255, " ")),
-    text("systemPrompt", 0, 32000, None, nullable=True, good=("", "Hi {{first_name}}, {{ n }}", "a } } {{ b")),
+    text("systemPrompt", 0, 32000, None, good=("", "Hi {{first_name}}, {{ n }}", "a } } {{ b")),
     FieldCase("slmModelId", None, (str(LanguageModel("responder").id),), (*NOT_UUIDS, NO_ID), nullable=True),
     FieldCase("voiceId", None, (str(Voice("flite/rms").id),), (*NOT_UUIDS, NO_ID), nullable=True),
     number("voiceSpeed", 0.6, 1.5, 1),
@@ -58,7 +58,7 @@ FIELDS = [
     integer("firstMessageDelay", 0, 10000, 0),
     integer("maxCallDurationSeconds", 30, 3600, 600),
     FieldCase(
-        "languageHint", None, ("en", "pt-BR", "zh-Hant-TW"), ("", "x" * 11, "en_US", "-", 1, True), nullable=True
+        "languageHint", None, ("en", "pt-BR", "x-old"), ("", "x" * 11, "e", "en_US", "-", 1, True), nullable=True
     ),
     text("knowledgeSearchInstructions", 0, 2000, None, nullable=True),
     FieldCase("backgroundSoundId", None, (), (*NOT_UUIDS, NO_ID), nullable=True),

@@ -74,7 +74,7 @@ def test_every_response_tells_of_the_rate_headers() -> None:
     ("name", "facts"),
     [
         ("name", {"type": "string", "minLength": 1, "maxLength": 255}),
-        ("systemPrompt", {"type": "string", "maxLength": 32000, "nullable": True}),
+        ("systemPrompt", {"type": "string", "maxLength": 32000}),
         ("voiceId", {"type": "string", "format": "uuid", "nullable": True}),
         ("voiceSpeed", {"type": "number", "minimum": 0.6, "maximum": 1.5, "default": 1}),
         ("turnEndpointDelay", {"type": "integer", "minimum": 50, "maximum": 2000, "default": 100, "nullable": True}),
