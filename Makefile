@@ -35,6 +35,8 @@ lint: setup-test ## style, types and the order of imports
 	@$(bin)/lint-imports
 
 bench: setup ## the benchmarks: tables here, JSON in bench/results
+	@scripts/apt-packages.sh bench
+	@scripts/venv.sh peer
 	@$(bin)/python -m bench
 
 fresh: ## prove `make demo` on a fresh Debian 12 in a folder of its own (root only)

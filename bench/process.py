@@ -16,15 +16,16 @@ Order = dict[str, Any]
 
 
 class Worker:
-    """A Python module run as a child process."""
+    """A Python module run as a child process, by our own Python unless another is named."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, python: str = sys.executable) -> None:
         self._module = module
+        self._python = python
         self._child: asyncio.subprocess.Process
 
     async def __aenter__(self) -> Worker:
         self._child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", self._module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            self._python, "-m", self._module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
         return self
 

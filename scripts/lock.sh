@@ -1,6 +1,7 @@
 #!/bin/sh
-# Pins the newest version of every dependency, with the hashes of all its files, in requirements.lock and
-# requirements-dev.lock. Works in a throw-away environment; the lock files name no package index.
+# Pins the newest version of every dependency, with the hashes of all its files, in requirements.lock,
+# requirements-dev.lock and requirements-bench.lock. Works in a throw-away environment; the lock files name no package
+# index.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/progress.sh
@@ -21,9 +22,14 @@ pin requirements-data.in --no-deps --output-file "$work/data"
     echo "# Made by 'make lock' from requirements.in and requirements-data.in."
     cat "$work/runtime" "$work/data"
 } >requirements.lock
-pin requirements-dev.in --output-file "$work/dev"
-{
-    echo "# Made by 'make lock' from requirements-dev.in."
-    cat "$work/dev"
-} >requirements-dev.lock
-say "    requirements.lock: $(grep -c == requirements.lock) packages, requirements-dev.lock: $(grep -c == requirements-dev.lock)"
+for name in dev bench; do
+    pin "requirements-$name.in" --output-file "$work/$name"
+    {
+        echo "# Made by 'make lock' from requirements-$name.in."
+        cat "$work/$name"
+    } >"requirements-$name.lock"
+done
+say "    packages:"
+for file in requirements*.lock; do
+    say "    $file $(grep -c == "$file")"
+done

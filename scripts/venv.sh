@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes .venv with the locked dependencies, pjsua2 and this project in it; does nothing when all is as it should be.
-# usage: venv.sh [dev]      dev: what tests and checks need, too
+# usage: venv.sh [dev | peer]   dev: what tests and checks need, too
+#                               peer: instead, build/peer with nothing but what the API's bench is compared with
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -16,7 +17,7 @@ stamp() { echo "$2" >"$venv/.stamp-$1"; }
 make_venv() {
     python=$("${PYTHON:-python3}" -c 'import sys; print(sys.version, sys.base_prefix)')
     is_stamped python "$python" && "$venv/bin/python" -c '' 2>/dev/null && return
-    say "==> Python environment in .venv"
+    say "==> Python environment in ${venv#"$root"/}"
     "${PYTHON:-python3}" -m venv --clear "$venv" ||
         fail "python -m venv failed" "install python3-venv, or name another Python: make PYTHON=/path/to/python3"
     stamp python "$python"
@@ -67,6 +68,12 @@ install_project() {
 
 started() { [ -n "${log:-}" ] || start_log venv; }
 
+if [ "${1:-}" = peer ]; then
+    venv=$root/build/peer
+    make_venv
+    install_lock peer requirements-bench.lock
+    exit
+fi
 make_venv
 install_lock runtime requirements.lock
 [ "${1:-}" != dev ] || install_lock dev requirements-dev.lock

@@ -1,0 +1,300 @@
+"""What the peer of the API's bench stores and answers: ORM classes and pydantic models, as the FastAPI and SQLAlchemy
+tutorials write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+T = TypeVar("T")
+Json = dict[str, Any]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+def new_id() -> str:
+    """A random UUID."""
+    return str(uuid4())
+
+
+def now() -> datetime:
+    """UTC."""
+    return datetime.now(UTC)
+
+
+class Base(DeclarativeBase):
+    """JSON columns are dictionaries and lists."""
+
+    type_annotation_map = {Json: sa.JSON, list[Json]: sa.JSON, list[str]: sa.JSON}  # noqa: RUF012
+
+
+class ApiKey(Base):
+    """A key is stored as its SHA-256."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    organization_id: Mapped[str]
+    sha256: Mapped[str] = mapped_column(unique=True)
+    revoked_at: Mapped[datetime | None]
+
+
+class Agent(Base):
+    """An agent."""
+
+    __tablename__ = "agents"
+    __table_args__ = (sa.Index("ix_agents", "organization_id", "created_at", "id"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    organization_id: Mapped[str]
+    name: Mapped[str]
+    system_prompt: Mapped[str | None]
+    slm_model_id: Mapped[str | None]
+    voice_id: Mapped[str | None]
+    voice_speed: Mapped[float]
+    voice_stability: Mapped[float]
+    turn_endpoint_delay: Mapped[int | None]
+    min_turn_duration: Mapped[int | None]
+    min_interruption_duration: Mapped[int | None]
+    frame_activation_threshold: Mapped[float | None]
+    post_speech_cooldown: Mapped[int | None]
+    ultravad_eot_threshold: Mapped[float | None]
+    speculative_silence_ms: Mapped[int | None]
+    fallback_silence_ms: Mapped[int | None]
+    allow_end_call: Mapped[bool]
+    is_active: Mapped[bool]
+    post_call_summary_enabled: Mapped[bool]
+    post_call_extraction_schema: Mapped[list[Json]]
+    post_call_webhook_url: Mapped[str | None]
+    post_call_webhook_secret: Mapped[str | None]
+    first_speaker: Mapped[str]
+    agent_greeting: Mapped[str | None]
+    agent_greeting_enabled: Mapped[bool]
+    first_message_uninterruptible: Mapped[bool]
+    first_message_delay: Mapped[int]
+    max_call_duration_seconds: Mapped[int]
+    language_hint: Mapped[str | None]
+    knowledge_search_instructions: Mapped[str | None]
+    background_sound_id: Mapped[str | None]
+    background_sound_volume: Mapped[float]
+    hold_message: Mapped[str | None]
+    hold_music_url: Mapped[str | None]
+    tool_ids: Mapped[list[str] | None]
+    transfer_targets: Mapped[list[Json]]
+    created_at: Mapped[datetime] = mapped_column(default=now)
+    updated_at: Mapped[datetime] = mapped_column(default=now)
+
+    @property
+    def post_call_webhook_secret_set(self) -> bool:
+        """The secret itself is never shown."""
+        return self.post_call_webhook_secret is not None
+
+
+class Call(Base):
+    """A call with its talk."""
+
+    __tablename__ = "calls"
+
+    id: Mapped[str] = mapped_column(primary_key=True, default=new_id)
+    organization_id: Mapped[str]
+    agent_id: Mapped[str | None]
+    phone_number_id: Mapped[str | None]
+    call_sid: Mapped[str | None]
+    provider: Mapped[str | None]
+    direction: Mapped[str]
+    status: Mapped[str]
+    customer_number: Mapped[str]
+    duration_seconds: Mapped[int | None]
+    recording_url: Mapped[str | None]
+    turn_count: Mapped[int]
+    ended_reason: Mapped[str | None]
+    context_variables: Mapped[Json]
+    call_metadata: Mapped[Json] = mapped_column("metadata")
+    parent_call_id: Mapped[str | None]
+    transfer_type: Mapped[str | None]
+    transfer_status: Mapped[str | None]
+    transfer_calls: Mapped[list[Json]]
+    transcript: Mapped[list[Json]]
+    analysis: Mapped[Json | None]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    created_at: Mapped[datetime]
+
+
+class In(BaseModel):
+    """A body: camelCase, unknown fields refused."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid")
+
+
+class Out(BaseModel):
+    """Part of a response: read from ORM objects, written in camelCase."""
+
+    model_config = ConfigDict(alias_generator=AliasGenerator(serialization_alias=to_camel), from_attributes=True)
+
+
+class ExtractionField(In):
+    """One value to extract."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    description: str
+    type: Literal["string", "boolean", "number"]
+
+
+class TransferTarget(In):
+    """Where a call may be handed to."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    description: str
+    number: str
+    mode: Literal["cold", "warm_briefing"]
+
+
+class AgentCreate(In):
+    """A new agent."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    system_prompt: Annotated[str, Field(max_length=32000)] | None = None
+    slm_model_id: UUID | None = None
+    voice_id: UUID | None = None
+    voice_speed: Annotated[float, Field(ge=0.6, le=1.5)] = 1
+    voice_stability: Probability = 0.5
+    turn_endpoint_delay: Annotated[int, Field(ge=50, le=2000)] | None = 100
+    min_turn_duration: Annotated[int, Field(ge=0, le=2000)] | None = 50
+    min_interruption_duration: Annotated[int, Field(ge=0, le=2000)] | None = 100
+    frame_activation_threshold: Probability | None = 0.35
+    post_speech_cooldown: Annotated[int, Field(ge=0, le=5000)] | None = 400
+    ultravad_eot_threshold: Probability | None = 0.1
+    speculative_silence_ms: Annotated[int, Field(ge=0, le=5000)] | None = 150
+    fallback_silence_ms: Annotated[int, Field(ge=0, le=10000)] | None = 3000
+    allow_end_call: bool = True
+    is_active: bool = True
+    post_call_summary_enabled: bool = False
+    post_call_extraction_schema: list[ExtractionField] = []
+    post_call_webhook_url: str | None = None
+    post_call_webhook_secret: Annotated[str, Field(min_length=1)] | None = None
+    first_speaker: Literal["user", "agent"] = "user"
+    agent_greeting: Annotated[str, Field(max_length=1000)] | None = None
+    agent_greeting_enabled: bool = False
+    first_message_uninterruptible: bool = False
+    first_message_delay: Annotated[int, Field(ge=0, le=10000)] = 0
+    max_call_duration_seconds: Annotated[int, Field(ge=30, le=3600)] = 600
+    language_hint: Annotated[str, Field(max_length=10)] | None = None
+    knowledge_search_instructions: Annotated[str, Field(max_length=2000)] | None = None
+    background_sound_id: UUID | None = None
+    background_sound_volume: Probability = 0.15
+    hold_message: Annotated[str, Field(max_length=500)] | None = None
+    hold_music_url: Annotated[str, Field(max_length=500)] | None = None
+    tool_ids: list[UUID] | None = None
+    transfer_targets: list[TransferTarget] = []
+
+
+class AgentOut(Out):
+    """An agent as clients see it."""
+
+    id: str
+    name: str
+    system_prompt: str | None
+    slm_model_id: str | None
+    voice_id: str | None
+    voice_speed: float
+    voice_stability: float
+    turn_endpoint_delay: int | None
+    min_turn_duration: int | None
+    min_interruption_duration: int | None
+    frame_activation_threshold: float | None
+    post_speech_cooldown: int | None
+    ultravad_eot_threshold: float | None
+    speculative_silence_ms: int | None
+    fallback_silence_ms: int | None
+    allow_end_call: bool
+    is_active: bool
+    post_call_summary_enabled: bool
+    post_call_extraction_schema: list[ExtractionField]
+    post_call_webhook_url: str | None
+    post_call_webhook_secret_set: bool
+    first_speaker: Literal["user", "agent"]
+    agent_greeting: str | None
+    agent_greeting_enabled: bool
+    first_message_uninterruptible: bool
+    first_message_delay: int
+    max_call_duration_seconds: int
+    language_hint: str | None
+    knowledge_search_instructions: str | None
+    background_sound_id: str | None
+    background_sound_volume: float
+    hold_message: str | None
+    hold_music_url: str | None
+    tool_ids: list[str] | None
+    transfer_targets: list[TransferTarget]
+    created_at: datetime
+    updated_at: datetime
+
+
+class TranscriptItem(Out):
+    """One thing that was said."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class Analysis(Out):
+    """What was drawn from the talk."""
+
+    summary: str | None
+    extractions: Json
+
+
+class CallOut(Out):
+    """A call as clients see it."""
+
+    id: str
+    organization_id: str
+    agent_id: str | None
+    phone_number_id: str | None
+    call_sid: str | None
+    provider: str | None
+    direction: str
+    status: str
+    customer_number: str
+    duration_seconds: int | None
+    recording_url: str | None
+    turn_count: int
+    ended_reason: str | None
+    context_variables: Json
+    metadata: Json = Field(validation_alias="call_metadata")
+    parent_call_id: str | None
+    transfer_type: str | None
+    transfer_status: str | None
+    transfer_calls: list[Json]
+    transcript: list[TranscriptItem]
+    analysis: Analysis | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    created_at: datetime
+
+
+class Pagination(Out):
+    """Which part of the list this is."""
+
+    total: int
+    limit: int
+    offset: int
+
+
+class One(Out, Generic[T]):
+    """The envelope of one."""
+
+    data: T
+
+
+class Many(Out, Generic[T]):
+    """The envelope of a list."""
+
+    data: list[T]
+    pagination: Pagination
