@@ -1,4 +1,4 @@
-"""All benches: `python -m bench [pump] [turn] [--quick]` prints Markdown tables and writes JSON to bench/results."""
+"""All benches: `python -m bench [NAME...] [--quick]` prints Markdown tables and writes JSON to bench/results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import pump, turn
+from bench import api, pump, turn
 from bench.process import machine
 from config import logging as logs
 
@@ -50,6 +50,26 @@ BENCHES: Final = {
         "Turn: models that answer at once, on the wire",
         lambda quick: turn.run(5) if quick else turn.run(),
         {"what": "what", "n": "n", "p50_ms": "p50, ms", "p95_ms": "p95, ms", "max_ms": "max, ms"},
+    ),
+    "api": Bench(
+        "API: ours and a peer in FastAPI and SQLAlchemy, alone and while calls are up; packets are p50 / p99 / max",
+        lambda quick: api.run(1, 1, 20) if quick else api.run(),
+        {
+            "route": "route",
+            "connections": "connections",
+            "calls": "calls",
+            "requests_per_s": "requests/s",
+            "p50_ms": "p50, ms",
+            "p99_ms": "p99, ms",
+            "not_2xx": "not 2xx",
+            "peer_requests_per_s": "peer, requests/s",
+            "peer_p50_ms": "peer, p50, ms",
+            "peer_p99_ms": "peer, p99, ms",
+            "peer_not_2xx": "peer, not 2xx",
+            "deviation_idle_ms": "packet deviation, no requests, ms",
+            "deviation_loaded_ms": "packet deviation, under load, ms",
+        },
+        api.misses,
     ),
 }
 

@@ -55,12 +55,12 @@ class PumpLoad:
         )
         self._legs: list[tuple[Leg, int]] = []
 
-    async def start(self, calls: int, port: int) -> dict[str, Any]:
+    async def start(self, calls: int, port: int, number: str) -> dict[str, Any]:
         """Place the calls."""
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1"])
         for _ in range(calls):
-            leg = await self.endpoint.call(f"sip:bench@127.0.0.1:{port}")
+            leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port}")
             media = await asyncio.wait_for(leg.connected(), 10)
             self._legs.append((leg, media.slot))
         self._talking = asyncio.create_task(self._talk(await conversation()))
@@ -88,9 +88,9 @@ async def main() -> None:
     logs.configure("error", "console")
     loads: list[PumpLoad] = []
 
-    async def start(calls: int, port: int) -> dict[str, Any]:
+    async def start(calls: int, port: int, number: str = "bench") -> dict[str, Any]:
         loads.append(PumpLoad(calls))
-        return await loads[0].start(calls, port)
+        return await loads[0].start(calls, port, number)
 
     await obey({"start": start})
     for load in loads:

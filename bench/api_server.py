@@ -1,0 +1,51 @@
+"""The measured side of the API's bench: the whole server as `trunkline serve` runs it, log lines to a file; only the
+models are replaced by ones that answer at once, so that two cores can hold a hundred conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from bench.api_data import fill
+from bench.process import obey
+from bench.scripted import instant_models
+from config import logging as logs
+from config.settings import Settings
+from trunkline.serve import SWITCH_S, running
+
+PORTS: Final = range(40000, 42000)
+ANSWER: Final = "All right, I have noted that."
+
+
+def _settings(folder: Path) -> Settings:
+    return Settings().with_changes(
+        {
+            "data_dir": folder,
+            "api": {"host": "127.0.0.1", "port": 0},
+            "sip": {"host": "127.0.0.1", "port": 0, "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}", "codecs": ["PCMU"]},
+        }
+    )
+
+
+async def main() -> None:
+    """Take orders."""
+    sys.setswitchinterval(SWITCH_S)
+    async with AsyncExitStack() as stack:
+
+        async def start(folder: str) -> dict[str, Any]:
+            log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
+            logs.configure("info", "json", log)
+            server = await stack.enter_async_context(running(_settings(Path(folder)), lambda _: instant_models(ANSWER)))
+            prepared = await server.database.write(fill)
+            return {"origin": server.api_origin, "sip_port": server.sip_port, **prepared}
+
+        await obey({"start": start})
+
+
+if __name__ == "__main__":
+    uvloop.run(main())
