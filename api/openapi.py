@@ -146,7 +146,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "parameters": _parameters(route),
         "responses": {
-            str(route.status): _success(route),
+            **_successes(route),
             **{str(status): _ref("responses", f"Error{status}") for status in _statuses(route)},
         },
     }
@@ -197,6 +197,14 @@ def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
         del kept["default"]
     described = {"description": schema["description"]} if "description" in schema else {}
     return {**described, "schema": kept}
+
+
+def _successes(route: Route) -> dict[str, Any]:
+    """What went well, by status: of a file, also a part of it."""
+    whole = _success(route)
+    if isinstance(route.answer, File):
+        return {"200": whole, "206": {**whole, "description": "The part that Range asks for"}}
+    return {str(route.status): whole}
 
 
 def _success(route: Route) -> dict[str, Any]:
