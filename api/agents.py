@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
 from api.agent_models import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
-from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
+from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route, as_json
 from api.services import Services
 from config.errors import FieldProblem, Invalid, NotFound
 from storage import agents
@@ -20,9 +21,15 @@ def create(exchange: Exchange[AgentCreate, NoQuery]) -> Agent:
 
 def page(exchange: Exchange[None, AgentQuery]) -> Listed:
     """GET /agents"""
-    query = exchange.query
-    found = agents.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, search=query.search)
-    return Listed([Agent.of(each) for each in found.items], found.total)
+    conn, owner, query = exchange.conn, exchange.owner, exchange.query
+
+    def render(versions: list[agents.Version]) -> Iterator[tuple[agents.Version, bytes]]:
+        by_id = {version.id: version for version in versions}
+        for stored in agents.get_some(conn, owner, list(by_id)):
+            yield by_id[stored.id], as_json(Agent.of(stored))
+
+    found = agents.page(conn, owner, limit=query.limit, offset=query.offset, search=query.search)
+    return Listed(exchange.services.rendered.of(found.items, render), found.total)
 
 
 def get(exchange: Exchange[None, NoQuery]) -> Agent:

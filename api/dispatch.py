@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from api.fields import BodyContext, Paging
 from api.gate import CALLER
 from api.idempotency import Repeats, key_of
-from api.route import Asked, Deleted, Document, Exchange, File, Listed, Many, One, Route
+from api.route import Asked, Deleted, Document, Exchange, File, Listed, Many, One, Route, as_json
 from api.services import Services
 from api.validation import check_body, check_query, item_id, read_body
 from storage import idempotent_answers
@@ -95,7 +95,7 @@ def _answer(route: Route, exchange: Exchange[Any, Any], result: Any) -> bytes | 
     """What the handler returned, in the envelope of the route."""
     match route.answer:
         case One():
-            return b'{"data":' + _json(result) + b"}"
+            return b'{"data":' + as_json(result) + b"}"
         case Many():
             return _page(result, exchange.query)
         case Deleted():
@@ -109,10 +109,6 @@ def _answer(route: Route, exchange: Exchange[Any, Any], result: Any) -> bytes | 
 
 
 def _page(listed: Listed, paging: Paging) -> bytes:
-    items = b",".join(each if isinstance(each, bytes) else _json(each) for each in listed.items)
+    items = b",".join(each if isinstance(each, bytes) else as_json(each) for each in listed.items)
     pagination = to_json({"total": listed.total, "limit": paging.limit, "offset": paging.offset})
     return b'{"data":[' + items + b'],"pagination":' + pagination + b"}"
-
-
-def _json(view: BaseModel) -> bytes:
-    return view.__pydantic_serializer__.to_json(view, by_alias=True)

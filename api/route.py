@@ -60,6 +60,11 @@ class Listed:
     total: int
 
 
+def as_json(view: BaseModel) -> bytes:
+    """A view as it goes out."""
+    return view.__pydantic_serializer__.to_json(view, by_alias=True)
+
+
 class NoQuery(Query):
     """No parameters."""
 
@@ -99,8 +104,8 @@ class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
     `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
-    loop, for what takes long or is done elsewhere; `max_body` in bytes. `errors` are statuses beyond those of every such
-    route."""
+    loop, for what takes long or is done elsewhere; `max_body` in bytes. `errors` are statuses beyond those of every
+    such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 from uuid import UUID
 
+from api.rendered import Rendered
 from config.secrets import Secrets
 from config.settings import Settings
 from storage.database import Database
@@ -100,3 +101,4 @@ class Services:
     live_calls: Callable[[], int] = field(default=_no_calls)
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = field(default=status_without_sip)
     phone_numbers_changed: Callable[[], None] = field(default=_nothing_changed)
+    rendered: Rendered = field(default_factory=Rendered)

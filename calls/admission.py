@@ -48,8 +48,9 @@ class Admitted:
 
 
 def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str], ceilings: Ceilings) -> Admitted:
-    """The agent for an inbound leg: by its source and the user of the request URI, else that of To, each exactly or
-    with or without `+`. `names` are those of its source in the database. `Refused`: 404 for a number that this trunk does not have, 480 without an active agent."""
+    """The agent for an inbound leg: by its source, which has `names` in the database, and the user of the request URI,
+    else that of To, each exactly or with or without `+`. `Refused`: 404 for a number that this trunk does not have, 480
+    without an active agent."""
     target = _dialled(conn, facts, names)
     if target is None:
         raise Refused(404, "unknown number")

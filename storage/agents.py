@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypedDict
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -83,8 +83,28 @@ class Agent(AgentFields):
     updated_at: datetime
 
 
+class Version(NamedTuple):
+    """Which agent, and as of when (ms since 1970): an agent with the same version is the same in every field."""
+
+    id: str
+    updated_at_ms: int
+
+
 AGENT = Shape(Agent, tables.agents)
 _t = tables.agents
+_UPDATED_AT_MS: Final = sa.type_coerce(_t.c.updated_at, sa.BigInteger)
+_OWN: Final = _t.c.organization_id == sa.bindparam("owner")
+_NEWEST_FIRST: Final = (_t.c.created_at.desc(), _t.c.id)
+_GET: Final = sa.select(*AGENT.columns).where(_t.c.id == sa.bindparam("agent"), _OWN)
+_GET_SOME: Final = sa.select(*AGENT.columns).where(_t.c.id.in_(sa.bindparam("agents", expanding=True)), _OWN)
+_COUNT: Final = sa.select(sa.func.count()).select_from(_t).where(_OWN)
+_PAGE: Final = (
+    sa.select(_t.c.id, _UPDATED_AT_MS)
+    .where(_OWN)
+    .order_by(*_NEWEST_FIRST)
+    .limit(sa.bindparam("most"))
+    .offset(sa.bindparam("skip"))
+)
 
 
 def create(conn: sa.Connection, organization_id: str, fields: AgentFields) -> Agent:
@@ -97,27 +117,32 @@ def create(conn: sa.Connection, organization_id: str, fields: AgentFields) -> Ag
 
 def get(conn: sa.Connection, organization_id: str, agent_id: str) -> Agent | None:
     """By id, within the organization."""
-    query = sa.select(*AGENT.columns).where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
-    row = conn.execute(query).one_or_none()
+    row = conn.execute(_GET, {"agent": agent_id, "owner": organization_id}).one_or_none()
     return None if row is None else AGENT.build(row)
+
+
+def get_some(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]) -> list[Agent]:
+    """Those of these ids that there are in the organization, in no order."""
+    rows = conn.execute(_GET_SOME, {"agents": agent_ids, "owner": organization_id})
+    return [AGENT.build(row) for row in rows]
 
 
 def page(
     conn: sa.Connection, organization_id: str, *, limit: int, offset: int, search: str | None = None
-) -> Page[Agent]:
+) -> Page[Version]:
     """Newest first; `search` is a part of the name in any letter case."""
-    where = [_t.c.organization_id == organization_id]
+    count, some = _COUNT, _PAGE
     if search:
-        where.append(_t.c.name_folded.contains(search.casefold(), autoescape=True))
-    total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(*where)).scalar_one()
-    query = sa.select(*AGENT.columns).where(*where).order_by(_t.c.created_at.desc(), _t.c.id)
-    rows = conn.execute(query.limit(limit).offset(offset))
-    return Page([AGENT.build(row) for row in rows], total)
+        named = _t.c.name_folded.contains(search.casefold(), autoescape=True)
+        count, some = count.where(named), some.where(named)
+    total = conn.execute(count, {"owner": organization_id}).scalar_one()
+    rows = conn.execute(some, {"owner": organization_id, "most": limit, "skip": offset})
+    return Page([Version(*row) for row in rows], total)
 
 
 def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Mapping[str, Any]) -> Agent | None:
     """Set the fields in `changes` (names as in `AgentFields`); None when there is no such agent."""
-    values = {**changes, "updated_at": utc_now()}
+    values = {**changes, "updated_at": _later_than_before()}
     if "name" in changes:
         values["name_folded"] = changes["name"].casefold()
     change = (
@@ -128,6 +153,12 @@ def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Ma
     )
     row = conn.execute(change).one_or_none()
     return None if row is None else AGENT.build(row)
+
+
+def _later_than_before() -> sa.ColumnElement[int]:
+    """The time now, or 1 ms after the last change: what was read before it has another version."""
+    now = sa.type_coerce(utc_now(), tables.UtcTime)
+    return sa.case((_t.c.updated_at >= now, _UPDATED_AT_MS + 1), else_=sa.type_coerce(now, sa.BigInteger))
 
 
 def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:

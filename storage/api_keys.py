@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -32,6 +33,9 @@ class ApiKey:
 
 
 _KEY = Shape(ApiKey, tables.api_keys)
+_FIND: Final = sa.select(*_KEY.columns).where(
+    tables.api_keys.c.sha256 == sa.bindparam("given"), tables.api_keys.c.revoked_at.is_(None)
+)
 
 
 def _sha256(key: str) -> str:
@@ -51,10 +55,7 @@ def create(
 
 def find(conn: sa.Connection, key: str) -> ApiKey | None:
     """The key that was given in a request, unless it is unknown or revoked."""
-    query = sa.select(*_KEY.columns).where(
-        tables.api_keys.c.sha256 == _sha256(key), tables.api_keys.c.revoked_at.is_(None)
-    )
-    row = conn.execute(query).one_or_none()
+    row = conn.execute(_FIND, {"given": _sha256(key)}).one_or_none()
     return None if row is None else _KEY.build(row)
 
 

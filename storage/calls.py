@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -103,6 +103,9 @@ class CallFilter:
 _CALL = Shape(Call, tables.calls)
 _ROW = Shape(CallRow, tables.calls)
 _t = tables.calls
+_GET: Final = sa.select(*_CALL.columns).where(
+    _t.c.id == sa.bindparam("call"), _t.c.organization_id == sa.bindparam("owner")
+)
 
 
 def create_inbound(
@@ -232,8 +235,7 @@ def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime
 
 def get(conn: sa.Connection, organization_id: str, call_id: str) -> Call | None:
     """By id, within the organization, with its talk."""
-    query = sa.select(*_CALL.columns).where(_t.c.id == call_id, _t.c.organization_id == organization_id)
-    row = conn.execute(query).one_or_none()
+    row = conn.execute(_GET, {"call": call_id, "owner": organization_id}).one_or_none()
     return None if row is None else _CALL.build(row)
 
 

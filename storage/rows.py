@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Page(Generic[T]):
+class Page(Generic[Item]):
     """A piece of a list, and how many items the whole list has."""
 
-    items: list[T]
+    items: list[Item]
     total: int
 
 
