@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -72,15 +73,20 @@ class Database:
 
     async def _opened(self, begin: str) -> _Thread:
         thread = _Thread(self.path, begin)
-        await thread.open()
+        try:
+            await thread.open()
+        except sqlite3.Error as error:
+            raise StartupError(f"the database {self.path} cannot be used: {error}") from error
         self._threads.append(thread)
         return thread
 
     async def close(self) -> None:
-        """Close every connection, after the work that was handed in."""
+        """Close every connection, after the work that was handed in. A thread that stayed would keep the process alive:
+        none does, whatever goes wrong with another and even when this is cancelled."""
         threads, self._threads, self._readers, self._writer = self._threads, [], [], None
-        for thread in threads:
-            await thread.close()
+        async with AsyncExitStack() as closing:
+            for thread in threads:
+                closing.push_async_callback(thread.close)
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """What `work` gives, run on a thread in a transaction that only reads and sees one moment. Raises
@@ -104,7 +110,8 @@ class _Thread:
 
     def __init__(self, path: Path, begin: str) -> None:
         self._begin: Final = begin
-        self._waiting = 0
+        self._handed_in = 0  # by the event loop
+        self._done = 0  # by the thread
         self._connection = aiosqlite.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         # The library has no public way to run a function on a connection's thread, only single statements.
         self._on_thread: Callable[..., Awaitable[Any]] = self._connection._execute
@@ -112,29 +119,29 @@ class _Thread:
 
     async def open(self) -> None:
         """Connect."""
-        await self._connection
         try:
+            await self._connection
             self._core = await self._on_thread(self._prepare)
         except BaseException:
             await self._connection.close()
+            await asyncio.to_thread(self._connection._thread.join)  # it tells the event loop when it ends
             raise
 
     async def close(self) -> None:
         """After everything that was handed in."""
-        await self._on_thread(lambda: self._core.close())
-        await self._connection.close()
+        try:
+            await self._on_thread(self._core.close)
+        finally:
+            await self._connection.close()
 
     def waiting(self) -> int:
         """Transactions that were handed in and are not done."""
-        return self._waiting
+        return self._handed_in - self._done
 
     async def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Hand in a transaction. Log lines of `work` carry the caller's context."""
-        self._waiting += 1
-        try:
-            result: T = await self._on_thread(copy_context().run, self._transaction, work)
-        finally:
-            self._waiting -= 1
+        self._handed_in += 1
+        result: T = await self._on_thread(copy_context().run, self._transaction, work)
         return result
 
     def _prepare(self) -> sa.Connection:
@@ -151,7 +158,10 @@ class _Thread:
         try:
             with _NamedTrouble(), self._core.begin():
                 return work(self._core)
+        except StopIteration as error:  # no future takes it: the caller would wait forever
+            raise RuntimeError("a transaction raised StopIteration") from error
         finally:
+            self._done += 1
             if raw.in_transaction:  # a commit that failed, because the disk is full
                 raw.rollback()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncConnection
+import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import calls, recordings
@@ -19,7 +20,7 @@ OTHER_AGENT = "3f0c1a52-7a57-4d7c-8f0e-0123456789ac"
 TALK: list[calls.TranscriptItem] = [{"role": "user", "content": "Grüezi"}, {"role": "assistant", "content": "Hallo"}]
 
 
-async def _arrive(conn: AsyncConnection, organization_id: str, **changes: Any) -> Call:
+def _arrive(conn: sa.Connection, organization_id: str, **changes: Any) -> Call:
     facts: dict[str, Any] = {
         "organization_id": organization_id,
         "agent_id": AGENT,
@@ -28,27 +29,25 @@ async def _arrive(conn: AsyncConnection, organization_id: str, **changes: Any) -
         "call_sid": "abc@pbx",
         "customer_number": "+41441234567",
     }
-    return await calls.create_inbound(conn, **{**facts, **changes})
+    return calls.create_inbound(conn, **{**facts, **changes})
 
 
 async def test_an_inbound_call_starts_at_ringing(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        call = await _arrive(conn, organization_id, metadata={"a": [1, None]}, context_variables={"n": 1.5})
-        assert await calls.get(conn, organization_id, call.id) == call
-    assert (call.status, call.direction, call.started_at, call.metadata) == (
-        "ringing",
-        "inbound",
-        None,
-        {"a": [1, None]},
-    )
+    def check(conn: sa.Connection) -> None:
+        call = _arrive(conn, organization_id, metadata={"a": [1, None]}, context_variables={"n": 1.5})
+        assert calls.get(conn, organization_id, call.id) == call
+        assert (call.status, call.direction, call.started_at) == ("ringing", "inbound", None)
+        assert (call.metadata, call.context_variables) == ({"a": [1, None]}, {"n": 1.5})
+
+    await database.write(check)
 
 
 async def test_the_duration_counts_from_the_answer(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        call = await _arrive(conn, organization_id)
+    def check(conn: sa.Connection) -> None:
+        call = _arrive(conn, organization_id)
         answer = call.created_at + timedelta(seconds=7)
-        assert await calls.answered(conn, call.id, answer)
-        ended = await calls.finish(
+        assert calls.answered(conn, call.id, answer)
+        ended = calls.finish(
             conn,
             call.id,
             status="completed",
@@ -60,60 +59,72 @@ async def test_the_duration_counts_from_the_answer(database: Database, organizat
             analysis={"summary": "A greeting", "extractions": {"ok": True}},
             cost=0.25,
         )
-        assert await calls.get(conn, organization_id, call.id) == ended
-    assert ended is not None
-    assert (ended.status, ended.duration_seconds, ended.started_at) == ("completed", 42, answer)
-    assert (ended.transcript, ended.recorded, ended.turn_count, ended.cost) == (TALK, True, 1, 0.25)
+        assert calls.get(conn, organization_id, call.id) == ended
+        assert ended is not None
+        assert (ended.status, ended.duration_seconds, ended.started_at) == ("completed", 42, answer)
+        assert (ended.transcript, ended.recorded, ended.turn_count, ended.cost) == (TALK, True, 1, 0.25)
+
+    await database.write(check)
 
 
 async def test_a_call_without_an_answer_lasts_0_seconds(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        call = await _arrive(conn, organization_id)
+    def end(conn: sa.Connection) -> Call | None:
+        call = _arrive(conn, organization_id)
         at = call.created_at + timedelta(seconds=9)
-        ended = await calls.finish(conn, call.id, status="no_answer", ended_reason="customer_ended", ended_at=at)
+        return calls.finish(conn, call.id, status="no_answer", ended_reason="customer_ended", ended_at=at)
+
+    ended = await database.write(end)
     assert ended is not None
     assert (ended.duration_seconds, ended.started_at) == (0, None)
 
 
 async def test_an_ended_call_never_changes_again(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        call = await _arrive(conn, organization_id)
+    def check(conn: sa.Connection) -> None:
+        call = _arrive(conn, organization_id)
         at = utc_now()
-        ended = await calls.finish(conn, call.id, status="failed", ended_reason="error", ended_at=at)
-        assert await calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=at) is None
-        assert not await calls.answered(conn, call.id, at)
-        assert not await calls.note_progress(conn, call.id, transcript=TALK, turn_count=1)
-        assert await calls.get(conn, organization_id, call.id) == ended
+        ended = calls.finish(conn, call.id, status="failed", ended_reason="error", ended_at=at)
+        assert calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=at) is None
+        assert not calls.answered(conn, call.id, at)
+        assert not calls.note_progress(conn, call.id, transcript=TALK, turn_count=1)
+        assert calls.get(conn, organization_id, call.id) == ended
+
+    await database.write(check)
 
 
 async def test_a_call_is_answered_once(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        call = await _arrive(conn, organization_id)
-        assert await calls.answered(conn, call.id, call.created_at)
-        assert not await calls.answered(conn, call.id, utc_now() + timedelta(hours=1))
-        stored = await calls.get(conn, organization_id, call.id)
-    assert stored is not None
-    assert stored.started_at == call.created_at
+    def check(conn: sa.Connection) -> None:
+        call = _arrive(conn, organization_id)
+        assert calls.answered(conn, call.id, call.created_at)
+        assert not calls.answered(conn, call.id, utc_now() + timedelta(hours=1))
+        stored = calls.get(conn, organization_id, call.id)
+        assert stored is not None
+        assert stored.started_at == call.created_at
+
+    await database.write(check)
 
 
 async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
     database: Database, organization_id: str
 ) -> None:
-    async with database.write() as conn:
-        ringing = await _arrive(conn, organization_id)
-        talking = await _arrive(conn, organization_id)
-        over = await _arrive(conn, organization_id)
-        await calls.answered(conn, talking.id, talking.created_at)
-        await calls.note_progress(conn, talking.id, transcript=TALK, turn_count=1)
-        await calls.finish(conn, over.id, status="failed", ended_reason="busy", ended_at=utc_now())
+    def leave(conn: sa.Connection) -> tuple[Call, Call]:
+        ringing, talking, over = (_arrive(conn, organization_id) for _ in range(3))
+        calls.answered(conn, talking.id, talking.created_at)
+        calls.note_progress(conn, talking.id, transcript=TALK, turn_count=1)
+        calls.finish(conn, over.id, status="failed", ended_reason="busy", ended_at=utc_now())
+        return ringing, talking
+
+    ringing, talking = await database.write(leave)
     heard = talking.created_at + timedelta(seconds=100)
 
-    async def last_heard(call: Call) -> datetime | None:
+    def last_heard(call: Call) -> datetime | None:
         return heard if call.id == talking.id else None
 
-    async with database.write() as conn:
-        closed = {call.id: call for call in await calls.close_interrupted(conn, last_heard)}
-        assert await calls.close_interrupted(conn, last_heard) == []
+    def close(conn: sa.Connection) -> dict[str, Call]:
+        closed = {call.id: call for call in calls.close_interrupted(conn, last_heard)}
+        assert calls.close_interrupted(conn, last_heard) == []
+        return closed
+
+    closed = await database.write(close)
     assert set(closed) == {ringing.id, talking.id}
     assert {call.ended_reason for call in closed.values()} == {"server_restart"}
     first, second = closed[ringing.id], closed[talking.id]
@@ -138,30 +149,27 @@ async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
 async def test_a_list_can_be_narrowed(
     database: Database, organization_id: str, only: CallFilter, expected: list[str]
 ) -> None:
-    ids = {}
-    for name, agent in (("a", AGENT), ("b", AGENT), ("c", OTHER_AGENT)):
-        async with database.write() as conn:
-            ids[(await _arrive(conn, organization_id, agent_id=agent)).id] = name
-    first = next(iter(ids))
-    async with database.write() as conn:
-        await calls.answered(conn, first, utc_now())
-        await calls.finish(conn, first, status="completed", ended_reason="agent_ended", ended_at=utc_now())
-        page = await calls.page(conn, organization_id, limit=100, offset=0, only=only)
-    assert sorted(ids[item.id] for item in page.items) == sorted(expected)
-    assert page.total == len(expected)
+    def check(conn: sa.Connection) -> None:
+        agents = (("a", AGENT), ("b", AGENT), ("c", OTHER_AGENT))
+        ids = {_arrive(conn, organization_id, agent_id=agent).id: name for name, agent in agents}
+        first = next(iter(ids))
+        calls.answered(conn, first, utc_now())
+        calls.finish(conn, first, status="completed", ended_reason="agent_ended", ended_at=utc_now())
+        page = calls.page(conn, organization_id, limit=100, offset=0, only=only)
+        assert sorted(ids[item.id] for item in page.items) == sorted(expected)
+        assert page.total == len(expected)
+
+    await database.write(check)
 
 
 async def test_both_ends_of_the_time_filter_are_included(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        call = await _arrive(conn, organization_id)
-        at, ms = call.created_at, timedelta(milliseconds=1)
-        counts = [
-            (
-                await calls.page(conn, organization_id, limit=1, offset=0, only=CallFilter(since=since, until=until))
-            ).total
-            for since, until in ((at, at), (at + ms, None), (None, at - ms), (at - ms, at + ms))
-        ]
-    assert counts == [1, 0, 0, 1]
+    def count(conn: sa.Connection) -> list[int]:
+        at, ms = _arrive(conn, organization_id).created_at, timedelta(milliseconds=1)
+        bounds = ((at, at), (at + ms, None), (None, at - ms), (at - ms, at + ms))
+        filters = [CallFilter(since=since, until=until) for since, until in bounds]
+        return [calls.page(conn, organization_id, limit=1, offset=0, only=only).total for only in filters]
+
+    assert await database.write(count) == [1, 0, 0, 1]
 
 
 def test_a_recording_lies_by_year_and_month_in_utc(tmp_path: Path) -> None:
@@ -170,14 +178,17 @@ def test_a_recording_lies_by_year_and_month_in_utc(tmp_path: Path) -> None:
 
 
 async def test_a_bare_wav_header_is_no_recording(database: Database, organization_id: str, tmp_path: Path) -> None:
-    async with database.write() as conn:
-        call = await _arrive(conn, organization_id)
-    assert await recordings.last_written(tmp_path, call) is None
+    call = await database.write(lambda conn: _arrive(conn, organization_id))
     path = recordings.path_of(tmp_path, call.id, call.created_at)
+
+    def last_written() -> datetime | None:
+        return recordings.last_written(tmp_path, call)
+
+    assert await asyncio.to_thread(last_written) is None
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(44))
-    assert await recordings.last_written(tmp_path, call) is None
+    assert await asyncio.to_thread(last_written) is None
     path.write_bytes(bytes(48))
-    written = await recordings.last_written(tmp_path, call)
+    written = await asyncio.to_thread(last_written)
     assert written is not None
     assert abs(written - utc_now()) < timedelta(minutes=1)

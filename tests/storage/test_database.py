@@ -4,108 +4,206 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import structlog
+from structlog.testing import capture_logs
 
-from config.errors import Conflict, StartupError
-from storage import organizations
+from config.errors import Conflict
+from storage import api_keys, organizations
 from storage.database import Database, StorageTrouble
+from tests.storage.gate import PATIENCE_S, Gate, add, names, names_in
 
 
-async def _names(database: Database) -> list[str]:
-    async with database.read() as conn:
-        return [each.name for each in await organizations.all_of(conn)]
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_a_transaction_that_raises_leaves_nothing(database: Database) -> None:
+    def twice(conn: sa.Connection) -> None:
+        organizations.create(conn, "half")
+        organizations.create(conn, "half")
+
     with pytest.raises(Conflict):
-        async with database.write() as conn:
-            await organizations.create(conn, "half")
-            await organizations.create(conn, "half")
-    assert await _names(database) == []
+        await database.write(twice)
+    assert await names(database) == []
+
+
+async def test_a_transaction_that_runs_out_of_an_iterator_is_an_error_like_others(database: Database) -> None:
+    def no_next(conn: sa.Connection) -> str:
+        organizations.create(conn, "half")
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        async with asyncio.timeout(PATIENCE_S):
+            await database.write(no_next)
+    await add(database, "next")
+    assert await names(database) == ["next"]
 
 
 async def test_a_read_sees_one_moment(database: Database) -> None:
-    async with database.read() as before:
-        assert await organizations.all_of(before) == []
-        async with database.write() as conn:
-            await organizations.create(conn, "later")
-        assert await organizations.all_of(before) == []
-    assert await _names(database) == ["later"]
+    gate = Gate()
+
+    def look_twice(conn: sa.Connection) -> list[list[str]]:
+        before = names_in(conn)
+        gate.wait()
+        return [before, names_in(conn)]
+
+    reading = asyncio.create_task(database.read(look_twice))
+    await gate.reached()
+    await add(database, "later")
+    gate.open()
+    assert await reading == [[], []]
+    assert await names(database) == ["later"]
 
 
-async def test_writes_take_turns(database: Database) -> None:
-    async def add(number: int) -> None:
-        async with database.write() as conn:
-            count = len(await organizations.all_of(conn))
-            await organizations.create(conn, f"{number} after {count}")
+async def test_writes_take_turns_in_the_order_of_the_calls(database: Database) -> None:
+    def numbered(number: int) -> Callable[[sa.Connection], object]:
+        return lambda conn: organizations.create(conn, f"{number} after {len(names_in(conn))}")
 
-    await asyncio.gather(*(add(number) for number in range(10)))
-    assert sorted(int(name.split()[-1]) for name in await _names(database)) == list(range(10))
+    await asyncio.gather(*(database.write(numbered(number)) for number in range(10)))
+    assert set(await names(database)) == {f"{number} after {number}" for number in range(10)}
+
+
+async def test_writes_of_two_processes_take_turns(database: Database) -> None:
+    beside = Database(str(database.url))
+    await beside.open()
+
+    def counted(conn: sa.Connection) -> None:
+        organizations.create(conn, str(len(names_in(conn))))
+
+    await asyncio.gather(*(each.write(counted) for each in (database, beside) * 10))
+    await beside.close()
+    assert set(await names(database)) == {str(count) for count in range(20)}
+
+
+async def test_a_read_waits_for_no_write(database: Database) -> None:
+    gate = Gate()
+
+    def write(conn: sa.Connection) -> None:
+        organizations.create(conn, "new")
+        gate.wait()
+
+    writing = asyncio.create_task(database.write(write))
+    await gate.reached()
+    assert await names(database) == []
+    gate.open()
+    await writing
+    assert await names(database) == ["new"]
+
+
+async def test_a_read_waits_for_no_other_even_when_the_others_caller_is_gone(database: Database) -> None:
+    gate = Gate()
+    slow = asyncio.create_task(database.read(lambda _: gate.wait()))
+    await gate.reached()
+    await _cancelled(slow)
+    async with asyncio.timeout(PATIENCE_S / 2):
+        assert await names(database) == []
+    gate.open()
 
 
 async def test_every_commit_is_synced_and_foreign_keys_hold(database: Database) -> None:
+    def pragmas(conn: sa.Connection) -> list[object]:
+        each = ("journal_mode", "synchronous", "foreign_keys")
+        return [conn.execute(sa.text(f"PRAGMA {name}")).scalar_one() for name in each]
+
     for transaction in (database.read, database.write):
-        async with transaction() as conn:
-            pragmas = [
-                (await conn.execute(sa.text(f"PRAGMA {name}"))).scalar_one()
-                for name in ("journal_mode", "synchronous", "foreign_keys")
-            ]
-        assert pragmas == ["wal", 2, 1]
+        assert await transaction(pragmas) == ["wal", 2, 1]
+
+
+async def test_log_lines_of_a_transaction_carry_the_context_of_its_caller(database: Database) -> None:
+    def log(_: sa.Connection) -> None:
+        structlog.get_logger().info("inside")
+
+    with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logs:
+        for transaction in (database.read, database.write):
+            with structlog.contextvars.bound_contextvars(request_id="abc"):
+                await transaction(log)
+            await transaction(log)
+    assert [line.get("request_id") for line in logs] == ["abc", None, "abc", None]
 
 
 async def test_a_full_disk_is_named_and_loses_nothing(database: Database) -> None:
-    async with database.write() as conn:
-        await organizations.create(conn, "kept")
-        pages = (await conn.execute(sa.text("PRAGMA page_count"))).scalar_one()
-        await conn.execute(sa.text(f"PRAGMA max_page_count={pages}"))
+    def fill(conn: sa.Connection) -> None:
+        organizations.create(conn, "kept")
+        pages = conn.execute(sa.text("PRAGMA page_count")).scalar_one()
+        conn.execute(sa.text(f"PRAGMA max_page_count={pages}"))
+
+    await database.write(fill)
     with pytest.raises(StorageTrouble) as caught:
-        async with database.write() as conn:
-            await organizations.create(conn, "x" * 100_000)
+        await add(database, "x" * 100_000)
     assert caught.value.cause == "the disk is full"
     assert caught.value.message == "Service temporarily unavailable"
-    async with database.write() as conn:
-        await conn.execute(sa.text("PRAGMA max_page_count=1000000"))
-        await organizations.create(conn, "after")
-    assert await _names(database) == ["kept", "after"]
+    await database.write(lambda conn: conn.execute(sa.text("PRAGMA max_page_count=1000000")))
+    await add(database, "after")
+    assert await names(database) == ["kept", "after"]
+
+
+@contextmanager
+def _no_file_grows_beyond(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_commit_that_the_disk_does_not_take_is_named_and_leaves_nothing(database: Database) -> None:
+    done: list[None] = []
+
+    def much(conn: sa.Connection) -> None:
+        organizations.create(conn, "x" * 100_000)
+        done.append(None)
+
+    await add(database, "kept")
+    log_size = (await asyncio.to_thread(Path(f"{database.path}-wal").stat)).st_size
+    with _no_file_grows_beyond(log_size + 50_000), pytest.raises(StorageTrouble) as caught:
+        await database.write(much)
+    assert caught.value.cause == "the disk cannot be read or written"
+    assert done == [None]
+    await add(database, "after")
+    assert await names(database) == ["kept", "after"]
+
+
+async def test_a_commit_that_breaks_a_rule_leaves_nothing(database: Database) -> None:
+    def orphan(conn: sa.Connection) -> None:
+        conn.execute(sa.text("PRAGMA defer_foreign_keys=ON"))
+        organizations.create(conn, "half")
+        api_keys.create(conn, "of nobody")
+
+    with pytest.raises(sa.exc.IntegrityError):
+        await database.write(orphan)
+    await add(database, "next")
+    assert await names(database) == ["next"]
 
 
 async def test_a_lock_that_lasts_is_named(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.database.BUSY_TIMEOUT_S", 0.01)
     impatient = Database(str(database.url))
-    async with database.write():
-        with pytest.raises(StorageTrouble, match="locked by another process"):
-            async with impatient.write():
-                pass
-    async with impatient.write() as conn:
-        await organizations.create(conn, "now")
+    await impatient.open()
+    with closing(await asyncio.to_thread(sqlite3.connect, database.path, check_same_thread=False)) as other:
+        await asyncio.to_thread(other.execute, "BEGIN IMMEDIATE")
+        with pytest.raises(StorageTrouble) as caught:
+            await add(impatient, "too early")
+        assert caught.value.cause == "the database is locked by another process"
+        assert await names(impatient) == []
+        await asyncio.to_thread(other.rollback)
+    await add(impatient, "now")
     await impatient.close()
-    assert await _names(database) == ["now"]
-
-
-@pytest.mark.parametrize("url", ["", "postgresql+asyncpg://x/y", "sqlite+aiosqlite://", "sqlite+aiosqlite:///:memory:"])
-def test_an_unusable_url_stops_the_start(url: str) -> None:
-    with pytest.raises(StartupError, match=r"database\.url"):
-        Database(url)
-
-
-async def test_a_file_that_is_no_database_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "letter").write_text("Dear reader, " * 1000)
-    with pytest.raises(StartupError, match="not a database"):
-        await Database(f"sqlite+aiosqlite:///{tmp_path / 'letter'}").open()
-
-
-async def test_a_folder_that_cannot_be_made_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StartupError, match="cannot be used"):
-        await Database(f"sqlite+aiosqlite:///{tmp_path / 'file' / 'trunkline.db'}").open()
+    assert await names(database) == ["now"]
 
 
 WRITER = """
@@ -117,8 +215,7 @@ async def main():
     database = Database(sys.argv[1])
     await database.open()
     for number in range(100_000):
-        async with database.write() as conn:
-            await organizations.create(conn, str(number))
+        await database.write(lambda conn: organizations.create(conn, str(number)))
         print(number, flush=True)
 
 asyncio.run(main())
@@ -148,41 +245,59 @@ def test_kill_9_loses_no_committed_row(tmp_path: Path) -> None:
         assert len(stored) in (reported + 1, reported + 2)
 
 
-async def test_a_write_that_is_cancelled_leaves_nothing_and_blocks_nobody(database: Database) -> None:
-    inside = asyncio.Event()
+async def test_a_write_that_was_handed_in_runs_to_its_end_though_its_caller_is_cancelled(database: Database) -> None:
+    gate = Gate()
 
-    async def never_ends() -> None:
-        async with database.write() as conn:
-            await organizations.create(conn, "half")
-            inside.set()
-            await asyncio.Event().wait()
+    def pair(conn: sa.Connection) -> None:
+        organizations.create(conn, "a")
+        gate.wait()
+        organizations.create(conn, "b")
 
+    running = asyncio.create_task(database.write(pair))
+    await gate.reached()
+    waiting = asyncio.create_task(add(database, "c"))
+    await asyncio.sleep(0)
+    await _cancelled(running)
+    await _cancelled(waiting)
+    assert await names(database) == []
+    gate.open()
+    await add(database, "d")
+    assert await names(database) == ["a", "b", "c", "d"]
+
+
+async def test_a_write_that_raises_after_its_caller_was_cancelled_leaves_nothing_and_blocks_nobody(
+    database: Database,
+) -> None:
     for _ in range(3):
-        task = asyncio.create_task(never_ends())
-        await inside.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        inside.clear()
-    async with database.write() as conn:
-        await organizations.create(conn, "next")
-    assert await _names(database) == ["next"]
+        gate = Gate()
+
+        def half(conn: sa.Connection, gate: Gate = gate) -> None:
+            organizations.create(conn, "half")
+            gate.wait()
+            raise Conflict("no more")
+
+        task = asyncio.create_task(database.write(half))
+        await gate.reached()
+        await _cancelled(task)
+        gate.open()
+    await add(database, "next")
+    assert await names(database) == ["next"]
 
 
-async def test_writes_cancelled_at_any_moment_are_whole_or_nothing(database: Database) -> None:
-    async def pair(number: int) -> None:
-        async with database.write() as conn:
-            await organizations.create(conn, f"{number} a")
-            await organizations.create(conn, f"{number} b")
+async def test_writes_cancelled_at_any_moment_are_whole_or_were_never_handed_in(database: Database) -> None:
+    def pair(number: int) -> Callable[[sa.Connection], None]:
+        def create(conn: sa.Connection) -> None:
+            organizations.create(conn, f"{number} a")
+            organizations.create(conn, f"{number} b")
+
+        return create
 
     for number in range(40):
-        task = asyncio.create_task(pair(number))
+        task = asyncio.create_task(database.write(pair(number)))
         for _ in range(number):
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    names = await _names(database)
-    halves = {name.split()[0] for name in names}
-    assert len(names) == 2 * len(halves)
-    async with database.write() as conn:
-        await organizations.create(conn, "next")
+    await add(database, "next")
+    whole = {f"{number} {half}" for number in range(1, 40) for half in "ab"}
+    assert set(await names(database)) == {*whole, "next"}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncConnection
+import sqlalchemy as sa
 
 from config.errors import Invalid
 from storage import agents, organizations, phone_numbers
 from storage.agents import AgentFields
 from storage.database import Database
-from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
 
 
-async def _number(conn: AsyncConnection, organization_id: str, number: str, **changes: Any) -> PhoneNumber:
+def _number(conn: sa.Connection, organization_id: str, number: str, **changes: Any) -> PhoneNumber:
     facts: dict[str, Any] = {"provider": "sip", "sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1"}
     fields = PhoneNumberFields(number=number, **{**facts, **changes})
-    return await phone_numbers.create(conn, organization_id, fields)
+    return phone_numbers.create(conn, organization_id, fields)
 
 
 @pytest.mark.parametrize(
@@ -45,55 +45,65 @@ def test_a_source_has_one_normal_form(fields: dict[str, Any], source: str | None
 async def test_a_dialled_number_matches_exactly_or_but_for_the_plus(
     database: Database, organization_id: str, dialled: str, found: str | None
 ) -> None:
-    async with database.write() as conn:
+    def find(conn: sa.Connection) -> InboundTarget | None:
         for number in ("+300", "+41", "200", "300"):
-            await _number(conn, organization_id, number)
-        target = await phone_numbers.find_inbound(conn, ["192.0.2.1"], dialled)
+            _number(conn, organization_id, number)
+        return phone_numbers.find_inbound(conn, ["192.0.2.1"], dialled)
+
+    target = await database.write(find)
     assert (None if target is None else target.number.number) == found
 
 
 async def test_a_number_is_only_found_from_its_own_source(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        other = await organizations.create(conn, "other", max_calls=3)
-        await _number(conn, organization_id, "100")
-        theirs = await _number(conn, other.id, "100", sip_ip="192.0.2.2")
-        target = await phone_numbers.find_inbound(conn, ["192.0.2.2", "pbx.example"], "100")
-        assert await phone_numbers.find_inbound(conn, ["192.0.2.3"], "100") is None
-        assert await phone_numbers.sources(conn) == {"192.0.2.1", "192.0.2.2"}
-    assert target is not None
-    assert (target.number, target.agent, target.max_calls) == (theirs, None, 3)
+    def check(conn: sa.Connection) -> None:
+        other = organizations.create(conn, "other", max_calls=3)
+        _number(conn, organization_id, "100")
+        theirs = _number(conn, other.id, "100", sip_ip="192.0.2.2")
+        target = phone_numbers.find_inbound(conn, ["192.0.2.2", "pbx.example"], "100")
+        assert phone_numbers.find_inbound(conn, ["192.0.2.3"], "100") is None
+        assert phone_numbers.sources(conn) == {"192.0.2.1", "192.0.2.2"}
+        assert target is not None
+        assert (target.number, target.agent, target.max_calls) == (theirs, None, 3)
+
+    await database.write(check)
 
 
 async def test_the_agent_comes_with_the_number(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        agent = await agents.create(conn, organization_id, AgentFields(name="Anna"))
-        number = await _number(conn, organization_id, "100", agent_id=agent.id)
-        target = await phone_numbers.find_inbound(conn, ["192.0.2.1"], "100")
+    def check(conn: sa.Connection) -> None:
+        agent = agents.create(conn, organization_id, AgentFields(name="Anna"))
+        number = _number(conn, organization_id, "100", agent_id=agent.id)
+        target = phone_numbers.find_inbound(conn, ["192.0.2.1"], "100")
         assert target is not None
         assert target.agent == agent
-        assert await agents.delete(conn, organization_id, agent.id)
-        after = await phone_numbers.get(conn, organization_id, number.id)
-    assert after is not None
-    assert after.agent_id is None
+        assert agents.delete(conn, organization_id, agent.id)
+        after = phone_numbers.get(conn, organization_id, number.id)
+        assert after is not None
+        assert after.agent_id is None
+
+    await database.write(check)
 
 
 async def test_numbers_that_cannot_be_together_are_refused(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        other = await organizations.create(conn, "other")
-        await _number(conn, organization_id, "100")
+    def check(conn: sa.Connection) -> None:
+        other = organizations.create(conn, "other")
+        _number(conn, organization_id, "100")
         for owner, source in ((organization_id, "192.0.2.9"), (other.id, "192.0.2.1")):
             with pytest.raises(Invalid) as caught:
-                await _number(conn, owner, "100", sip_ip=source)
+                _number(conn, owner, "100", sip_ip=source)
             assert [problem.field for problem in caught.value.problems] == ["number"]
-        moving = await _number(conn, other.id, "100", sip_ip="192.0.2.9")
+        moving = _number(conn, other.id, "100", sip_ip="192.0.2.9")
         with pytest.raises(Invalid):
-            await phone_numbers.replace(conn, moving, {"sip_ip": "192.0.2.1"})
-        await _number(conn, other.id, "101", sip_ip="192.0.2.1")
+            phone_numbers.replace(conn, moving, {"sip_ip": "192.0.2.1"})
+        _number(conn, other.id, "101", sip_ip="192.0.2.1")
+
+    await database.write(check)
 
 
 async def test_numbers_without_a_trunk_do_not_get_in_each_others_way(database: Database, organization_id: str) -> None:
-    async with database.write() as conn:
-        other = await organizations.create(conn, "other")
+    def check(conn: sa.Connection) -> None:
+        other = organizations.create(conn, "other")
         for owner in (organization_id, other.id):
-            await _number(conn, owner, "100", sip_mode=None, sip_ip=None)
-        assert await phone_numbers.trunks(conn) == []
+            _number(conn, owner, "100", sip_mode=None, sip_ip=None)
+        assert phone_numbers.trunks(conn) == []
+
+    await database.write(check)
