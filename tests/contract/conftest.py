@@ -1,0 +1,42 @@
+"""One server and one furnished world for each module of contract tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster, blockbuster_ctx
+
+from storage.schema import bring_up_to_date
+from tests.conftest import OUR_PACKAGES
+from tests.contract.server import Server, serve
+from tests.contract.world import World, world_of
+
+
+@pytest.fixture(scope="session")
+def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh database file, to be copied."""
+    path = tmp_path_factory.mktemp("fresh") / "trunkline.db"
+    bring_up_to_date(path)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def blocking_the_loop_fails() -> Iterator[BlockBuster]:
+    """As for every test, but set up once for a module's hundreds of cases."""
+    with blockbuster_ctx(OUR_PACKAGES) as blockbuster:
+        blockbuster.functions["os.path.abspath"].deactivate()  # asks for the current folder, touches no disk
+        yield blockbuster
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, fresh_database: Path) -> Iterator[Server]:
+    """Shared by a module's tests: each keeps to resources of its own, or counts only what it changes."""
+    with serve(tmp_path_factory.mktemp("server"), fresh_database) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def world(server: Server) -> World:
+    return world_of(server)

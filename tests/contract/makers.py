@@ -1,0 +1,89 @@
+"""How a test gets one resource of each kind in an organization, as its user or as its calls would make it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from storage import calls, recordings
+from tests.contract.client import Client
+from tests.contract.server import Server
+
+Maker = Callable[[Server, str, Client, int], str]
+"""Takes the organization's id, its client and a number that tells this one from its like; gives the id."""
+SOUND: Final = bytes(range(256)) * 4
+TALK: Final[list[calls.TranscriptItem]] = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello"},
+]
+
+
+def _posted(path: str, body: Callable[[int], dict[str, Any]]) -> Maker:
+    def make(_server: Server, _organization_id: str, client: Client, number: int) -> str:
+        answer = client("POST", path, body(number))
+        assert answer.status == 201, answer.body
+        made: str = answer.data["id"]
+        return made
+
+    return make
+
+
+def live_call(server: Server, organization_id: str, **changes: Any) -> calls.Call:
+    """An inbound call that rings."""
+    facts: dict[str, Any] = {
+        "organization_id": organization_id,
+        "agent_id": None,
+        "phone_number_id": None,
+        "provider": "sip",
+        "call_sid": "abc@pbx",
+        "customer_number": "+41441234567",
+        "context_variables": {"name": "Ada", "age": 36, "vip": True},
+        "metadata": {"order": {"number": 7}},
+    }
+    return server.write(lambda conn: calls.create_inbound(conn, **(facts | changes)))
+
+
+def ended_call(server: Server, organization_id: str, *, cost: float | None = None, **changes: Any) -> calls.Call:
+    """A call that was answered, talked, was recorded and ended."""
+    call = live_call(server, organization_id, **changes)
+
+    def end(conn: sa.Connection) -> calls.Call | None:
+        calls.answered(conn, call.id, call.created_at)
+        return calls.finish(
+            conn,
+            call.id,
+            status="completed",
+            ended_reason="agent_ended",
+            ended_at=call.created_at + timedelta(seconds=30),
+            transcript=TALK,
+            recording=True,
+            turn_count=1,
+            analysis={"summary": "A greeting", "extractions": {"ok": True, "amount": 2.5, "note": "x"}},
+            cost=cost,
+        )
+
+    ended = server.write(end)
+    assert ended is not None
+    path = recordings.path_of(server.services.settings.data_dir, call.id, call.created_at)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(SOUND)
+    return ended
+
+
+def _call(server: Server, organization_id: str, _client: Client, number: int) -> str:
+    return ended_call(server, organization_id, call_sid=f"{number}@pbx").id
+
+
+MAKERS: dict[str, Maker] = {
+    "agent": _posted("/agents", lambda number: {"name": f"Anna {number}", "knowledgeSearchInstructions": "For prices"}),
+    "call": _call,
+    "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),
+}
+
+
+def furnished(server: Server, organization_id: str, client: Client) -> dict[str, str]:
+    """One of each kind."""
+    return {kind: make(server, organization_id, client, 0) for kind, make in MAKERS.items()}

@@ -1,0 +1,57 @@
+"""Every operation, in the order of the document: its path, its status and the noun of the id in its path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`noun` is the resource that the path's id names; `body` is one that succeeds, None where there is none;
+    `max_body` in bytes; `lists` is the
+    noun of what it gives a page of."""
+
+    method: str
+    path: str
+    status: int = 200
+    noun: str | None = None
+    body: dict[str, Any] | None = None
+    max_body: int = MIB
+    lists: str | None = None
+    envelope: tuple[str, ...] = ("data",)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def _list(noun: str, path: str) -> Operation:
+    return Operation("GET", path, lists=noun, envelope=("data", "pagination"))
+
+
+def _resource(noun: str, path: str, body: dict[str, Any], *, updated: bool = True) -> tuple[Operation, ...]:
+    """What all resources have that clients make."""
+    change = {"name": "Changed"} if updated else None
+    return (
+        Operation("POST", path, 201, body=body),
+        _list(noun, path),
+        Operation("GET", f"{path}/{{id}}", noun=noun),
+        *([Operation("PATCH", f"{path}/{{id}}", noun=noun, body=change)] if change else []),
+        Operation("DELETE", f"{path}/{{id}}", noun=noun),
+    )
+
+
+OPERATIONS: Final = (
+    *_resource("Agent", "/agents", {"name": "Anna"}),
+    _list("Call", "/calls"),
+    Operation("GET", "/calls/{id}", noun="Call"),
+    Operation("GET", "/calls/{id}/recording", noun="Call"),
+    Operation("GET", "/calls/{id}/transcript", noun="Call"),
+    *_resource("Phone number", "/phone-numbers", {"number": "200", "provider": "sip"}),
+    _list("Voice", "/voices"),
+    _list("Language model", "/slm-models"),
+)
+PATHS: Final = tuple(dict.fromkeys(each.path for each in OPERATIONS))
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")

@@ -1,0 +1,162 @@
+"""The real API on loopback over a real database, on a thread of its own, so that tests are plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import UUID, uuid5
+
+import sqlalchemy as sa
+from cryptography.fernet import Fernet
+
+from api.app import create_app
+from api.listen import listen
+from api.services import Services
+from config.secrets import Secrets
+from config.settings import Settings
+from storage import api_keys, organizations
+from storage.database import Database
+from storage.organizations import Plan
+from tests.contract.client import Client
+from tests.contract.published import Published
+
+T = TypeVar("T")
+NAMESPACE: Final = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
+WAIT_S: Final = 20.0
+PLENTY: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A voice or a language model of the catalogue."""
+
+    name: str
+    provider: str = "builtin"
+    context_length: int | None = 4096
+    is_default: bool = False
+
+    @property
+    def id(self) -> UUID:
+        """Made of the name."""
+        return uuid5(NAMESPACE, self.name)
+
+
+class Catalogue:
+    """Enough voices and models for more than one page."""
+
+    def voices(self) -> list[Entry]:
+        return [Entry(f"voice {number}") for number in range(53)]
+
+    def language_models(self) -> list[Entry]:
+        return [
+            Entry("built in", is_default=True),
+            Entry("own", "llama.cpp"),
+            *(Entry(f"remote {number}", "openai", None) for number in range(53)),
+        ]
+
+
+@dataclass
+class Server:
+    """A running server. `published` is what it says of itself."""
+
+    services: Services
+    loop: asyncio.AbstractEventLoop
+    port: int
+    published: Published
+    _names: Iterator[int] = field(default_factory=count)
+    _clients: list[Client] = field(default_factory=list)
+
+    def write(self, work: Callable[[sa.Connection], T]) -> T:
+        """What a transaction gives, run beside the server's own."""
+        return asyncio.run_coroutine_threadsafe(self.services.database.write(work), self.loop).result(WAIT_S)
+
+    def organization(
+        self, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None, requests_per_minute: int = PLENTY
+    ) -> tuple[str, Client]:
+        """A new organization and its client."""
+        name = f"organization {next(self._names)}"
+
+        def work(conn: sa.Connection) -> tuple[str, str]:
+            made = organizations.create(conn, name, plan=plan, balance=balance, max_calls=max_calls)
+            return made.id, api_keys.create(conn, made.id, requests_per_minute=requests_per_minute)[1]
+
+        organization_id, key = self.write(work)
+        return organization_id, self.client(key)
+
+    def client(self, key: str | None) -> Client:
+        """A client that is closed with the server."""
+        self._clients.append(Client(self.port, key, self.published))
+        return self._clients[-1]
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+def _services(folder: Path) -> Services:
+    settings = Settings(data_dir=folder).with_changes({"api": {"host": "127.0.0.1", "port": 0}})
+    return Services(
+        settings=settings,
+        database=Database(settings.database_url),
+        secrets=Secrets([Fernet.generate_key()]),
+        catalogue=Catalogue(),
+        readiness=lambda: {"sip": None},
+    )
+
+
+@contextmanager
+def serve(folder: Path, fresh_database: Path) -> Iterator[Server]:
+    """A server on a copy of that database, until the block ends."""
+    shutil.copy(fresh_database, folder / "trunkline.db")
+    services = _services(folder)
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Future()
+
+    async def run() -> None:
+        end = asyncio.Event()
+        await services.database.open()
+        try:
+            async with listen(create_app(services), services.settings.api) as port:
+                started.set_result((asyncio.get_running_loop(), end, port))
+                await end.wait()
+        finally:
+            await services.database.close()
+
+    def thread_main() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    thread = threading.Thread(target=thread_main, name="server under contract")
+    thread.start()
+    loop, end, port = started.result(WAIT_S)
+    server = Server(services, loop, port, Published(_document(port)))
+    try:
+        yield server
+    finally:
+        server.close_clients()
+        loop.call_soon_threadsafe(end.set)
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+def _document(port: int) -> dict[str, Any]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
+    try:
+        connection.request("GET", "/v1/openapi.json")
+        document: dict[str, Any] = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    return document

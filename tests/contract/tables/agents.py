@@ -1,0 +1,109 @@
+"""Agents, in the order of their table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.contract.kinds import Choice, Flag, Form, Given, Id, Own, Real, Text, Time, Whole
+from tests.contract.table import Field, Items, Record, Table
+
+PLACEHOLDERS: Final = {"placeholders": "Hi {{first_name}}, {{ n2 }}", "no placeholder": "a } } {{ b"}
+BAD_PLACEHOLDERS: Final = {
+    text: f"Hello {text}!" for text in ("{{first name}}", "{{#if x}}", "{{}}", "{{a-b}}", "{{é}}", "{{a}} {{b c}}")
+}
+NO_ADDRESSES: Final = ("x", "example.com", "//example.com/x", "https://", "https://exa mple.com", "ftp://example.com/x")
+LANGUAGES: Final = Form(
+    ("en", "de-CH", "zh-Hant-TW", "sr-Latn-RS", "gsw", "es-419", "x-whatever", "en-x-abc"),
+    ("e", "en_US", "-en", "en-", "en--US", "e n", "é", "12", "abcdefghi", "zh-Hant-TWN", "en\n"),
+)
+EXTRACTION: Final = Record(
+    (
+        Field("name", Text(1, 255), required=True),
+        Field("description", Text(), required=True),
+        Field("type", Choice(("string", "boolean", "number")), required=True),
+    )
+)
+TARGET: Final = Record(
+    (
+        Field("name", Text(1, 255), required=True),
+        Field("description", Text(), required=True),
+        Field(
+            "number",
+            Form(("+41441234567", "+123456789012345", "12", "123456789012345"), ("1", "+0123", "+", "12a", "0041 44")),
+            required=True,
+        ),
+        Field("mode", Choice(("cold", "warm_briefing")), required=True),
+    )
+)
+TWO_EXTRACTIONS: Final = (
+    {"name": "reached", "description": "Was it fine?", "type": "boolean"},
+    {"name": "amount", "description": "", "type": "number"},
+)
+TWO_TARGETS: Final = (
+    {"name": "Sales", "description": "Orders", "number": "+41441234567", "mode": "cold"},
+    {"name": "Support", "description": "", "number": "12", "mode": "warm_briefing"},
+)
+
+AGENTS: Final = Table(
+    noun="Agent",
+    path="/agents",
+    fields=(
+        Field("name", Text(1, 255), required=True),
+        Field("systemPrompt", Given(Text(0, 32000), PLACEHOLDERS, BAD_PLACEHOLDERS)),
+        Field("slmModelId", Id("language model", owned=False), nullable=True),
+        Field("voiceId", Id("voice", owned=False), nullable=True),
+        Field("voiceSpeed", Real(0.6, 1.5), 1),
+        Field("voiceStability", Real(0, 1), 0.5),
+        Field("turnEndpointDelay", Whole(50, 2000), 100, nullable=True),
+        Field("minTurnDuration", Whole(0, 2000), 50, nullable=True),
+        Field("minInterruptionDuration", Whole(0, 2000), 100, nullable=True),
+        Field("frameActivationThreshold", Real(0, 1), 0.35, nullable=True),
+        Field("postSpeechCooldown", Whole(0, 5000), 400, nullable=True),
+        Field("ultravadEotThreshold", Real(0, 1), 0.1, nullable=True),
+        Field("speculativeSilenceMs", Whole(0, 5000), 150, nullable=True),
+        Field("fallbackSilenceMs", Whole(0, 10000), 3000, nullable=True),
+        Field("allowEndCall", Flag(), True),
+        Field("isActive", Flag(), True),
+        Field("postCallSummaryEnabled", Flag(), False),
+        Field("postCallExtractionSchema", Items(EXTRACTION, TWO_EXTRACTIONS), []),
+        Field(
+            "postCallWebhookUrl",
+            Form(
+                ("https://example.com/hook?a=b", "https://user@[2001:db8::1]:8443/", "https://127.0.0.1/"),
+                (*NO_ADDRESSES, "http://example.com/hook"),
+            ),
+            nullable=True,
+        ),
+        Field("postCallWebhookSecret", Text(1), nullable=True, secret=True),
+        Field("firstSpeaker", Choice(("user", "agent")), "user"),
+        Field("agentGreeting", Given(Text(0, 1000), PLACEHOLDERS, BAD_PLACEHOLDERS), nullable=True),
+        Field("agentGreetingEnabled", Flag(), False),
+        Field("firstMessageUninterruptible", Flag(), False),
+        Field("firstMessageDelay", Whole(0, 10000), 0),
+        Field("maxCallDurationSeconds", Whole(30, 3600), 600),
+        Field("languageHint", LANGUAGES, nullable=True),
+        Field("knowledgeSearchInstructions", Text(0, 2000), nullable=True),
+        Field("backgroundSoundId", Id("background sound"), nullable=True),
+        Field("backgroundSoundVolume", Real(0, 1), 0.15),
+        Field("holdMessage", Text(0, 500), nullable=True),
+        Field(
+            "holdMusicUrl",
+            Form(
+                ("https://example.com/a.wav", "http://example.com/a.mp3"),
+                (*NO_ADDRESSES, "file:///etc/passwd"),
+                sized={"500 characters": ("https://x/" + "a" * 490, "https://x/" + "a" * 491)},
+            ),
+            nullable=True,
+        ),
+        Field("toolIds", Items(Id("tool"), (Own("tool"), Own("second tool"))), nullable=True),
+        Field("transferTargets", Items(TARGET, TWO_TARGETS), []),
+    ),
+    told=(
+        Field("id", Id("agent"), required=True),
+        Field("postCallWebhookSecretSet", Flag(), required=True),
+        Field("createdAt", Time(), required=True),
+        Field("updatedAt", Time(), required=True),
+    ),
+    least=lambda: {"name": "Anna"},
+    moving=frozenset({"updatedAt", "postCallWebhookSecretSet"}),
+)

@@ -1,0 +1,12 @@
+"""The tables of resources that bodies create."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.contract.table import Table
+from tests.contract.tables.agents import AGENTS
+from tests.contract.tables.phone_numbers import PHONE_NUMBERS
+
+CREATED: Final[tuple[Table, ...]] = (AGENTS, PHONE_NUMBERS)
+UPDATED: Final = tuple(table for table in CREATED if table.update_fields)

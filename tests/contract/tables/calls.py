@@ -1,0 +1,96 @@
+"""Calls, in the order of their table, and the body that starts one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.contract.kinds import Choice, Form, FreeObject, Id, Own, Real, Text, Time, Variables, Whole
+from tests.contract.table import Field, Items, Record, Table
+
+STATUSES: Final = ("queued", "ringing", "in_progress", "completed", "failed", "no_answer")
+DIRECTIONS: Final = ("inbound", "outbound")
+ENDED_REASONS: Final = (
+    *("customer_ended", "agent_ended", "max_duration", "api_hangup", "no_answer", "busy", "rejected", "invalid_number"),
+    *("unreachable", "transferred", "voicemail", "media_timeout", "server_shutdown", "server_restart", "error"),
+)
+TRANSCRIPT: Final = Items(
+    Record(
+        (
+            Field("role", Choice(("user", "assistant")), required=True),
+            Field("content", Text(), required=True),
+        )
+    )
+)
+ANALYSIS: Final = Record((Field("summary", Text()), Field("extractions", FreeObject(), required=True)))
+TRANSFER_CALL: Final = Record(
+    (
+        Field("id", Id("call"), required=True),
+        Field("transferType", Text()),
+        Field("transferStatus", Text()),
+        Field("durationSeconds", Whole(0, None)),
+        Field("customerNumber", Text(), required=True),
+        Field("recordingUrl", Text()),
+        Field("transcript", TRANSCRIPT, required=True),
+        Field("startedAt", Time()),
+        Field("endedAt", Time()),
+        Field("status", Choice(STATUSES), required=True),
+    )
+)
+LISTED: Final = (
+    Field("id", Id("call"), required=True),
+    Field("organizationId", Id("organization"), required=True),
+    Field("agentId", Id("agent")),
+    Field("phoneNumberId", Id("phone number")),
+    Field("callSid", Text()),
+    Field("provider", Text()),
+    Field("direction", Choice(DIRECTIONS), required=True),
+    Field("status", Choice(STATUSES), required=True),
+    Field("customerNumber", Text(), required=True),
+    Field("durationSeconds", Whole(0, None)),
+    Field("recordingUrl", Text()),
+    Field("turnCount", Whole(0, None), required=True),
+    Field("endedReason", Choice(ENDED_REASONS)),
+    Field("contextVariables", FreeObject(), required=True),
+    Field("metadata", FreeObject(), required=True),
+    Field("parentCallId", Id("call")),
+    Field("transferType", Text()),
+    Field("transferStatus", Text()),
+    Field("transferCalls", Items(TRANSFER_CALL), required=True),
+    Field("startedAt", Time()),
+    Field("endedAt", Time()),
+    Field("createdAt", Time(), required=True),
+)
+COST: Final = Field("cost", Real(0, 1e9), required=True)
+"""Only on the paid plan."""
+DETAIL: Final = (*LISTED, Field("transcript", TRANSCRIPT, required=True), Field("analysis", ANALYSIS))
+
+
+def _least() -> dict[str, Any]:
+    return {"agentId": Own("agent"), "phoneNumberId": Own("trunk"), "to": "+41441234567"}
+
+
+BODY: Final = (
+    Field("agentId", Id("agent", known=False), required=True),
+    Field("phoneNumberId", Id("trunk", known=False), required=True),
+    Field(
+        "to",
+        Form(
+            ("+41441234567", "+12", "+123456789012345"),
+            ("+1", "+1234567890123456", "+0123", "+", "41441234567", "+12 34", "+12a", " +123", "+123\n", "sip:+123@x"),
+        ),
+        required=True,
+        shown_as="customerNumber",
+    ),
+    Field("contextVariables", Variables(), {}),
+    Field("metadata", FreeObject(), {}),
+)
+BODY_NAMES: Final = {each.shown_as or each.name for each in BODY}
+CALLS: Final = Table(
+    noun="Call",
+    path="/calls",
+    fields=BODY,
+    changes=(),
+    told=tuple(each for each in DETAIL if each.name not in BODY_NAMES),
+    least=_least,
+    deletable=False,
+)

@@ -1,0 +1,97 @@
+"""Phone numbers, in the order of their table."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+from tests.contract.kinds import Choice, Form, FreeObject, Given, Id, Text, Time, Whole
+from tests.contract.table import Field, Table
+
+LABEL: Final = "x" * 63
+NO_HOSTS: Final = ("a..b", ".a", f"{LABEL}x", "192.0.2.256", "1.2.3", "a b", "a/b", "ä.example", "[", "[fe80]")
+PLACE: Final = Form(
+    ("x", "pbx.example", "pbx:5080", "sip:pbx.example;transport=tcp", "192.0.2.1:5060", "[2001:db8::1]:5060"),
+    (*NO_HOSTS, "sip:a..b:5060"),
+    sized={"100 characters": (f"{LABEL}.{'y' * 36}", f"{LABEL}.{'y' * 37}")},
+)
+USER: Final = Given(Text(1, 60, words="Grüße🙂"), bad={"a line break": "a\r\nb"})
+CREDENTIAL: Final = Text(1)
+TRANSPORT: Final = Choice(("udp", "tcp", "tls"))
+_SUFFIXES = count(1000)
+
+
+def _least() -> dict[str, Any]:
+    return {"number": f"+4144{next(_SUFFIXES)}", "provider": "sip"}
+
+
+PHONE_NUMBERS: Final = Table(
+    noun="Phone number",
+    path="/phone-numbers",
+    fields=(
+        Field("name", Text()),
+        Field(
+            "number",
+            Form(
+                ("+41441234567", "+12", "+123456789012345", "12", "123456789012345"),
+                (
+                    "1",
+                    "+0123",
+                    "+1",
+                    "+",
+                    "+1234567890123456",
+                    "1234567890123456",
+                    "12a",
+                    "+12 34",
+                    " 12",
+                    "12\n",
+                    "١٢٣",
+                ),
+            ),
+            required=True,
+        ),
+        Field("provider", Choice(("sip", "provider_a", "provider_b", "provider_c")), required=True),
+        Field(
+            "sipMode",
+            Choice(("registration", "ip_allowlist")),
+            beside={
+                "registration": {"sipUsername": "me", "sipPassword": "hush", "sipProxy": "registrar.example"},
+                "ip_allowlist": {"sipIp": "192.0.2.7"},
+            },
+        ),
+        Field("agentId", Id("agent"), nullable=True),
+        *(
+            Field(f"provider_{which}{what}", CREDENTIAL, secret=True)
+            for which in "abc"
+            for what in ("AccountSid", "AuthToken")
+        ),
+        Field("sipUsername", USER),
+        Field("sipPassword", CREDENTIAL, secret=True),
+        Field("sipProxy", PLACE),
+        Field("sipOutboundProxy", PLACE, nullable=True),
+        Field("sipAuthUser", USER, nullable=True),
+        Field(
+            "sipIp",
+            Form(
+                ("192.0.2.1", "2001:db8::1", "pbx.example"),
+                (*NO_HOSTS, "2001:db8::g"),
+                sized={
+                    "253 characters": (f"{LABEL}.{LABEL}.{LABEL}.{'y' * 61}", f"{LABEL}.{LABEL}.{LABEL}.{'y' * 62}"),
+                },
+            ),
+        ),
+        Field("sipPort", Whole(1, 65535)),
+        Field("sipProtocol", TRANSPORT),
+        Field("sipRegisterTransport", TRANSPORT),
+        Field("metadata", FreeObject(), {}),
+    ),
+    told=(
+        Field("id", Id("phone number"), required=True),
+        Field("sipStatus", Choice(("unregistered", "registering", "registered", "failed", "listening")), required=True),
+        Field("sipStatusDetail", Text()),
+        Field("createdAt", Time(), required=True),
+        Field("updatedAt", Time(), required=True),
+    ),
+    least=_least,
+    moving=frozenset({"updatedAt", "sipStatus", "sipStatusDetail"}),
+)

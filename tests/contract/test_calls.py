@@ -1,0 +1,182 @@
+"""Calls as lists and details show them, and the filters of their list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from config.clock import iso
+from storage import calls
+from tests.contract.kinds import NO_ID
+from tests.contract.makers import SOUND, TALK, ended_call, live_call
+from tests.contract.server import Server
+from tests.contract.table import Record
+from tests.contract.tables.calls import COST, DETAIL, DIRECTIONS, ENDED_REASONS, LISTED, STATUSES
+from tests.contract.world import World
+
+AGENTS: Final = (NO_ID, NO_ID.replace("0b9f", "1b9f"))
+UNKNOWN_WHILE_IT_RINGS: Final = {
+    *("durationSeconds", "recordingUrl", "endedReason", "parentCallId", "transferType", "transferStatus"),
+    *("startedAt", "endedAt", "analysis", "agentId", "phoneNumberId"),
+}
+
+
+def _answered(server: Server, call: calls.Call) -> calls.Call:
+    server.write(lambda conn: calls.answered(conn, call.id, call.created_at))
+    return call
+
+
+STATES: dict[str, Callable[[Server, str], calls.Call]] = {
+    "ringing": live_call,
+    "in_progress": lambda server, organization_id: _answered(server, live_call(server, organization_id)),
+    "completed": ended_call,
+}
+
+
+@pytest.mark.parametrize("status", STATES)
+def test_a_call_shows_exactly_its_rows(server: Server, world: World, status: str) -> None:
+    stored = STATES[status](server, world.organization_id)
+    answer = world.client("GET", f"/calls/{stored.id}")
+    assert Record(DETAIL).misfits(answer.data) == []
+    assert answer.data["status"] == status
+    items = {each["id"]: each for each in world.client("GET", "/calls?limit=100").data}
+    assert Record(LISTED).misfits(items[stored.id]) == []
+    assert answer.data == {**answer.data, **items[stored.id], "recordingUrl": answer.data["recordingUrl"]}
+
+
+def test_what_is_not_known_while_it_rings_is_null(server: Server, world: World) -> None:
+    call = world.client("GET", f"/calls/{live_call(server, world.organization_id).id}").data
+    assert {name for name, value in call.items() if value is None} == UNKNOWN_WHILE_IT_RINGS
+    assert (call["transcript"], call["transferCalls"], call["turnCount"]) == ([], [], 0)
+
+
+def test_an_ended_call_shows_what_was_said_and_passed(server: Server, world: World) -> None:
+    stored = ended_call(server, world.organization_id)
+    call = world.client("GET", f"/calls/{stored.id}").data
+    assert call["transcript"] == TALK
+    assert call["analysis"] == stored.analysis
+    assert call["contextVariables"] == stored.context_variables
+    assert call["metadata"] == stored.metadata
+    assert (call["durationSeconds"], call["turnCount"], call["endedReason"]) == (30, 1, "agent_ended")
+    assert (call["customerNumber"], call["callSid"], call["provider"]) == ("+41441234567", "abc@pbx", "sip")
+    assert call["organizationId"] == world.organization_id
+
+
+def test_a_cost_is_shown_where_there_is_one(server: Server, world: World) -> None:
+    billed = ended_call(server, world.organization_id, cost=0.25)
+    detail = world.client("GET", f"/calls/{billed.id}").data
+    assert Record((*DETAIL, COST)).misfits(detail) == []
+    assert detail["cost"] == 0.25
+
+
+@pytest.mark.parametrize("reason", ENDED_REASONS)
+def test_every_reason_of_an_end_can_be_shown(server: Server, world: World, reason: Any) -> None:
+    stored = live_call(server, world.organization_id)
+    at = stored.created_at + timedelta(seconds=1)
+    server.write(lambda conn: calls.finish(conn, stored.id, status="failed", ended_reason=reason, ended_at=at))
+    assert world.client("GET", f"/calls/{stored.id}").data["endedReason"] == reason
+
+
+def test_a_recording_is_a_wav_with_ranges(world: World) -> None:
+    path = f"/calls/{world.own['call']}/recording"
+    whole = world.client("GET", path)
+    assert (whole.status, whole.content, whole.headers["Content-Type"]) == (200, SOUND, "audio/wav")
+    part = world.client("GET", path, headers={"Range": "bytes=10-19"})
+    assert (part.status, part.content) == (206, SOUND[10:20])
+    beyond = world.client("GET", path, headers={"Range": f"bytes={len(SOUND)}-"})
+    assert (beyond.status, set(beyond.body)) == (416, {"error"})
+
+
+def test_a_call_without_a_recording_has_none_to_give(server: Server, world: World) -> None:
+    silent = live_call(server, world.organization_id)
+    answer = world.client("GET", f"/calls/{silent.id}/recording")
+    assert (answer.status, answer.body) == (404, {"error": "Recording not found"})
+
+
+def test_a_transcript_stands_alone(world: World) -> None:
+    answer = world.client("GET", f"/calls/{world.own['call']}/transcript")
+    assert answer.data == {"callId": world.own["call"], "status": "completed", "transcript": TALK}
+
+
+class Stock:
+    """An organization with a ringing call of one agent and, later, an ended one of another."""
+
+    def __init__(self, server: Server) -> None:
+        organization_id, self.client = server.organization()
+        self.live = live_call(server, organization_id, agent_id=AGENTS[0])
+        self.ended = ended_call(server, organization_id, agent_id=AGENTS[1])
+        self.names = {self.live.id: "live", self.ended.id: "ended"}
+
+    def moment(self, text: str) -> str:
+        """`live+1` is a millisecond after the live call was made; other text stands for itself."""
+        for call, name in ((self.live, "live"), (self.ended, "ended")):
+            if text.startswith(name):
+                return iso(call.created_at + timedelta(milliseconds=int(text.removeprefix(name) or 0)))
+        return text
+
+
+@pytest.fixture(scope="module")
+def stock(server: Server) -> Stock:
+    return Stock(server)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({}, "live ended"),
+        ({"agentId": AGENTS[0]}, "live"),
+        ({"agentId": AGENTS[0].upper()}, "live"),
+        ({"agentId": AGENTS[0].replace("0b9f", "2b9f")}, ""),
+        *(({"status": status}, {"ringing": "live", "completed": "ended"}.get(status, "")) for status in STATUSES),
+        *(({"direction": direction}, "live ended" if direction == "inbound" else "") for direction in DIRECTIONS),
+        ({"status": "completed", "agentId": AGENTS[0]}, ""),
+        ({"from": "live"}, "live ended"),
+        ({"from": "ended+1"}, ""),
+        ({"to": "ended"}, "live ended"),
+        ({"to": "live-1"}, ""),
+        ({"from": "live", "to": "ended"}, "live ended"),
+        ({"from": "2020-01-01"}, "live ended"),
+        ({"from": "2020-01-01T00:00:00"}, "live ended"),
+        ({"from": "2020-01-01T00:00:00.123456+14:00"}, "live ended"),
+        ({"from": "2099-01-01T00:00:00Z"}, ""),
+        ({"to": "2020-01-01T00:00:00Z"}, ""),
+    ],
+    ids=str,
+)
+def test_a_list_is_narrowed_by_its_filters(stock: Stock, query: dict[str, str], expected: str) -> None:
+    text = urlencode({name: stock.moment(value) for name, value in query.items()})
+    answer = stock.client("GET", f"/calls?{text}")
+    assert answer.status == 200
+    found = {stock.names[each["id"]] for each in answer.data}
+    assert found == set(expected.split())
+    assert answer.body["pagination"]["total"] == len(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("agentId", bad) for bad in ("", "x", NO_ID[:-1], NO_ID.replace("-", ""), f"{{{NO_ID}}}")),
+        *(("status", bad) for bad in ("", "done", "COMPLETED", "queued,ringing")),
+        *(("direction", bad) for bad in ("", "both", "INBOUND")),
+        *((name, bad) for name in ("from", "to") for bad in ("", "yesterday", "1700000000", "2026-13-01T00:00:00Z")),
+        ("from", "0001-01-01T00:00:00+14:00"),
+    ],
+)
+def test_a_malformed_filter_is_named(world: World, name: str, value: str) -> None:
+    assert world.client("GET", f"/calls?{name}={quote(value)}").fields == {name}
+
+
+@pytest.mark.parametrize("name", ["agentId", "status", "direction", "from", "to"])
+def test_a_filter_that_is_given_twice_is_named(world: World, name: str) -> None:
+    good = {"agentId": NO_ID, "status": "queued", "direction": "inbound"}.get(name, "2026-01-01")
+    assert world.client("GET", f"/calls?{name}={good}&{name}={good}").fields == {name}
+
+
+def test_a_time_is_shown_as_iso_8601_in_utc(stock: Stock) -> None:
+    shown = stock.client("GET", f"/calls/{stock.ended.id}").data["endedAt"]
+    assert shown == iso(stock.ended.created_at + timedelta(seconds=30))
+    assert datetime.fromisoformat(shown).utcoffset() == timedelta(0)

@@ -1,0 +1,21 @@
+"""Voices and language models, and the agents that a search finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.table import Record
+from tests.contract.tables.choices import LANGUAGE_MODEL, VOICE
+from tests.contract.world import World
+
+
+@pytest.mark.parametrize(("path", "record"), [("/voices", VOICE), ("/slm-models", LANGUAGE_MODEL)])
+def test_a_choice_shows_exactly_its_rows(world: World, path: str, record: Record) -> None:
+    items = world.client("GET", f"{path}?limit=100").data
+    assert items
+    assert [record.misfits(each) for each in items] == [[]] * len(items)
+
+
+def test_there_is_one_default_language_model(world: World) -> None:
+    items = world.client("GET", "/slm-models?limit=100").data
+    assert [each["isDefault"] for each in items].count(True) == 1

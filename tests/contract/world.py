@@ -1,0 +1,80 @@
+"""Two organizations with one resource of each kind, and what a table's placeholders stand for in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from tests.contract.client import Client
+from tests.contract.kinds import ID_FORMS, Foreign, Own
+from tests.contract.makers import MAKERS, furnished
+from tests.contract.server import Catalogue, Server
+from tests.contract.table import Table
+
+
+@dataclass
+class World:
+    """The organization under test, and another one with its client. Ids are by kind of
+    resource."""
+
+    server: Server
+    organization_id: str
+    client: Client
+    other: Client
+    own: dict[str, str] = field(default_factory=dict)
+    foreign: dict[str, str] = field(default_factory=dict)
+    _spares: Iterator[int] = field(default_factory=lambda: count(500))
+
+    def fill(self, value: Any) -> Any:
+        """A table's value with ids in place of `Own` and `Foreign`."""
+        match value:
+            case Own(kind, form):
+                return self.own[kind] if form is None else ID_FORMS[form](self.own[kind])
+            case Foreign(kind):
+                return self.foreign[kind]
+            case dict():
+                return {name: self.fill(each) for name, each in value.items()}
+            case list() | tuple():
+                return [self.fill(each) for each in value]
+            case _:
+                return value
+
+    def make(self, table: Table, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Create one that must succeed."""
+        answer = self.client("POST", table.path, self.fill(table.least() | (body or {})))
+        assert answer.status == 201, answer.body
+        made: dict[str, Any] = answer.data
+        return made
+
+    def get(self, table: Table, item: str) -> dict[str, Any]:
+        answer = self.client("GET", f"{table.path}/{item}")
+        assert answer.status == 200, answer.body
+        found: dict[str, Any] = answer.data
+        return found
+
+    def delete(self, table: Table, item: str) -> None:
+        answer = self.client("DELETE", f"{table.path}/{item}")
+        assert (answer.status, answer.body) == (200, {"data": {"id": item, "deleted": True}})
+
+    def spare(self, kind: str) -> str:
+        """The id of one more, to be deleted."""
+        return MAKERS[kind](self.server, self.organization_id, self.client, next(self._spares))
+
+    def total(self, table: Table) -> int:
+        """How many there are."""
+        pagination: dict[str, int] = self.client("GET", f"{table.path}?limit=1").body["pagination"]
+        return pagination["total"]
+
+
+def world_of(server: Server) -> World:
+    """Both organizations, furnished."""
+    catalogue = Catalogue()
+    listed = {"voice": str(catalogue.voices()[1].id), "language model": str(catalogue.language_models()[1].id)}
+    organization_id, client = server.organization()
+    other_id, other = server.organization()
+    world = World(server, organization_id, client, other)
+    world.own = listed | furnished(server, organization_id, client)
+    world.foreign = furnished(server, other_id, other)
+    return world
