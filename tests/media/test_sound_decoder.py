@@ -1,0 +1,319 @@
+"""Uploaded sounds: every kind that is taken is understood, and nothing that strangers send does harm."""
+
+from __future__ import annotations
+
+import io
+import random
+import struct
+import sys
+import tracemalloc
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+from structlog.testing import capture_logs
+
+from media import sound_decoder
+from media.loop_synthesis import SAMPLE_RATE
+from media.ports import Samples
+from media.sound_decoder import decode, read
+from media.sound_files import MAX_SECONDS, NotSound
+from tests.media.speech import tone
+
+Sound = NDArray[np.float64]
+
+
+class Kind(NamedTuple):
+    """A format, a codec and a rate (Hz) by libsndfile's names."""
+
+    format: str
+    codec: str
+    rate: int
+
+
+KINDS: Final = [
+    Kind("WAV", "PCM_U8", 8000), Kind("WAV", "PCM_16", 44100), Kind("WAV", "PCM_24", 96000),
+    Kind("WAV", "FLOAT", 48000), Kind("WAV", "DOUBLE", 22050), Kind("WAV", "ULAW", 8000), Kind("WAV", "ALAW", 8000),
+    Kind("WAVEX", "PCM_32", 192000), Kind("MP3", "MPEG_LAYER_III", 44100), Kind("MP3", "MPEG_LAYER_III", 16000),
+    Kind("OGG", "VORBIS", 44100), Kind("OGG", "OPUS", 48000), Kind("FLAC", "PCM_S8", 16000),
+    Kind("FLAC", "PCM_16", 44100), Kind("FLAC", "PCM_24", 4000),
+]  # fmt: skip
+LOSSY: Final = [Kind("MP3", "MPEG_LAYER_III", 16000), Kind("OGG", "VORBIS", 8000), Kind("OGG", "OPUS", 8000)]
+WAV_16: Final = Kind("WAV", "PCM_16", SAMPLE_RATE)
+WAV_FLOAT: Final = Kind("WAV", "FLOAT", SAMPLE_RATE)
+FLAC: Final = Kind("FLAC", "PCM_16", 16000)
+
+
+def name(kind: Kind) -> str:
+    """For pytest."""
+    return "-".join(map(str, kind))
+
+
+def encoded(sound: NDArray[np.generic], kind: Kind) -> bytes:
+    """A file with this sound, `[frames]` or `[frames, channels]`."""
+    data = io.BytesIO()
+    channels = 1 if sound.ndim == 1 else sound.shape[1]
+    with soundfile.SoundFile(data, "w", kind.rate, channels, kind.codec, format=kind.format) as file:
+        # In pieces: libvorbis has no room for a long sound at once.
+        for start in range(0, len(sound), 65536):
+            file.write(sound[start : start + 65536])
+    return data.getvalue()
+
+
+def sine(seconds: float, rate: int, hertz: float = 440) -> Sound:
+    wave_form: Sound = 0.25 * np.sin(2 * np.pi * hertz * np.arange(int(seconds * rate)) / rate)
+    return wave_form
+
+
+def is_sine(samples: Samples, hertz: float, amplitude: float) -> bool:
+    """Whether nine tenths of its middle are this tone, as loud within 10 %."""
+    middle = samples[len(samples) // 4 : -len(samples) // 4].astype(np.float64) / 32768
+    turns = 2 * np.pi * hertz * np.arange(len(middle)) / SAMPLE_RATE
+    wanted = abs(np.exp(-1j * turns) @ middle) * 2 / len(middle)
+    return bool(wanted == pytest.approx(amplitude, rel=0.1) and wanted**2 / 2 > 0.9 * np.mean(middle**2))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_tone_of_every_kind_stays_that_tone(kind: Kind, channels: int) -> None:
+    samples = read(encoded(np.tile(sine(1.0, kind.rate)[:, None], (1, channels)), kind))
+    assert (samples.dtype, samples.ndim) == (np.int16, 1)
+    # Lossy codecs add up to a few frames of silence.
+    assert 1.0 <= len(samples) / SAMPLE_RATE < 1.15
+    assert is_sine(samples, 440, 0.25)
+
+
+def test_the_process_of_its_own_answers_the_same() -> None:
+    for kind in (WAV_16, Kind("MP3", "MPEG_LAYER_III", 44100)):
+        data = encoded(sine(0.5, kind.rate), kind)
+        samples = decode(data)
+        assert np.array_equal(samples, read(data))
+        assert samples.flags.writeable
+    with pytest.raises(NotSound, match="The file is not WAV, MP3, Ogg or FLAC"):
+        decode(b"%PDF-1.7")
+
+
+def test_a_sound_that_is_as_we_need_it_is_not_changed() -> None:
+    samples = tone(1000, SAMPLE_RATE)
+    assert np.array_equal(read(encoded(samples, WAV_16)), samples)
+
+
+def test_channels_are_mixed_to_their_mean() -> None:
+    left, right = sine(1.0, SAMPLE_RATE, 500), sine(1.0, SAMPLE_RATE, 1500)
+    samples = read(encoded(np.stack([left, right], axis=1), WAV_16))
+    assert np.abs(samples - (left + right) / 2 * 32768).max() < 2
+
+
+def test_what_a_lower_rate_cannot_hold_is_gone_instead_of_mirrored() -> None:
+    samples = read(encoded(sine(1.0, 48000, 440) + sine(1.0, 48000, 9000), Kind("WAV", "FLOAT", 48000)))
+    power = np.abs(np.fft.rfft(samples[4000:12000].astype(np.float64))) ** 2
+    assert power[3000:].max() < power.max() / 1e6
+
+
+def test_a_constant_offset_is_taken_away() -> None:
+    samples = read(encoded(sine(1.0, SAMPLE_RATE) + 0.3, WAV_16))
+    assert abs(samples.mean()) < 1
+    assert is_sine(samples, 440, 0.25)
+
+
+def test_a_sound_over_full_scale_is_brought_down_without_distortion() -> None:
+    for factor in (5, 32768, 2**31):
+        samples = read(encoded(sine(1.0, SAMPLE_RATE) * factor, WAV_FLOAT))
+        assert np.abs(samples.astype(np.int32)).max() == 32767
+        assert np.abs(samples - sine(1.0, SAMPLE_RATE) * 4 * 32767).max() < 60
+
+
+def patched(data: bytes, at: int, value: bytes) -> bytes:
+    return data[:at] + value + data[at + len(value) :]
+
+
+def float_wav_with(value: float) -> bytes:
+    sound = sine(0.5, SAMPLE_RATE)
+    sound[100] = value
+    return encoded(sound, WAV_FLOAT)
+
+
+HALF: Final = encoded(sine(0.5, SAMPLE_RATE), WAV_16)
+RATE_AT: Final = 24
+DAMAGED: Final = "The file is damaged or of a kind that cannot be decoded"
+UNKNOWN: Final = "The file is not WAV, MP3, Ogg or FLAC"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "The file is empty"),
+        (b"\0", UNKNOWN),
+        (b"\xff", UNKNOWN),
+        (b"no sound at all", UNKNOWN),
+        (b"RIFF\0\0\0\0AVI LIST", UNKNOWN),
+        (encoded(sine(0.1, 16000), Kind("AIFF", "PCM_16", 16000)), UNKNOWN),
+        (encoded(sine(0.1, 16000), Kind("AU", "PCM_16", 16000)), UNKNOWN),
+        (b"RIFF\0\0\0\0WAVE", DAMAGED),
+        (b"OggS", DAMAGED),
+        (b"fLaC", DAMAGED),
+        (b"ID3", DAMAGED),
+        (encoded(sine(0.1, 16000), Kind("WAV", "IMA_ADPCM", 16000)), "WAV with IMA_ADPCM is not supported"),
+        (encoded(sine(0.1, 16000), Kind("WAV", "GSM610", 8000)), "WAV with GSM610 is not supported"),
+        (patched(HALF, RATE_AT, struct.pack("<I", 0)), DAMAGED),
+        (patched(HALF, RATE_AT, struct.pack("<I", 1)), "The sample rate must be 4000 to 192000 Hz, not 1"),
+        (patched(HALF, RATE_AT, struct.pack("<I", 2**31 - 1)),
+         "The sample rate must be 4000 to 192000 Hz, not 2147483647"),
+        (encoded(np.zeros((100, 9)), WAV_16), "The sound has 9 channels, more than 8"),
+        (encoded(np.zeros(0), WAV_16), "The file holds no sound"),
+        (encoded(np.zeros(1), Kind("WAV", "PCM_16", 48000)), "The file holds no sound"),
+        (float_wav_with(np.nan), "The file holds samples that are no numbers or beyond all measure"),
+        (float_wav_with(np.inf), "The file holds samples that are no numbers or beyond all measure"),
+        (float_wav_with(1e30), "The file holds samples that are no numbers or beyond all measure"),
+        (float_wav_with(-np.inf), "The file holds samples that are no numbers or beyond all measure"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[:4].hex(),
+)  # fmt: skip
+def test_what_is_no_usable_sound_is_refused_with_a_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(NotSound) as refusal:
+        read(data)
+    assert str(refusal.value) == reason
+
+
+@pytest.mark.parametrize("magic", [b"RIFF\xff\xff\xff\x7fWAVE", b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0", b"OggS", b"fLaC",
+                                   b"fLaC\0\0\0\x22", b"ID3", b"ID3\x04\0\0\x7f\x7f\x7f\x7f", b"\xff\xfb"])  # fmt: skip
+def test_noise_behind_a_right_beginning_is_refused_or_sound(magic: bytes) -> None:
+    for seed in range(20):
+        survives(magic + random.Random(seed).randbytes(5000))
+
+
+def survives(data: bytes) -> Samples | None:
+    """The sound, or None where it was refused; anything else fails the test."""
+    try:
+        samples = read(data)
+    except NotSound:
+        return None
+    assert samples.dtype == np.int16
+    assert 0 < len(samples) <= MAX_SECONDS * SAMPLE_RATE + 1
+    return samples
+
+
+MUTATED: Final = [
+    WAV_16, WAV_FLOAT, Kind("WAV", "ULAW", 8000), Kind("MP3", "MPEG_LAYER_III", 22050), Kind("OGG", "VORBIS", 16000),
+    Kind("OGG", "OPUS", 16000), FLAC,
+]  # fmt: skip
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """The file with some bytes changed, moved or doubled, and perhaps cut short; mostly near its beginning."""
+    changed = bytearray(data)
+    for _ in range(chance.choice([1, 3, 20])):
+        at = int(len(changed) * chance.random() ** chance.choice([1, 4]))
+        some = changed[chance.randrange(len(changed)) :][: chance.randrange(40)]
+        new = chance.choice(
+            [bytes([chance.randrange(256)]), b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", some]
+        )
+        changed[at : at + chance.choice([0, len(new)])] = new
+    return bytes(changed[: chance.choice([len(changed), chance.randrange(len(changed))])])
+
+
+@pytest.mark.parametrize("kind", MUTATED, ids=name)
+def test_a_damaged_file_is_refused_or_sound(kind: Kind) -> None:
+    sound = sine(0.3, kind.rate) + 0.05 * np.random.default_rng(0).standard_normal(int(0.3 * kind.rate))
+    whole = encoded(sound, kind)
+    answers = [survives(mutated(whole, random.Random(f"{kind} {seed}"))) for seed in range(300)]
+    refused = sum(answer is None for answer in answers)
+    assert 30 < refused < 300
+
+
+@pytest.mark.parametrize("kind", [WAV_16, *LOSSY], ids=name)
+def test_of_a_file_that_was_cut_short_the_rest_is_taken(kind: Kind) -> None:
+    noise = 0.02 * np.random.default_rng(0).standard_normal(16 * kind.rate)
+    whole = encoded(sine(16.0, kind.rate) + noise, kind)
+    samples = read(whole[: len(whole) // 2])
+    assert 4 < len(samples) / SAMPLE_RATE < 10
+    assert is_sine(samples, 440, 0.25)
+
+
+@pytest.mark.parametrize("claimed", [0, 1, 2**36 - 1])
+def test_a_flac_file_that_lies_about_its_length_holds_no_more_than_it_holds(claimed: int) -> None:
+    data = encoded(sine(1.0, 16000), FLAC)
+    # The low 36 bits of the 8 bytes that begin with the rate: RFC 9639, 8.2.
+    facts = int.from_bytes(data[18:26]) >> 36 << 36 | claimed
+    samples = read(patched(data, 18, facts.to_bytes(8)))
+    # 0 is what encoders write that cannot go back.
+    assert len(samples) == (1 if claimed == 1 else SAMPLE_RATE)
+
+
+def test_a_wav_file_that_lies_about_its_length_holds_what_it_holds() -> None:
+    for claimed in (0xFFFFFFFF, 0x7FFFFFFF, 16001):
+        samples = read(patched(HALF, 40, struct.pack("<I", claimed)))
+        assert len(samples) == SAMPLE_RATE // 2
+
+
+@pytest.mark.parametrize("kind", [FLAC, *LOSSY], ids=name)
+def test_hours_in_a_small_file_are_refused_within_little_memory(kind: Kind) -> None:
+    bomb = encoded(np.zeros(2 * MAX_SECONDS * kind.rate, np.float32), kind)
+    assert len(bomb) < 1_300_000
+    tracemalloc.start()
+    with pytest.raises(NotSound, match=f"^The sound is longer than {MAX_SECONDS} seconds$"):
+        read(bomb)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 40 << 20
+
+
+def test_the_longest_sound_is_taken_to_the_frame() -> None:
+    longest = np.zeros(MAX_SECONDS * 8000, np.int16)
+    assert len(read(encoded(longest, Kind("WAV", "PCM_16", 8000)))) == MAX_SECONDS * SAMPLE_RATE
+    with pytest.raises(NotSound, match="longer"):
+        read(encoded(np.append(longest, longest[:1]), Kind("WAV", "PCM_16", 8000)))
+
+
+@pytest.fixture
+def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the decoder's process run these statements instead."""
+
+    def run(code: str) -> None:
+        monkeypatch.setattr(sound_decoder, "_PROGRAM", (sys.executable, "-c", code))
+
+    return run
+
+
+@pytest.mark.parametrize("fatal", ["SIGSEGV", "SIGABRT", "SIGXCPU", "SIGKILL"])
+def test_a_decoder_that_is_killed_is_the_file_s_fault_and_logged(instead: Callable[[str], None], fatal: str) -> None:
+    instead(f"import os, signal; os.kill(os.getpid(), signal.{fatal})")
+    with capture_logs() as logs, pytest.raises(NotSound, match="The file cannot be decoded"):
+        decode(HALF)
+    assert logs == [
+        {"event": "sound.decoder_killed", "log_level": "warning", "signal": fatal, "bytes": len(HALF)},
+    ]
+
+
+def test_a_decoder_that_hangs_is_ended(instead: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sound_decoder, "_DEADLINE_S", 0.5)
+    instead("import time; time.sleep(600)")
+    with pytest.raises(NotSound, match="The file takes too long to decode"):
+        decode(HALF)
+
+
+def test_a_fault_of_our_own_is_no_fault_of_the_file(instead: Callable[[str], None]) -> None:
+    instead("import no_such_module")
+    with pytest.raises(RuntimeError, match=r"status 1: (.|\n)*No module named 'no_such_module'"):
+        decode(HALF)
+
+
+def test_the_decoder_gets_no_more_memory_and_processor_time_than_it_needs(instead: Callable[[str], None]) -> None:
+    instead(
+        "import os, resource\n"
+        "from media import sound_decoder\n"
+        "sound_decoder._bound_resources()\n"
+        "assert resource.getrlimit(resource.RLIMIT_CPU) == (20, 20)\n"
+        "assert os.nice(0) >= 10\n"
+        "kept = bytearray(150 << 20)\n"
+        "try:\n"
+        "    more = bytearray(150 << 20)\n"
+        "except MemoryError:\n"
+        "    print('refused', end='')\n"
+        "    raise SystemExit(65)\n"
+    )
+    with pytest.raises(NotSound, match="refused"):
+        decode(HALF)
