@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from config.errors import StartupError, Unavailable
+from storage.group_commit import Failed, GroupCommit, Write
 from storage.schema import bring_up_to_date
 
 BUSY_TIMEOUT_S: Final = 10.0
@@ -56,7 +58,7 @@ class Database:
     def __init__(self, url: str) -> None:
         """`url` as SQLAlchemy takes it, `sqlite+aiosqlite:///path/to/file`. `StartupError` when it is none."""
         self.url, self.path = _parsed(url)
-        self._writer: _Thread | None = None
+        self._commits: GroupCommit | None = None
         self._readers: list[_Thread] = []
         self._threads: list[_Thread] = []
 
@@ -65,7 +67,7 @@ class Database:
         same. `StartupError` when that cannot be."""
         await asyncio.to_thread(bring_up_to_date, self.path)
         try:
-            self._writer = await self._opened("BEGIN IMMEDIATE")
+            self._commits = GroupCommit((await self._opened("BEGIN IMMEDIATE")).run_together)
             self._readers = [await self._opened("BEGIN") for _ in range(READERS)]
         except BaseException:
             await self.close()
@@ -83,10 +85,13 @@ class Database:
     async def close(self) -> None:
         """Close every connection, after the work that was handed in. A thread that stayed would keep the process alive:
         none does, whatever goes wrong with another and even when this is cancelled."""
-        threads, self._threads, self._readers, self._writer = self._threads, [], [], None
+        threads, self._threads, self._readers = self._threads, [], []
+        commits, self._commits = self._commits, None
         async with AsyncExitStack() as closing:
             for thread in threads:
                 closing.push_async_callback(thread.close)
+            if commits is not None:
+                await commits.idle()
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """What `work` gives, run on a thread in a transaction that only reads and sees one moment. Raises
@@ -97,11 +102,12 @@ class Database:
 
     async def write(self, work: Callable[[sa.Connection], T]) -> T:
         """What `work` gives, run on a thread in a transaction that writes: committed and on the disk when this returns,
-        gone when `work` raises. One at a time, in the order of the calls, also among processes. Once handed in it runs
-        to its end, whether or not its caller still waits. Raises `StorageTrouble`, and what `work` raises."""
-        if self._writer is None:
+        gone when `work` raises. One at a time, in the order of the calls, also among processes; those that wait share a
+        commit. Once handed in it runs to its end, whether or not its caller still waits. Raises `StorageTrouble`, and
+        what `work` raises."""
+        if self._commits is None:
             raise StorageTrouble("the database is not open")
-        return await self._writer.run(work)
+        return await self._commits.write(work)
 
 
 class _Thread:
@@ -142,6 +148,30 @@ class _Thread:
         """Hand in a transaction. Log lines of `work` carry the caller's context."""
         self._handed_in += 1
         result: T = await self._on_thread(copy_context().run, self._transaction, work)
+        return result
+
+    async def run_together(self, writes: Sequence[Write]) -> Sequence[Any]:
+        """Hand in several pieces of work as one transaction; see `GroupCommit`."""
+        return await self.run(partial(self._one_by_one, writes))
+
+    def _one_by_one(self, writes: Sequence[Write], core: sa.Connection) -> list[Any]:
+        if len(writes) == 1:
+            return [writes[0].run(core)]
+        return [self._in_savepoint(write, core) for write in writes]
+
+    def _in_savepoint(self, write: Write, core: sa.Connection) -> Any:
+        """The result, or `Failed` with nothing of it left. Raises when SQLite has given up the whole transaction."""
+        raw = self._connection._conn
+        raw.execute("SAVEPOINT piece")
+        try:
+            with _NamedTrouble():
+                result = write.run(core)
+        except Exception as error:
+            if not raw.in_transaction:
+                raise
+            raw.execute("ROLLBACK TO piece")
+            result = Failed(error)
+        raw.execute("RELEASE piece")
         return result
 
     def _prepare(self) -> sa.Connection:

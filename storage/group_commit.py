@@ -1,0 +1,89 @@
+"""Writes that share a commit. While one commit is on its way to the disk, what is handed in gathers; then it is
+committed together: twenty clients that write at once wait for two commits, not for twenty."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+
+T = TypeVar("T")
+Work = Callable[[sa.Connection], T]
+MOST_TOGETHER: Final = 64
+"""Writes in one commit; the others wait for the next one."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """A piece of work, the context of its caller, and where its result goes."""
+
+    work: Work[Any]
+    done: asyncio.Future[Any]
+    context: Context = field(default_factory=copy_context)
+
+    def run(self, conn: sa.Connection) -> Any:
+        """Do it."""
+        try:
+            return self.context.run(self.work, conn)
+        except StopIteration as error:  # no future takes it: the caller would wait forever
+            raise RuntimeError("a transaction raised StopIteration") from error
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What a piece of work raised; nothing of it is left."""
+
+    error: BaseException
+
+
+class GroupCommit:
+    """`commit` runs pieces of work in their order in one transaction, each whole or not at all, and gives what each one
+    returned or `Failed`; it raises when nothing of them is on the disk."""
+
+    def __init__(self, commit: Callable[[Sequence[Write]], Awaitable[Sequence[Any]]]) -> None:
+        self._commit = commit
+        self._gathered: list[Write] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    async def write(self, work: Work[T]) -> T:
+        """What `work` returned, once it is on the disk. Raises what it or the commit raised. It is done even when the
+        caller does not wait any more."""
+        mine = Write(work, asyncio.get_running_loop().create_future())
+        self._gathered.append(mine)
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_all(), name="database commits")
+        result: T = await mine.done
+        return result
+
+    async def idle(self) -> None:
+        """Wait until everything that was handed in is done."""
+        if self._committing is not None:
+            await asyncio.shield(self._committing)
+
+    async def _commit_all(self) -> None:
+        try:
+            while self._gathered:
+                together, self._gathered = self._gathered[:MOST_TOGETHER], self._gathered[MOST_TOGETHER:]
+                for write, outcome in zip(together, await self._outcomes(together), strict=True):
+                    _tell(write.done, outcome)
+        finally:
+            self._committing = None
+
+    async def _outcomes(self, together: Sequence[Write]) -> Sequence[Any]:
+        try:
+            return await self._commit(together)
+        except Exception as error:  # noqa: BLE001 - it is told to everyone who waits for this commit
+            return [Failed(error)] * len(together)
+
+
+def _tell(done: asyncio.Future[Any], outcome: Any) -> None:
+    if done.done():  # its caller was cancelled
+        return
+    if isinstance(outcome, Failed):
+        done.set_exception(outcome.error)
+    else:
+        done.set_result(outcome)
