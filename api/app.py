@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
+from api.cors import cors
+from api.deadlines import DEADLINES, Deadlines, bounded
 from api.dispatch import endpoint
 from api.gate import gate
 from api.health import add_health
@@ -23,7 +25,14 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     key_use, repeats = KeyUse(services.database), Repeats(services.database)
     known = {f"{route.method} /v1{route.path}": route for route in ROUTES}
     largest = max(route.max_body for route in ROUTES)
-    app = web.Application(middlewares=[observe, errors, gate(services, known, key_use, now_s)], client_max_size=largest)
+    asked = services.settings.api
+    deadlines = Deadlines(asked.request_timeout_s, asked.body_timeout_s)
+    middlewares = [errors, bounded(deadlines), gate(services, known, key_use, now_s)]
+    if asked.cors_origins:
+        middlewares.insert(0, cors(asked.cors_origins))
+    middlewares.insert(0, observe(https=asked.tls_cert is not None))
+    app = web.Application(middlewares=middlewares, client_max_size=largest)
+    app[DEADLINES] = deadlines
 
     async def in_the_background(_app: web.Application) -> AsyncIterator[None]:
         async with key_use.written_regularly(), repeats.purged_regularly():

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import re
+from typing import Final, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from api.deadlines import arriving
 from api.fields import UUID_PATTERN, BodyContext, Query
-from config.errors import FieldProblem, Invalid, NotFound, TooLarge
+from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
+
+EXPECTED: Final = web.RequestKey("expected", bool)
+"""The client waits for `100 Continue` before it sends the body."""
+FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
+"""Media types whose body cannot be meant as JSON; with any other, what counts is the body itself."""
+SMALL_BODY: Final = 1024 * 1024
+"""Bytes; more is an upload, and gets `UPLOAD_FACTOR` times as long to come."""
+UPLOAD_FACTOR: Final = 4
+MAX_DEPTH: Final = 64
+"""Of objects and lists within each other, the body itself included."""
+JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 M = TypeVar("M", bound=BaseModel)
 P = TypeVar("P", bound=Query)
@@ -25,29 +39,71 @@ def item_id(request: web.Request, noun: str | None) -> str:
     return text.lower()
 
 
+class Unreceived(ConnectionError):
+    """The body did not come whole; `cause` tells the client. As a `ConnectionError` it passes what keeps answers for
+    repetitions: the same request, sent again, may well come whole."""
+
+    def __init__(self, cause: TrunklineError) -> None:
+        super().__init__(cause.message)
+        self.cause = cause
+
+
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
-    """The whole body; `TooLarge` as soon as it is over the limit, `Invalid` when it breaks off."""
-    if request.content_length is not None and request.content_length > max_bytes:
+    """The whole body. Raises `TooLarge` as soon as it is over the limit, `Unreceived` when it is malformed or too slow,
+    another `ConnectionError` when the client is gone, `Invalid` when it is a form."""
+    if (request.content_length or 0) > max_bytes:
         raise TooLarge("Request body is too large")
+    if request.headers.get("Content-Type", "").lower().startswith(FORMS):
+        raise Invalid([FieldProblem("body", "Must be JSON, sent as application/json")])
+    try:
+        if request.content.is_eof():
+            body = request.content.read_nowait()
+        else:
+            async with arriving(request, UPLOAD_FACTOR if max_bytes > SMALL_BODY else 1):
+                body = await _arrived(request, max_bytes)
+    except web.RequestPayloadError as error:
+        raise Unreceived(Invalid([FieldProblem("body", "The body cannot be read")])) from error
+    except TooSlow as error:
+        raise Unreceived(error) from error
+    if len(body) > max_bytes:
+        raise TooLarge("Request body is too large")
+    return body
+
+
+async def _arrived(request: web.Request, max_bytes: int) -> bytes:
+    """The body, or as much of it as shows that it is too large."""
+    if request.get(EXPECTED, False):
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
     parts: list[bytes] = []
     size = 0
-    try:
-        async for part in request.content.iter_any():
-            size += len(part)
-            if size > max_bytes:
-                raise TooLarge("Request body is too large")
-            parts.append(part)
-    except web.RequestPayloadError as error:
-        raise Invalid([FieldProblem("body", "The body cannot be read")]) from error
+    async for part in request.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > max_bytes:
+            break
     return b"".join(parts)
 
 
 def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
     """The body as its model, strictly; `Invalid` names every field that is wrong."""
     try:
-        return model.model_validate_json(body, context=context)
+        checked = model.model_validate_json(body, context=context)
     except ValidationError as error:
         raise Invalid(problems_of(error)) from error
+    if deeper_than(MAX_DEPTH, body):
+        raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MAX_DEPTH} levels")])
+    return checked
+
+
+def deeper_than(levels: int, json: bytes) -> bool:
+    """Whether valid JSON nests objects and lists deeper than that."""
+    if json.count(b"[") + json.count(b"{") <= levels:
+        return False
+    brackets = JSON_STRING.sub(b"", json).translate(bytes.maketrans(b"{}", b"[]"), NO_BRACKETS)
+    for _ in range(levels):
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def check_query(model: type[P], request: web.Request) -> P:

@@ -61,6 +61,12 @@ class TooLarge(TrunklineError):
     status = 413
 
 
+class TooSlow(TrunklineError):
+    """The body took longer to come than it may."""
+
+    status = 408
+
+
 class TooMany(TrunklineError):
     """A rate or a ceiling is exceeded; `retry_after_s` says when to come back, if that is known."""
 

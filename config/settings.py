@@ -30,6 +30,16 @@ def _origin(text: str) -> str:
     return text.rstrip("/")
 
 
+def _browser_origin(text: str) -> str:
+    """An origin as browsers write it: in lower case, without the port that its scheme has anyway."""
+    parts = urlsplit(_origin(text))
+    if parts.username is not None or parts.fragment or parts.port == 0 or "*" in text:
+        raise ValueError("not an origin")
+    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
+    usual = parts.port in (None, 443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{host}" if usual else f"{parts.scheme}://{host}:{parts.port}"
+
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -69,6 +79,23 @@ class ApiSettings(Section):
     )
     tls_cert: Path | None = Field(None, description="certificate chain for HTTPS: a PEM file")
     tls_key: Path | None = Field(None, description="private key for HTTPS: a PEM file")
+    cors_origins: tuple[Annotated[str, AfterValidator(_browser_origin)], ...] = Field(
+        (), description="web pages that browsers let use the API: a list of origins, http(s)://host[:port]"
+    )
+    max_connections: int = Field(512, ge=1, description="open HTTP connections: a whole number above 0")
+    max_connections_per_address: int = Field(
+        128, ge=1, description="open HTTP connections of one client address: a whole number above 0"
+    )
+    head_timeout_s: Seconds = Field(
+        10, description="a connection that has not sent the head of a request ends after: seconds above 0"
+    )
+    idle_timeout_s: Seconds = Field(75, description="a connection without a next request ends after: seconds above 0")
+    body_timeout_s: Seconds = Field(
+        30, description="how long a request's body may take to come, uploads four times as long: seconds above 0"
+    )
+    request_timeout_s: Seconds = Field(
+        60, description="a request that is not done gets 503 after: seconds above 0, without the time of its body"
+    )
 
 
 class SipSettings(Section):

@@ -1,0 +1,177 @@
+"""Connections are bounded: how many there are, and how long each may wait."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from structlog.testing import capture_logs
+
+from api.listen import Admission
+from tests.api.wire.conftest import Live, Serve, Wire
+
+SOON_S = 0.03
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings for TLS with a certificate of 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    folder = tmp_path_factory.mktemp("tls")
+    pem, no_password = serialization.Encoding.PEM, serialization.NoEncryption()
+    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_password))
+    return {"tls_cert": str(folder / "cert.pem"), "tls_key": str(folder / "key.pem")}
+
+
+def _trust(certificate: dict[str, str]) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=certificate["tls_cert"])
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET", b"GET /v1/agents HTTP/1.1\r\nHost: x\r\n"])
+async def test_a_head_that_does_not_come_in_time_ends_the_connection(serve: Serve, sent: bytes) -> None:
+    live = await serve(head_timeout_s=SOON_S)
+    wire = await live.connect()
+    await wire.send(sent)
+    assert await wire.ended()
+
+
+async def test_a_head_that_trickles_is_given_no_more_time(serve: Serve) -> None:
+    live = await serve(head_timeout_s=SOON_S)
+    wire = await live.connect()
+    await wire.send(b"GET /v1/agents HTTP/1.1\r\n")
+    ended = asyncio.ensure_future(wire.ended())
+    async with asyncio.timeout(10):
+        while not ended.done():
+            wire.writer.write(b"X: y\r\n")
+            await asyncio.wait((ended,), timeout=SOON_S / 10)
+
+
+async def test_the_head_of_a_later_request_has_to_come_in_time_too(serve: Serve) -> None:
+    live = await serve(head_timeout_s=SOON_S)
+    wire = await live.connect()
+    assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+    await wire.send(b"GET")
+    assert await wire.ended()
+
+
+async def test_a_connection_without_a_next_request_ends(serve: Serve) -> None:
+    live = await serve(idle_timeout_s=SOON_S)
+    wire = await live.connect()
+    assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+    assert await wire.ended()
+
+
+async def test_a_request_at_work_is_neither_a_slow_head_nor_idle(serve: Serve) -> None:
+    served = asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.Response:
+        await served.wait()
+        return web.Response(text="done")
+
+    live = await serve({"/slow": slow}, idle_timeout_s=SOON_S, head_timeout_s=SOON_S)
+    wire, idle = await live.connect(), await live.connect()
+    await wire.send(live.head("GET", "/slow"))
+    assert await idle.ended()
+    assert await (await live.connect()).ended()
+    served.set()
+    assert (await wire.answer()).body == b"done"
+
+
+async def test_a_client_that_takes_nothing_of_its_response_is_given_up(serve: Serve) -> None:
+    given_up = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(bytes(2**16))
+        except ConnectionError:
+            given_up.set()
+            raise
+
+    live = await serve({"/endless": endless}, idle_timeout_s=0.3)
+    wire = await live.connect(limit=2**10)
+    await wire.send(live.head("GET", "/endless"))
+    await given_up.wait()
+
+
+def test_connections_are_counted_in_all_and_of_each_address() -> None:
+    admission = Admission(3, 2)
+    assert [admission.enter(each) for each in ("a", "a", "a", "b", "c")] == [True, True, False, True, False]
+    admission.leave("a")
+    assert [admission.enter(each) for each in ("b", "c", "a")] == [True, False, False]
+
+
+async def test_one_address_cannot_take_all_connections(serve: Serve) -> None:
+    live = await serve(max_connections_per_address=2)
+    with capture_logs() as logs:
+        taken = [await live.connect() for _ in range(2)]
+        for wire in taken:
+            assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+        assert [await (await live.connect()).ended() for _ in range(3)] == [True] * 3
+    warned = [each for each in logs if each["event"] == "api.connections_refused"]
+    assert [(each["count"], each["last"]) for each in warned] == [(1, "127.0.0.1")]
+    other = await live.connect(local_addr=("127.0.0.2", 0))
+    assert (await other.ask(live.head("GET", "/v1/agents"))).status == 200
+
+
+async def test_a_connection_that_ends_makes_room(serve: Serve) -> None:
+    live = await serve(max_connections=1, head_timeout_s=SOON_S)
+    first = await live.connect()
+    assert (await first.ask(b"nonsense\r\n\r\n")).status == 400
+    assert await first.ended()
+    first.writer.close()
+    while (again := await live.connect()) and not await _is_served(live, again):
+        pass
+
+
+async def _is_served(live: Live, wire: Wire) -> bool:
+    """The server notices the end of a connection a moment later than its client."""
+    try:
+        return (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+
+
+async def test_requests_come_over_tls(serve: Serve, certificate: dict[str, str]) -> None:
+    live = await serve(**certificate)
+    wire = await live.connect(ssl=_trust(certificate))
+    answer = await wire.ask(live.head("GET", "/v1/agents"))
+    assert (answer.status, answer.headers["strict-transport-security"]) == (200, "max-age=2592000")
+    assert (await wire.ask(b"nonsense\r\n\r\n")).status == 400
+    wire.writer.close()
+
+
+async def test_a_tls_handshake_that_does_not_come_ends_and_counts(serve: Serve, certificate: dict[str, str]) -> None:
+    live = await serve(**certificate, max_connections=1, head_timeout_s=SOON_S)
+    silent = await live.connect()
+    assert await (await live.connect()).ended()
+    assert await silent.ended()
+
+
+async def test_what_is_no_tls_handshake_leaves_the_server_well(serve: Serve, certificate: dict[str, str]) -> None:
+    live = await serve(**certificate, max_connections=1)
+    with capture_logs() as logs:
+        plain = await live.connect()
+        await plain.send(live.head("GET", "/v1/agents"))
+        await plain.ended()
+    assert not [each for each in logs if each["log_level"] in ("warning", "error")]
