@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
 from calls.admission import Ceilings
@@ -51,9 +52,10 @@ class House:
         self, number: str = "+4930100", *, max_calls: int | None = None, assigned: bool = True, **agent: Any
     ) -> tuple[PhoneNumber, Agent]:
         """A number on the trunk at `SOURCE`, in an organization of its own, and the agent that answers it."""
-        async with self.database.write() as conn:
-            organization = await organizations.create(conn, f"of {number}", max_calls=max_calls)
-            made = await agents.create(conn, organization.id, replace(AgentFields(name="a"), **agent))
+
+        def create(conn: sa.Connection) -> tuple[PhoneNumber, Agent]:
+            organization = organizations.create(conn, f"of {number}", max_calls=max_calls)
+            made = agents.create(conn, organization.id, replace(AgentFields(name="a"), **agent))
             fields = PhoneNumberFields(
                 number=number,
                 provider="sip",
@@ -61,7 +63,9 @@ class House:
                 sip_ip=SOURCE,
                 agent_id=made.id if assigned else None,
             )
-            return await phone_numbers.create(conn, organization.id, fields), made
+            return phone_numbers.create(conn, organization.id, fields), made
+
+        return await self.database.write(create)
 
     def rings(self, **facts: Any) -> Phone:
         """A call comes in."""
@@ -83,12 +87,15 @@ class House:
 
     async def all_calls(self) -> list[Call]:
         """Every stored call."""
-        found = []
-        async with self.database.read() as conn:
-            for organization in await organizations.all_of(conn):
-                page = await calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
-                found += [await calls.get_anywhere(conn, row.id) for row in page.items]
-        return [call for call in found if call is not None]
+
+        def look(conn: sa.Connection) -> list[Call]:
+            found = []
+            for organization in organizations.all_of(conn):
+                page = calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
+                found += [calls.get_anywhere(conn, row.id) for row in page.items]
+            return [call for call in found if call is not None]
+
+        return await self.database.read(look)
 
 
 async def until(condition: Any) -> None:

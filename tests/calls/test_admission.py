@@ -98,7 +98,7 @@ async def test_a_database_in_trouble_is_503_and_ends_nothing_else(
         await until(lambda: 200 in first.sent)
         with monkeypatch.context() as broken:
 
-            async def full(*_: object, **__: object) -> None:
+            def full(*_: object, **__: object) -> None:
                 raise StorageTrouble("the disk is full")
 
             broken.setattr(calls, "create_inbound", full)

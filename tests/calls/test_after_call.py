@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from models.protocols import EndCall, TextDelta
 from storage import calls, webhook_deliveries
@@ -17,8 +18,7 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
-    async with house.database.read() as conn:
-        return await webhook_deliveries.due(conn, calls.utc_now())
+    return await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
 
 
 async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
         real = webhook_deliveries.add
         tries = 0
 
-        async def fails_once(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
+        def fails_once(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
             nonlocal tries
             tries += 1
-            added = await real(*arguments, **named)
+            added = real(*arguments, **named)
             if tries == 1:
                 raise StorageTrouble("the disk is full")
             return added
@@ -99,11 +99,11 @@ async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_o
         await house.number()
         real, tries = calls.answered, []
 
-        async def fails_once(*arguments: Any) -> bool:
+        def fails_once(*arguments: Any) -> bool:
             tries.append(arguments)
             if len(tries) == 1:
                 raise StorageTrouble("the disk is full")
-            return await real(*arguments)
+            return real(*arguments)
 
         monkeypatch.setattr(calls, "answered", fails_once)
         phone = house.rings()
@@ -118,9 +118,10 @@ async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_o
 async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_told_once(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         number, agent = await house.number(**WEBHOOK)
-        async with house.database.write() as conn:
+
+        def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [
-                await calls.create_inbound(
+                calls.create_inbound(
                     conn,
                     organization_id=number.organization_id,
                     agent_id=agent.id,
@@ -131,7 +132,10 @@ async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_t
                 )
                 for each in range(2)
             ]
-            await calls.answered(conn, made[0].id, calls.utc_now())
+            calls.answered(conn, made[0].id, calls.utc_now())
+            return made
+
+        made = await house.database.write(leave)
         assert await house.service.recover() == 2
         assert await house.service.recover() == 0
         stored = {call.id: call for call in await house.all_calls()}

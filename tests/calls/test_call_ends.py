@@ -24,8 +24,7 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
-    async with house.database.read() as conn:
-        return await webhook_deliveries.due(conn, calls.utc_now())
+    return await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
 
 
 async def refused(house: House, phone: Phone) -> list[int]:

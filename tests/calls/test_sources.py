@@ -10,6 +10,7 @@ from threading import Event
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls import sources
@@ -31,13 +32,16 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 async def trunks(database: Database, *hosts: str) -> None:
     """Numbers on trunks at these hosts, and no others."""
-    async with database.write() as conn:
-        for old in await phone_numbers.trunks(conn):
-            await phone_numbers.delete(conn, old.organization_id, old.id)
-        owner = await organizations.create(conn, str(uuid4()))
+
+    def replace(conn: sa.Connection) -> None:
+        for old in phone_numbers.trunks(conn):
+            phone_numbers.delete(conn, old.organization_id, old.id)
+        owner = organizations.create(conn, str(uuid4()))
         for place, host in enumerate(hosts):
             fields = PhoneNumberFields(number=f"10{place}", provider="sip", sip_mode="ip_allowlist", sip_ip=host)
-            await phone_numbers.create(conn, owner.id, fields)
+            phone_numbers.create(conn, owner.id, fields)
+
+    await database.write(replace)
 
 
 class Resolver:

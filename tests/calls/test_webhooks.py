@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import ipaddress
 import ssl
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,13 +17,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from aiohttp import web
 from cryptography import x509
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from calls.egress import EgressClient, EgressRules, tls_context
 from calls.webhooks import Deliverer, DeliveryPolicy, signature_headers
@@ -31,6 +32,7 @@ from config.secrets import Secrets
 from storage import agents, calls, organizations, phone_numbers, webhook_deliveries
 from storage.database import Database
 from storage.webhook_deliveries import Delivery
+from tests.calls.house import until
 
 BODY = '{"event":"call.completed","customerNumber":"+49 · 30"}'.encode()
 SECRET = "s3cret"
@@ -90,13 +92,14 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 async def put(database: Database, url: str, secret_encrypted: str | None = None) -> Delivery:
     """An ended call's event in the outbox."""
-    async with database.write() as conn:
+
+    def create(conn: sa.Connection) -> Delivery:
         name = str(time.monotonic_ns())
-        organization = await organizations.create(conn, name)
-        agent = await agents.create(conn, organization.id, agents.AgentFields(name="a"))
+        organization = organizations.create(conn, name)
+        agent = agents.create(conn, organization.id, agents.AgentFields(name="a"))
         fields = phone_numbers.PhoneNumberFields(number="+1", provider="sip")
-        number = await phone_numbers.create(conn, organization.id, fields)
-        call = await calls.create_inbound(
+        number = phone_numbers.create(conn, organization.id, fields)
+        call = calls.create_inbound(
             conn,
             organization_id=organization.id,
             agent_id=agent.id,
@@ -105,7 +108,7 @@ async def put(database: Database, url: str, secret_encrypted: str | None = None)
             call_sid=name,
             customer_number="+2",
         )
-        return await webhook_deliveries.add(
+        return webhook_deliveries.add(
             conn,
             organization_id=organization.id,
             call_id=call.id,
@@ -113,6 +116,8 @@ async def put(database: Database, url: str, secret_encrypted: str | None = None)
             body=BODY,
             secret_encrypted=secret_encrypted,
         )
+
+    return await database.write(create)
 
 
 @asynccontextmanager
@@ -140,10 +145,12 @@ async def delivering(
 
 
 async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[webhook_deliveries.Attempt]]:
-    async with database.read() as conn:
-        row = await webhook_deliveries.get(conn, delivery.id)
+    def look(conn: sa.Connection) -> tuple[Delivery, list[webhook_deliveries.Attempt]]:
+        row = webhook_deliveries.get(conn, delivery.id)
         assert row is not None
-        return row, await webhook_deliveries.attempts_of(conn, delivery.call_id)
+        return row, webhook_deliveries.attempts_of(conn, delivery.call_id)
+
+    return await database.read(look)
 
 
 async def test_a_delivery_is_sent_at_once_signed_and_recorded(
@@ -266,22 +273,28 @@ async def test_a_delivery_that_ends_while_the_outbox_is_read_is_not_sent_again(
     delivery = await put(database, f"{receiver.origin}/hook")
     real = webhook_deliveries.next_due_at
     reads = 0
+    reading, ended = asyncio.Event(), threading.Event()
+    tell = asyncio.get_running_loop().call_soon_threadsafe
 
-    async def reads_slowly(conn: AsyncConnection) -> datetime | None:
+    def reads_slowly(conn: sa.Connection) -> datetime | None:
         nonlocal reads
         reads += 1
-        if reads == 2 and receiver.hold is not None:
-            receiver.hold.set()
-            while (await stored(database, delivery))[0].status == "pending":  # noqa: ASYNC110 - only the database tells
-                await asyncio.sleep(0.001)
-        return await real(conn)
+        if reads == 2:
+            tell(reading.set)
+            assert ended.wait(20)
+        return real(conn)
 
     monkeypatch.setattr(webhook_deliveries, "next_due_at", reads_slowly)
     async with delivering(database, secrets) as deliverer:
         await receiver.arrived.wait()
         deliverer.wake()
+        await reading.wait()
+        receiver.hold.set()
+        await until(lambda: not deliverer._under_way)
+        assert (await stored(database, delivery))[0].status == "succeeded"
+        ended.set()
         await deliverer.idle()
-        assert reads >= 2
+        assert reads > 2
     assert len(receiver.got) == 1
 
 
