@@ -158,8 +158,7 @@ async def test_absent_keeps_and_null_clears(api: Api) -> None:
 async def test_the_webhook_secret_is_write_only_and_encrypted(api: Api) -> None:
     agent = await api.made("/agents", {"name": "Anna", "postCallWebhookSecret": "whsec_c2VjcmV0"})
     assert agent["postCallWebhookSecretSet"] is True
-    async with api.services.database.read() as conn:
-        stored = await agents.get(conn, api.organization_id, agent["id"])
+    stored = await api.services.database.read(lambda conn: agents.get(conn, api.organization_id, agent["id"]))
     assert stored is not None
     token = stored.post_call_webhook_secret_encrypted
     assert token is not None

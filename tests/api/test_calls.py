@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 
 from config.clock import iso, utc_now
 from config.links import signed_url
@@ -35,15 +36,15 @@ async def _live(api: Api, **changes: Any) -> Call:
         "customer_number": "+41441234567",
         "metadata": {"order": 7},
     }
-    async with api.services.database.write() as conn:
-        return await calls.create_inbound(conn, **{**facts, **changes})
+    return await api.services.database.write(lambda conn: calls.create_inbound(conn, **{**facts, **changes}))
 
 
 async def _ended(api: Api, *, recording: bool = True, cost: float | None = None) -> Call:
     call = await _live(api)
-    async with api.services.database.write() as conn:
-        await calls.answered(conn, call.id, call.created_at)
-        ended = await calls.finish(
+
+    def end(conn: sa.Connection) -> Call | None:
+        calls.answered(conn, call.id, call.created_at)
+        return calls.finish(
             conn,
             call.id,
             status="completed",
@@ -55,6 +56,8 @@ async def _ended(api: Api, *, recording: bool = True, cost: float | None = None)
             analysis={"summary": "A greeting", "extractions": {"ok": True}},
             cost=cost,
         )
+
+    ended = await api.services.database.write(end)
     assert ended is not None
     if recording:
         path = recordings.path_of(api.services.settings.data_dir, call.id, call.created_at)

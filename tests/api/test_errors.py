@@ -119,23 +119,20 @@ async def test_the_word_bearer_counts_in_any_letter_case(api: Api) -> None:
 
 async def test_a_revoked_key_stops_at_once(api: Api) -> None:
     assert (await api("GET", "/agents"))[0] == 200
-    async with api.services.database.write() as conn:
-        (key,) = await api_keys.all_of(conn)
-        await api_keys.revoke(conn, key.id)
+    (key,) = await api.services.database.read(api_keys.all_of)
+    assert await api.services.database.write(lambda conn: api_keys.revoke(conn, key.id))
     assert await api("GET", "/agents") == (401, {"error": "Invalid API key"})
 
 
 async def test_the_last_use_of_a_key_is_stored_at_the_end(api: Api) -> None:
     await api("GET", "/agents")
     await api.client.close()
-    async with api.services.database.read() as conn:
-        (key,) = await api_keys.all_of(conn)
+    (key,) = await api.services.database.read(api_keys.all_of)
     assert key.last_used_at is not None
 
 
 async def test_what_was_not_foreseen_is_a_500_without_a_trace(api: Api) -> None:
-    async with api.services.database.write() as conn:
-        await conn.execute(sa.text("DROP TABLE agents"))
+    await api.services.database.write(lambda conn: conn.execute(sa.text("DROP TABLE agents")))
     with capture_logs() as logs:
         response = await api.raw("GET", "/agents")
         assert (response.status, await response.json()) == (500, {"error": "Internal server error"})
@@ -147,16 +144,14 @@ async def test_what_was_not_foreseen_is_a_500_without_a_trace(api: Api) -> None:
 
 async def test_a_full_disk_is_a_503_and_nothing_is_half_stored(api: Api) -> None:
     database = api.services.database
-    async with database.write() as conn:
-        pages = (await conn.execute(sa.text("PRAGMA page_count"))).scalar_one()
-        await conn.execute(sa.text(f"PRAGMA max_page_count={pages}"))
+    pages = await database.read(lambda conn: conn.execute(sa.text("PRAGMA page_count")).scalar_one())
+    await database.write(lambda conn: conn.execute(sa.text(f"PRAGMA max_page_count={pages}")))
     with capture_logs() as logs:
         response = await api.raw("POST", "/agents", {"name": "x", "systemPrompt": "x" * 32000})
         assert (response.status, await response.json()) == (503, {"error": "Service temporarily unavailable"})
     assert response.headers["Retry-After"] == "5"
     assert [each["cause"] for each in logs if each["event"] == "api.unavailable"] == ["storage: the disk is full"]
-    async with database.write() as conn:
-        await conn.execute(sa.text("PRAGMA max_page_count=1000000"))
+    await database.write(lambda conn: conn.execute(sa.text("PRAGMA max_page_count=1000000")))
     _, answer = await api("GET", "/agents")
     assert answer["pagination"]["total"] == 0
     assert (await api("POST", "/agents", {"name": "x", "systemPrompt": "x" * 32000}))[0] == 201

@@ -22,8 +22,8 @@ PLACES = [
 async def _own(api: Api) -> dict[str, str]:
     agent = await api.made("/agents", {"name": "Anna"})
     phone = await api.made("/phone-numbers", {"number": "100", "provider": "sip"})
-    async with api.services.database.write() as conn:
-        call = await calls.create_inbound(
+    call = await api.services.database.write(
+        lambda conn: calls.create_inbound(
             conn,
             organization_id=api.organization_id,
             agent_id=agent["id"],
@@ -32,6 +32,7 @@ async def _own(api: Api) -> dict[str, str]:
             call_sid="x",
             customer_number="200",
         )
+    )
     return {"Agent": agent["id"], "Phone number": phone["id"], "Call": call.id}
 
 

@@ -94,8 +94,7 @@ async def test_a_credential_is_write_only_and_encrypted(api: Api, name: str) -> 
     assert name not in phone
     response = await api.raw("PATCH", f"/phone-numbers/{phone['id']}", {name: f"{secret}2"})
     assert secret not in await response.text()
-    async with api.services.database.read() as conn:
-        stored = await phone_numbers.get(conn, api.organization_id, phone["id"])
+    stored = await api.services.database.read(lambda conn: phone_numbers.get(conn, api.organization_id, phone["id"]))
     assert stored is not None
     tokens = [stored.sip_password_encrypted, *stored.carrier_credentials_encrypted.values()]
     assert [api.services.secrets.decrypt(token) for token in tokens if token is not None] == [f"{secret}2"]
@@ -108,8 +107,7 @@ async def test_a_credential_is_write_only_and_encrypted(api: Api, name: str) -> 
 async def test_one_credential_changes_without_the_others(api: Api) -> None:
     phone = await api.made("/phone-numbers", {**BASE, "provider_aAccountSid": "a", "provider_aAuthToken": "b"})
     await api("PATCH", f"/phone-numbers/{phone['id']}", {"provider_aAuthToken": "c"})
-    async with api.services.database.read() as conn:
-        stored = await phone_numbers.get(conn, api.organization_id, phone["id"])
+    stored = await api.services.database.read(lambda conn: phone_numbers.get(conn, api.organization_id, phone["id"]))
     assert stored is not None
     kept = {name: api.services.secrets.decrypt(token) for name, token in stored.carrier_credentials_encrypted.items()}
     assert kept == {"provider_a_account_sid": "a", "provider_a_auth_token": "c"}
