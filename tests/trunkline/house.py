@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import aiohttp
+import sqlalchemy as sa
 from aiohttp import web
 
 from storage import api_keys, organizations
@@ -224,9 +225,13 @@ class Server:
     async def key(self, organization: str = "office", max_calls: int | None = None) -> str:
         """An API key of a new organization, put straight into the database."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        async with self.database() as database, database.write() as conn:
-            owner = await organizations.create(conn, organization, max_calls=max_calls)
-            _, text = await api_keys.create(conn, owner.id, requests_per_minute=100_000)
+
+        def create(conn: sa.Connection) -> str:
+            owner = organizations.create(conn, organization, max_calls=max_calls)
+            return api_keys.create(conn, owner.id, requests_per_minute=100_000)[1]
+
+        async with self.database() as database:
+            text = await database.write(create)
         self.secrets.add(text)
         return text
 

@@ -33,9 +33,9 @@ async def folder(tmp_path: Path) -> Path:
     """A folder with `data` in it: a key file, and a database that holds an organization."""
     (tmp_path / "data").mkdir()
     key = await asyncio.to_thread(secrets.load_or_create, tmp_path / "data/secret.key")
-    async with _database(tmp_path) as database, database.write() as conn:
-        await organizations.create(conn, "Lighthouse")
-        await key_proof.check(conn, key)
+    async with _database(tmp_path) as database:
+        await database.write(lambda conn: organizations.create(conn, "Lighthouse"))
+        await database.write(lambda conn: key_proof.check(conn, key))
     return tmp_path
 
 
@@ -51,8 +51,8 @@ async def _database(folder: Path) -> AsyncIterator[Database]:
 
 async def kept(folder: Path) -> list[str]:
     """The organizations in the database."""
-    async with _database(folder) as database, database.read() as conn:
-        return [organization.name for organization in await organizations.all_of(conn)]
+    async with _database(folder) as database:
+        return [organization.name for organization in await database.read(organizations.all_of)]
 
 
 async def refused(folder: Path, *arguments: str, **settings: Any) -> str:

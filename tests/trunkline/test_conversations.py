@@ -86,9 +86,8 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
         merged(LOOPBACK, {"sip": {"port": 0}, "api": {"port": 0}})
     )
     async with running(settings, load) as server:
-        async with server.database.write() as conn:
-            owner = await organizations.create(conn, "place")
-            _, key = await api_keys.create(conn, owner.id)
+        owner = await server.database.write(lambda conn: organizations.create(conn, "place"))
+        _, key = await server.database.write(lambda conn: api_keys.create(conn, owner.id))
         language = loaded[0].llm(None)
         assert isinstance(language, PromptedLanguage)
         async with Client(server.api_origin, key, set()) as client:
@@ -156,14 +155,13 @@ async def test_an_interruption_cuts_the_transcript_and_the_sound(place: Place) -
 
 async def test_a_call_ends_when_its_longest_time_is_over(place: Place) -> None:
     number = await place.line("", firstSpeaker="user")
-    async with place.server.database.write() as conn:
-        await conn.execute(sa.update(tables.agents).values(max_call_duration_seconds=2))
+    database, longest = place.server.database, sa.update(tables.agents)
+    await database.write(lambda conn: conn.execute(longest.values(max_call_duration_seconds=2)))
     since = place.log.mark()
     async with calling(place.target, number) as call:
         call_id = await place.answered(since)
         await call.hung_up()
-    async with place.server.database.write() as conn:
-        await conn.execute(sa.update(tables.agents).values(max_call_duration_seconds=600))
+    await database.write(lambda conn: conn.execute(longest.values(max_call_duration_seconds=600)))
     found = await place.ended(call_id)
     assert (found["status"], found["endedReason"], found["durationSeconds"]) == ("completed", "max_duration", 2)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
 from config.settings import Settings
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
@@ -73,12 +74,15 @@ async def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 async def _leave_an_older_demo(data_dir: Path) -> None:
     database = Database(Settings(data_dir=data_dir).database_url)
     await database.open()
-    async with database.write() as conn:
-        owner = await organizations.create(conn, "demo")
-        await api_keys.create(conn, owner.id, name="demo")
-        await agents.create(conn, owner.id, AgentFields(name="Harbour Dental", system_prompt="Say nothing."))
+
+    def create(conn: sa.Connection) -> None:
+        owner = organizations.create(conn, "demo")
+        api_keys.create(conn, owner.id, name="demo")
+        agents.create(conn, owner.id, AgentFields(name="Harbour Dental", system_prompt="Say nothing."))
         trunk = PhoneNumberFields(number=NUMBER, provider="sip", sip_mode="ip_allowlist", sip_ip="127.0.0.1")
-        await phone_numbers.create(conn, owner.id, trunk)
+        phone_numbers.create(conn, owner.id, trunk)
+
+    await database.write(create)
     await database.close()
 
 
