@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 from api.agent_models import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route, as_json
-from api.services import Services
 from config.errors import FieldProblem, Invalid, NotFound
-from storage import agents
+from storage import agents, tools
 
 
 def create(exchange: Exchange[AgentCreate, NoQuery]) -> Agent:
     """POST /agents"""
-    _refuse_unknown_ids(exchange.services, exchange.body)
+    _refuse_unknown_ids(exchange)
     fields = agents.AgentFields(**exchange.body.to_store(exchange.services.secrets, only_given=False))
     return Agent.of(agents.create(exchange.conn, exchange.owner, fields))
 
@@ -42,7 +42,7 @@ def update(exchange: Exchange[AgentUpdate, NoQuery]) -> Agent:
     changes = exchange.body.to_store(exchange.services.secrets, only_given=True)
     stored = agents.update(exchange.conn, exchange.owner, exchange.item, changes)
     agent = _found(stored)
-    _refuse_unknown_ids(exchange.services, exchange.body)
+    _refuse_unknown_ids(exchange)
     return agent
 
 
@@ -58,15 +58,17 @@ def _found(stored: agents.Agent | None) -> Agent:
     return Agent.of(stored)
 
 
-def _refuse_unknown_ids(services: Services, body: AgentSettings) -> None:
-    """Ids must name something that the organization can use. There are no tools and no background sounds yet."""
-    voices = {voice.id for voice in services.catalogue.voices()}
-    models = {model.id for model in services.catalogue.language_models()}
+def _refuse_unknown_ids(exchange: Exchange[Any, NoQuery]) -> None:
+    """Ids must name something that the organization can use. There are no background sounds yet."""
+    body: AgentSettings = exchange.body
+    voices = {voice.id for voice in exchange.services.catalogue.voices()}
+    models = {model.id for model in exchange.services.catalogue.language_models()}
+    own_tools = _own_tools(exchange, body.tool_ids)
     wanted: list[tuple[str, UUID | None, set[UUID]]] = [
         ("slmModelId", body.slm_model_id, models),
         ("voiceId", body.voice_id, voices),
         ("backgroundSoundId", body.background_sound_id, set()),
-        *((f"toolIds.{index}", tool, set()) for index, tool in enumerate(body.tool_ids or [])),
+        *((f"toolIds.{index}", tool, own_tools) for index, tool in enumerate(body.tool_ids or [])),
     ]
     problems = [
         FieldProblem(name, "Does not exist")
@@ -75,6 +77,13 @@ def _refuse_unknown_ids(services: Services, body: AgentSettings) -> None:
     ]
     if problems:
         raise Invalid(problems)
+
+
+def _own_tools(exchange: Exchange[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:
+    """Those of these tools that the organization has."""
+    if not ids:
+        return set()
+    return {UUID(tool.id) for tool in tools.of_agent(exchange.conn, exchange.owner, [str(each) for each in ids])}
 
 
 ROUTES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from api import agents, calls, choices, phone_numbers
+from api import agents, calls, choices, phone_numbers, tools
 from api.openapi import describe
 from api.route import Document, Exchange, NoQuery, Route
 
@@ -23,6 +23,7 @@ def description() -> bytes:
 ROUTES: tuple[Route, ...] = (
     *agents.ROUTES,
     *phone_numbers.ROUTES,
+    *tools.ROUTES,
     *calls.ROUTES,
     *choices.ROUTES,
     Route(

@@ -260,6 +260,7 @@ tools = sa.Table(
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Index(None, "organization_id", "created_at", "id"),
 )
+"""Header values in `config` may be credentials: they are stored as `Secrets.encrypt` tokens."""
 
 knowledge_documents = sa.Table(
     "knowledge_documents",

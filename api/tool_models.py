@@ -1,0 +1,213 @@
+"""Tools in bodies and responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from api.fields import Body, HttpAddress, IdView, Instant, Name, View, without_defaults
+from calls.context import PLACEHOLDER
+from config.secrets import Secrets
+from storage.tools import Method, ParameterType, ToolType
+from storage.tools import Tool as StoredTool
+
+TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+"""RFC 9110, 5.6.2."""
+NO_CONTROLS: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+OURS: Final = frozenset(
+    {
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of the connection (RFC 9110, 7.6.1) and of the message's length and place: the client that sends the request
+writes them; others would contradict it."""
+_ADDRESS: Final = TypeAdapter[str](Annotated[str, HttpAddress])
+
+
+def _template(text: str) -> str:
+    """Text in which every `{{` begins a placeholder that can have a value."""
+    if "{{" in PLACEHOLDER.sub("1", text):
+        raise PydanticCustomError(
+            "placeholder", "A placeholder takes letters, digits and underscores, as in {{first_name}}"
+        )
+    return text
+
+
+def _address_template(text: str) -> str:
+    """An address once its placeholders have values; a digit can stand in the host, the port and the path."""
+    try:
+        _ADDRESS.validate_python(PLACEHOLDER.sub("1", text))
+    except ValidationError as error:
+        raise PydanticCustomError("uri", "Must be an absolute http or https URL") from error
+    return text
+
+
+def _not_ours(name: str) -> str:
+    if name.lower() in OURS:
+        raise PydanticCustomError("header", "Is written by the server itself")
+    return name
+
+
+def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
+    """Names every parameter whose name was there before."""
+    seen: set[str] = set()
+    problems: list[InitErrorDetails] = []
+    for index, parameter in enumerate(parameters):
+        if parameter.name in seen:
+            wrong = PydanticCustomError("distinct", "Names must differ from each other")
+            problems.append(InitErrorDetails(type=wrong, loc=(index, "name"), input=None))
+        seen.add(parameter.name)
+    if problems:
+        raise ValidationError.from_exception_data("body", problems)
+    return parameters
+
+
+Address = Annotated[
+    str, Field(json_schema_extra={"format": "uri"}), AfterValidator(_template), AfterValidator(_address_template)
+]
+Described = Field(None, description="Tells the language model when to use the tool")
+ADDRESS: Final = "Absolute http or https URL; may contain {{variables}}"
+METHOD: Final = "With GET and DELETE the parameters go into the query string, otherwise into a JSON body"
+
+
+class ToolHeader(Body):
+    """A header of the tool's request."""
+
+    key: Annotated[str, Field(pattern=TOKEN), AfterValidator(_not_ours)] = Field(
+        description=f"Header name; not one of {', '.join(sorted(OURS))}"
+    )
+    value: Annotated[str, Field(pattern=NO_CONTROLS), AfterValidator(_template)] = Field(
+        description="May contain {{variables}}; no control characters; encrypted where it is stored"
+    )
+
+
+class ToolParameter(Body):
+    """A parameter that the language model fills in."""
+
+    name: Name = Field(description="Differs from the names of the other parameters")
+    type: ParameterType
+    description: str = Field("", description="Tells the language model what to put there")
+    required: bool = Field(False, description="Whether the tool can be called only with this parameter")
+
+
+class ToolConfigSettings(Body):
+    """What the requests of new and of changed tools have in common."""
+
+    timeout: Annotated[int, Field(ge=100, le=30000)] = Field(5000, description="ms that the request may take")
+    headers: list[ToolHeader] = Field([], description="Sent with every request")
+    body: Annotated[list[ToolParameter], AfterValidator(_distinct_names)] = Field(
+        [], description="Parameters of the request"
+    )
+
+    def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
+        """The values under the names of `storage.tools.ToolConfig`, all or only those that the body had; their items
+        are whole."""
+        values = self.model_dump(include=self.model_fields_set if only_given else None)
+        if "headers" in values:
+            values["headers"] = [
+                {"key": header.key, "value_encrypted": secrets.encrypt(header.value)} for header in self.headers
+            ]
+        return values
+
+
+class ToolConfigCreate(ToolConfigSettings):
+    """The request of a new tool."""
+
+    url: Address = Field(description=ADDRESS)
+    method: Method = Field(description=METHOD)
+
+
+class ToolConfigUpdate(ToolConfigSettings):
+    """Changes to a tool's request: keys that are given replace what was there, whole; the others stay."""
+
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
+    url: Address = Field("", description=ADDRESS)
+    method: Method = Field("GET", description=METHOD)
+
+
+class ToolCreate(Body):
+    """A new tool."""
+
+    name: Name
+    description: str | None = Described
+    type: ToolType
+    config: ToolConfigCreate
+
+    def to_store(self, secrets: Secrets) -> dict[str, Any]:
+        """The values under the names of `storage.tools.ToolFields`."""
+        return {**self.model_dump(exclude={"config"}), "config": self.config.to_store(secrets, only_given=False)}
+
+
+class ToolUpdate(Body):
+    """Changes to a tool: what is absent stays, null clears what can be null."""
+
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
+    name: Name = ""
+    description: str | None = Described
+    type: ToolType = "http"
+    config: ToolConfigUpdate = Field(default_factory=ToolConfigUpdate)
+
+    def to_store(self, secrets: Secrets) -> dict[str, Any]:
+        """The values that the body had, under the names of `storage.tools.ToolFields`. `config` comes with the keys
+        that are given: it is to be merged with the stored one."""
+        given = self.model_dump(exclude_unset=True, exclude={"config"})
+        return {**given, "config": self.config.to_store(secrets, only_given=True)}
+
+
+class ToolHeaderView(View):
+    """A header of the tool's request."""
+
+    key: str
+    value: str
+
+
+class ToolParameterView(View):
+    """A parameter that the language model fills in."""
+
+    name: str
+    type: ParameterType
+    description: str
+    required: bool
+
+
+class ToolConfigView(View):
+    """The request that the tool makes; `timeout` in ms."""
+
+    url: str
+    method: Method
+    timeout: int
+    headers: list[ToolHeaderView]
+    body: list[ToolParameterView]
+
+
+class Tool(View):
+    """An HTTP request that agents can make."""
+
+    id: IdView
+    name: str
+    description: str | None
+    type: ToolType
+    config: ToolConfigView
+    created_at: Instant
+    updated_at: Instant
+
+    @classmethod
+    def of(cls, stored: StoredTool, secrets: Secrets) -> Tool:
+        """As its organization sees it: with the values of the headers."""
+        headers = [
+            {"key": header["key"], "value": secrets.decrypt(header["value_encrypted"])}
+            for header in stored.config["headers"]
+        ]
+        return cls.model_validate({**stored.__dict__, "config": {**stored.config, "headers": headers}})

@@ -1,0 +1,110 @@
+"""`/tools`"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api.fields import Paging
+from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
+from api.tool_models import Tool, ToolCreate, ToolUpdate
+from config.errors import NotFound
+from storage import tools
+
+
+def create(exchange: Exchange[ToolCreate, NoQuery]) -> Tool:
+    """POST /tools"""
+    secrets = exchange.services.secrets
+    fields = tools.ToolFields(**exchange.body.to_store(secrets))
+    return Tool.of(tools.create(exchange.conn, exchange.owner, fields), secrets)
+
+
+def page(exchange: Exchange[None, Paging]) -> Listed:
+    """GET /tools"""
+    query, secrets = exchange.query, exchange.services.secrets
+    found = tools.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
+    return Listed([Tool.of(each, secrets) for each in found.items], found.total)
+
+
+def get(exchange: Exchange[None, NoQuery]) -> Tool:
+    """GET /tools/{id}"""
+    return Tool.of(_stored(exchange), exchange.services.secrets)
+
+
+def update(exchange: Exchange[ToolUpdate, NoQuery]) -> Tool:
+    """PATCH /tools/{id}: only what the body has is changed."""
+    secrets = exchange.services.secrets
+    return Tool.of(tools.update(exchange.conn, _stored(exchange), exchange.body.to_store(secrets)), secrets)
+
+
+def delete(exchange: Exchange[None, NoQuery]) -> None:
+    """DELETE /tools/{id}"""
+    if not tools.delete(exchange.conn, exchange.owner, exchange.item):
+        raise NotFound("Tool not found")
+
+
+def _stored(exchange: Exchange[Any, NoQuery]) -> tools.Tool:
+    stored = tools.get(exchange.conn, exchange.owner, exchange.item)
+    if stored is None:
+        raise NotFound("Tool not found")
+    return stored
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/tools",
+        name="createTool",
+        tag="Tools",
+        summary="Create a tool",
+        description="Header values may be credentials: they are encrypted where they are stored, and shown to the "
+        "organization's keys. This version keeps tools; agents do not call them yet.",
+        handler=create,
+        body=ToolCreate,
+        answer=One(Tool),
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path="/tools",
+        name="listTools",
+        tag="Tools",
+        summary="List tools, newest first",
+        handler=page,
+        query=Paging,
+        answer=Many(Tool),
+    ),
+    Route(
+        method="GET",
+        path="/tools/{id}",
+        name="getTool",
+        tag="Tools",
+        summary="Get a tool",
+        handler=get,
+        item="Tool",
+        answer=One(Tool),
+    ),
+    Route(
+        method="PATCH",
+        path="/tools/{id}",
+        name="updateTool",
+        tag="Tools",
+        summary="Change a tool",
+        description="A field that is absent stays as it is; null clears a field that can be null. The keys that "
+        "`config` has replace the stored ones whole, its other keys stay.",
+        handler=update,
+        body=ToolUpdate,
+        item="Tool",
+        answer=One(Tool),
+    ),
+    Route(
+        method="DELETE",
+        path="/tools/{id}",
+        name="deleteTool",
+        tag="Tools",
+        summary="Delete a tool",
+        description="It goes out of the `toolIds` of every agent.",
+        handler=delete,
+        item="Tool",
+        answer=Deleted(),
+    ),
+)

@@ -1,0 +1,89 @@
+"""Which tools an agent has, and what stays of them after a change."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from storage import agents, organizations, tools
+from storage.agents import Agent, AgentFields
+from storage.database import Database
+from storage.tools import Tool, ToolConfig, ToolFields
+
+CONFIG: ToolConfig = {
+    "url": "https://tools.example/weather",
+    "method": "GET",
+    "timeout": 5000,
+    "headers": [{"key": "Authorization", "value_encrypted": "token"}],
+    "body": [{"name": "city", "type": "string", "description": "", "required": True}],
+}
+
+
+def _tool(conn: sa.Connection, organization_id: str, name: str) -> Tool:
+    return tools.create(conn, organization_id, ToolFields(name=name, config=CONFIG))
+
+
+def _again(conn: sa.Connection, agent: Agent) -> Agent:
+    found = agents.get(conn, agent.organization_id, agent.id)
+    assert found is not None
+    return found
+
+
+async def test_an_agent_has_its_tools_or_all_of_its_organization(database: Database, organization_id: str) -> None:
+    def check(conn: sa.Connection) -> None:
+        other = organizations.create(conn, "other")
+        first, second = (_tool(conn, organization_id, name) for name in ("first", "second"))
+        theirs = _tool(conn, other.id, "theirs")
+        everything = sorted([first, second], key=lambda tool: (tool.created_at, tool.id))
+        assert tools.of_agent(conn, organization_id, None) == everything
+        assert tools.of_agent(conn, organization_id, [second.id, theirs.id, second.id]) == [second]
+        assert tools.of_agent(conn, organization_id, []) == []
+
+    await database.write(check)
+
+
+async def test_a_change_keeps_the_rest_of_the_request(database: Database, organization_id: str) -> None:
+    def check(conn: sa.Connection) -> None:
+        tool, untouched = (_tool(conn, organization_id, name) for name in ("first", "second"))
+        changed = tools.update(conn, tool, {"name": "new", "config": {"timeout": 100, "headers": []}})
+        assert changed.config == {**CONFIG, "timeout": 100, "headers": []}
+        assert (changed.id, changed.name, changed.created_at) == (tool.id, "new", tool.created_at)
+        assert tools.get(conn, organization_id, tool.id) == changed
+        assert tools.get(conn, organization_id, untouched.id) == untouched
+
+    await database.write(check)
+
+
+async def test_a_deleted_tool_goes_out_of_every_agent_that_names_it(database: Database, organization_id: str) -> None:
+    def check(conn: sa.Connection) -> None:
+        gone, kept = (_tool(conn, organization_id, name) for name in ("gone", "kept"))
+
+        def agent(*tool_ids: str) -> Agent:
+            return agents.create(conn, organization_id, AgentFields(name="Anna", tool_ids=list(tool_ids)))
+
+        both, only, another = agent(gone.id, kept.id, gone.id), agent(gone.id), agent(kept.id)
+        all_tools = agents.create(conn, organization_id, AgentFields(name="Bea"))
+        assert tools.delete(conn, organization_id, gone.id)
+        for changed, left in ((both, [kept.id]), (only, [])):
+            assert _again(conn, changed).tool_ids == left
+            assert _again(conn, changed).updated_at > changed.updated_at
+        assert [_again(conn, each) for each in (another, all_tools)] == [another, all_tools]
+        assert not tools.delete(conn, organization_id, gone.id)
+
+    await database.write(check)
+
+
+async def test_another_organization_cannot_delete_a_tool(database: Database, organization_id: str) -> None:
+    def check(conn: sa.Connection) -> None:
+        tool = _tool(conn, organization_id, "first")
+        agent = agents.create(conn, organization_id, AgentFields(name="Anna", tool_ids=[tool.id]))
+        other = organizations.create(conn, "other")
+        assert not tools.delete(conn, other.id, tool.id)
+        assert tools.get(conn, other.id, tool.id) is None
+        assert tools.get(conn, organization_id, tool.id) == tool
+        assert _again(conn, agent) == agent
+
+    await database.write(check)
+
+
+def test_the_headers_of_a_tool_do_not_show_in_its_text() -> None:
+    assert "token" not in repr(ToolFields(name="first", config=CONFIG))
