@@ -126,12 +126,14 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         changes: dict[str, Any] | None = None,
         requests_per_minute: int | None = 100_000,
         now_s: Callable[[], float] = time.time,
+        fresh: bool = True,
     ) -> Api:
         settings = Settings(data_dir=tmp_path).with_changes(changes or {})
-        shutil.copy(migrated, tmp_path / "trunkline.db")
+        if fresh:
+            shutil.copy(migrated, tmp_path / "trunkline.db")
         database = Database(settings.database_url)
         await database.open()
-        owner, key = await _organization(database, "default", requests_per_minute)
+        owner, key = await _organization(database, "default" if fresh else "later", requests_per_minute)
         trouble, number_changes = Trouble(), list[None]()
         services = Services(
             settings=settings,
