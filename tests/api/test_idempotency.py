@@ -72,11 +72,11 @@ async def test_the_key_counts_within_organization_and_path(api: Api) -> None:
 
 
 async def test_an_answer_outlives_a_restart(start_api: StartApi, api: Api) -> None:
-    first = await _post(api, "k")
+    first = await (await _post(api, "k")).read()
     await api.client.close()
     again: Api = replace(await start_api(fresh=False), key=api.key)
     answer = await _post(again, "k")
-    assert (answer.status, await answer.read()) == (201, await first.read())
+    assert (answer.status, await answer.read()) == (201, first)
     assert answer.headers["Idempotent-Replay"] == "true"
 
 
