@@ -62,7 +62,7 @@ class _Runner:
             exchange = Exchange(**asked.__dict__, conn=conn, prepared=prepared, after_commit=follow_ups)
             answer = _answer(route, exchange, route.handler(exchange))
             if scope is not None and isinstance(answer, bytes):
-                idempotent_answers.keep(conn, scope, Answer(route.status, answer))
+                idempotent_answers.keep(conn, asked.services.secrets, scope, Answer(route.status, answer))
             return answer
 
         answer = await self._transaction(work)

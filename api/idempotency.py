@@ -14,6 +14,7 @@ from aiohttp import web
 from api.middleware import errors
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid
+from config.secrets import Secrets
 from storage import idempotent_answers
 from storage.database import Database, StorageTrouble
 from storage.idempotent_answers import Answer, Scope
@@ -40,22 +41,25 @@ def key_of(request: web.Request) -> str | None:
 class Repeats:
     """Answers that are kept for repetitions, and the requests that run now."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, secrets: Secrets) -> None:
         self._database = database
+        self._secrets = secrets
         self._turns: dict[Scope, tuple[asyncio.Lock, int]] = {}
 
     async def once(self, scope: Scope, request: web.Request, run: Handler) -> web.StreamResponse:
         """The kept answer, or that of `run`, which stores it when it succeeds; refusals are stored here. A request
         waits for one of the same scope that runs."""
         async with self._turn(scope):
-            kept = await self._database.read(lambda conn: idempotent_answers.find(conn, scope, utc_now()))
+            kept = await self._database.read(
+                lambda conn: idempotent_answers.find(conn, self._secrets, scope, utc_now())
+            )
             if kept is not None:
                 return _replay(kept)
             response = await errors(request, run)
             body = response.body if isinstance(response, web.Response) else None
             if isinstance(body, bytes) and _is_kept_refusal(response.status):
                 answer = Answer(response.status, body)
-                await self._database.write(lambda conn: idempotent_answers.keep(conn, scope, answer))
+                await self._database.write(lambda conn: idempotent_answers.keep(conn, self._secrets, scope, answer))
             return response
 
     @asynccontextmanager

@@ -1,4 +1,5 @@
-"""Answers to requests that carried an idempotency key, kept for a repetition of the request."""
+"""Answers to requests that carried an idempotency key, kept for a repetition of the request. They may show what is
+stored encrypted elsewhere (the headers of tools), so they are `Secrets.encrypt` tokens too."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from config.clock import utc_now
+from config.secrets import Secrets
 from storage import tables
 
 KEPT: Final = timedelta(hours=24)
@@ -38,17 +40,18 @@ _FIND: Final = sa.select(_t.c.status, _t.c.body).where(*_SAME, _t.c.created_at >
 _FORGET: Final = sa.delete(_t).where(*_SAME, _t.c.created_at <= sa.bindparam("until"))
 
 
-def find(conn: sa.Connection, scope: Scope, now: datetime) -> Answer | None:
+def find(conn: sa.Connection, secrets: Secrets, scope: Scope, now: datetime) -> Answer | None:
     """The answer to the first such request of the last 24 hours."""
     row = conn.execute(_FIND, {**_parameters(scope), "since": now - KEPT}).one_or_none()
-    return None if row is None else Answer(row.status, row.body)
+    return None if row is None else Answer(row.status, secrets.decrypt(row.body.decode()).encode())
 
 
-def keep(conn: sa.Connection, scope: Scope, answer: Answer, at: datetime | None = None) -> None:
+def keep(conn: sa.Connection, secrets: Secrets, scope: Scope, answer: Answer, at: datetime | None = None) -> None:
     """Store the answer, in the place of one that has run out. An integrity error when another one still holds."""
     at = at or utc_now()
     conn.execute(_FORGET, {**_parameters(scope), "until": at - KEPT})
-    conn.execute(sa.insert(_t).values(**asdict(scope), **asdict(answer), created_at=at))
+    body = secrets.encrypt(answer.body.decode()).encode()
+    conn.execute(sa.insert(_t).values(**asdict(scope), status=answer.status, body=body, created_at=at))
 
 
 def purge(conn: sa.Connection, now: datetime) -> int:

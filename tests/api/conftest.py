@@ -121,6 +121,7 @@ StartApi = Callable[..., Any]
 async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
     """Start a server with changed settings: `await start_api({"limits": {...}})`."""
     started: list[tuple[TestClient[Any, Any], Database]] = []
+    secrets = Secrets([Fernet.generate_key()])
 
     async def start(
         changes: dict[str, Any] | None = None,
@@ -138,7 +139,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         services = Services(
             settings=settings,
             database=database,
-            secrets=Secrets([Fernet.generate_key()]),
+            secrets=secrets,
             catalogue=Choices(),
             readiness=lambda: trouble.parts,
             live_calls=lambda: 3,

@@ -95,7 +95,7 @@ async def test_old_answers_are_purged(api: Api) -> None:
         await _post(api, key)
         if key == "old":
             await _grow_old(api, timedelta(hours=24))
-    async with Repeats(api.services.database).purged_regularly():
+    async with Repeats(api.services.database, api.services.secrets).purged_regularly():
         await api.services.database.write(lambda conn: None)  # in turn behind the purge
     keys = await api.services.database.read(lambda conn: conn.execute(sa.select(table.c.key)).scalars().all())
     assert keys == ["young"]
@@ -188,7 +188,7 @@ async def test_other_methods_know_no_key(api: Api) -> None:
 
 
 async def test_no_turn_is_left_behind(api: Api) -> None:
-    repeats = Repeats(api.services.database)
+    repeats = Repeats(api.services.database, api.services.secrets)
     scope = idempotent_answers.Scope(api.organization_id, "POST", "/v1/agents", "k")
 
     async def turn() -> None:
