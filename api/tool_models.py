@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from api.fields import Body, HttpAddress, IdView, Instant, Name, View, without_defaults
+from api.fields import Body, HttpAddress, IdView, Instant, Name, View, without_default, without_defaults
 from calls.context import PLACEHOLDER
 from config.secrets import Secrets
 from storage.tools import Method, ParameterType, ToolType
@@ -75,7 +75,11 @@ def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
 Address = Annotated[
     str, Field(json_schema_extra={"format": "uri"}), AfterValidator(_template), AfterValidator(_address_template)
 ]
-Described = Field(None, description="Tells the language model when to use the tool")
+Described: Any = Field(
+    "",
+    description="Tells the language model when to use the tool; null in responses until it is given",
+    json_schema_extra=without_default,
+)
 ADDRESS: Final = "Absolute http or https URL; may contain {{variables}}"
 METHOD: Final = "With GET and DELETE the parameters go into the query string, otherwise into a JSON body"
 
@@ -140,22 +144,23 @@ class ToolCreate(Body):
     """A new tool."""
 
     name: Name
-    description: str | None = Described
+    description: str = Described
     type: ToolType
     config: ToolConfigCreate
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
-        """The values under the names of `storage.tools.ToolFields`."""
-        return {**self.model_dump(exclude={"config"}), "config": self.config.to_store(secrets, only_given=False)}
+        """The values under the names of `storage.tools.ToolFields`; a description that was not given is null there."""
+        given = self.model_dump(exclude_unset=True, exclude={"config"})
+        return {**given, "config": self.config.to_store(secrets, only_given=False)}
 
 
 class ToolUpdate(Body):
-    """Changes to a tool: what is absent stays, null clears what can be null."""
+    """Changes to a tool: what is absent stays."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
     name: Name = ""
-    description: str | None = Described
+    description: str = Described
     type: ToolType = "http"
     config: ToolConfigUpdate = Field(default_factory=ToolConfigUpdate)
 

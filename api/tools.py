@@ -89,8 +89,8 @@ ROUTES = (
         name="updateTool",
         tag="Tools",
         summary="Change a tool",
-        description="A field that is absent stays as it is; null clears a field that can be null. The keys that "
-        "`config` has replace the stored ones whole, its other keys stay.",
+        description="A field that is absent stays as it is. The keys that `config` has replace the stored ones whole, "
+        "its other keys stay.",
         handler=update,
         body=ToolUpdate,
         item="Tool",

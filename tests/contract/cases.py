@@ -58,10 +58,10 @@ def unknown(tables: Iterable[Table], *, update: bool = False) -> list[Any]:
 
 
 def _can_be_made(value: Any) -> bool:
-    """There are no tools and no background sounds yet that an agent could name."""
+    """There are no background sounds yet that an agent could name."""
     match value:
         case Own(kind) | Foreign(kind):
-            return kind not in ("tool", "second tool", "background sound")
+            return kind != "background sound"
         case list():
             return all(map(_can_be_made, value))
         case _:

@@ -77,9 +77,16 @@ def _call(server: Server, organization_id: str, _client: Client, number: int) ->
     return ended_call(server, organization_id, call_sid=f"{number}@pbx").id
 
 
+def _tool(number: int) -> dict[str, Any]:
+    config = {"url": "https://example.com/", "method": "GET"}
+    return {"name": f"Look up {number}", "type": "http", "config": config}
+
+
 MAKERS: dict[str, Maker] = {
     "agent": _posted("/agents", lambda number: {"name": f"Anna {number}", "knowledgeSearchInstructions": "For prices"}),
     "call": _call,
+    "tool": _posted("/tools", _tool),
+    "second tool": _posted("/tools", _tool),
     "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),
 }
 

@@ -49,6 +49,11 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}", noun="Call"),
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),
+    *_resource(
+        "Tool",
+        "/tools",
+        {"name": "Look up", "type": "http", "config": {"url": "https://example.com/", "method": "GET"}},
+    ),
     *_resource("Phone number", "/phone-numbers", {"number": "200", "provider": "sip"}),
     _list("Voice", "/voices"),
     _list("Language model", "/slm-models"),

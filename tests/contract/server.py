@@ -104,7 +104,9 @@ class Server:
 
 
 def _services(folder: Path) -> Services:
-    settings = Settings(data_dir=folder).with_changes({"api": {"host": "127.0.0.1", "port": 0}})
+    settings = Settings(data_dir=folder).with_changes(
+        {"api": {"host": "127.0.0.1", "port": 0}, "limits": {"requests_per_minute": PLENTY}}
+    )
     return Services(
         settings=settings,
         database=Database(settings.database_url),

@@ -1,0 +1,84 @@
+"""Tools, in the order of their table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.contract.kinds import Choice, Flag, Form, Given, Id, Text, Time, Whole
+from tests.contract.table import Field, Items, Record, Rows, Table
+from tests.contract.tables.agents import NO_ADDRESSES
+
+HEADER: Final = Record(
+    (
+        Field(
+            "key",
+            Form(("Authorization", "X-Tag", "x!#$%&'*+.^_`|~9"), ("X Tag", "X-Tag:", "é", "X\n", "Host")),
+            required=True,
+        ),
+        Field("value", Given(Text(words="Bearer {{token}}, Grüße"), bad={"a line break": "a\r\nb"}), required=True),
+    )
+)
+PARAMETER: Final = Record(
+    (
+        Field("name", Text(1, 255), required=True),
+        Field("type", Choice(("string", "number", "integer", "boolean", "object", "array")), required=True),
+        Field("description", Text(), ""),
+        Field("required", Flag(), False),
+    )
+)
+CONFIG: Final = Record(
+    (
+        Field(
+            "url",
+            Form(
+                (
+                    "https://example.com/orders/{{order_id}}?day={{ day }}",
+                    "https://{{tenant}}.example:{{port}}/",
+                    "http://192.168.1.2:8080/x",
+                    "https://user@[2001:db8::1]/a#b",
+                ),
+                (*NO_ADDRESSES, "/orders", "file:///etc/passwd", "https://example.com:0/", "{{scheme}}://example.com/"),
+            ),
+            required=True,
+        ),
+        Field("method", Choice(("GET", "POST", "PUT", "PATCH", "DELETE")), required=True),
+        Field("timeout", Whole(100, 30000), 5000),
+        Field("headers", Items(HEADER, ({"key": "X-A", "value": "{{b}}"}, {"key": "X-B", "value": ""})), []),
+        Field(
+            "body",
+            Items(
+                PARAMETER,
+                (
+                    {"name": "order", "type": "integer", "description": "Which", "required": True},
+                    {"name": "note", "type": "string", "description": "", "required": False},
+                ),
+            ),
+            [],
+        ),
+    )
+)
+FIELDS: Final = (
+    Field("name", Text(1, 255), required=True),
+    Field("description", Text()),
+    Field("type", Choice(("http",)), required=True),
+    Field("config", CONFIG, required=True),
+)
+
+
+def _least() -> dict[str, Any]:
+    return {"name": "Look up", "type": "http", "config": {"url": "https://example.com/", "method": "GET"}}
+
+
+TOOLS: Final = Table(
+    noun="Tool",
+    path="/tools",
+    fields=FIELDS,
+    changes=tuple(replace(each, kind=Rows(CONFIG)) if each.name == "config" else each for each in FIELDS),
+    told=(
+        Field("id", Id("tool"), required=True),
+        Field("createdAt", Time(), required=True),
+        Field("updatedAt", Time(), required=True),
+    ),
+    least=_least,
+)
