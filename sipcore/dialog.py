@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pjsua2 as pj
 import structlog
@@ -17,6 +19,8 @@ from sipcore.pump import Pump
 log = structlog.get_logger(__name__)
 
 _WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD)
+
+_ACCEPTED = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
 _KEYS = frozenset("0123456789*#ABCD")
 
@@ -31,13 +35,20 @@ class CallObject(pj.Call):  # type: ignore[misc]
         self._registry = registry
         self.key = next(self._keys)
         self.leg: Leg | None = None
+        self._accepted = False
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
-        """Only the end matters: everything before it is told by media."""
+        """The progress of a call that we make, and the end of any call. What is in between is told by media."""
         info = self.getInfo()
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             _native.forget(info.id)
-            self._registry.ended(self, info.lastStatusCode, info.lastReason)
+            unheard = info.role == pj.PJSIP_ROLE_UAC and not self._accepted and _came_of_silence(prm.e)
+            self._registry.ended(self, 0 if unheard else info.lastStatusCode, info.lastReason)
+        elif info.role == pj.PJSIP_ROLE_UAC and info.state == pj.PJSIP_INV_STATE_EARLY:
+            self._registry.rings(self)
+        elif info.role == pj.PJSIP_ROLE_UAC and info.state in _ACCEPTED:
+            self._accepted = True
+            self._registry.accepted(self)
 
     def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
         """Sound began, or changed by a re-INVITE."""
@@ -61,6 +72,16 @@ class CallObject(pj.Call):  # type: ignore[misc]
         self._registry.has_digit(self, prm.digit)
 
 
+@dataclass(frozen=True)
+class Invitation:
+    """A call to make: to `sip:user@host:port[;transport=tcp]`, with this Call-ID; `caller` None: From is the
+    account's."""
+
+    uri: str
+    caller: headers.Party | None
+    sip_call_id: str
+
+
 class PjDialog:
     """`sipcore.leg.Dialog` on a pjsua2 call. A verb that comes when the call has just ended does nothing."""
 
@@ -80,6 +101,10 @@ class PjDialog:
         """Send RFC 4733 events."""
         await self._owner.run(self._dtmf_here, digits)
 
+    async def progress(self) -> int:
+        """The latest response to our INVITE."""
+        return await self._owner.run(self._progress_here)
+
     def forget(self) -> None:
         """The call has ended: later verbs do nothing. On the owner's thread."""
         self._call = None
@@ -92,6 +117,9 @@ class PjDialog:
 
     def _dtmf_here(self, digits: str) -> None:
         self._do_here("dtmf", lambda call: call.dialDtmf(digits))
+
+    def _progress_here(self) -> int:
+        return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
 
     def _do_here(self, verb: str, act: Callable[[CallObject], None]) -> None:
         """PJSIP refuses a verb in a call that the peer ends at this moment; its end is reported by its own way."""
@@ -112,7 +140,9 @@ class DialogRegistry:
         pump: Pump,
         loop: asyncio.AbstractEventLoop,
         on_incoming: Callable[[Leg], None],
+        local_host: str | None,
     ) -> None:
+        """`local_host`: how From names us in calls that we make; None: by the address on the route to the peer."""
         self.legs: dict[int, Leg] = {}
         self._calls: dict[int, CallObject] = {}
         self._dialogs: dict[int, PjDialog] = {}
@@ -120,6 +150,7 @@ class DialogRegistry:
         self._pump = pump
         self._loop = loop
         self._on_incoming = on_incoming
+        self._local_host = local_host
         self._refusals: set[asyncio.Task[None]] = set()
 
     # ---- PJSIP's threads ----
@@ -145,6 +176,16 @@ class DialogRegistry:
             self._post(self._leg_ended, call.key, call.leg, code, headers.printable(reason))
         self._owner.post(self._drop_here, call.key)
 
+    def rings(self, call: CallObject) -> None:
+        """The peer rings."""
+        if call.leg is not None:
+            self._post(call.leg._has_rung)
+
+    def accepted(self, call: CallObject) -> None:
+        """The peer has answered."""
+        if call.leg is not None:
+            self._post(call.leg._has_been_answered)
+
     def has_media(self, call: CallObject, media: Media, held: bool) -> None:
         """Sound flows."""
         if call.leg is not None:
@@ -164,9 +205,9 @@ class DialogRegistry:
 
     # ---- the event loop ----
 
-    async def place(self, account: pj.Account, uri: str, caller: str) -> Leg:
+    async def place(self, account: pj.Account, invitation: Invitation) -> Leg:
         """Send an INVITE. Raises `ConnectionError` when it cannot be sent."""
-        return await self._owner.run(self._place_here, account, uri, caller)
+        return await self._owner.run(self._place_here, account, invitation)
 
     async def hang_up_all(self, timeout_s: float = 2.0) -> None:
         """End every leg and wait until they are gone, at most `timeout_s`."""
@@ -203,17 +244,22 @@ class DialogRegistry:
         self._dialogs[call.key] = dialog
         return leg
 
-    def _place_here(self, account: pj.Account, uri: str, caller: str) -> Leg:
-        call = CallObject(account, self)
-        facts = LegFacts("", "outbound", "", headers.uri_user(uri), headers.party(uri), headers.Party(caller, ""))
-        leg = self._adopt(call, facts)
+    def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
+        uri, caller = invitation.uri, invitation.caller
         operation = _operation(0, {})
+        operation.opt.customCallId = invitation.sip_call_id
+        if caller is not None:
+            operation.txOption.localUri = headers.name_addr(caller, self._local_host or _host_towards(uri))
+        call = CallObject(account, self)
+        sender = caller or headers.Party("", "")
+        facts = LegFacts(invitation.sip_call_id, "outbound", "", headers.uri_user(uri), headers.party(uri), sender)
+        leg = self._adopt(call, facts)
         try:
             call.makeCall(uri, operation)
         except pj.Error as error:
             self.legs.pop(call.key, None)
             self._drop_here(call.key)
-            raise ConnectionError(f"no INVITE could be sent to {uri}: {error.reason}") from error
+            raise ConnectionError(f"no INVITE could be sent: {error.reason}") from error
         return leg
 
     def _drop_here(self, key: int) -> None:
@@ -227,6 +273,23 @@ class DialogRegistry:
     def _drop_all_here(self) -> None:
         for key in list(self._calls):
             self._drop_here(key)
+
+
+def _came_of_silence(event: pj.SipEvent) -> bool:
+    """A transaction timed out or lost its transport; PJSIP makes a 408 or 503 of that, as if the peer had said so."""
+    silent = (pj.PJSIP_EVENT_TIMER, pj.PJSIP_EVENT_TRANSPORT_ERROR)
+    return event.type == pj.PJSIP_EVENT_TSX_STATE and event.body.tsxState.type in silent
+
+
+def _host_towards(uri: str) -> str:
+    """Our address on the route to the URI's host, an IP address: a connected UDP socket knows it, and no packet is
+    sent. Raises `ConnectionError` when there is no route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((headers.uri_host(uri), 9))
+        except OSError as error:
+            raise ConnectionError(f"no INVITE could be sent: {error.strerror}") from error
+        return str(probe.getsockname()[0])
 
 
 def _operation(code: int, headers: dict[str, str]) -> pj.CallOpParam:

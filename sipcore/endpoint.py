@@ -10,13 +10,15 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pjsua2 as pj
 import structlog
 
 from config.errors import StartupError
 from sipcore import _native
-from sipcore.dialog import DialogRegistry
+from sipcore.dialog import DialogRegistry, Invitation
+from sipcore.headers import Party
 from sipcore.leg import Leg
 from sipcore.owner import Owner
 from sipcore.pump import Pump
@@ -65,7 +67,9 @@ class Endpoint:
     async def start(self) -> None:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
         loop = asyncio.get_running_loop()
-        self._registry = DialogRegistry(self._owner, self.pump, loop, self._on_incoming)
+        settings = self._settings
+        local_host = settings.public_address or (None if settings.host == "0.0.0.0" else settings.host)
+        self._registry = DialogRegistry(self._owner, self.pump, loop, self._on_incoming, local_host)
         try:
             await self._owner.run(self._start_here, self._registry)
         except pj.Error as error:
@@ -110,11 +114,12 @@ class Endpoint:
         if more:
             log.warning("sip.unknown_source", source="further sources", count=more)
 
-    async def call(self, uri: str, *, caller: str = "trunkline") -> Leg:
-        """Place a call to a SIP URI (`sip:user@host:port[;transport=tcp]`) and return its leg, still ringing."""
+    async def call(self, uri: str, *, caller: Party | None = None, sip_call_id: str | None = None) -> Leg:
+        """Send an INVITE to `sip:user@host:port[;transport=tcp]` and return its leg. From shows `caller`, whose user
+        must need no escapes; the URI's host is then an IP address. Raises `ConnectionError` when it cannot be sent."""
         if self._account is None or self._registry is None:
             raise RuntimeError("the endpoint has not started")
-        return await self._registry.place(self._account, uri, caller)
+        return await self._registry.place(self._account, Invitation(uri, caller, sip_call_id or str(uuid4())))
 
     # ---- on the owner's thread ----
 

@@ -1,4 +1,4 @@
-"""The few facts of a SIP message that admission needs, read from what the network sent.
+"""The few facts of a SIP message that admission needs, read from what the network sent, and the names that we send.
 
 Everything here may be hostile: results are short, printable and valid Unicode, and the time taken is linear.
 """
@@ -14,6 +14,7 @@ from urllib.parse import unquote
 _NAME_ADDR = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^<"]*+))\s*+<([^>]*+)>', re.DOTALL)
 _URI = re.compile(r"(sips?|tel):([^>]*+)", re.IGNORECASE)
 _AFTER_USER = re.compile(r"[:;?]")
+_AFTER_HOST = re.compile(r"[;?]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LINE_END = re.compile("\r?\n")
 _BODY = re.compile("\r?\n\r?\n")
@@ -48,6 +49,17 @@ def party(name_addr: str) -> Party:
     quoted, plain, uri = match.groups()
     name = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain.strip()
     return Party(uri_user(uri), printable(name))
+
+
+def name_addr(who: Party, host: str) -> str:
+    """A From value (RFC 3261 20.20): the name, when there is one, as a quoted string. The user needs no escapes."""
+    quoted = re.sub(r'(["\\])', r"\\\1", printable(who.name))
+    return f'"{quoted}" <sip:{who.user}@{host}>' if quoted else f"<sip:{who.user}@{host}>"
+
+
+def uri_host(uri: str) -> str:
+    """The host of `sip:user@host[:port][;parameters]`."""
+    return host_of(_AFTER_HOST.split(uri.rpartition("@")[2], maxsplit=1)[0])
 
 
 def request_user(message: str) -> str:

@@ -1,4 +1,4 @@
-"""A call leg as the rest of the program sees it: facts, four verbs and two futures, all on the event loop."""
+"""A call leg as the rest of the program sees it: facts, verbs and futures, all on the event loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Media:
 
 @dataclass(frozen=True)
 class LegEnd:
-    """Why a leg ended: the final SIP status, its reason phrase, and whether the other side did it."""
+    """Why a leg ended: the final SIP status, its reason phrase, and whether the other side did it. The status is 0 when
+    an INVITE of ours got no final answer or could not be sent."""
 
     code: int
     reason: str
@@ -33,7 +34,8 @@ class LegEnd:
 
 @dataclass(frozen=True)
 class LegFacts:
-    """What is known when a leg appears. `source` is the peer's IP address; users and names come from the network."""
+    """What is known when a leg appears. `source` is the address that an INVITE came from, "" when we sent it; users and
+    names of inbound legs come from the network."""
 
     sip_call_id: str
     direction: Literal["inbound", "outbound"]
@@ -55,6 +57,9 @@ class Dialog(Protocol):
     def dtmf(self, digits: str) -> Coroutine[Any, Any, None]:
         """Send digits as RFC 4733 events."""
 
+    def progress(self) -> Coroutine[Any, Any, int]:
+        """The status of the latest response to our INVITE; 0 when none has come, or when the call is over."""
+
 
 class Leg:
     """One dialog with a peer. Use it on the event loop only."""
@@ -62,6 +67,10 @@ class Leg:
     def __init__(self, facts: LegFacts, dialog: Dialog, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
         self.facts = facts
         self.ended: asyncio.Future[LegEnd] = loop.create_future()
+        self.rings: asyncio.Future[None] = loop.create_future()
+        """Of an outbound leg: it rings, or the peer says in another way that it is on its way (a status 101..199)."""
+        self.answered: asyncio.Future[None] = loop.create_future()
+        """Of an outbound leg: the peer has accepted the call."""
         self.on_digit: Callable[[str], None] | None = None
         self.on_hold = False
         self._dialog = dialog
@@ -75,6 +84,11 @@ class Leg:
         """The SIP Call-ID."""
         return self.facts.sip_call_id
 
+    @property
+    def has_sound(self) -> bool:
+        """Sound flows or has flowed; on an outbound leg perhaps before the answer (early media)."""
+        return self._media.done()
+
     async def ringing(self) -> None:
         """Send 180."""
         await self._dialog.respond(180, {})
@@ -85,12 +99,20 @@ class Leg:
         return await self.connected()
 
     async def connected(self) -> Media:
-        """Wait until sound flows. Raises `ConnectionError` when the leg ends first."""
-        await asyncio.wait((self._media, self.ended), return_when=asyncio.FIRST_COMPLETED)
-        if not self._media.done():
+        """Wait until the call is accepted and sound flows. Raises `ConnectionError` when the leg ends first."""
+        wanted: list[asyncio.Future[Any]] = [self._media]
+        if self.facts.direction == "outbound":
+            wanted.append(self.answered)
+        for each in wanted:
+            await asyncio.wait((each, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        if not all(each.done() for each in wanted):
             end = self.ended.result()
             raise ConnectionError(f"the leg ended before it had sound: {end.code} {end.reason}")
         return self._media.result()
+
+    async def progress(self) -> int:
+        """The status of the latest response to our INVITE, 100 included; 0 when the peer has said nothing at all."""
+        return await self._dialog.progress()
 
     async def reject(self, code: int, retry_after_s: int | None = None) -> None:
         """Refuse an inbound leg with a final status."""
@@ -139,6 +161,14 @@ class Leg:
     def _release_late(self, slot: int) -> None:
         with contextlib.suppress(KeyError):  # the same slot again, and closed already
             self._pump.release(slot)
+
+    def _has_rung(self) -> None:
+        if not self.rings.done():
+            self.rings.set_result(None)
+
+    def _has_been_answered(self) -> None:
+        if not self.answered.done():
+            self.answered.set_result(None)
 
     def _has_ended(self, code: int, reason: str) -> None:
         if not self.ended.done():

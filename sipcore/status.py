@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-_REASONS: Final = {
-    **dict.fromkeys((408, 480, 487), "no_answer"),
-    **dict.fromkeys((486, 600), "busy"),
-    **dict.fromkeys((403, 603), "rejected"),
-    **dict.fromkeys((404, 484, 604), "invalid_number"),
+Reason = Literal["no_answer", "busy", "rejected", "invalid_number", "unreachable"]
+
+_REASONS: Final[dict[int, Reason]] = {
+    408: "no_answer",
+    480: "no_answer",
+    487: "no_answer",
+    486: "busy",
+    600: "busy",
+    403: "rejected",
+    603: "rejected",
+    404: "invalid_number",
+    484: "invalid_number",
+    604: "invalid_number",
 }
 
 
-def reason_for(code: int) -> str:
+def reason_for(code: int) -> Reason:
     """The `endedReason` for a final status 300..699; no response at all is 0."""
     return _REASONS.get(code, "unreachable")

@@ -78,6 +78,13 @@ static void refuse_replacement(pjsua_call_id call, pjsip_rx_data *rdata, int *co
     *code = PJSIP_SC_DECLINE;
 }
 
+/* A callee's 3xx would make us call whomever it names. With "stop" instead, the call would end as if we had ended it. */
+static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri *target, const pjsip_event *event)
+{
+    (void)call, (void)target, (void)event;
+    return PJSIP_REDIRECT_REJECT;
+}
+
 /* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
 static PyObject *py_hook(PyObject *self, PyObject *args)
 {
@@ -97,8 +104,32 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     callback->on_call_transfer_request2 = refuse_transfer;
     callback->on_call_replace_request = NULL;
     callback->on_call_replace_request2 = refuse_replacement;
+    callback->on_call_redirected = refuse_redirection;
     sdp_follow_route(follow_route);
     Py_RETURN_NONE;
+}
+
+/* PJSUA tells of no 100: whether a peer has said anything at all, only the transaction knows. */
+static PyObject *py_progress(PyObject *self, PyObject *argument)
+{
+    long number = PyLong_AsLong(argument);
+    pjsua_call *call = NULL;
+    pjsip_dialog *dialog = NULL;
+    int status = 0;
+    (void)self;
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    if (number < 0 || number >= PJSUA_MAX_CALLS)
+        return PyLong_FromLong(0);
+    Py_BEGIN_ALLOW_THREADS
+    if (acquire_call("progress", (pjsua_call_id)number, &call, &dialog) == PJ_SUCCESS) {
+        if (call->inv && call->inv->invite_tsx)
+            status = call->inv->invite_tsx->status_code;
+        if (dialog)
+            pjsip_dlg_dec_lock(dialog);
+    }
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(status);
 }
 
 /* PJLIB speaks on stdout from its first call on, before any configuration reaches it. */
@@ -452,6 +483,7 @@ static PyMethodDef methods[] = {
     {"wait", py_wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."},
     {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
     {"slot_of", py_slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."},
+    {"progress", py_progress, METH_O, "progress(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
     {"forget", py_forget, METH_O, "forget(pjsua_call_id): the call is over, its number may be used again."},
     {"release", py_release, METH_O, "release(handle): close the slot."},
     {"rate", py_rate, METH_O, "rate(handle) -> Hz."},

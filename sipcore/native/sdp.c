@@ -20,10 +20,11 @@ static const pj_str_t *remote_host(pjsua_call_id call, const pjmedia_sdp_session
             return &remote->conn->addr;
         return remote->media_count && remote->media[0]->conn ? &remote->media[0]->conn->addr : NULL;
     }
-    pjsip_inv_session *inv = pjsua_var.calls[call].inv;
-    if (!inv || !inv->dlg || !inv->dlg->target || !PJSIP_URI_SCHEME_IS_SIP(inv->dlg->target))
+    const pjsua_call *made = &pjsua_var.calls[call];
+    pjsip_dialog *dialog = made->inv ? made->inv->dlg : made->async_call.dlg; /* the offer of a call that we make comes first */
+    if (!dialog || !dialog->target || !PJSIP_URI_SCHEME_IS_SIP(dialog->target))
         return NULL;
-    return &((pjsip_sip_uri *)pjsip_uri_get_uri(inv->dlg->target))->host;
+    return &((pjsip_sip_uri *)pjsip_uri_get_uri(dialog->target))->host;
 }
 
 static pj_bool_t parse_address(const pj_str_t *host, pj_sockaddr *address)

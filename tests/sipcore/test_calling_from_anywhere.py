@@ -1,0 +1,27 @@
+"""Calls from an endpoint that listens on every address."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.headers import Party
+from tests.peers import free_port
+from tests.sipcore.raw_callee import RawCallee
+from tests.sipcore.raw_phone import RawPhone
+
+
+async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None:
+    port = free_port()
+    endpoint = Endpoint(EndpointSettings(port=port, codecs=("PCMU",), max_calls=4), lambda leg: None)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(endpoint.close)
+        await endpoint.start()
+        raw = await stack.enter_async_context(RawPhone(f"127.0.0.1:{port}"))
+        leg = await endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=Party("100", "Desk"))
+        callee = await RawCallee.called(raw)
+        callee.refuses("486 Busy Here")
+        await leg.ended
+        assert callee.invite.header("From").startswith('"Desk" <sip:100@127.0.0.1>')
+        assert f"@127.0.0.1:{port}" in callee.invite.header("Contact")
+        assert "c=IN IP4 127.0.0.1" in callee.invite.body
