@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypedDict
 from uuid import uuid4
@@ -95,6 +95,7 @@ _t = tables.agents
 _UPDATED_AT_MS: Final = sa.type_coerce(_t.c.updated_at, sa.BigInteger)
 _OWN: Final = _t.c.organization_id == sa.bindparam("owner")
 _NEWEST_FIRST: Final = (_t.c.created_at.desc(), _t.c.id)
+_CREATE: Final = sa.insert(_t)
 _GET: Final = sa.select(*AGENT.columns).where(_t.c.id == sa.bindparam("agent"), _OWN)
 _GET_SOME: Final = sa.select(*AGENT.columns).where(_t.c.id.in_(sa.bindparam("agents", expanding=True)), _OWN)
 _COUNT: Final = sa.select(sa.func.count()).select_from(_t).where(_OWN)
@@ -110,8 +111,8 @@ _PAGE: Final = (
 def create(conn: sa.Connection, organization_id: str, fields: AgentFields) -> Agent:
     """Store a new agent."""
     at = utc_now()
-    made = Agent(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
-    conn.execute(sa.insert(_t).values(**asdict(made), name_folded=made.name.casefold()))
+    made = Agent(**fields.__dict__, id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    conn.execute(_CREATE, {**made.__dict__, "name_folded": made.name.casefold()})
     return made
 
 

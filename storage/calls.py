@@ -150,7 +150,7 @@ def create_inbound(
         analysis=None,
         timeline=[],
     )
-    conn.execute(sa.insert(_t).values(**asdict(made)))
+    conn.execute(sa.insert(_t), asdict(made))
     return made
 
 

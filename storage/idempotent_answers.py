@@ -51,7 +51,7 @@ def keep(conn: sa.Connection, secrets: Secrets, scope: Scope, answer: Answer, at
     at = at or utc_now()
     conn.execute(_FORGET, {**_parameters(scope), "until": at - KEPT})
     body = secrets.encrypt(answer.body.decode()).encode()
-    conn.execute(sa.insert(_t).values(**asdict(scope), status=answer.status, body=body, created_at=at))
+    conn.execute(sa.insert(_t), {**asdict(scope), "status": answer.status, "body": body, "created_at": at})
 
 
 def purge(conn: sa.Connection, now: datetime) -> int:

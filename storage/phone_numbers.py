@@ -107,7 +107,7 @@ def create(conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields
         updated_at=at,
     )
     _refuse_taken(conn, made)
-    conn.execute(sa.insert(_t).values(**asdict(made)))
+    conn.execute(sa.insert(_t), asdict(made))
     return made
 
 
