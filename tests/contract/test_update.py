@@ -12,17 +12,19 @@ from tests.contract.table import Field, Rows, Table
 from tests.contract.tables.all import UPDATED
 from tests.contract.world import World
 
+Subjects = dict[str, dict[str, Any]]
+
 
 @pytest.fixture(scope="module")
-def subjects(world: World) -> dict[str, str]:
-    """One of each resource, which all tests change in turn."""
-    return {table.path: world.make(table)["id"] for table in UPDATED}
+def subjects(world: World) -> Subjects:
+    """One of each resource, as it was last seen: all tests change it in turn."""
+    return {table.path: world.make(table) for table in UPDATED}
 
 
 @pytest.mark.parametrize(("table", "row", "sample"), taken(UPDATED, update=True))
-def test_update_takes(world: World, subjects: dict[str, str], table: Table, row: Field, sample: Sample) -> None:
-    item = subjects[table.path]
-    before = world.get(table, item)
+def test_update_takes(world: World, subjects: Subjects, table: Table, row: Field, sample: Sample) -> None:
+    before = subjects[table.path]
+    item = before["id"]
     body = row.beside.get(str(sample.value), {}) | {row.name: sample.value}
     answer = world.client("PATCH", f"{table.path}/{item}", world.fill(body))
     assert answer.status == 200, answer.body
@@ -34,7 +36,8 @@ def test_update_takes(world: World, subjects: dict[str, str], table: Table, row:
     for each in table.update_fields:
         if each.name in body and not each.secret:
             assert after[each.name] == world.fill(_expected(each, before[each.name], body[each.name])), each.name
-    assert world.get(table, item) == after
+    subjects[table.path] = world.get(table, item)
+    assert subjects[table.path] == after
 
 
 def _expected(row: Field, before: Any, given: Any) -> Any:
@@ -45,12 +48,12 @@ def _expected(row: Field, before: Any, given: Any) -> Any:
 
 
 @pytest.mark.parametrize(("table", "row", "sample"), refused(UPDATED, update=True))
-def test_update_refuses(world: World, subjects: dict[str, str], table: Table, row: Field, sample: Sample) -> None:
+def test_update_refuses(world: World, subjects: Subjects, table: Table, row: Field, sample: Sample) -> None:
     _refused(world, table, subjects[table.path], {row.name: sample.value}, f"{row.name}{sample.below}")
 
 
 @pytest.mark.parametrize(("table", "name"), unknown(UPDATED, update=True))
-def test_update_refuses_unknown_field(world: World, subjects: dict[str, str], table: Table, name: str) -> None:
+def test_update_refuses_unknown_field(world: World, subjects: Subjects, table: Table, name: str) -> None:
     _refused(world, table, subjects[table.path], {name: "x"}, name)
 
 
@@ -65,12 +68,11 @@ def test_an_update_of_nothing_changes_nothing(world: World, table: Table) -> Non
 @pytest.mark.parametrize("table", UPDATED, ids=str)
 def test_one_bad_field_keeps_the_good_ones_from_being_stored(world: World, table: Table) -> None:
     made = world.make(table)
-    _refused(world, table, made["id"], {"name": "Changed", table.fields[1].name: []}, table.fields[1].name)
+    _refused(world, table, made, {"name": "Changed", table.fields[1].name: []}, table.fields[1].name)
 
 
-def _refused(world: World, table: Table, item: str, body: dict[str, Any], field: str) -> None:
+def _refused(world: World, table: Table, before: dict[str, Any], body: dict[str, Any], field: str) -> None:
     """Told by its path, and nothing is stored."""
-    before = world.get(table, item)
-    answer = world.client("PATCH", f"{table.path}/{item}", world.fill(body))
+    answer = world.client("PATCH", f"{table.path}/{before['id']}", world.fill(body))
     assert answer.fields == {field}
-    assert world.get(table, item) == before
+    assert world.get(table, before["id"]) == before
