@@ -15,6 +15,7 @@ from api.health import add_health
 from api.idempotency import Repeats
 from api.key_use import KeyUse
 from api.middleware import errors, observe
+from api.reference.serve import add_reference
 from api.routes import ROUTES, description
 from api.services import Services
 
@@ -46,5 +47,6 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
     add_health(app, services)
+    add_reference(app, services.settings.api.public_url)
     description()
     return app
