@@ -1,0 +1,24 @@
+"""Why a document has no text for us."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.errors import TrunklineError
+
+NO_TEXT: Final = "No text was found"
+TOO_LONG: Final = "Reading the file took too long"
+TOO_MUCH_MEMORY: Final = "Reading the file took too much memory"
+TOO_DEEP: Final = "The file is nested too deeply"
+TOO_MUCH_DATA: Final = "The file unpacks to too much data"
+TOO_MUCH_TEXT: Final = "The file holds too much text"
+BROKEN: Final = "The file could not be read"
+
+
+class Unreadable(TrunklineError):
+    """The file gives no passages; `message` says why in one sentence for the client, `cause` in a few words for the
+    log (it never quotes the file)."""
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause

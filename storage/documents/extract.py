@@ -1,0 +1,106 @@
+"""A file's passages, read by a process of its own: what a hostile file breaks or wastes there harms nothing here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from storage.documents.answer import Order, passages_of
+from storage.documents.chunks import Chunk
+from storage.documents.errors import BROKEN, TOO_LONG, TOO_MUCH_TEXT, Unreadable
+from storage.documents.kinds import Kind
+from storage.documents.limits import Limits
+
+_PIECE: Final = 2**16
+_PASSED_ON: Final = ("LD_LIBRARY_PATH",)
+"""What the process gets of our environment: where some builds of Python find themselves."""
+_log = structlog.get_logger()
+
+
+async def extract(path: Path, kind: Kind, limits: Limits | None = None, charset: str | None = None) -> list[Chunk]:
+    """The passages of a file, at least one; `charset` is what its sender says. Raises `Unreadable` with a reason for
+    the client, and `OSError` when the file cannot be opened. When it returns or raises, also when it is cancelled, the
+    process is gone."""
+    order = Order(kind, limits or Limits(), charset)
+    try:
+        output, status = await _run(path, order)
+        return await asyncio.to_thread(passages_of, output, status)
+    except Unreadable as unreadable:
+        # A reader that breaks down is our concern; the other reasons are the file's.
+        tell = _log.warning if unreadable.message == BROKEN else _log.info
+        tell("document.unreadable", kind=kind.value, reason=unreadable.message, cause=unreadable.cause)
+        raise
+
+
+async def _run(path: Path, order: Order) -> tuple[bytes, int]:
+    """Everything that the process writes, and its exit status (negative: the signal that ended it)."""
+    process = await _started(path, order)
+    try:
+        async with asyncio.timeout(order.limits.wall_s):
+            output = await _read(process, order.limits.output_bytes)
+            return output, await process.wait()
+    except TimeoutError as error:
+        raise Unreadable(TOO_LONG, f"after {order.limits.wall_s} s") from error
+    finally:
+        await _end(process)
+
+
+async def _started(path: Path, order: Order) -> asyncio.subprocess.Process:
+    """The running process. Cancelled in the middle, it sees the end of what it started."""
+    starting = asyncio.ensure_future(_start(path, order))
+    try:
+        await _outlast(starting)
+    except asyncio.CancelledError:
+        if starting.exception() is None:
+            await _end(starting.result())
+        raise
+    return starting.result()
+
+
+async def _start(path: Path, order: Order) -> asyncio.subprocess.Process:
+    """The process, apart from our environment, folder, terminal and signals; the file is its standard input."""
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    source = await asyncio.to_thread(path.open, "rb")
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-X", "utf8", "-m", "storage.documents.worker", order.argument()),
+            stdin=source, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            env=environment, cwd="/", start_new_session=True,
+        )  # fmt: skip
+    finally:
+        source.close()
+
+
+async def _read(process: asyncio.subprocess.Process, most: int) -> bytes:
+    assert process.stdout is not None
+    pieces: list[bytes] = []
+    size = 0
+    while piece := await process.stdout.read(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > most:
+            raise Unreadable(TOO_MUCH_TEXT, f"more than {most} bytes of output")
+    return b"".join(pieces)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+        await _outlast(asyncio.ensure_future(process.wait()))
+
+
+async def _outlast(awaited: asyncio.Future[Any]) -> None:
+    """Wait until it is done, however often we are cancelled meanwhile; the cancellation comes after it."""
+    cancelled = False
+    while not awaited.done():
+        try:
+            await asyncio.wait([awaited])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError

@@ -1,0 +1,61 @@
+"""CSV: each row with the header's names, whatever separates the values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from storage.documents.blocks import Block, looks_like_names, row
+from storage.documents.errors import Unreadable
+
+_SEPARATORS: Final = ",;\t|"
+_SAMPLE_ROWS: Final = 50
+_SAMPLE: Final = 2**16
+_SAID: Final = re.compile(r"\s*sep=(.)[ \t]*\r?\n", re.IGNORECASE)
+"""The first line by which a spreadsheet program is told the separator."""
+
+
+def blocks_from_csv(text: str) -> Iterator[Block]:
+    """A block for each row. The first row gives the names when all its cells are filled, differ and are no numbers."""
+    csv.field_size_limit(2**31 - 1)
+    text = text.replace("\0", "")
+    said = _SAID.match(text)
+    separator = said.group(1) if said else _separator_of(text[:_SAMPLE])
+    rows = _rows(text[said.end() :] if said else text, separator)
+    first = next(rows, [])
+    if len(first) > 1 and looks_like_names(first):
+        yield from (row(first, values) for values in rows)
+    else:
+        yield row((), first)
+        yield from (row((), values) for values in rows)
+
+
+def _rows(text: str, separator: str) -> Iterator[list[str]]:
+    """All rows that hold something."""
+    try:
+        for values in csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True):
+            if any(value.strip() for value in values):
+                yield values
+    except csv.Error as error:
+        raise Unreadable("The CSV file is damaged", f"csv: {error}") from error
+
+
+def _separator_of(sample: str) -> str:
+    """The separator that gives most rows the same number of cells, and the more cells the better."""
+
+    def merit(separator: str) -> tuple[int, int]:
+        counts = Counter(len(values) for values in islice(_rows(sample, separator), _SAMPLE_ROWS))
+        width, rows = max(((width, rows) for width, rows in counts.items() if width > 1), default=(0, 0), key=_by_rows)
+        return rows, width
+
+    return max(_SEPARATORS, key=merit)
+
+
+def _by_rows(found: tuple[int, int]) -> tuple[int, int]:
+    width, rows = found
+    return rows, width

@@ -1,0 +1,67 @@
+"""The text of a file of any kind, within limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from storage.documents.blocks import Block, tidy
+from storage.documents.encoding import decode
+from storage.documents.errors import NO_TEXT, TOO_DEEP, Unreadable
+from storage.documents.kinds import Kind
+from storage.documents.limits import Limits
+
+
+def text_of(data: bytes, kind: Kind, limits: Limits, charset: str | None = None) -> Iterator[Block]:
+    """The file's blocks, tidy and not empty; `charset` is what its sender says. Raises `Unreadable`, also in the middle
+    and when there is no text at all."""
+    if not data.strip():
+        raise Unreadable(NO_TEXT)
+    characters = 0
+    readable = False
+    try:
+        for block in _blocks_of(data, kind, limits, charset):
+            text = tidy(block.text)
+            characters += len(text)
+            if characters > limits.characters:
+                raise Unreadable(f"The file holds more than {limits.characters:,} characters of text")
+            if text:
+                readable = readable or any(map(str.isalnum, text))
+                yield replace(block, text=text)
+    except RecursionError as error:
+        raise Unreadable(TOO_DEEP) from error
+    if not readable:
+        raise Unreadable(NO_TEXT)
+
+
+def _blocks_of(data: bytes, kind: Kind, limits: Limits, charset: str | None) -> Iterator[Block]:
+    """Each reader is imported when it is needed: together they take longer to load than most files to read."""
+    match kind:
+        case Kind.PDF:
+            from storage.documents.from_pdf import blocks_from_pdf
+
+            return blocks_from_pdf(data, limits.pages)
+        case Kind.DOCX:
+            from storage.documents.from_docx import blocks_from_docx
+
+            return blocks_from_docx(data, limits.unpacked_bytes)
+        case Kind.HTML:
+            from storage.documents.from_html import blocks_from_html, declared_charset
+
+            return blocks_from_html(decode(data, charset or declared_charset(data)))
+        case Kind.MARKDOWN:
+            from storage.documents.from_markdown import blocks_from_markdown
+
+            return blocks_from_markdown(decode(data, charset))
+        case Kind.CSV:
+            from storage.documents.from_csv import blocks_from_csv
+
+            return blocks_from_csv(decode(data, charset))
+        case Kind.JSON:
+            from storage.documents.from_json import blocks_from_json
+
+            return blocks_from_json(decode(data, charset))
+        case Kind.TEXT:
+            from storage.documents.from_text import blocks_from_text
+
+            return blocks_from_text(decode(data, charset))

@@ -1,0 +1,78 @@
+"""Questions to the index of terms, and how well a passage answers one.
+
+The index is a table of SQLite's FTS5 with the columns `agent` and `terms`. It finds candidates; the score is ours, from
+numbers of the agent's own passages alone: FTS5's bm25() counts all rows of the table, so that one organization's
+documents would change, and tell of, another's scores, and it is nearly 0 where there are few rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from storage.documents.words import stem, terms_of
+
+MOST_TERMS: Final = 32
+"""Terms of a question that count: the first ones."""
+_K: Final = 0.6
+"""How slowly repeats of a term add up: said once in a passage that is not short, it gets 1 / (1 + _K) of its weight."""
+_B: Final = 0.5
+"""How much it counts for a passage to be short."""
+_USUAL_TERMS: Final = 200
+"""Terms from which a passage is no longer short."""
+_STOP_WORDS: Final = """
+a about all also am an and any are as at be been but by can could d did do does don for from get got had has have he
+hello her hey hi his how i if in into is it its just like ll m may me might much my no not of oh okay on or our
+please re s she should so some sure t tell than that the their them there these they this those to uh um us ve very
+want was we well were what when where which who whom whose why will with would yeah yes you your
+"""
+"""English words that tell nothing of a question's subject."""
+_STOP_TERMS: Final = frozenset(map(stem, _STOP_WORDS.split()))
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to look for: distinct terms in the order of the question, at least one."""
+
+    terms: tuple[str, ...]
+
+    def match(self, agent_id: str) -> str:
+        """The FTS5 expression for an agent's passages with any of the terms."""
+        return _match(agent_id, self.terms)
+
+    def match_one(self, agent_id: str, term: str) -> str:
+        """The FTS5 expression for an agent's passages with one of the terms: their count is what `score` asks for."""
+        return _match(agent_id, (term,))
+
+    def score(self, terms: str, holders: Mapping[str, int], passages: int) -> float:
+        """How well a passage with these terms answers, 0..1: BM25 (Robertson and Zaragoza, 2009) as a share of the most
+        that the question can reach. In words: the share of the question's terms, the rare ones weighing more, that the
+        passage holds, a term counting the fuller the more often it is there. `holders` says how many of the agent's
+        `passages` hold each term. A term that none of them holds counts against every passage."""
+        counts = Counter(terms.split(" "))
+        length = 1 - _B + _B * min(1.0, counts.total() / _USUAL_TERMS)
+        reached = possible = 0.0
+        for term in self.terms:
+            held = min(holders.get(term, 0), passages)
+            weight = math.log1p((passages - held + 0.5) / (held + 0.5))
+            possible += weight
+            reached += weight * counts[term] / (counts[term] + _K * length)
+        return reached / possible
+
+
+def question(text: str) -> Question | None:
+    """What anybody's words ask for; English words without a subject are left out unless there are no others. None when
+    there is nothing to look for."""
+    said = list(dict.fromkeys(terms_of(text, asked=True)))
+    telling = [term for term in said if term not in _STOP_TERMS]
+    terms = tuple((telling or said)[:MOST_TERMS])
+    return Question(terms) if terms else None
+
+
+def _match(agent_id: str, terms: Sequence[str]) -> str:
+    """Terms hold letters and digits only; quoted, even `or` and `near` are nothing but words (FTS5, section 3)."""
+    any_term = " OR ".join(f'"{term}"' for term in terms)
+    return f'agent : "{agent_id}" AND terms : ({any_term})'

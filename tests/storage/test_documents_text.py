@@ -1,0 +1,279 @@
+"""Text out of files whose content is text: every encoding, every format, in reading order."""
+
+# ruff: noqa: RUF001 (sayings in many alphabets look like each other)
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from storage.documents.blocks import Block, heading, paragraph, row
+from storage.documents.encoding import NOT_TEXT, decode
+from storage.documents.errors import NO_TEXT, TOO_DEEP, Unreadable
+from storage.documents.kinds import Kind, charset_of, kind_of
+from storage.documents.limits import Limits
+from storage.documents.reading import text_of
+
+
+def read(content: str | bytes, kind: Kind, charset: str | None = None) -> list[Block]:
+    data = content.encode() if isinstance(content, str) else content
+    return list(text_of(data, kind, Limits(), charset))
+
+
+def why_not(content: str | bytes, kind: Kind, limits: Limits | None = None) -> str:
+    data = content.encode() if isinstance(content, str) else content
+    with pytest.raises(Unreadable) as raised:
+        list(text_of(data, kind, limits or Limits()))
+    return raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "kind"),
+    [
+        ("text/plain", Kind.TEXT),
+        ("text/plain; charset=utf-8", Kind.TEXT),
+        (" Text/Markdown ;charset=UTF-8", Kind.MARKDOWN),
+        ("text/x-markdown", Kind.MARKDOWN),
+        ("application/xhtml+xml", Kind.HTML),
+        ("text/csv;header=present", Kind.CSV),
+        ("APPLICATION/JSON", Kind.JSON),
+        ("application/pdf", Kind.PDF),
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", Kind.DOCX),
+        ("application/msword", None),
+        ("image/png", None),
+        ("text", None),
+        ("", None),
+    ],
+)
+def test_a_media_type_tells_the_kind_whatever_its_case_and_parameters(mime_type: str, kind: Kind | None) -> None:
+    assert kind_of(mime_type) is kind
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "charset"),
+    [
+        ("text/plain", None),
+        ('text/plain; charset="ISO-8859-1"', "ISO-8859-1"),
+        ("text/plain; x=y ; Charset = koi8-r ", "koi8-r"),
+        ("text/plain; charset=", None),
+        ("text/plain; charset", None),
+    ],
+)
+def test_the_charset_parameter_is_found(mime_type: str, charset: str | None) -> None:
+    assert charset_of(mime_type) == charset
+
+
+SAYINGS = {
+    "German": ("Grüße aus München! Täglich von 9 bis 18 Uhr geöffnet, außer sonntags.", "cp1252 iso8859-15"),
+    "French": ("Les élèves sont déjà à l'école; où êtes-vous né, près de la forêt ?", "cp1252 iso8859-1"),
+    "Spanish": ("¿Dónde está la estación? Mañana abriremos más temprano que ayer.", "cp1252"),
+    "Polish": ("Zażółć gęślą jaźń. Otwarte codziennie od dziewiątej, także w święta.", "cp1250 iso8859-2"),
+    "Russian": ("Мы открыты каждый день с девяти до шести, кроме воскресенья.", "cp1251 koi8-r cp866"),
+    "Greek": ("Είμαστε ανοιχτά κάθε μέρα από τις εννέα έως τις έξι.", "cp1253 iso8859-7"),
+    "Turkish": ("Her gün dokuzdan altıya kadar açığız, pazar günleri kapalıyız.", "cp1254"),
+    "Hebrew": ("אנחנו פתוחים כל יום מתשע עד שש, חוץ מיום ראשון.", "cp1255"),
+    "Japanese": ("毎日午前九時から午後六時まで営業しています。日曜日は休みです。", "shift_jis euc_jp iso2022_jp"),
+    "Chinese": ("我们每天上午九点到下午六点营业，星期日休息。欢迎来电咨询。", "gb18030"),
+    "Korean": ("매일 오전 아홉 시부터 오후 여섯 시까지 영업합니다. 일요일은 쉽니다.", "euc_kr"),
+    "Thai": ("เราเปิดทุกวันตั้งแต่เก้าโมงถึงหกโมงเย็น ยกเว้นวันอาทิตย์", "cp874"),
+}
+UNICODE = "utf-8 utf-8-sig utf-16 utf-16-le utf-16-be utf-32"
+
+
+@pytest.mark.parametrize("language", SAYINGS)
+def test_text_is_read_in_the_encodings_of_its_language_without_being_told(language: str) -> None:
+    text, encodings = SAYINGS[language]
+    wide_without_mark = language in ("Japanese", "Chinese", "Korean", "Thai", "Russian", "Greek", "Hebrew")
+    for encoding in f"{UNICODE} {encodings}".split():
+        if wide_without_mark and encoding in ("utf-16-le", "utf-16-be"):
+            continue  # no byte of it is zero, so that nothing tells it apart
+        assert decode(text.encode(encoding)) == text, encoding
+
+
+def test_a_declared_encoding_is_believed_where_the_bytes_do_not_speak_for_themselves() -> None:
+    text = "Öl"
+    assert decode(text.encode("cp850"), "cp850") == text
+    assert decode(text.encode("utf-16-le"), "utf-16-le") == text
+    assert decode(text.encode(), "cp850") == text
+    for nonsense in ("no-such-encoding", "rot13", "zlib", "a\0b", "utf-8"):
+        assert decode("Grüße aus dem Süden".encode("cp1252"), nonsense) == "Grüße aus dem Süden"
+
+
+def test_damaged_or_cut_utf_8_stays_utf_8() -> None:
+    text = "Größe, Höhe, Länge. " * 20
+    whole = text.encode()
+    assert decode(whole[:-3] + b"\xc3") == text[:-3] + "\ufffd"
+    assert decode(whole[:60] + b"\xff" + whole[60:]).count("\ufffd") == 1
+
+
+def test_what_is_no_text_is_refused() -> None:
+    assert why_not(random.Random(1).randbytes(10_000), Kind.TEXT) == NOT_TEXT
+    assert why_not(b"\x89PNG\r\n\x1a\n" + bytes(200), Kind.MARKDOWN) == NOT_TEXT
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("content", ["", " \n\t "])
+def test_an_empty_file_has_no_text(kind: Kind, content: str) -> None:
+    assert why_not(content, kind) == NO_TEXT
+
+
+@pytest.mark.parametrize("kind", [Kind.TEXT, Kind.MARKDOWN, Kind.HTML, Kind.CSV])
+@pytest.mark.parametrize("content", ["\ufeff", "--- !? ---"])
+def test_a_file_without_words_has_no_text(kind: Kind, content: str) -> None:
+    assert why_not(content, kind) == NO_TEXT
+
+
+def test_text_is_cut_at_empty_lines_and_made_tidy() -> None:
+    text = "Opening\thours\r\nMon  9\u00a0am\r\n \t\r\n\r\nThe o\ufb03ce\u00ad is\u200b closed.\x00\x07\x0cE\u0301cole"
+    assert read(text, Kind.TEXT) == [
+        paragraph("Opening hours\nMon 9 am"),
+        paragraph("The office is closed."),
+        paragraph("École"),
+    ]
+
+
+def test_html_is_read_as_a_reader_sees_it() -> None:
+    page = """<!doctype html><html><head><title>The  Clinic</title><style>p { color: red }</style></head><body>
+    <script>document.write('<p>never</p>')</script><noscript>never</noscript>
+    <h1>Opening <em>hours</em></h1><p>Daily,<br>and on&nbsp;Sundays &amp; holidays. <img src=a.png alt="A door"></p>
+    stray words<ul><li>One<li>Two</ul><h2>Prices</h2>
+    <table><caption>For adults</caption><tr><th>Item<th>Price<tr><td>Tea<td>2&nbsp;&euro;
+    <tr><td colspan=2>Gone</td></tr></table><pre>a
+b</pre><svg><text>never</text></svg><p>unclosed"""
+    assert read(page, Kind.HTML) == [
+        heading("The Clinic", 0),
+        heading("Opening hours", 1),
+        paragraph("Daily,\nand on Sundays & holidays. A door"),
+        paragraph("stray words"),
+        paragraph("- One"),
+        paragraph("- Two"),
+        heading("Prices", 2),
+        paragraph("For adults"),
+        row(["Item", "Price"], ["Tea", "2 €"]),
+        row(["Item"], ["Gone"]),
+        paragraph("a\nb"),
+        paragraph("unclosed"),
+    ]
+
+
+def test_a_table_that_only_lays_out_a_page_is_no_table() -> None:
+    page = """<table><tr><td>Menu<td><h1>Prices</h1><p>In euros.</p>
+    <table><tr><th>Item<th>Price</tr><tr><td>Tea<td>2</tr></table>after</td></tr></table>end"""
+    assert read(page, Kind.HTML) == [
+        paragraph("Menu"),
+        heading("Prices", 1),
+        paragraph("In euros."),
+        row(["Item", "Price"], ["Tea", "2"]),
+        paragraph("after"),
+        paragraph("end"),
+    ]
+
+
+def test_a_page_declares_its_own_encoding() -> None:
+    text = '<meta http-equiv=content-type content="text/html; charset=windows-1251"><p>Да'
+    assert read(text.encode("cp1251"), Kind.HTML) == [paragraph("Да")]
+    assert read(text.encode("cp1251"), Kind.HTML, "koi8-r") != [paragraph("Да")]
+
+
+def test_markdown_is_read_without_its_marks() -> None:
+    text = """---
+title: "Price list"
+---
+# The *Clinic*
+
+See [our site](https://example.com), `code` and ![a door](x.png)
+on two lines.
+
+Hours
+-----
+1. first
+2. second
+   - inner
+
+| Day | Open |
+|-----|------|
+| Mon | 9-5  |
+| Sun |      |
+
+> quoted
+
+```
+x = 1
+```
+<div>Hello <b>there</b></div>
+"""
+    assert read(text, Kind.MARKDOWN) == [
+        heading("Price list", 0),
+        heading("The Clinic", 1),
+        paragraph("See our site, code and a door\non two lines."),
+        heading("Hours", 2),
+        paragraph("1. first"),
+        paragraph("2. second"),
+        paragraph("- inner"),
+        row(["Day", "Open"], ["Mon", "9-5"]),
+        row(["Day"], ["Sun"]),
+        paragraph("quoted"),
+        paragraph("x = 1"),
+        paragraph("Hello there"),
+    ]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_each_csv_row_repeats_the_names_whatever_separates_it(separator: str) -> None:
+    rows = [["Name", "Price", "Note"], ["Tea", '"2,50; or so"', '"say ""hi"""'], ["Coffee", "3", ""], ["", "", ""]]
+    text = "\r\n".join(separator.join(cells) for cells in rows)
+    assert [block.text for block in read(text, Kind.CSV)] == [
+        'Name: Tea; Price: 2,50; or so; Note: say "hi"',
+        "Name: Coffee; Price: 3",
+    ]
+
+
+def test_a_csv_file_without_names_gives_plain_rows() -> None:
+    assert read("Tea,2\nMilk,3\n", Kind.CSV) == [row([], ["Tea", "2"]), row([], ["Milk", "3"])]
+    assert read("sep=;\nDay;Open\nMon;9,5\n", Kind.CSV) == [row(["Day", "Open"], ["Mon", "9,5"])]
+    assert [block.text for block in read("Only\nwords\n", Kind.CSV)] == ["Only", "words"]
+
+
+def test_json_gives_paths_and_values() -> None:
+    clinic = """{"name": "Clinic", "open": true, "fax": null, "fee": 1.50, "tags": ["a", "b"],
+        "hours": {"mon": "9-5", "sun": null},
+        "staff": [{"name": "Ann"}, {"name": "Bob", "room": {"floor": 2}}]}"""
+    assert read(clinic, Kind.JSON) == [
+        row(["hours.mon"], ["9-5"]),
+        row(["name", "open", "fee", "tags"], ["Clinic", "true", "1.50", "a, b"]),
+        heading("staff", 1),
+        row(["name"], ["Ann"]),
+        row(["name", "room.floor"], ["Bob", "2"]),
+    ]
+
+
+def test_several_json_values_may_stand_one_to_a_line() -> None:
+    assert read('{"a": 1}\n\n{"a": 2}\n', Kind.JSON) == [row(["a"], ["1"]), row(["a"], ["2"])]
+
+
+def test_a_large_json_object_is_taken_apart_under_headings() -> None:
+    value = {"rooms": {f"room {number}": {"beds": number, "notes": "word " * 30} for number in range(60)}, "z": "last"}
+    blocks = read(json.dumps(value), Kind.JSON)
+    assert blocks[:2] == [row(["z"], ["last"]), heading("rooms", 1)]
+    assert blocks[2].text.startswith("room 0.beds: 0; room 0.notes: word")
+    assert len(blocks) == 62
+
+
+def test_json_that_is_none_or_too_deep_says_where() -> None:
+    assert why_not('{"a": 1,\n "b": }', Kind.JSON) == "The JSON is not valid at line 2, column 7"
+    assert why_not("[" * 100_000, Kind.JSON) == TOO_DEEP
+    assert why_not('[null, {}, [], ""]', Kind.JSON) == NO_TEXT
+
+
+def test_numbers_stay_as_they_are_written_and_half_a_character_does_no_harm() -> None:
+    assert read(f'[{"9" * 5000}, 1e999, NaN, "\\ud800!"]', Kind.JSON)[0].text.startswith("999")
+    assert [block.text for block in read('["a\\ud800"]', Kind.JSON)] == ["a\ufffd"]
+
+
+def test_more_text_than_allowed_is_refused_instead_of_cut() -> None:
+    message = "The file holds more than 1,000 characters of text"
+    assert why_not("word " * 300, Kind.TEXT, Limits(characters=1000)) == message
+    csv = "A very long name,Another\n" + "1,2\n" * 100
+    assert why_not(csv, Kind.CSV, Limits(characters=1000)) == message
