@@ -1,5 +1,6 @@
 #!/bin/sh
 # Installs the Debian packages of the named lists (scripts/packages-NAME.txt) that are missing; silent when none is.
+# A name that ends with ? is installed where the system's archive has it.
 # usage: apt-packages.sh NAME...
 # shellcheck disable=SC2086  # one word per package, and per word of $apt
 set -eu
@@ -7,8 +8,15 @@ cd "$(dirname "$0")"
 . ./progress.sh
 
 wanted=$(for name in "$@"; do cat "packages-$name.txt"; done | sort -u)
-installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $wanted 2>/dev/null | sed -n 's/^installed //p' | sort -u || true)
-missing=$(printf '%s\n' "$wanted" | grep -vxF -e "$installed" || true)
+needed=$(printf '%s\n' "$wanted" | grep -v '?$' || true)
+optional=$(printf '%s\n' "$wanted" | sed -n 's/?$//p')
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $needed $optional 2>/dev/null | sed -n 's/^installed //p' | sort -u || true)
+
+not_installed() { printf '%s\n' $1 | grep -vxF -e "$installed" || true; }
+there_is() { for package in $1; do ! apt-cache policy "$package" | grep -q 'Candidate: [^(]' || echo "$package"; done; }
+
+missing=$(not_installed "$needed")
+[ -n "$missing" ] || missing=$(there_is "$(not_installed "$optional")")
 [ -n "$missing" ] || exit 0
 
 missing=$(printf '%s' "$missing" | tr '\n' ' ')
@@ -25,6 +33,7 @@ apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=
 
 say "==> Debian packages: $missing"
 watched "reading package lists" '^(Get|Hit)' "" $apt update
+missing=$(printf '%s\n' $missing $(there_is "$(not_installed "$optional")") | sort -u | tr '\n' ' ')
 planned=$($apt install --simulate --no-install-recommends $missing 2>/dev/null | grep -c '^Inst' || true)
 # Each package is fetched, unpacked and set up.
 watched "installing $planned packages" '^(Get:|Unpacking|Setting up)' "$((3 * planned)) steps" $apt install --yes --no-install-recommends $missing
