@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -14,18 +13,62 @@ from aiohttp.typedefs import Handler, Middleware
 from config.errors import TooSlow, Unavailable
 
 RETRY_AFTER_S: Final = 5
+Task = asyncio.Task[Any]
 
 
-@dataclass(frozen=True)
 class Deadlines:
-    """Seconds for the work on a request and for its body. The time that a body or a file takes is no work."""
+    """The same for all requests of an application: seconds for the work, and for a body. So the oldest work is due
+    first, and one timer does for all; a timer for each request would cost ten times as much."""
 
-    work_s: float
-    body_s: float
+    def __init__(self, work_s: float, body_s: float) -> None:
+        self._work_s = work_s
+        self._body_s = body_s
+        self._due: dict[Task, float] = {}
+        self._late: set[Task] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, task: Task) -> None:
+        """The task works from now on; it is cancelled when it does not end in time."""
+        loop = task.get_loop()
+        due = self._due[task] = loop.time() + self._work_s
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._cancel_late, loop)
+
+    def end(self, task: Task) -> bool:
+        """The task works no more; whether it was cancelled for being late."""
+        if task in self._late:
+            self._late.discard(task)
+            return True
+        self._due.pop(task, None)
+        return False
+
+    @asynccontextmanager
+    async def body(self, factor: float) -> AsyncIterator[None]:
+        """Around the wait for a body: `TooSlow` when it takes `factor` times as long as a body may. It is no work: that
+        begins anew after it."""
+        task = _current_task()
+        self.end(task)
+        try:
+            async with asyncio.timeout(self._body_s * factor):
+                yield
+        except TimeoutError as error:
+            raise TooSlow("The request body came too slowly") from error
+        finally:
+            self.begin(task)
+
+    def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for task, due in list(self._due.items()):
+            if due > now:
+                self._timer = loop.call_at(due, self._cancel_late, loop)
+                return
+            del self._due[task]
+            self._late.add(task)
+            task.cancel()
 
 
 DEADLINES: Final = web.AppKey("deadlines", Deadlines)
-CLOCK: Final = web.RequestKey("clock", asyncio.Timeout)
 
 
 def bounded(deadlines: Deadlines) -> Middleware:
@@ -33,29 +76,23 @@ def bounded(deadlines: Deadlines) -> Middleware:
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        task = _current_task()
+        deadlines.begin(task)
         try:
-            async with asyncio.timeout(deadlines.work_s) as clock:
-                request[CLOCK] = clock
-                return await handler(request)
-        except TimeoutError as error:
-            if not clock.expired():
+            return await handler(request)
+        except asyncio.CancelledError as error:
+            if not deadlines.end(task) or task.uncancel():
                 raise
             raise Unavailable("The request took too long", RETRY_AFTER_S) from error
+        finally:
+            deadlines.end(task)
 
     return middleware
 
 
-@asynccontextmanager
-async def arriving(request: web.Request, factor: float) -> AsyncIterator[None]:
-    """Around the wait for a body: `TooSlow` when it takes `factor` times as long as a body may. Meanwhile the time of
-    the work stands still."""
-    clock, loop = request[CLOCK], asyncio.get_running_loop()
-    started, due = loop.time(), clock.when()
-    clock.reschedule(None)
-    try:
-        async with asyncio.timeout(request.app[DEADLINES].body_s * factor):
-            yield
-    except TimeoutError as error:
-        raise TooSlow("The request body came too slowly") from error
-    finally:
-        clock.reschedule(None if due is None else due + loop.time() - started)
+def _current_task() -> Task:
+    """A request's own: that of `web.Request` is the connection's."""
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a request runs in a task")
+    return task

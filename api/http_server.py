@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
@@ -20,6 +20,7 @@ from api.middleware import REFUSAL, error_response
 from api.validation import EXPECTED
 from config.settings import ApiSettings
 
+VERSIONS: Final = (HttpVersion11, HttpVersion10)
 LONGEST_TARGET: Final = 8192
 LONGEST_FIELD: Final = 8190
 """Bytes of a request's path and query, and of a header's name and value. They differ so that an error tells which."""
@@ -67,14 +68,14 @@ class HttpServer(web.Server):
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
-        if not message.path.isascii():
+        if message.version not in VERSIONS or not message.path.isascii():
             request = self._make(ERROR, payload, protocol, writer, task)
             request[REFUSAL] = error_response(400, "Bad request")
             return request
         if hdrs.EXPECT not in message.headers:
             return self._make(message, payload, protocol, writer, task)
         # aiohttp would say "100 Continue" to anybody, before the key and the length are looked at.
-        expected = message.headers[hdrs.EXPECT].lower() == "100-continue" and message.version >= (1, 1)
+        expected = message.headers[hdrs.EXPECT].lower() == "100-continue" and message.version == HttpVersion11
         headers = CIMultiDict(message.headers)
         del headers[hdrs.EXPECT]
         message = message._replace(headers=CIMultiDictProxy(headers))
@@ -225,9 +226,11 @@ class Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """What went wrong around the application, which answers for everything that goes wrong inside it."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the client is gone
         log.error("api.request_failed", exc_info=exc)
         if request.writer.output_size > 0:
-            raise ConnectionError("part of a response is sent already")
+            raise ConnectionError("part of a response is sent already") from exc
         response = error_response(500, "Internal server error")
         response.force_close()
         return response

@@ -9,7 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from api.deadlines import arriving
+from api.deadlines import DEADLINES
 from api.fields import UUID_PATTERN, BodyContext, Query
 from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
 
@@ -59,7 +59,7 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
         if request.content.is_eof():
             body = request.content.read_nowait()
         else:
-            async with arriving(request, UPLOAD_FACTOR if max_bytes > SMALL_BODY else 1):
+            async with request.app[DEADLINES].body(UPLOAD_FACTOR if max_bytes > SMALL_BODY else 1):
                 body = await _arrived(request, max_bytes)
     except web.RequestPayloadError as error:
         raise Unreceived(Invalid([FieldProblem("body", "The body cannot be read")])) from error

@@ -24,6 +24,8 @@ REFUSED = {
     "no HTTP": (f"{MARK}\r\n\r\n".encode(), 400),
     "another protocol": (f"INVITE sip:{MARK} SIP/2.0\r\n\r\n".encode(), 400),
     "another version": (f"GET /{MARK} HTTP/3.7\r\n\r\n".encode(), 400),
+    "an older version": (f"GET /{MARK} HTTP/0.9\r\n\r\n".encode(), 400),
+    "a newer version": (f"GET /{MARK} HTTP/2.0\r\n{HOST}\r\n".encode(), 400),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     "no host": (f"GET /v1/agents HTTP/1.1\r\nX: {MARK}\r\n\r\n".encode(), 400),
     "two hosts": (_get(f"Host: {MARK}"), 400),

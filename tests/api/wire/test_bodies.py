@@ -1,0 +1,204 @@
+"""Bodies: how large, how slow, how malformed, and announced with `Expect`."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+
+import pytest
+from aiohttp import web
+
+from api.route import MIB
+from api.validation import read_body
+from tests.api.wire.conftest import RATE_HEADERS, Live, Serve
+
+SOON_S = 0.05
+UPLOAD = 28 * MIB
+AGENT = b'{"name": "Anna"}'
+TOO_LARGE = {"error": "Request body is too large"}
+UNREADABLE = {"error": "Validation failed", "details": [{"field": "body", "message": "The body cannot be read"}]}
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def _measure_upload(request: web.Request) -> web.Response:
+    return web.Response(text=str(len(await read_body(request, UPLOAD))))
+
+
+async def _measure(request: web.Request) -> web.Response:
+    return web.Response(text=str(len(await read_body(request, MIB))))
+
+
+async def _hang(_request: web.Request) -> web.Response:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_declared_length_over_the_limit_is_refused_before_the_body_is_sent(live: Live) -> None:
+    wire = await live.connect()
+    answer = await wire.ask(live.head("POST", "/v1/agents", f"Content-Length: {MIB + 1}"))
+    assert (answer.status, answer.json) == (413, TOO_LARGE)
+    assert answer.headers.keys() >= RATE_HEADERS
+
+
+async def test_a_body_in_chunks_is_refused_as_soon_as_it_is_over_the_limit(live: Live) -> None:
+    wire = await live.connect()
+    await wire.send(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked"), *[_chunk(bytes(2**16))] * 17)
+    answer = await wire.answer()
+    assert (answer.status, answer.json) == (413, TOO_LARGE)
+
+
+async def test_a_body_in_chunks_up_to_the_limit_is_read(live: Live) -> None:
+    wire = await live.connect()
+    parts = [_chunk(AGENT[:5]), _chunk(AGENT[5:] + b" " * (MIB - len(AGENT))), b"0\r\n\r\n"]
+    assert (await wire.ask(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked"), *parts)).status == 201
+
+
+async def test_after_a_body_that_is_too_large_the_connection_serves_on(live: Live) -> None:
+    wire = await live.connect()
+    assert (await wire.ask(live.post(bytes(MIB + 1)))).status == 413
+    assert (await wire.ask(live.post(AGENT))).status == 201
+
+
+async def test_uploads_have_a_limit_of_their_own(serve: Serve) -> None:
+    live = await serve({"/upload": _measure_upload})
+    wire = await live.connect()
+    whole = [bytes(MIB)] * 28
+    answer = await wire.ask(live.head("POST", "/upload", f"Content-Length: {UPLOAD}"), *whole)
+    assert (answer.status, answer.body) == (200, str(UPLOAD).encode())
+    assert (await wire.ask(live.head("POST", "/upload", f"Content-Length: {UPLOAD + 1}"))).status == 413
+
+
+async def test_more_than_the_declared_length_is_no_part_of_the_body(live: Live) -> None:
+    wire = await live.connect()
+    answer = await wire.ask(live.head("POST", "/v1/agents", f"Content-Length: {len(AGENT)}"), AGENT)
+    assert (answer.status, answer.json["data"]["name"]) == (201, "Anna")
+    assert (await wire.ask(b"and more\r\n\r\n")).status == 400
+    assert await wire.ended()
+
+
+async def test_a_body_that_comes_too_slowly_is_408_and_ends_the_connection(serve: Serve) -> None:
+    live = await serve(body_timeout_s=SOON_S)
+    wire = await live.connect()
+    answer = await wire.ask(live.head("POST", "/v1/agents", "Content-Length: 100"), b"{")
+    assert (answer.status, answer.json) == (408, {"error": "The request body came too slowly"})
+    assert answer.headers["connection"] == "close"
+    assert answer.headers.keys() >= RATE_HEADERS
+    assert await wire.ended()
+    assert await live.agents() == 0
+
+
+async def test_a_body_that_trickles_is_given_no_more_time(serve: Serve) -> None:
+    live = await serve(body_timeout_s=SOON_S)
+    wire = await live.connect()
+    await wire.send(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked"))
+    answer = asyncio.ensure_future(wire.answer())
+    async with asyncio.timeout(10):
+        while not answer.done():
+            wire.writer.write(_chunk(b" "))
+            await asyncio.wait((answer,), timeout=SOON_S / 10)
+    assert (await answer).status == 408
+
+
+async def test_an_upload_may_take_four_times_as_long(serve: Serve) -> None:
+    live = await serve({"/upload": _measure_upload, "/small": _measure}, body_timeout_s=SOON_S)
+    upload, small = await live.connect(), await live.connect()
+    await upload.send(live.head("POST", "/upload", "Content-Length: 2"), b"{")
+    assert (await small.ask(live.head("POST", "/small", "Content-Length: 2"), b"{")).status == 408
+    answer = await upload.ask(b"}")
+    assert (answer.status, answer.body) == (200, b"2")
+    assert (await upload.ask(live.head("POST", "/upload", "Content-Length: 2"), b"{")).status == 408
+
+
+async def test_the_time_of_the_body_is_no_time_of_the_work(serve: Serve) -> None:
+    live = await serve({"/hang": _hang}, request_timeout_s=SOON_S)
+    wire, other = await live.connect(), await live.connect()
+    await wire.send(live.head("POST", "/v1/agents", f"Content-Length: {len(AGENT)}"), AGENT[:1])
+    assert (await other.ask(live.head("GET", "/hang"))).status == 503
+    assert (await wire.ask(AGENT[1:])).status == 201
+
+
+MALFORMED = [b"zz\r\n{}\r\n", b"2\r\n{}xx", b"2;\x00\r\n{}\r\n", b"ffffffffffffffffff\r\n"]
+
+
+@pytest.mark.parametrize("malformed", MALFORMED)
+async def test_malformed_chunks_are_a_problem_with_the_body(live: Live, malformed: bytes) -> None:
+    wire = await live.connect()
+    head = live.head("POST", "/v1/agents", "Transfer-Encoding: chunked", "Expect: 100-continue")
+    assert (await wire.ask(head)).status == 100
+    answer = await wire.ask(_chunk(b"{"), malformed)
+    assert (answer.status, answer.json) == (400, UNREADABLE)
+    assert answer.headers.keys() >= RATE_HEADERS
+    assert await wire.ended()
+
+
+@pytest.mark.parametrize("malformed", MALFORMED)
+async def test_a_head_together_with_malformed_chunks_is_no_request(live: Live, malformed: bytes) -> None:
+    wire = await live.connect()
+    answer = await wire.ask(live.head("POST", "/v1/agents", "Transfer-Encoding: chunked") + _chunk(b"{") + malformed)
+    assert (answer.status, answer.json) == (400, {"error": "Bad request"})
+    assert await wire.ended()
+
+
+@pytest.mark.parametrize("broken", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+async def test_a_body_that_did_not_come_whole_may_be_sent_again_under_its_key(serve: Serve, broken: str) -> None:
+    live = await serve(body_timeout_s=SOON_S)
+    again = "Idempotency-Key: order-1"
+    answer = await (await live.connect()).ask(live.head("POST", "/v1/agents", broken, again), b"1\r\n{zz\r\n")
+    assert answer.status in (400, 408)
+    answer = await (await live.connect()).ask(live.post(AGENT, again))
+    assert (answer.status, "idempotent-replay" in answer.headers) == (201, False)
+
+
+async def test_a_body_that_breaks_off_may_be_sent_again_under_its_key(live: Live, log_text: io.StringIO) -> None:
+    again = "Idempotency-Key: order-1"
+    wire = await live.connect()
+    await wire.send(live.head("POST", "/v1/agents", "Content-Length: 100", again), b"{")
+    wire.writer.close()
+    answer = await (await live.connect()).ask(live.post(AGENT, again))
+    assert (answer.status, "idempotent-replay" in answer.headers) == (201, False)
+    assert '"error"' not in log_text.getvalue()
+
+
+async def test_a_compressed_body_is_not_unpacked(live: Live) -> None:
+    wire = await live.connect()
+    answer = await wire.ask(live.post(gzip.compress(AGENT), "Content-Encoding: gzip"))
+    assert (answer.status, answer.json["details"][0]["field"]) == (400, "body")
+
+
+async def test_who_waits_for_100_is_told_to_go_on(live: Live) -> None:
+    wire = await live.connect()
+    await wire.send(live.head("POST", "/v1/agents", f"Content-Length: {len(AGENT)}", "Expect: 100-continue"))
+    assert (await wire.answer()).status == 100
+    assert (await wire.ask(AGENT)).status == 201
+
+
+async def test_who_does_not_wait_for_100_gets_one_answer(live: Live) -> None:
+    wire = await live.connect()
+    assert (await wire.ask(live.post(AGENT, "Expect: 100-continue"))).status == 201
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (f"POST /v1/agents HTTP/1.1\r\nAuthorization: Bearer KEY\r\nContent-Length: {MIB + 1}", 413),
+        ("POST /v1/agents HTTP/1.1\r\nContent-Length: 5", 401),
+        ("POST /v1/nothing HTTP/1.1\r\nAuthorization: Bearer KEY\r\nContent-Length: 5", 404),
+        ("PUT /v1/agents HTTP/1.1\r\nAuthorization: Bearer KEY\r\nContent-Length: 5", 405),
+    ],
+)
+async def test_who_waits_for_100_is_refused_without_sending_the_body(live: Live, head: str, status: int) -> None:
+    wire = await live.connect()
+    head = f"{head}\r\nHost: x\r\nExpect: 100-continue\r\n\r\n".replace("KEY", live.api.key)
+    answer = await wire.ask(head.encode())
+    assert (answer.status, answer.headers["connection"]) == (status, "close")
+    assert await wire.ended()
+
+
+async def test_an_unknown_expectation_is_none(live: Live) -> None:
+    wire = await live.connect()
+    assert (await wire.ask(live.post(AGENT, "Expect: miracles"))).status == 201
+    assert (await wire.ask(live.head("GET", "/v1/nothing", "Expect: miracles"))).status == 404

@@ -1,0 +1,135 @@
+"""JSON at its edges: how deep, how large its numbers, which characters; and whatever is not JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from api.validation import MAX_DEPTH, deeper_than
+from tests.api.wire.conftest import Live
+
+
+async def _posted(live: Live, body: bytes, *fields: str, path: str = "/v1/agents") -> tuple[int, Any]:
+    head = live.head("POST", path, f"Content-Length: {len(body)}", *fields)
+    answer = await (await live.connect()).ask(head + body)
+    return answer.status, answer.json
+
+
+def _number(metadata: bytes) -> bytes:
+    """The body of a phone number, whose metadata may be anything."""
+    return b'{"number": "100", "provider": "sip", "metadata": {"a": %b}}' % metadata
+
+
+def _nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+@pytest.mark.parametrize(
+    ("body", "depth"),
+    [
+        (b"{}", 1),
+        (b"[[],[],{}]", 2),
+        (b'{"a":{"b":[{}]}}', 4),
+        (b'["[[[[[[[[", "{{{{{{{{"]', 1),
+        (b'["\\"[[[", [0], "\\\\", [[0]], "\\\\\\"[[["]', 3),
+        (_nested(100), 100),
+        (b"[" + b"[]," * 100 + b"[[]]]", 3),
+    ],
+)
+def test_depth_counts_objects_and_lists_but_not_what_stands_in_texts(body: bytes, depth: int) -> None:
+    assert not deeper_than(depth, body)
+    assert deeper_than(depth - 1, body)
+
+
+async def test_a_body_may_be_so_deep_and_no_deeper(live: Live) -> None:
+    deepest = _nested(MAX_DEPTH - 2)
+    status, answer = await _posted(live, _number(deepest), path="/v1/phone-numbers")
+    assert status == 201
+    _, again = await live.api("GET", f"/phone-numbers/{answer['data']['id']}")
+    assert again["data"]["metadata"] == answer["data"]["metadata"]
+    for levels in (MAX_DEPTH - 1, 150, 100_000):
+        status, answer = await _posted(live, _number(_nested(levels)), path="/v1/phone-numbers")
+        assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
+
+
+async def test_large_numbers_in_metadata_are_kept(live: Live) -> None:
+    numbers = b"[%b, -%b, 1e308, 1%b]" % (b"9" * 4000, b"9" * 4000, b"0" * 308)
+    status, answer = await _posted(live, _number(numbers), path="/v1/phone-numbers")
+    assert status == 201
+    _, again = await live.api("GET", f"/phone-numbers/{answer['data']['id']}")
+    assert again["data"]["metadata"]["a"] == answer["data"]["metadata"]["a"] == json.loads(numbers)
+
+
+async def test_a_number_beyond_reason_is_refused(live: Live) -> None:
+    for number in (b"9" * 5000, b"1e999", b"-1e999", b"NaN", b"Infinity"):
+        status, answer = await _posted(live, _number(number), path="/v1/phone-numbers")
+        assert (status, answer["error"]) == (400, "Validation failed")
+        status, answer = await _posted(live, b'{"name": "x", "firstMessageDelay": %b}' % number)
+        assert (status, answer["error"]) == (400, "Validation failed")
+
+
+async def test_a_large_number_for_a_field_names_the_field(live: Live) -> None:
+    for number in (b"9" * 400, b"-" + b"9" * 400, b"1e300"):
+        status, answer = await _posted(live, b'{"name": "x", "firstMessageDelay": %b}' % number)
+        assert (status, [each["field"] for each in answer["details"]]) == (400, ["firstMessageDelay"])
+
+
+async def test_of_equal_names_the_last_counts(live: Live) -> None:
+    status, answer = await _posted(live, b'{"name": "first", "name": "last"}')
+    assert (status, answer["data"]["name"]) == (201, "last")
+    status, answer = await _posted(live, b'{"name": "right", "name": 5}')
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["name"])
+
+
+async def test_half_a_character_is_a_problem_with_the_body(live: Live) -> None:
+    for text in (b"\\ud800", b"\\udc00", b"\\udc00\\ud800", b"\\ud800x", b"\xed\xa0\x80", b"\xff"):
+        for body in (b'{"name": "%b"}' % text, b'{"%b": 1}' % text):
+            status, answer = await _posted(live, body)
+            assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
+        status, answer = await _posted(live, _number(b'"%b"' % text), path="/v1/phone-numbers")
+        assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
+
+
+async def test_every_character_comes_back_as_it_was(live: Live) -> None:
+    for text in ("\\u0000", "a\\u0000b", "\\ud83d\\udcde", "\U0001f4de", "\\u2028", "\\u202e", "\\uffff"):
+        status, made = await _posted(live, f'{{"name": "{text}", "systemPrompt": "{text}"}}'.encode())
+        assert status == 201
+        _, again = await live.api("GET", f"/agents/{made['data']['id']}")
+        assert again["data"]["name"] == again["data"]["systemPrompt"] == json.loads(f'"{text}"')
+
+
+NO_OBJECTS = [
+    b"",
+    b" ",
+    b'\xef\xbb\xbf{"name": "x"}',
+    '{"name": "x"}'.encode("utf-16"),
+    b'{"name": "x"}{}',
+    b'{"name": "x"} // why',
+    b"\x00",
+    b"name=x",
+    b"null",
+    b"[]",
+    b'"x"',
+    b"5",
+]
+
+
+async def test_what_is_no_json_object_is_a_problem_with_the_body(live: Live) -> None:
+    for body in NO_OBJECTS:
+        status, answer = await _posted(live, body, "Content-Type: application/json")
+        assert (body, status, [each["field"] for each in answer["details"]]) == (body, 400, ["body"])
+
+
+async def test_json_is_taken_whatever_it_is_called(live: Live) -> None:
+    assert (await _posted(live, b'{"name": "x"}'))[0] == 201
+    for kind in ("application/json", "APPLICATION/JSON; charset=utf-8", "text/plain", "application/x+json", "odd", ""):
+        assert (await _posted(live, b'{"name": "x"}', f"Content-Type: {kind}"))[0] == 201
+
+
+async def test_a_form_is_told_what_to_be(live: Live) -> None:
+    problem = {"field": "body", "message": "Must be JSON, sent as application/json"}
+    for kind in ("application/x-www-form-urlencoded", "Multipart/Form-Data; boundary=x"):
+        answered = await _posted(live, b'{"name": "x"}', f"Content-Type: {kind}")
+        assert answered == (400, {"error": "Validation failed", "details": [problem]})
