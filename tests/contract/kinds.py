@@ -158,8 +158,7 @@ class Whole:
     high: int | None
 
     def taken(self) -> list[Sample]:
-        found = [Sample("lower", self.low), Sample("one more than lower", self.low + 1)]
-        return found if self.high is None else [*found, Sample("upper", self.high)]
+        return [Sample("lower", self.low), *([] if self.high in (None, self.low) else [Sample("upper", self.high)])]
 
     def refused(self) -> list[Sample]:
         found = [

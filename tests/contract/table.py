@@ -168,7 +168,8 @@ class Items:
 class Table:
     """A resource. `least` makes the smallest body that creates one; `told` are the rows that only responses have;
     `moving` those among them that an update may move; `changes` the rows that an update can have, where they are
-    others than those of a create, () where there is no update."""
+    others than those of a create, () where there is no update. `deletable`, `readable`: there is a DELETE and a GET of
+    one; `paged`: its list has pages."""
 
     noun: str
     path: str
@@ -178,6 +179,8 @@ class Table:
     moving: frozenset[str] = frozenset({"updatedAt"})
     changes: tuple[Field, ...] | None = None
     deletable: bool = True
+    readable: bool = True
+    paged: bool = True
 
     def __str__(self) -> str:
         return self.noun.lower()
