@@ -167,7 +167,7 @@ class EgressClient:
             refusal = _refusal(error)
             if refusal is not None:
                 raise EgressError("refused", refusal) from error
-            raise EgressError("connection", f"{type(error).__name__}: {error}"[:300]) from error
+            raise EgressError("connection", _told(error)) from error
 
     async def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
@@ -192,6 +192,17 @@ class EgressClient:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
+
+
+def _told(error: Exception) -> str:
+    """What went wrong, without the URL, which may hold credentials."""
+    match error:
+        case aiohttp.InvalidURL():
+            return "the address is no usable URL"
+        case aiohttp.ClientResponseError(message=message):
+            return f"{type(error).__name__}: {message}"[:300]
+        case _:
+            return f"{type(error).__name__}: {error}"[:300]
 
 
 def _refusal(error: BaseException | None) -> str | None:

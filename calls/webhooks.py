@@ -25,10 +25,10 @@ from config.errors import TrunklineError
 from config.secrets import Secrets
 from storage import webhook_deliveries
 from storage.database import Database, StorageTrouble
-from storage.webhook_deliveries import Delivery
+from storage.webhook_deliveries import Attempt, Due
 
 MOST_AT_ONCE: Final = 200
-"""Deliveries under way at the same time."""
+"""Attempts under way at the same time."""
 BODY_BYTES: Final = 4096
 """How much of a receiver's answer is read and kept."""
 TROUBLE_PAUSE_S: Final = 5.0
@@ -124,54 +124,59 @@ class Deliverer:
         """Start what is due. Returns how many s there is nothing to do; None: until `wake` or the end of an attempt."""
         seen = set(self._under_way)  # one of them may end while we read: then what we read of it is old
         due, next_at = await self._database.read(partial(_look, utc_now(), MOST_AT_ONCE + len(seen)))
-        for delivery in due:
-            if delivery.id not in seen and len(self._under_way) < MOST_AT_ONCE:
-                self._under_way.add(delivery.id)
-                group.create_task(self._deliver(delivery))
+        for each in due:
+            if each.attempt.id not in seen and len(self._under_way) < MOST_AT_ONCE:
+                self._under_way.add(each.attempt.id)
+                group.create_task(self._deliver(each))
         if self._under_way:
             return None
         if not self._news.is_set():
             self._idle.set()
         return None if next_at is None else max(0.0, (next_at - utc_now()).total_seconds())
 
-    async def _deliver(self, delivery: Delivery) -> None:
-        """One attempt; a fault of ours in it stays with this delivery."""
+    async def _deliver(self, due: Due) -> None:
+        """One attempt; a fault of ours in it stays with this attempt."""
         try:
-            await self._attempt(delivery)
+            await self._make(due)
         except Exception as error:
-            log.error("webhook.attempt_broken", call_id=delivery.call_id, error=repr(error), exc_info=error)
+            log.error("webhook.attempt_broken", call_id=due.delivery.call_id, error=repr(error), exc_info=error)
             await asyncio.sleep(TROUBLE_PAUSE_S)
         finally:
-            self._under_way.discard(delivery.id)
+            self._under_way.discard(due.attempt.id)
             self.wake()
 
-    async def _attempt(self, delivery: Delivery) -> None:
+    async def _make(self, due: Due) -> None:
         """Send, and record what came of it."""
         started_at = utc_now()
-        sent = await self._send(delivery)
-        delays = self._policy.retry_delays_s
-        again = utc_now() + timedelta(seconds=delays[delivery.attempts]) if delivery.attempts < len(delays) else None
+        sent = await self._send(due)
         try:
             await self._database.write(
                 partial(
                     webhook_deliveries.record_attempt,
-                    delivery_id=delivery.id,
+                    pending=due.attempt,
                     succeeded=sent.succeeded,
                     response_status=sent.status,
                     response_body=sent.body,
                     error=sent.error,
                     duration_ms=sent.duration_ms,
                     started_at=started_at,
-                    next_attempt_at=again,
+                    next_attempt_at=self._again_at(due.attempt),
                 )
             )
         except StorageTrouble as trouble:
-            log.error("webhook.attempt_not_stored", call_id=delivery.call_id, cause=trouble.cause)
+            log.error("webhook.attempt_not_stored", call_id=due.delivery.call_id, cause=trouble.cause)
             await asyncio.sleep(TROUBLE_PAUSE_S)
             return
-        self._note(delivery, sent)
+        _note(due, sent)
 
-    async def _send(self, delivery: Delivery) -> Sent:
+    def _again_at(self, attempt: Attempt) -> datetime | None:
+        """When to try again after this one failed; None: not by itself."""
+        delays = self._policy.retry_delays_s
+        if attempt.manual or attempt.attempt > len(delays):
+            return None
+        return utc_now() + timedelta(seconds=delays[attempt.attempt - 1])
+
+    async def _send(self, due: Due) -> Sent:
         """Send the bytes once. Whatever goes wrong is told in the result."""
         started = time.monotonic()
 
@@ -179,28 +184,29 @@ class Deliverer:
             return round((time.monotonic() - started) * 1000)
 
         try:
-            headers = self._headers(delivery)
-            self._check_scheme(delivery.url)
+            headers = self._headers(due)
+            self._check_scheme(due.delivery.url)
             answer = await self._client.request(
                 "POST",
-                delivery.url,
+                due.delivery.url,
                 headers=headers,
-                body=delivery.body,
+                body=due.delivery.body,
                 timeout_s=self._policy.timeout_s,
                 max_bytes=BODY_BYTES,
             )
         except TrunklineError as error:
             return Sent(None, None, error.message, took())
-        return Sent(answer.status, answer.body.decode("utf-8", "replace"), None, took())
+        return Sent(answer.status, text_of(answer.body), None, took())
 
-    def _headers(self, delivery: Delivery) -> dict[str, str]:
+    def _headers(self, due: Due) -> dict[str, str]:
+        delivery = due.delivery
         token = delivery.secret_encrypted
         secret = None if token is None else self._secrets.decrypt(token)
         return {
             "Content-Type": "application/json",
             "X-Service-Event": delivery.event,
             "X-Service-Delivery": delivery.id,
-            "X-Service-Attempt": str(delivery.attempts + 1),
+            "X-Service-Attempt": str(due.attempt.attempt),
             **signature_headers(delivery.id, delivery.body, secret, int(time.time())),
         }
 
@@ -209,20 +215,27 @@ class Deliverer:
         if scheme != "https" and not (scheme == "http" and self._policy.allow_http):
             raise EgressError("refused", "webhooks are sent to https addresses only")
 
-    def _note(self, delivery: Delivery, sent: Sent) -> None:
-        metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
-        event = "webhook.delivered" if sent.succeeded else "webhook.failed"
-        (log.info if sent.succeeded else log.warning)(
-            event,
-            call_id=delivery.call_id,
-            delivery=delivery.id,
-            attempt=delivery.attempts + 1,
-            response_status=sent.status,
-            error=sent.error,
-            duration_ms=sent.duration_ms,
-        )
+
+def text_of(body: bytes) -> str:
+    """An answer's body as it is kept: UTF-8 that takes no more bytes than `BODY_BYTES`, whatever had to be replaced."""
+    return body.decode("utf-8", "replace").encode()[:BODY_BYTES].decode("utf-8", "ignore")
 
 
-def _look(now: datetime, limit: int, conn: sa.Connection) -> tuple[list[Delivery], datetime | None]:
-    """What is due, and when the next delivery is."""
+def _look(now: datetime, limit: int, conn: sa.Connection) -> tuple[list[Due], datetime | None]:
+    """What is due, and when the next attempt is."""
     return webhook_deliveries.due(conn, now, limit=limit), webhook_deliveries.next_due_at(conn)
+
+
+def _note(due: Due, sent: Sent) -> None:
+    metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
+    event = "webhook.delivered" if sent.succeeded else "webhook.failed"
+    (log.info if sent.succeeded else log.warning)(
+        event,
+        call_id=due.delivery.call_id,
+        delivery=due.delivery.id,
+        attempt=due.attempt.attempt,
+        manual=due.attempt.manual,
+        response_status=sent.status,
+        error=sent.error,
+        duration_ms=sent.duration_ms,
+    )

@@ -210,13 +210,10 @@ webhook_deliveries = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     sa.Column("secret_encrypted", sa.String),
     sa.Column("status", sa.String, nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("next_attempt_at", UtcTime),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("call_id", "event"),
-    sa.Index(None, "next_attempt_at"),
 )
-"""The outbox: one row per event. `next_attempt_at` is None once there is nothing more to do."""
+"""The outbox: one row per event."""
 
 webhook_attempts = sa.Table(
     "webhook_attempts",
@@ -231,8 +228,16 @@ webhook_attempts = sa.Table(
     sa.Column("duration_ms", sa.Integer),
     sa.Column("manual", sa.Boolean, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("next_attempt_at", UtcTime),
     sa.Index(None, "delivery_id", "attempt"),
+    sa.Index(
+        "ix_webhook_attempts_due",
+        "next_attempt_at",
+        sqlite_where=sa.text("status = 'pending'"),
+        postgresql_where=sa.text("status = 'pending'"),
+    ),
 )
+"""Every sending of an event, made or still to come (`status` is pending)."""
 
 idempotent_answers = sa.Table(
     "idempotent_answers",
@@ -280,19 +285,29 @@ knowledge_documents = sa.Table(
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "agent_id"),
+    sa.Index(None, "status", "created_at"),
 )
+"""A trigger puts the id of each row that goes into `knowledge_removals`."""
 
 knowledge_chunks = sa.Table(
     "knowledge_chunks",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("document_id", Id, sa.ForeignKey("knowledge_documents.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("document_id", Id, nullable=False),
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("content", sa.String, nullable=False),
     sa.UniqueConstraint("document_id", "position"),
 )
-"""The pieces of documents. Triggers keep the full-text index `knowledge_index` (FTS5, rowid is the chunk's id) like it;
-they know no UPDATE: a chunk is written once."""
+"""The passages of documents. Beside them stands the full-text index `knowledge_index` (FTS5; its rowid is the chunk's
+id) with the columns `agent` and `terms`; a trigger removes from it what is removed here. `document_id` is no foreign
+key: to remove the chunks of a large document takes seconds, which the writer has only in small pieces."""
+
+knowledge_removals = sa.Table(
+    "knowledge_removals",
+    metadata,
+    sa.Column("document_id", Id, primary_key=True),
+)
+"""Documents that are gone, and whose chunks and file are still to be removed."""
 
 background_sounds = sa.Table(
     "background_sounds",

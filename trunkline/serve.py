@@ -147,7 +147,7 @@ async def running(
         server = Server(settings, database, endpoint, engine, service, deliverer, sources, endpoint.sip_port)
         services = Services(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
-            phone_numbers_changed=sources.changed,
+            phone_numbers_changed=sources.changed, webhooks_waiting=deliverer.wake,
         )  # fmt: skip
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
         server.api_origin = _origin(settings, port)

@@ -71,6 +71,7 @@ class Api:
     key: str
     trouble: Trouble
     number_changes: list[None]
+    webhooks_told: list[None] = field(default_factory=list)
 
     async def __call__(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
         """Status and JSON body of a request below `/v1`."""
@@ -135,7 +136,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         database = Database(settings.database_url)
         await database.open()
         owner, key = await _organization(database, "default" if fresh else "later", requests_per_minute)
-        trouble, number_changes = Trouble(), list[None]()
+        trouble, number_changes, webhooks_told = Trouble(), list[None](), list[None]()
         services = Services(
             settings=settings,
             database=database,
@@ -144,11 +145,12 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
             readiness=lambda: trouble.parts,
             live_calls=lambda: 3,
             phone_numbers_changed=lambda: number_changes.append(None),
+            webhooks_waiting=lambda: webhooks_told.append(None),
         )
         client = TestClient(TestServer(create_app(services, now_s)))
         started.append((client, database))
         await client.start_server()
-        return Api(client, services, owner, key, trouble, number_changes)
+        return Api(client, services, owner, key, trouble, number_changes, webhooks_told)
 
     yield start
     for client, database in started:

@@ -18,7 +18,8 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
-    return await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+    due = await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+    return [each.delivery for each in due]
 
 
 async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"
 
 
 async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
-    return await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+    due = await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+    return [each.delivery for each in due]
 
 
 async def refused(house: House, phone: Phone) -> list[int]:

@@ -31,7 +31,7 @@ from config.clock import utc_now
 from config.secrets import Secrets
 from storage import agents, calls, organizations, phone_numbers, webhook_deliveries
 from storage.database import Database
-from storage.webhook_deliveries import Delivery
+from storage.webhook_deliveries import Attempt, Delivery
 from tests.calls.house import until
 
 BODY = '{"event":"call.completed","customerNumber":"+49 · 30"}'.encode()
@@ -44,6 +44,7 @@ class Receiver:
 
     statuses: list[int] = field(default_factory=lambda: [200])
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    text: str | bytes = "thanks"
     hold: asyncio.Event | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     origin: str = ""
@@ -54,7 +55,8 @@ class Receiver:
         if self.hold is not None:
             await self.hold.wait()
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-        return web.Response(status=status, text="thanks", headers={"Location": "/x"} if status == 302 else {})
+        body = self.text.encode() if isinstance(self.text, str) else self.text
+        return web.Response(status=status, body=body, headers={"Location": "/x"} if status == 302 else {})
 
 
 @asynccontextmanager
@@ -144,13 +146,21 @@ async def delivering(
         await client.close()
 
 
-async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[webhook_deliveries.Attempt]]:
-    def look(conn: sa.Connection) -> tuple[Delivery, list[webhook_deliveries.Attempt]]:
-        row = webhook_deliveries.get(conn, delivery.id)
+async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[Attempt]]:
+    """The delivery and its attempts, in the order of their numbers."""
+
+    def look(conn: sa.Connection) -> tuple[Delivery, list[Attempt]]:
+        row = webhook_deliveries.of_call(conn, delivery.call_id)
         assert row is not None
-        return row, webhook_deliveries.attempts_of(conn, delivery.call_id)
+        attempts = webhook_deliveries.page(conn, delivery.call_id, limit=100, offset=0).items
+        return row, sorted(attempts, key=lambda each: each.attempt)
 
     return await database.read(look)
+
+
+async def ask_again(database: Database, delivery: Delivery) -> Attempt:
+    """Somebody wants it to be sent once more."""
+    return await database.write(lambda conn: webhook_deliveries.add_manual(conn, delivery, scheduled=5))
 
 
 async def test_a_delivery_is_sent_at_once_signed_and_recorded(
@@ -171,10 +181,11 @@ async def test_a_delivery_is_sent_at_once_signed_and_recorded(
     assert headers["webhook-signature"] == f"v1,{expected}"
     assert abs(int(headers["webhook-timestamp"]) - time.time()) < 60
     row, (attempt,) = await stored(database, delivery)
-    assert (row.status, row.attempts, row.next_attempt_at) == ("succeeded", 1, None)
+    assert (row.status, attempt.attempt, attempt.next_attempt_at) == ("succeeded", 1, None)
     assert (attempt.status, attempt.response_status, attempt.response_body) == ("succeeded", 200, "thanks")
     assert attempt.error is None
     assert attempt.duration_ms is not None
+    assert delivery.created_at <= attempt.created_at <= utc_now()
 
 
 async def test_without_a_secret_nothing_is_signed(database: Database, secrets: Secrets, receiver: Receiver) -> None:
@@ -218,7 +229,7 @@ async def test_only_status_200_is_a_success(
     async with delivering(database, secrets) as deliverer:
         await deliverer.idle()
     row, (attempt,) = await stored(database, delivery)
-    assert (row.status, row.next_attempt_at) == ("failed", None)
+    assert (row.status, attempt.next_attempt_at) == ("failed", None)
     assert (attempt.status, attempt.response_status, attempt.error) == ("failed", status, None)
     assert len(receiver.got) == 1
 
@@ -230,10 +241,12 @@ async def test_a_failed_attempt_leaves_the_delivery_pending_until_its_next_time(
     delivery = await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets, delays=(60, 300)) as deliverer:
         await deliverer.idle()
-    row, _ = await stored(database, delivery)
-    assert (row.status, row.attempts) == ("pending", 1)
-    assert row.next_attempt_at is not None
-    assert timedelta(seconds=50) < row.next_attempt_at - utc_now() <= timedelta(seconds=60)
+    row, (failed, waiting) = await stored(database, delivery)
+    assert (row.status, failed.status, waiting.status) == ("pending", "failed", "pending")
+    assert (failed.attempt, waiting.attempt) == (1, 2)
+    assert failed.next_attempt_at == waiting.next_attempt_at
+    assert waiting.next_attempt_at is not None
+    assert timedelta(seconds=50) < waiting.next_attempt_at - utc_now() <= timedelta(seconds=60)
 
 
 async def test_every_attempt_sends_the_same_bytes_under_the_same_id(
@@ -306,7 +319,7 @@ async def test_a_receiver_that_is_slow_holds_up_nobody_else(
         await put(database, f"{receiver.origin}/hook")
         async with delivering(database, secrets):
             await receiver.arrived.wait()
-            assert (await stored(database, late))[0].attempts == 0
+            assert [each.status for each in (await stored(database, late))[1]] == ["pending"]
 
 
 async def test_a_receiver_that_takes_too_long_has_failed(
@@ -330,6 +343,145 @@ async def test_what_is_put_into_the_outbox_later_is_sent_when_woken(
         deliverer.wake()
         await deliverer.idle()
     assert (await stored(database, delivery))[0].status == "succeeded"
+
+
+async def test_every_failure_is_followed_until_the_schedule_is_over(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(0.001,) * 4) as deliverer, asyncio.timeout(20):
+        while (await stored(database, delivery))[0].status == "pending":
+            await deliverer.idle()
+    assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3", "4", "5"]
+    row, attempts = await stored(database, delivery)
+    assert (row.status, {each.status for each in attempts}) == ("failed", {"failed"})
+    after = [each.next_attempt_at for each in attempts]
+    assert after[-1] is None
+    for earlier, due_at, later in zip(attempts, after, attempts[1:], strict=False):
+        assert due_at is not None
+        assert earlier.created_at < due_at <= later.created_at
+
+
+async def test_what_is_asked_for_is_sent_at_once_with_the_same_bytes_and_a_number_of_its_own(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500, 200]
+    delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets, delays=(60,) * 4) as deliverer:
+        await deliverer.idle()
+        asked = await ask_again(database, delivery)
+        deliverer.wake()
+        await deliverer.idle()
+    (first, first_body), (again, again_body) = receiver.got
+    assert (first["X-Service-Attempt"], again["X-Service-Attempt"]) == ("1", "6")
+    assert first["X-Service-Delivery"] == again["X-Service-Delivery"] == delivery.id
+    assert first["X-Service-Signature"] == again["X-Service-Signature"]
+    assert first_body == again_body == BODY
+    row, attempts = await stored(database, delivery)
+    assert row.status == "succeeded"
+    assert [(each.id, each.attempt, each.manual, each.status) for each in attempts[1:]] == [
+        (asked.id, 6, True, "succeeded")
+    ]
+    assert attempts[0].next_attempt_at is None, "nothing follows any more"
+
+
+async def test_what_was_asked_for_while_no_process_ran_is_sent_at_the_next_start(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    await ask_again(database, delivery)
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2"]
+
+
+async def test_what_is_asked_for_and_fails_is_not_repeated(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [200, 500]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(0.001,) * 4) as deliverer:
+        await deliverer.idle()
+        await ask_again(database, delivery)
+        deliverer.wake()
+        await deliverer.idle()
+        row, attempts = await stored(database, delivery)
+        assert row.status == "succeeded"
+        assert [(each.attempt, each.status, each.next_attempt_at) for each in attempts] == [
+            (1, "succeeded", None),
+            (2, "failed", None),
+        ]
+        assert await database.read(webhook_deliveries.next_due_at) is None
+
+
+async def test_attempts_of_one_delivery_do_not_wait_for_each_other(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    receiver.statuses = [500, 200]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(60,)) as deliverer:
+        await receiver.arrived.wait()
+        receiver.arrived.clear()
+        await ask_again(database, delivery)
+        deliverer.wake()
+        await receiver.arrived.wait()
+        receiver.hold.set()
+        await deliverer.idle()
+    row, attempts = await stored(database, delivery)
+    assert row.status == "succeeded"
+    assert {each.response_status for each in attempts if each.status != "pending"} == {500, 200}
+    assert not [each for each in attempts if each.status == "pending"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ("", ""),
+        ("x" * 4096, "x" * 4096),
+        ("x" * 5000, "x" * 4096),
+        ("é" * 3000, "é" * 2048),
+        (b"\xff" * 5000, "\ufffd" * 1365),
+        (b"a\x00b", "a\x00b"),
+    ],
+    ids=["nothing", "all that fits", "too much", "two bytes a letter", "no text", "a zero"],
+)
+async def test_the_beginning_of_the_answer_is_kept(
+    database: Database, secrets: Secrets, receiver: Receiver, answer: str | bytes, kept: str
+) -> None:
+    receiver.text = answer
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    _, (attempt,) = await stored(database, delivery)
+    assert attempt.response_body == kept
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage\r\n\r\n"], ids=["nothing", "no HTTP"])
+async def test_credentials_of_the_address_are_in_no_error(
+    database: Database, secrets: Secrets, answer: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def talks_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(talks_nonsense, "127.0.0.1", 0) as nonsense:
+        port = nonsense.sockets[0].getsockname()[1]
+        urls = [f"http://name:hush@127.0.0.1:{port}/hook?key=hush", "http://name:hush@[::1%zone]:1x/hook"]
+        made = [await put(database, url, secrets.encrypt("hush")) for url in urls]
+        async with delivering(database, secrets) as deliverer:
+            await deliverer.idle()
+    for delivery in made:
+        _, (attempt,) = await stored(database, delivery)
+        assert attempt.error
+        assert "hush" not in attempt.error
+    told = capsys.readouterr()
+    assert "webhook.failed" in told.out
+    assert "hush" not in told.out + told.err
 
 
 async def test_plain_http_is_refused_unless_it_is_allowed(

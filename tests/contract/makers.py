@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from storage import calls, recordings
+from storage import calls, recordings, webhook_deliveries
 from tests.contract.client import Client
 from tests.contract.server import Server
 
@@ -47,11 +47,19 @@ def live_call(server: Server, organization_id: str, **changes: Any) -> calls.Cal
 
 
 def ended_call(server: Server, organization_id: str, *, cost: float | None = None, **changes: Any) -> calls.Call:
-    """A call that was answered, talked, was recorded and ended."""
+    """A call that was answered, talked, was recorded and ended; its webhook waits to be sent."""
     call = live_call(server, organization_id, **changes)
 
     def end(conn: sa.Connection) -> calls.Call | None:
         calls.answered(conn, call.id, call.created_at)
+        webhook_deliveries.add(
+            conn,
+            organization_id=organization_id,
+            call_id=call.id,
+            url="https://receiver.example/hook",
+            body=b"{}",
+            secret_encrypted=None,
+        )
         return calls.finish(
             conn,
             call.id,

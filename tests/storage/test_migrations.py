@@ -7,19 +7,27 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, closing
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from config.errors import StartupError
-from storage import schema
+from storage import schema, webhook_deliveries
 from storage.database import Database
-from storage.tables import metadata
+from storage.tables import EPOCH, metadata
+from storage.webhook_deliveries import DeliveryStatus
+
+T = TypeVar("T")
+ONE_MS = timedelta(milliseconds=1)
 
 
 def _open(path: Path) -> None:
@@ -109,3 +117,72 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         conn.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(StartupError, match=r"newer version of Trunkline \(revision 9999\)"):
         _open(path)
+
+
+def _first_version(path: Path) -> None:
+    """A database file as the first version of the tables left it."""
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+    with engine.begin() as conn:
+        settings = schema.alembic_settings()
+        settings.attributes["connection"] = conn
+        command.upgrade(settings, "0001")
+
+
+CALLS = ("new", "tried", "done", "given up")
+WEBHOOKS_OF_THE_FIRST_VERSION = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO calls (id, organization_id, direction, status, customer_number, recorded, turn_count, transcript,
+                   context_variables, metadata, created_at, updated_at)
+    SELECT value, 'o', 'inbound', 'completed', '1', 0, 0, '[]', '{}', '{}', 1, 1
+    FROM json_each('["new", "tried", "done", "given up"]');
+INSERT INTO webhook_deliveries (id, organization_id, call_id, event, url, body, status, attempts, next_attempt_at,
+                                created_at) VALUES
+    ('d new', 'o', 'new', 'call.completed', 'https://x', x'7b7d', 'pending', 0, 1000, 1000),
+    ('d tried', 'o', 'tried', 'call.completed', 'https://x', x'7b7d', 'pending', 2, 5000, 1000),
+    ('d done', 'o', 'done', 'call.completed', 'https://x', x'7b7d', 'succeeded', 1, NULL, 1000),
+    ('d given up', 'o', 'given up', 'call.completed', 'https://x', x'7b7d', 'failed', 1, NULL, 1000);
+INSERT INTO webhook_attempts (id, delivery_id, attempt, status, response_status, duration_ms, manual, created_at) VALUES
+    ('a1', 'd tried', 1, 'failed', 500, 20, 0, 1001),
+    ('a2', 'd tried', 2, 'failed', NULL, 300, 0, 2000),
+    ('a3', 'd done', 1, 'succeeded', 200, 20, 0, 1001),
+    ('a4', 'd given up', 1, 'failed', 404, 20, 0, 1001);
+"""
+
+
+def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their_time(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _first_version(path)
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(WEBHOOKS_OF_THE_FIRST_VERSION)
+    _open(path)
+    assert _same_tables(path)
+
+    def look(conn: sa.Connection) -> tuple[dict[str, list[tuple[int, DeliveryStatus, int | None]]], list[str]]:
+        pages = {each: webhook_deliveries.page(conn, each, limit=9, offset=0).items for each in CALLS}
+        told = {
+            call_id: [(each.attempt, each.status, _ms(each.next_attempt_at)) for each in items]
+            for call_id, items in pages.items()
+        }
+        return told, [each.delivery.body.decode() for each in webhook_deliveries.due(conn, EPOCH + 5000 * ONE_MS)]
+
+    told, sent = asyncio.run(_read(path, look))
+    assert told == {
+        "new": [(1, "pending", 1000)],
+        "tried": [(3, "pending", 5000), (2, "failed", 5000), (1, "failed", None)],
+        "done": [(1, "succeeded", None)],
+        "given up": [(1, "failed", None)],
+    }
+    assert sent == ["{}", "{}"]
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else (at - EPOCH) // ONE_MS
+
+
+async def _read(path: Path, work: Callable[[sa.Connection], T]) -> T:
+    database = Database(f"sqlite+aiosqlite:///{path}")
+    await database.open()
+    try:
+        return await database.read(work)
+    finally:
+        await database.close()

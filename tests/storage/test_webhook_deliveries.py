@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +13,10 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from storage import calls, webhook_deliveries
 from storage.database import Database
-from storage.webhook_deliveries import Delivery
+from storage.webhook_deliveries import Attempt, Delivery
+
+MINUTE = timedelta(minutes=1)
+SCHEDULED = 5
 
 
 def _event(conn: sa.Connection, organization_id: str) -> Delivery:
@@ -32,54 +37,198 @@ def _delivery(conn: sa.Connection, organization_id: str, call_id: str, body: byt
         conn,
         organization_id=organization_id,
         call_id=call_id,
-        url="https://x",
+        url="https://name:pass@x",
         body=body,
         secret_encrypted="token",
     )
 
 
-async def test_the_bytes_are_kept_as_they_were(database: Database, organization_id: str) -> None:
-    made = await database.write(lambda conn: _event(conn, organization_id))
-    assert await database.read(lambda conn: webhook_deliveries.due(conn, utc_now())) == [made]
-    assert await database.read(webhook_deliveries.next_due_at) == made.created_at
-    assert made.body == b"\x00\xff{}"
-    assert "token" not in repr(made)
+@pytest.fixture
+async def event(database: Database, organization_id: str) -> Delivery:
+    return await database.write(lambda conn: _event(conn, organization_id))
 
 
-async def test_a_call_has_one_event(database: Database, organization_id: str) -> None:
-    made = await database.write(lambda conn: _event(conn, organization_id))
-    with pytest.raises(sa.exc.IntegrityError):
-        await database.write(lambda conn: _delivery(conn, organization_id, made.call_id, b""))
+Outbox = Callable[..., Any]
 
 
-async def test_attempts_lead_to_success_or_failure(database: Database, organization_id: str) -> None:
-    made = await database.write(lambda conn: _event(conn, organization_id))
-    now = utc_now()
+@pytest.fixture
+def outbox(database: Database, event: Delivery) -> Outbox:
+    """Does one thing to the event's attempts: `await outbox("listed")`."""
 
-    def attempt(conn: sa.Connection, succeeded: bool, again: datetime | None) -> tuple[int, str, str, datetime | None]:
-        tried = webhook_deliveries.record_attempt(
+    def listed(conn: sa.Connection) -> list[Attempt]:
+        found = webhook_deliveries.page(conn, event.call_id, limit=100, offset=0)
+        assert found.total == len(found.items)
+        return found.items
+
+    def made(
+        conn: sa.Connection,
+        attempt: Attempt,
+        succeeded: bool,
+        again: datetime | None = None,
+        at: datetime | None = None,
+    ) -> Attempt:
+        return webhook_deliveries.record_attempt(
             conn,
-            made.id,
+            attempt,
             succeeded=succeeded,
             response_status=200 if succeeded else None,
             response_body=None,
             error=None if succeeded else "refused",
             duration_ms=3,
-            started_at=now,
+            started_at=at or utc_now(),
             next_attempt_at=again,
         )
-        delivery = webhook_deliveries.get(conn, made.id)
-        assert delivery is not None
-        assert webhook_deliveries.due(conn, now) == []
-        return tried.attempt, tried.status, delivery.status, delivery.next_attempt_at
 
-    tries = ((False, now + timedelta(minutes=1)), (True, now), (False, None))
-    outcomes = [await database.write(partial(attempt, succeeded=succeeded, again=again)) for succeeded, again in tries]
-    assert outcomes == [
-        (1, "failed", "pending", now + timedelta(minutes=1)),
-        (2, "succeeded", "succeeded", None),
-        (3, "failed", "failed", None),
-    ]
-    attempts = await database.read(lambda conn: webhook_deliveries.attempts_of(conn, made.call_id))
-    assert [each.attempt for each in attempts] == [1, 2, 3]
+    def waiting(conn: sa.Connection, within: timedelta = timedelta()) -> list[Attempt]:
+        due = webhook_deliveries.due(conn, utc_now() + within)
+        assert {each.delivery.id for each in due} <= {event.id}
+        return [each.attempt for each in due]
+
+    def manual(conn: sa.Connection) -> Attempt:
+        return webhook_deliveries.add_manual(conn, event, scheduled=SCHEDULED)
+
+    def status(conn: sa.Connection) -> str:
+        found = webhook_deliveries.of_call(conn, event.call_id)
+        assert found is not None
+        return found.status
+
+    steps: tuple[Callable[..., Any], ...] = (listed, made, waiting, manual, status)
+    works = {each.__name__: each for each in steps}
+
+    async def do(name: str, *arguments: Any, **named: Any) -> Any:
+        return await database.write(lambda conn: works[name](conn, *arguments, **named))
+
+    return do
+
+
+async def test_the_bytes_are_kept_as_they_were(database: Database, event: Delivery) -> None:
+    (due,) = await database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))
+    assert due.delivery == event
+    assert await database.read(webhook_deliveries.next_due_at) == event.created_at
+    assert event.body == b"\x00\xff{}"
+    for hidden in ("token", "name:pass", "xff"):
+        assert hidden not in repr(due)
+
+
+async def test_a_call_has_one_event(database: Database, organization_id: str, event: Delivery) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        await database.write(lambda conn: _delivery(conn, organization_id, event.call_id, b""))
+
+
+async def test_an_event_without_a_call_is_none(database: Database, organization_id: str) -> None:
+    assert await database.read(lambda conn: webhook_deliveries.of_call(conn, organization_id)) is None
+
+
+async def test_the_first_attempt_waits_from_the_beginning_and_is_due_at_once(outbox: Outbox, event: Delivery) -> None:
+    (attempt,) = await outbox("waiting")
+    assert (attempt.attempt, attempt.status, attempt.manual) == (1, "pending", False)
+    assert attempt.created_at == attempt.next_attempt_at == event.created_at
+    assert (attempt.response_status, attempt.response_body, attempt.error, attempt.duration_ms) == (None,) * 4
+    assert await outbox("listed") == [attempt]
+
+
+async def test_attempts_lead_to_success(outbox: Outbox, database: Database) -> None:
+    (first,) = await outbox("waiting")
+    again = utc_now() + MINUTE
+    failed = await outbox("made", first, False, again)
+    assert (failed.id, failed.status, failed.error, failed.duration_ms) == (first.id, "failed", "refused", 3)
+    assert failed.next_attempt_at == again
+    assert await outbox("waiting") == []
+    assert await database.read(webhook_deliveries.next_due_at) == again
+    (second,) = await outbox("waiting", within=MINUTE)
+    assert (second.attempt, second.status, second.next_attempt_at) == (2, "pending", again)
+    assert await outbox("listed") == [second, failed]
+    assert await outbox("status") == "pending"
+    succeeded = await outbox("made", second, True, again)
+    assert (succeeded.id, succeeded.status, succeeded.next_attempt_at) == (second.id, "succeeded", None)
+    assert await outbox("listed") == [succeeded, failed]
+    assert await outbox("status") == "succeeded"
     assert await database.read(webhook_deliveries.next_due_at) is None
+
+
+async def test_the_last_attempt_that_fails_fails_the_delivery(outbox: Outbox, database: Database) -> None:
+    (only,) = await outbox("waiting")
+    failed = await outbox("made", only, False)
+    assert (failed.status, failed.next_attempt_at) == ("failed", None)
+    assert await outbox("status") == "failed"
+    assert await database.read(webhook_deliveries.next_due_at) is None
+
+
+async def test_attempts_of_the_same_millisecond_are_listed_the_next_one_first(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = utc_now()
+    monkeypatch.setattr(webhook_deliveries, "utc_now", lambda: at)
+    (first,) = await outbox("waiting")
+    failed = await outbox("made", first, False, at, at=at)
+    second, listed = await outbox("listed")
+    assert listed == failed
+    assert (second.attempt, second.created_at - failed.created_at) == (2, timedelta(milliseconds=1))
+
+
+async def test_a_manual_attempt_is_due_at_once_and_numbered_behind_the_schedule(outbox: Outbox) -> None:
+    (first,) = await outbox("waiting")
+    manual = await outbox("manual")
+    assert (manual.attempt, manual.status, manual.manual) == (SCHEDULED + 1, "pending", True)
+    assert manual.next_attempt_at == manual.created_at
+    assert sorted(each.attempt for each in await outbox("waiting")) == [1, SCHEDULED + 1]
+    assert (await outbox("manual")).attempt == SCHEDULED + 2
+    await outbox("made", first, False, utc_now() + MINUTE)
+    assert sorted(each.attempt for each in await outbox("listed")) == [1, 2, SCHEDULED + 1, SCHEDULED + 2]
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_after_the_schedule_manual_attempts_are_numbered_on(outbox: Outbox, succeeded: bool) -> None:
+    (only,) = await outbox("waiting")
+    await outbox("made", only, succeeded)
+    assert [(await outbox("manual")).attempt for _ in range(2)] == [2, 3]
+
+
+async def test_a_manual_attempt_that_fails_is_not_repeated_and_leaves_the_schedule(outbox: Outbox) -> None:
+    (first,) = await outbox("waiting")
+    again = utc_now() + MINUTE
+    await outbox("made", first, False, again)
+    failed = await outbox("made", await outbox("manual"), False, utc_now())
+    assert (failed.status, failed.next_attempt_at) == ("failed", None)
+    assert await outbox("waiting") == []
+    assert [each.attempt for each in await outbox("waiting", within=MINUTE)] == [2]
+    assert await outbox("status") == "pending"
+
+
+async def test_a_manual_success_ends_the_schedule(outbox: Outbox, database: Database) -> None:
+    (first,) = await outbox("waiting")
+    await outbox("made", first, False, utc_now() + MINUTE)
+    manual = await outbox("manual")
+    also_asked_for = await outbox("manual")
+    await outbox("made", manual, True)
+    assert await outbox("status") == "succeeded"
+    assert [each.attempt for each in await outbox("waiting", within=MINUTE)] == [also_asked_for.attempt]
+    told = {each.attempt: each.next_attempt_at for each in await outbox("listed")}
+    assert told == {1: None, manual.attempt: None, also_asked_for.attempt: also_asked_for.next_attempt_at}
+    await outbox("made", also_asked_for, False)
+    assert await outbox("status") == "succeeded", "an event that was received stays received"
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_an_attempt_on_its_way_when_another_one_succeeds_is_listed_all_the_same(
+    outbox: Outbox, database: Database, succeeded: bool
+) -> None:
+    (first,) = await outbox("waiting")
+    await outbox("made", await outbox("manual"), True)
+    assert [each.manual for each in await outbox("listed")] == [True]
+    late = await outbox("made", first, succeeded, utc_now() + MINUTE)
+    assert (late.status, late.next_attempt_at) == ("succeeded" if succeeded else "failed", None)
+    assert {each.id for each in await outbox("listed")} > {late.id}
+    assert await outbox("status") == "succeeded"
+    assert await database.read(webhook_deliveries.next_due_at) is None
+
+
+async def test_attempts_come_in_pages(outbox: Outbox, database: Database, event: Delivery) -> None:
+    for _ in range(4):
+        await outbox("manual")
+    whole = await outbox("listed")
+    assert len(whole) == 5
+    look = partial(webhook_deliveries.page, call_id=event.call_id, limit=2)
+    for offset in (0, 2, 4, 6):
+        found = await database.read(lambda conn, at=offset: look(conn, offset=at))  # type: ignore[misc]
+        assert (found.items, found.total) == (whole[offset : offset + 2], 5)

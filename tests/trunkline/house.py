@@ -300,11 +300,13 @@ class Client:
 
 
 class Receiver:
-    """A webhook receiver on loopback: keeps every request, answers 200."""
+    """A webhook receiver on loopback: keeps every request, answers 200, once `answers` is set."""
 
     def __init__(self) -> None:
         self.received: list[tuple[dict[str, str], bytes]] = []
         self._by_call: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -329,6 +331,7 @@ class Receiver:
         body = await request.read()
         self.received.append((dict(request.headers), body))
         self._by_call[json.loads(body)["callId"]].set()
+        await self.answers.wait()
         return web.Response()
 
 

@@ -20,6 +20,7 @@ from storage import calls
 from tests.peers import Sipp
 from tests.sipcore.raw_phone import RawPhone, parse
 from tests.trunkline.conftest import GREETING, WEBHOOK_SECRET, Office
+from tests.trunkline.house import until
 from tests.trunkline.phones import answer_200, calling, dialled, refusal
 from tests.trunkline.sound import audible, read_wav
 
@@ -62,6 +63,31 @@ async def test_a_call_that_kill_9_cut_off_is_closed_at_the_next_start(branch: Of
     assert (payload["event"], payload["status"], payload["callId"]) == ("call.completed", "completed", call_id)
     status, wav = await branch.client.get(payload["recordingUrl"])
     assert (status, wav) == (200, path.read_bytes())
+
+
+async def test_a_webhook_that_was_asked_for_again_is_sent_though_kill_9_cut_it_off(branch: Office) -> None:
+    since = branch.server.log.mark()
+    async with calling(branch.server.target) as call:
+        call_id = (await branch.server.event("call.answered", since=since))["call_id"]
+        await call.hang_up()
+    await branch.server.event("webhook.delivered", call_id=call_id)
+    _, sent = await branch.receiver.about(call_id)
+    branch.receiver.answers.clear()
+    asked = await branch.client.v1("POST", f"calls/{call_id}/webhook-deliveries")
+    assert (asked["status"], asked["attempt"], asked["manual"]) == ("pending", 2, True)
+    await until(lambda: branch.receiver.received[-1][0]["X-Service-Attempt"] == "2")
+    await branch.server.kill()
+    branch.receiver.answers.set()
+    await branch.server.start()
+    await branch.server.event("webhook.delivered", call_id=call_id, attempt=2, manual=True)
+    headers, body = branch.receiver.received[-1]
+    assert (headers["X-Service-Attempt"], body) == ("2", sent)
+    verified(branch, headers, body)
+    listed = await branch.client.v1("GET", f"calls/{call_id}/webhook-deliveries")
+    assert [(each["id"] == asked["id"], each["attempt"], each["status"]) for each in listed] == [
+        (True, 2, "succeeded"),
+        (False, 1, "succeeded"),
+    ]
 
 
 async def test_a_caller_that_vanishes_ends_its_own_call_alone(branch: Office) -> None:

@@ -1,6 +1,9 @@
-"""Tools, knowledge, background sounds, answers to repeated requests, and the timeline of a call."""
+"""Tools, knowledge, background sounds, answers to repeated requests, the timeline of a call, and attempts at sending
+webhooks that are rows before they are made."""
 
 from __future__ import annotations
+
+from uuid import uuid4
 
 import sqlalchemy as sa
 from alembic import op
@@ -15,9 +18,11 @@ def upgrade() -> None:
     _tools()
     _knowledge_documents()
     _knowledge_chunks()
+    _knowledge_removals()
     _background_sounds()
     with op.batch_alter_table("calls") as calls:
         calls.add_column(sa.Column("timeline", sa.JSON(), nullable=False, server_default="[]"))
+    _webhook_attempts()
 
 
 def _idempotent_answers() -> None:
@@ -77,36 +82,41 @@ def _knowledge_documents() -> None:
     )
     _newest_first("knowledge_documents")
     op.create_index("ix_knowledge_documents_agent_id", "knowledge_documents", ["agent_id"], unique=False)
+    op.create_index(
+        "ix_knowledge_documents_status_created_at", "knowledge_documents", ["status", "created_at"], unique=False
+    )
 
 
 def _knowledge_chunks() -> None:
-    """The chunks and their full-text index, which follows them by triggers."""
+    """The chunks, and their full-text index, which loses what they lose."""
     op.create_table(
         "knowledge_chunks",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("document_id", sa.String(length=36), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("content", sa.String(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["document_id"],
-            ["knowledge_documents.id"],
-            name="fk_knowledge_chunks_document_id",
-            ondelete="CASCADE",
-        ),
         sa.PrimaryKeyConstraint("id", name="pk_knowledge_chunks"),
         sa.UniqueConstraint("document_id", "position", name="uq_knowledge_chunks_document_id_position"),
     )
     op.execute(
-        "CREATE VIRTUAL TABLE knowledge_index USING fts5(content, content='knowledge_chunks', content_rowid='id', "
-        "tokenize='porter unicode61 remove_diacritics 2')"
-    )
-    op.execute(
-        "CREATE TRIGGER knowledge_chunks_added AFTER INSERT ON knowledge_chunks BEGIN "
-        "INSERT INTO knowledge_index(rowid, content) VALUES (new.id, new.content); END"
+        "CREATE VIRTUAL TABLE knowledge_index USING fts5(agent, terms, "
+        "tokenize = \"unicode61 remove_diacritics 0 categories 'L* N* Co Mn Mc' tokenchars '-'\")"
     )
     op.execute(
         "CREATE TRIGGER knowledge_chunks_removed AFTER DELETE ON knowledge_chunks BEGIN "
-        "INSERT INTO knowledge_index(knowledge_index, rowid, content) VALUES ('delete', old.id, old.content); END"
+        "DELETE FROM knowledge_index WHERE rowid = old.id; END"
+    )
+
+
+def _knowledge_removals() -> None:
+    op.create_table(
+        "knowledge_removals",
+        sa.Column("document_id", sa.String(length=36), nullable=False),
+        sa.PrimaryKeyConstraint("document_id", name="pk_knowledge_removals"),
+    )
+    op.execute(
+        "CREATE TRIGGER knowledge_documents_removed AFTER DELETE ON knowledge_documents BEGIN "
+        "INSERT INTO knowledge_removals(document_id) VALUES (old.id); END"
     )
 
 
@@ -136,3 +146,50 @@ def _newest_first(table: str) -> None:
     op.create_index(
         f"ix_{table}_organization_id_created_at_id", table, ["organization_id", "created_at", "id"], unique=False
     )
+
+
+def _webhook_attempts() -> None:
+    """When to send next moves from the deliveries to attempts of their own."""
+    op.add_column("webhook_attempts", sa.Column("next_attempt_at", sa.BigInteger(), nullable=True))
+    _attempts_to_come()
+    op.create_index(
+        "ix_webhook_attempts_due",
+        "webhook_attempts",
+        ["next_attempt_at"],
+        unique=False,
+        sqlite_where=sa.text("status = 'pending'"),
+        postgresql_where=sa.text("status = 'pending'"),
+    )
+    op.drop_index("ix_webhook_deliveries_next_attempt_at", "webhook_deliveries")
+    op.drop_column("webhook_deliveries", "attempts")
+    op.drop_column("webhook_deliveries", "next_attempt_at")
+
+
+def _attempts_to_come() -> None:
+    conn = op.get_bind()
+    waiting = conn.execute(
+        sa.text(
+            "SELECT id, attempts, created_at, next_attempt_at, (SELECT max(created_at + coalesce(duration_ms, 0)) "
+            "FROM webhook_attempts WHERE delivery_id = webhook_deliveries.id) AS last_at "
+            "FROM webhook_deliveries WHERE next_attempt_at IS NOT NULL"
+        )
+    ).all()
+    for each in waiting:
+        conn.execute(
+            sa.text("UPDATE webhook_attempts SET next_attempt_at = :due WHERE delivery_id = :id AND attempt = :last"),
+            {"due": each.next_attempt_at, "id": each.id, "last": each.attempts},
+        )
+        conn.execute(
+            sa.text(
+                "INSERT INTO webhook_attempts (id, delivery_id, attempt, status, manual, created_at, next_attempt_at) "
+                "VALUES (:attempt_id, :id, :next, 'pending', :manual, :at, :due)"
+            ),
+            {
+                "attempt_id": str(uuid4()),
+                "id": each.id,
+                "next": each.attempts + 1,
+                "manual": False,
+                "at": each.created_at if each.last_at is None else each.last_at + 1,
+                "due": each.next_attempt_at,
+            },
+        )

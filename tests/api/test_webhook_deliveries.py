@@ -1,0 +1,206 @@
+"""`/v1/calls/{id}/webhook-deliveries`: what has become of a call's webhook, and sending it again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from config.clock import iso, utc_now
+from storage import calls, webhook_deliveries
+from storage.calls import Call
+from storage.webhook_deliveries import Attempt
+from tests.api.conftest import Api, StartApi
+
+FIELDS = {
+    *("id", "attempt", "status", "responseStatus", "responseBody", "error", "durationMs", "manual", "createdAt"),
+    "nextAttemptAt",
+}
+WAITING = {"responseStatus": None, "responseBody": None, "error": None, "durationMs": None, "status": "pending"}
+URL = "https://name:hush-password@receiver.example/hook?key=hush-key"
+
+
+async def _call(api: Api, *, ended: bool = True, url: str | None = URL) -> Call:
+    """A call, and the event of its end."""
+
+    def make(conn: sa.Connection) -> Call:
+        call = calls.create_inbound(
+            conn,
+            organization_id=api.organization_id,
+            agent_id=str(uuid4()),
+            phone_number_id=str(uuid4()),
+            provider="sip",
+            call_sid="abc@pbx",
+            customer_number="100",
+        )
+        if ended:
+            calls.finish(conn, call.id, status="failed", ended_reason="error", ended_at=call.created_at)
+        if ended and url is not None:
+            webhook_deliveries.add(
+                conn,
+                organization_id=api.organization_id,
+                call_id=call.id,
+                url=url,
+                body=b'{"hush":"body"}',
+                secret_encrypted="hush-token",
+            )
+        return call
+
+    return await api.services.database.write(make)
+
+
+async def _made(api: Api, *, status: int | None, error: str | None = None, again: timedelta | None = None) -> Attempt:
+    """The next attempt that is due was made."""
+
+    def record(conn: sa.Connection) -> Attempt:
+        now = utc_now()
+        [due, *_] = webhook_deliveries.due(conn, now + timedelta(hours=2))
+        return webhook_deliveries.record_attempt(
+            conn,
+            due.attempt,
+            succeeded=status == 200,
+            response_status=status,
+            response_body=None if status is None else "thanks",
+            error=error,
+            duration_ms=12,
+            started_at=now,
+            next_attempt_at=None if again is None else now + again,
+        )
+
+    return await api.services.database.write(record)
+
+
+async def _listed(api: Api, call: Call, query: str = "") -> tuple[list[dict[str, Any]], dict[str, int]]:
+    status, answer = await api("GET", f"/calls/{call.id}/webhook-deliveries{query}")
+    assert (status, set(answer)) == (200, {"data", "pagination"})
+    return answer["data"], answer["pagination"]
+
+
+async def test_an_attempt_is_listed_from_the_moment_the_call_ends(api: Api) -> None:
+    call = await _call(api)
+    (attempt,), pagination = await _listed(api, call)
+    assert set(attempt) == FIELDS
+    assert WAITING.items() <= attempt.items()
+    assert (attempt["attempt"], attempt["manual"]) == (1, False)
+    assert attempt["createdAt"] == attempt["nextAttemptAt"]
+    assert pagination == {"total": 1, "limit": 50, "offset": 0}
+
+
+async def test_a_failed_attempt_tells_why_and_when_the_next_one_follows(api: Api) -> None:
+    call = await _call(api)
+    failed = await _made(api, status=None, error="no complete answer within 10 s", again=timedelta(minutes=1))
+    (waiting, told), _ = await _listed(api, call)
+    assert failed.next_attempt_at is not None
+    assert told == {
+        "id": failed.id,
+        "attempt": 1,
+        "status": "failed",
+        "responseStatus": None,
+        "responseBody": None,
+        "error": "no complete answer within 10 s",
+        "durationMs": 12,
+        "manual": False,
+        "createdAt": iso(failed.created_at),
+        "nextAttemptAt": iso(failed.next_attempt_at),
+    }
+    assert WAITING.items() <= waiting.items()
+    assert (waiting["attempt"], waiting["nextAttemptAt"]) == (2, iso(failed.next_attempt_at))
+
+
+async def test_a_successful_attempt_is_the_last_one(api: Api) -> None:
+    call = await _call(api)
+    await _made(api, status=200)
+    (told,), _ = await _listed(api, call)
+    assert (told["status"], told["responseStatus"], told["responseBody"]) == ("succeeded", 200, "thanks")
+    assert (told["error"], told["nextAttemptAt"]) == (None, None)
+
+
+async def test_attempts_come_in_pages_newest_first(api: Api) -> None:
+    call = await _call(api)
+    for _ in range(4):
+        await _made(api, status=500, again=timedelta(minutes=1))
+    whole, pagination = await _listed(api, call)
+    assert [each["attempt"] for each in whole] == [5, 4, 3, 2, 1]
+    assert pagination["total"] == 5
+    part, pagination = await _listed(api, call, "?limit=2&offset=3")
+    assert (part, pagination) == (whole[3:], {"total": 5, "limit": 2, "offset": 3})
+    for query in ("limit=0", "limit=101", "offset=-1", "limit=x"):
+        status, answer = await api("GET", f"/calls/{call.id}/webhook-deliveries?{query}")
+        assert (status, answer["details"][0]["field"]) == (400, query.partition("=")[0])
+
+
+async def test_attempts_for_one_call_are_not_those_for_another(api: Api) -> None:
+    first, second = await _call(api), await _call(api)
+    assert len({(await _listed(api, each))[0][0]["id"] for each in (first, second)}) == 2
+
+
+async def test_sending_again_answers_with_the_attempt_that_waits_and_tells_the_deliverer(api: Api) -> None:
+    call = await _call(api)
+    await _made(api, status=200)
+    status, answer = await api("POST", f"/calls/{call.id}/webhook-deliveries")
+    attempt = answer["data"]
+    assert (status, set(answer), set(attempt)) == (201, {"data"}, FIELDS)
+    assert WAITING.items() <= attempt.items()
+    assert (attempt["attempt"], attempt["manual"]) == (2, True)
+    assert attempt["nextAttemptAt"] == attempt["createdAt"]
+    assert api.webhooks_told == [None]
+    listed, _ = await _listed(api, call)
+    assert listed[0] == attempt
+    due = await api.services.database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))
+    assert [each.attempt.id for each in due] == [attempt["id"]]
+
+
+async def test_a_number_of_its_own_leaves_room_for_the_whole_schedule(start_api: StartApi) -> None:
+    api = await start_api({"webhooks": {"retry_delays_s": [1.0, 2.0]}})
+    call = await _call(api)
+    numbers = [(await api("POST", f"/calls/{call.id}/webhook-deliveries"))[1]["data"]["attempt"] for _ in range(2)]
+    assert numbers == [4, 5]
+
+
+async def test_the_same_idempotency_key_sends_once(api: Api) -> None:
+    call = await _call(api)
+    path, key = f"/calls/{call.id}/webhook-deliveries", {"Idempotency-Key": "again"}
+    first, second = [await api("POST", path, headers=key) for _ in range(2)]
+    assert first == second
+    assert len(api.webhooks_told) == 1
+    assert (await _listed(api, call))[1]["total"] == 2
+
+
+async def test_a_call_that_goes_on_cannot_be_told_of_yet(api: Api) -> None:
+    call = await _call(api, ended=False)
+    assert await _listed(api, call) == ([], {"total": 0, "limit": 50, "offset": 0})
+    status, answer = await api("POST", f"/calls/{call.id}/webhook-deliveries")
+    assert (status, answer) == (409, {"error": "The call has not ended"})
+    assert api.webhooks_told == []
+
+
+async def test_a_call_without_an_event_has_nothing_to_send(api: Api) -> None:
+    call = await _call(api, url=None)
+    assert (await _listed(api, call))[0] == []
+    status, answer = await api("POST", f"/calls/{call.id}/webhook-deliveries")
+    assert status == 409
+    assert answer == {"error": "The call has no event to send: its agent had no postCallWebhookUrl when it ended"}
+    assert (await _listed(api, call))[0] == []
+
+
+async def test_another_organization_neither_sees_nor_sends(api: Api) -> None:
+    call = await _call(api)
+    other = await api.of_another_organization()
+    for client, item in ((other, call.id), (api, str(uuid4())), (api, "x")):
+        for method in ("GET", "POST"):
+            answer = await client(method, f"/calls/{item}/webhook-deliveries")
+            assert answer == (404, {"error": "Call not found"})
+    assert (await _listed(api, call))[1]["total"] == 1
+
+
+async def test_neither_address_nor_secret_nor_body_comes_out(api: Api) -> None:
+    call = await _call(api)
+    await _made(api, status=500, again=timedelta(minutes=1))
+    for method in ("POST", "GET"):
+        response = await api.raw(method, f"/calls/{call.id}/webhook-deliveries")
+        text = await response.text()
+        assert response.status < 300
+        assert "hush" not in text
+        assert "receiver.example" not in text
