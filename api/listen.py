@@ -124,12 +124,12 @@ class _Door:
 
     async def _connect(self, connected: socket.socket, address: str) -> None:
         """Hand the connection to the server, through the TLS handshake."""
-        # A client that takes nothing of its response is as idle as one that asks for nothing.
-        idle_ms = math.ceil(self._settings.idle_timeout_s * 1000)
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, idle_ms)
         connection = self._server()
         connection.closed = partial(self._admission.leave, address)
         try:
+            # A client that takes nothing of its response is as idle as one that asks for nothing.
+            idle_ms = math.ceil(self._settings.idle_timeout_s * 1000)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, idle_ms)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 connected,
@@ -137,7 +137,7 @@ class _Door:
                 ssl_handshake_timeout=self._settings.head_timeout_s if self._certificate else None,
             )
         except OSError as error:
-            log.debug("api.handshake_failed", client=address, error=_reason(error))
+            log.debug("api.handshake_failed", client=address, error=str(error))
         finally:
             if not connection.opened:
                 self._admission.leave(address)

@@ -79,7 +79,8 @@ class Live:
     wires: list[Wire]
 
     async def connect(self, **how: Any) -> Wire:
-        wire = Wire(*await asyncio.open_connection("127.0.0.1", self.port, **how))
+        where = {} if "sock" in how else {"host": "127.0.0.1", "port": self.port}
+        wire = Wire(*await asyncio.open_connection(**where, **how))
         self.wires.append(wire)
         return wire
 

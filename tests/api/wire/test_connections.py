@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
@@ -14,11 +16,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from api.listen import Admission
 from tests.api.wire.conftest import Live, Serve, Wire
 
-SOON_S = 0.03
+SOON_S = 0.1
+"""Long enough for what is to happen before it, also on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +80,8 @@ async def test_a_connection_without_a_next_request_ends(serve: Serve) -> None:
     live = await serve(idle_timeout_s=SOON_S)
     wire = await live.connect()
     assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
-    assert await wire.ended()
+    async with asyncio.timeout(live.api.services.settings.api.head_timeout_s / 2):
+        assert await wire.ended()
 
 
 async def test_a_request_at_work_is_neither_a_slow_head_nor_idle(serve: Serve) -> None:
@@ -150,6 +155,28 @@ async def _is_served(live: Live, wire: Wire) -> bool:
         return (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
     except (ConnectionError, asyncio.IncompleteReadError):
         return False
+
+
+async def test_want_of_descriptors_is_told_and_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = asyncio.Event()
+
+    def listening_for_it(_logger: object, _level: str, line: EventDict) -> EventDict:
+        if line["event"] == "api.accept_failed":
+            told.set()
+        return line
+
+    monkeypatch.setattr("api.listen.WAIT_S", SOON_S)
+    live = await serve()
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    client = socket.create_connection(("127.0.0.1", live.port))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, usual[1]))
+    try:
+        with capture_logs(processors=[listening_for_it]):
+            await told.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+    wire = await live.connect(sock=client)
+    assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
 
 
 async def test_requests_come_over_tls(serve: Serve, certificate: dict[str, str]) -> None:
