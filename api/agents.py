@@ -9,7 +9,7 @@ from uuid import UUID
 from api.agent_models import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route, as_json
 from config.errors import FieldProblem, Invalid, NotFound
-from storage import agents, tools
+from storage import agents, background_sounds, tools
 
 
 def create(exchange: Exchange[AgentCreate, NoQuery]) -> Agent:
@@ -50,6 +50,7 @@ def delete(exchange: Exchange[None, NoQuery]) -> None:
     """DELETE /agents/{id}"""
     if not agents.delete(exchange.conn, exchange.owner, exchange.item):
         raise NotFound("Agent not found")
+    exchange.after_commit.append(exchange.services.documents_waiting)
 
 
 def _found(stored: agents.Agent | None) -> Agent:
@@ -59,7 +60,7 @@ def _found(stored: agents.Agent | None) -> Agent:
 
 
 def _refuse_unknown_ids(exchange: Exchange[Any, NoQuery]) -> None:
-    """Ids must name something that the organization can use. There are no background sounds yet."""
+    """Ids must name something that the organization can use."""
     body: AgentSettings = exchange.body
     voices = {voice.id for voice in exchange.services.catalogue.voices()}
     models = {model.id for model in exchange.services.catalogue.language_models()}
@@ -67,7 +68,7 @@ def _refuse_unknown_ids(exchange: Exchange[Any, NoQuery]) -> None:
     wanted: list[tuple[str, UUID | None, set[UUID]]] = [
         ("slmModelId", body.slm_model_id, models),
         ("voiceId", body.voice_id, voices),
-        ("backgroundSoundId", body.background_sound_id, set()),
+        ("backgroundSoundId", body.background_sound_id, _usable(exchange, body.background_sound_id)),
         *((f"toolIds.{index}", tool, own_tools) for index, tool in enumerate(body.tool_ids or [])),
     ]
     problems = [
@@ -84,6 +85,13 @@ def _own_tools(exchange: Exchange[Any, NoQuery], ids: list[UUID] | None) -> set[
     if not ids:
         return set()
     return {UUID(tool.id) for tool in tools.of_agent(exchange.conn, exchange.owner, [str(each) for each in ids])}
+
+
+def _usable(exchange: Exchange[Any, NoQuery], sound: UUID | None) -> set[UUID]:
+    """The background sound, if the organization can use it."""
+    if sound is None or background_sounds.get(exchange.conn, exchange.owner, str(sound)) is None:
+        return set()
+    return {sound}
 
 
 ROUTES = (

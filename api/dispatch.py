@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from api.fields import BodyContext, Paging
 from api.gate import CALLER
 from api.idempotency import Repeats, key_of
-from api.route import Asked, Deleted, Document, Exchange, File, Listed, Many, One, Route, as_json
+from api.route import All, Asked, Deleted, Document, Exchange, File, Listed, Many, One, Results, Route, as_json
 from api.services import Services
 from api.validation import check_body, check_query, item_id, read_body
 from storage import idempotent_answers
@@ -56,6 +56,8 @@ class _Runner:
         route = self._route
         asked = await self._checked(request)
         prepared = None if route.prepare is None else await route.prepare(asked)
+        database = self._services.database
+        transaction = database.write if route.writes or scope is not None else database.read
         follow_ups: list[Callable[[], None]] = []
 
         def work(conn: sa.Connection) -> bytes | web.StreamResponse:
@@ -65,7 +67,12 @@ class _Runner:
                 idempotent_answers.keep(conn, asked.services.secrets, scope, Answer(route.status, answer))
             return answer
 
-        answer = await self._transaction(work)
+        try:
+            answer = await transaction(work)
+        except Exception:
+            if route.undo is not None:
+                await route.undo(asked, prepared)
+            raise
         for follow_up in follow_ups:
             follow_up()
         return json_response(route.status, answer) if isinstance(answer, bytes) else answer
@@ -98,6 +105,10 @@ def _answer(route: Route, exchange: Exchange[Any, Any], result: Any) -> bytes | 
             return b'{"data":' + as_json(result) + b"}"
         case Many():
             return _page(result, exchange.query)
+        case All():
+            return b'{"data":[' + b",".join(map(as_json, result)) + b"]}"
+        case Results():
+            return b'{"results":[' + b",".join(map(as_json, result)) + b"]}"
         case Deleted():
             return to_json({"data": {"id": exchange.item, "deleted": True}})
         case Document():

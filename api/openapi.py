@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema, to_json
 
-from api.route import Deleted, Document, File, Many, One, Route
+from api.route import All, Deleted, Document, File, Many, One, Route
 
 REFERENCE: Final = "#/components/schemas/{model}"
 REASONS: Final = {
@@ -122,7 +122,7 @@ def _models(routes: list[Route]) -> list[tuple[type[BaseModel], JsonSchemaMode]]
     for route in routes:
         if route.body is not None:
             models[route.body, "validation"] = None
-        if isinstance(route.answer, One | Many):
+        if isinstance(route.answer, One | Many | All):
             models[route.answer.view, "serialization"] = None
     return list(models)
 
@@ -214,6 +214,8 @@ def _success(route: Route) -> dict[str, Any]:
         case Many(view):
             items = {"type": "array", "items": _ref("schemas", view.__name__)}
             content = _json(_object(data=items, pagination=_ref("schemas", "Pagination")))
+        case All(view):
+            content = _json(_object(data={"type": "array", "items": _ref("schemas", view.__name__)}))
         case Deleted():
             content = _json(_object(data=_ref("schemas", "Deleted")))
         case File(media_type):

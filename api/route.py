@@ -33,6 +33,13 @@ class Many:
 
 
 @dataclass(frozen=True)
+class All:
+    """`{data: [<view>]}`, a list without pages; the handler returns the views."""
+
+    view: type[BaseModel]
+
+
+@dataclass(frozen=True)
 class Deleted:
     """`{data: {id, deleted: true}}`; the handler returns None."""
 
@@ -49,7 +56,7 @@ class Document:
     """JSON as it is, without an envelope; the handler returns its bytes."""
 
 
-Answer = One | Many | Deleted | File | Document
+Answer = One | Many | All | Deleted | File | Document
 
 
 @dataclass(frozen=True)
@@ -104,8 +111,8 @@ class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
     `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
-    loop, for what takes long or is done elsewhere; `max_body` in bytes. `errors` are statuses beyond those of every
-    such route."""
+    loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left nothing
+    behind. `max_body` in bytes. `errors` are statuses beyond those of every such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -119,6 +126,7 @@ class Route:
     status: int = 200
     item: str | None = None
     prepare: Callable[[Asked[Any, Any]], Awaitable[Any]] | None = None
+    undo: Callable[[Asked[Any, Any], Any], Awaitable[None]] | None = None
     access: Literal["key", "link", "open"] = "key"
     max_body: int = MIB
     errors: tuple[int, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from api import agents, calls, choices, phone_numbers, tools, webhook_deliveries
+from api import agents, background_sounds, calls, choices, phone_numbers, tools, webhook_deliveries
 from api.openapi import describe
 from api.route import Document, Exchange, NoQuery, Route
 
@@ -27,6 +27,7 @@ ROUTES: tuple[Route, ...] = (
     *calls.ROUTES,
     *webhook_deliveries.ROUTES,
     *choices.ROUTES,
+    *background_sounds.ROUTES,
     Route(
         method="GET",
         path="/openapi.json",

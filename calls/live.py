@@ -16,6 +16,7 @@ import structlog
 
 from calls.after_call import AfterCall, Outcome
 from calls.answer import Mouth
+from calls.background import Backgrounds
 from calls.conversation import Conversation, Inbox
 from calls.digits import DigitEntry
 from calls.media_watch import MediaWatch
@@ -25,6 +26,7 @@ from config.clock import utc_now
 from media.engine import Engine
 from media.engine_call import EngineCall
 from media.recording import Recording, RecordingEnd, RecordingWriter
+from media.sound_files import NotSound
 from models.catalogue import Catalogue
 from models.protocols import EndOfTurn, SpeechToTextStream, VoiceSettings
 from sipcore.leg import Leg, LegEnd, Media
@@ -44,7 +46,8 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Equipment:
-    """What every call needs of the house. After `rtp_timeout_s` without any packet a call has lost its caller."""
+    """What every call needs of the house. After `rtp_timeout_s` without any packet a call has lost its caller. Without
+    `backgrounds` calls have nothing under them."""
 
     database: Database
     engine: Engine
@@ -53,6 +56,7 @@ class Equipment:
     after_call: AfterCall
     data_dir: Path
     rtp_timeout_s: float = 30.0
+    backgrounds: Backgrounds | None = None
 
 
 class LiveCall:
@@ -115,7 +119,7 @@ class LiveCall:
         with closing(stream) as ear:
             async with self._sound(media) as (sound, inbox):
                 conversation = self._conversation = self._conversation_on(sound, inbox, ear, models)
-                await self._converse(conversation, inbox)
+                await self._converse(conversation, inbox, sound)
 
     async def _pick_up(self) -> Media | None:
         """Ring and answer; None when the call ends before there is sound. A peer may confirm the dialog and never agree
@@ -190,7 +194,7 @@ class LiveCall:
             on_progress=self._changed.set,
         )
 
-    async def _converse(self, conversation: Conversation, inbox: Inbox) -> None:
+    async def _converse(self, conversation: Conversation, inbox: Inbox, sound: EngineCall) -> None:
         """Talk until someone or something ends it; then the transcript is what was heard. Raises what went wrong."""
         loop = asyncio.get_running_loop()
         entry = DigitEntry(inbox.put, loop.call_later)
@@ -199,7 +203,8 @@ class LiveCall:
         try:
             async with asyncio.TaskGroup() as group:
                 talk = group.create_task(conversation.run())
-                aside = [group.create_task(self._keep_progress(conversation)), group.create_task(self._watch_media())]
+                work = (self._keep_progress(conversation), self._watch_media(), self._play_background(sound))
+                aside = [group.create_task(each) for each in work]
                 await asyncio.wait((talk, self._ending), return_when=asyncio.FIRST_COMPLETED)
                 if not self._ending.done():
                     self.end("agent_ended")
@@ -229,6 +234,16 @@ class LiveCall:
             await self._house.database.write(write)
         except StorageTrouble as trouble:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
+
+    async def _play_background(self, sound: EngineCall) -> None:
+        """Put the agent's background sound under the call; one that cannot be read is missed by nobody else."""
+        sound_id, backgrounds = self._agent.background_sound_id, self._house.backgrounds
+        if sound_id is None or backgrounds is None:
+            return
+        try:
+            await backgrounds.play(sound.slot, sound_id, sound.rate, self._agent.background_sound_volume)
+        except (OSError, NotSound) as error:
+            self._log.warning("call.without_background", sound_id=sound_id, error=str(error))
 
     async def _watch_media(self) -> None:
         """End the call when no packet has come for too long."""

@@ -17,6 +17,7 @@ from api.listen import listen
 from api.services import Services
 from calls.admission import RETRY_AFTER_S, Ceilings
 from calls.after_call import AfterCall
+from calls.background import Backgrounds
 from calls.egress import EgressClient, EgressRules, tls_context
 from calls.live import Equipment
 from calls.service import CallService
@@ -32,7 +33,7 @@ from models import catalogue
 from models.catalogue import Catalogue
 from sipcore.endpoint import Endpoint, EndpointSettings
 from sipcore.leg import Leg
-from storage import key_proof, lock
+from storage import key_proof, lock, preset_sounds
 from storage.database import Database
 from trunkline.descriptors import allow_enough
 from trunkline.metrics import SoundCollector
@@ -128,6 +129,8 @@ async def running(
         stack.callback(log.info, "stopped")
         key = secrets.load_or_create(settings.secret_key_path)
         database = await _open_database(settings, key, stack)
+        presets = asyncio.create_task(preset_sounds.put_in_place(database, settings.data_dir), name="preset sounds")
+        stack.push_async_callback(asyncio.wait, (presets,))
         models = await asyncio.to_thread(load_models or _load_models, settings)
         stack.push_async_callback(asyncio.to_thread, models.close)
         deliverer = await _open_deliverer(settings, database, key, stack)
@@ -138,8 +141,9 @@ async def running(
         engine, writer = _open_sound(endpoint, stack)
         after_call = AfterCall(database, key, settings.public_origin, deliverer.wake)
         equipment = Equipment(
-            database, engine, writer, models, after_call, settings.data_dir, settings.sip.rtp_timeout_s
-        )
+            database, engine, writer, models, after_call, settings.data_dir, settings.sip.rtp_timeout_s,
+            Backgrounds(endpoint.pump, settings.data_dir),
+        )  # fmt: skip
         sources = TrunkSources(database, lambda known: endpoint.set_sources(known, map(str, settings.sip.probes)))
         service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of)
         stack.push_async_callback(service.drain, 0)
@@ -149,6 +153,7 @@ async def running(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
             phone_numbers_changed=sources.changed, webhooks_waiting=deliverer.wake,
         )  # fmt: skip
+        await presets
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
         server.api_origin = _origin(settings, port)
         await sources.refresh()

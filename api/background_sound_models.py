@@ -1,0 +1,54 @@
+"""Background sounds in bodies and responses."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from api.fields import IdView, Instant, Name, View
+from api.file_upload import FileUpload
+from media.sound_files import MIME_TYPES
+from storage.background_sounds import BackgroundSound as StoredBackgroundSound
+
+
+def _sound_type(text: str) -> str:
+    """The type without its parameters, lower case."""
+    kind = text.partition(";")[0].strip().lower()
+    if kind not in MIME_TYPES:
+        raise PydanticCustomError("mime_type", "Must be the type of a WAV, MP3, Ogg or FLAC file")
+    return kind
+
+
+class BackgroundSoundCreate(FileUpload):
+    """A new background sound."""
+
+    name: Name
+    description: Annotated[str, Field(max_length=2000)] | None = None
+    mime_type: Annotated[str, Field(json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)]
+
+
+class BackgroundSound(View):
+    """A sound that agents can play under their calls."""
+
+    id: IdView
+    name: str
+    description: str = Field(description="Empty when there is none")
+    is_system_preset: bool = Field(description="There for every organization; cannot be deleted")
+    file_size: int = Field(description="Bytes")
+    duration_seconds: float
+    created_at: Instant
+
+    @classmethod
+    def of(cls, stored: StoredBackgroundSound) -> BackgroundSound:
+        """As clients see it."""
+        return cls(
+            id=stored.id,
+            name=stored.name,
+            description=stored.description or "",
+            is_system_preset=stored.organization_id is None,
+            file_size=stored.file_size,
+            duration_seconds=stored.duration_ms / 1000,
+            created_at=stored.created_at,
+        )

@@ -1,0 +1,133 @@
+"""`/background-sounds`"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from api.background_sound_models import BackgroundSound, BackgroundSoundCreate
+from api.file_upload import UPLOAD_BODY
+from api.route import All, Asked, Deleted, Exchange, NoQuery, One, Route
+from config.errors import FieldProblem, Invalid, NotFound
+from media.ports import Samples
+from media.sound_decoder import decode
+from media.sound_files import NotSound, duration_seconds, loop
+from storage import background_sounds
+from storage.background_sounds import BackgroundSoundFields
+
+_DECODING: Final = ThreadPoolExecutor(2, thread_name_prefix="sound-decoding")
+"""Each of its threads waits for one decoding process, also when the client has gone: there are never more of them."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """An upload whose file is stored, and that has no row yet."""
+
+    id: str
+    duration_ms: int
+
+
+async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
+    """Make the upload a loop in a file of ours. `Invalid` names `fileBase64` when it is no sound."""
+    turn = asyncio.get_running_loop().run_in_executor(_DECODING, copy_context().run, _heard, asked.body.file_base64)
+    samples = await turn
+    sound_id = str(uuid4())
+    await asyncio.to_thread(_store, asked.services.settings.data_dir, sound_id, samples)
+    return Received(sound_id, round(duration_seconds(samples) * 1000))
+
+
+def _heard(content: bytes) -> Samples:
+    try:
+        return decode(content)
+    except NotSound as refusal:
+        raise Invalid([FieldProblem("fileBase64", str(refusal))]) from refusal
+
+
+def _store(data_dir: Path, sound_id: str, samples: Samples) -> None:
+    background_sounds.write_file(data_dir, sound_id, loop(samples))
+
+
+async def discard(asked: Asked[BackgroundSoundCreate, NoQuery], received: Received) -> None:
+    """The row of an upload could not be stored."""
+    await asyncio.to_thread(background_sounds.remove_file, asked.services.settings.data_dir, received.id)
+
+
+def create(exchange: Exchange[BackgroundSoundCreate, NoQuery]) -> BackgroundSound:
+    """POST /background-sounds"""
+    body = exchange.body
+    received: Received = exchange.prepared
+    fields = BackgroundSoundFields(
+        name=body.name,
+        description=body.description,
+        file_size=body.file_size,
+        duration_ms=received.duration_ms,
+    )
+    return BackgroundSound.of(background_sounds.create(exchange.conn, exchange.owner, received.id, fields))
+
+
+def everything(exchange: Exchange[None, NoQuery]) -> list[BackgroundSound]:
+    """GET /background-sounds"""
+    return [BackgroundSound.of(each) for each in background_sounds.all_for(exchange.conn, exchange.owner)]
+
+
+def delete(exchange: Exchange[None, NoQuery]) -> None:
+    """DELETE /background-sounds/{id}"""
+    conn, owner, sound_id = exchange.conn, exchange.owner, exchange.item
+    stored = background_sounds.get(conn, owner, sound_id)
+    if stored is None:
+        raise NotFound("Background sound not found")
+    if stored.organization_id is None:
+        raise Invalid([FieldProblem("id", "System presets cannot be deleted")])
+    background_sounds.delete(conn, owner, sound_id)
+    data_dir = exchange.services.settings.data_dir
+
+    def remove_aside() -> None:
+        asyncio.get_running_loop().run_in_executor(None, background_sounds.remove_file, data_dir, sound_id)
+
+    exchange.after_commit.append(remove_aside)
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/background-sounds",
+        name="createBackgroundSound",
+        tag="Background sounds",
+        summary="Upload a background sound",
+        description="WAV, MP3, Ogg (Vorbis or Opus) or FLAC, at most 20 MiB and 300 seconds. It is played as a loop: "
+        "its end fades into its beginning.",
+        handler=create,
+        prepare=receive,
+        undo=discard,
+        body=BackgroundSoundCreate,
+        max_body=UPLOAD_BODY,
+        answer=One(BackgroundSound),
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path="/background-sounds",
+        name="listBackgroundSounds",
+        tag="Background sounds",
+        summary="List background sounds: system presets, then the organization's own, newest first",
+        handler=everything,
+        answer=All(BackgroundSound),
+    ),
+    Route(
+        method="DELETE",
+        path="/background-sounds/{id}",
+        name="deleteBackgroundSound",
+        tag="Background sounds",
+        summary="Delete a background sound",
+        description="Agents that play it play none from then on. System presets cannot be deleted.",
+        handler=delete,
+        item="Background sound",
+        answer=Deleted(),
+        errors=(400,),
+    ),
+)

@@ -1,0 +1,141 @@
+"""Background sounds: their rows, and their files at `data_dir/sounds/<id>.wav`. A file is there before its row and goes
+after it, so what a crash leaves behind is a file without a row; `remove_orphans` finds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+
+from config.clock import utc_now
+from media.ports import Samples
+from media.sound_files import write_wav
+from storage import agents, tables
+from storage.database import StorageTrouble
+from storage.rows import Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackgroundSoundFields:
+    """What is told of a sound: `file_size` in bytes and `duration_ms` are those of the file as it came to us."""
+
+    name: str
+    description: str | None
+    file_size: int
+    duration_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackgroundSound(BackgroundSoundFields):
+    """A stored sound; without an organization it is a preset, there for all of them."""
+
+    id: str
+    organization_id: str | None
+    created_at: datetime
+
+
+BACKGROUND_SOUND: Final = Shape(BackgroundSound, tables.background_sounds)
+_t = tables.background_sounds
+_agents = tables.agents
+_IS_PRESET: Final = _t.c.organization_id.is_(None)
+_LEFT_BEHIND: Final = re.compile(r"\.sound-.*|([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.wav")
+"""Names that only we give: of a write that was cut off, or of a sound with this id."""
+_log = structlog.get_logger()
+
+
+def create(
+    conn: sa.Connection, organization_id: str | None, sound_id: str, fields: BackgroundSoundFields
+) -> BackgroundSound:
+    """Store a new sound, for one organization or for all, whose file is there already."""
+    made = BackgroundSound(**asdict(fields), id=sound_id, organization_id=organization_id, created_at=utc_now())
+    conn.execute(sa.insert(_t).values(**asdict(made)))
+    return made
+
+
+def keep_preset(conn: sa.Connection, sound_id: str, fields: BackgroundSoundFields) -> None:
+    """Store a preset, or what has changed of it."""
+    changed = conn.execute(sa.update(_t).where(_t.c.id == sound_id, _IS_PRESET).values(**asdict(fields)))
+    if changed.rowcount == 0:
+        create(conn, None, sound_id, fields)
+
+
+def get(conn: sa.Connection, organization_id: str, sound_id: str) -> BackgroundSound | None:
+    """By id, among those that the organization can use: its own and the presets."""
+    query = sa.select(*BACKGROUND_SOUND.columns).where(_t.c.id == sound_id, _usable_by(organization_id))
+    row = conn.execute(query).one_or_none()
+    return None if row is None else BACKGROUND_SOUND.build(row)
+
+
+def all_for(conn: sa.Connection, organization_id: str) -> list[BackgroundSound]:
+    """All that the organization can use: the presets by name, then its own, newest first."""
+    own_last = sa.case((_IS_PRESET, 0), else_=1)
+    preset_name = sa.case((_IS_PRESET, _t.c.name))
+    query = sa.select(*BACKGROUND_SOUND.columns).where(_usable_by(organization_id))
+    rows = conn.execute(query.order_by(own_last, preset_name, _t.c.created_at.desc(), _t.c.id))
+    return [BACKGROUND_SOUND.build(row) for row in rows]
+
+
+def _usable_by(organization_id: str) -> sa.ColumnElement[bool]:
+    return sa.or_(_IS_PRESET, _t.c.organization_id == organization_id)
+
+
+def file_sizes(conn: sa.Connection) -> dict[str, int]:
+    """The `file_size` of every sound of every organization, by id."""
+    return {row.id: row.file_size for row in conn.execute(sa.select(_t.c.id, _t.c.file_size))}
+
+
+def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
+    """Forget a sound of the organization; the agents that play it lose it. False when there is none, and for presets.
+    Its file stays: remove it once this is committed."""
+    gone = conn.execute(sa.delete(_t).where(_t.c.id == sound_id, _t.c.organization_id == organization_id))
+    if gone.rowcount == 0:
+        return False
+    playing = sa.select(_agents.c.id).where(
+        _agents.c.organization_id == organization_id, _agents.c.background_sound_id == sound_id
+    )
+    for agent_id in conn.execute(playing).scalars().all():
+        agents.update(conn, organization_id, agent_id, {"background_sound_id": None})
+    return True
+
+
+def path_of(data_dir: Path, sound_id: str) -> Path:
+    """The sound's file, whether or not it exists: of `media.sound_files.write_wav`."""
+    return data_dir / "sounds" / f"{sound_id}.wav"
+
+
+def write_file(data_dir: Path, sound_id: str, samples: Samples) -> int:
+    """Store the loop of a sound, whole or not at all; its size in bytes. Blocks. Raises `StorageTrouble`."""
+    path = path_of(data_dir, sound_id)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_wav(path, samples)
+        return path.stat().st_size
+    except OSError as error:
+        raise StorageTrouble(f"a background sound cannot be written: {error}") from error
+
+
+def remove_file(data_dir: Path, sound_id: str) -> None:
+    """Blocks. When the disk refuses, it is logged, and the next start tries again."""
+    try:
+        path_of(data_dir, sound_id).unlink(missing_ok=True)
+    except OSError as error:
+        _log.warning("sound.file_not_removed", sound_id=sound_id, error=str(error))
+
+
+def remove_orphans(data_dir: Path, sound_ids: Collection[str]) -> int:
+    """Remove the files of all sounds but these, and what writes that were cut off have left. Returns how many. Blocks;
+    nobody else may write sounds meanwhile. Raises `OSError`."""
+    folder = path_of(data_dir, "").parent
+    removed = 0
+    for path in list(folder.iterdir()) if folder.exists() else []:
+        ours = _LEFT_BEHIND.fullmatch(path.name)
+        if ours is not None and ours[1] not in sound_ids:
+            path.unlink()
+            removed += 1
+    return removed

@@ -1,0 +1,132 @@
+"""Background sounds on their way from the disk to calls."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from calls.background import Backgrounds, at_rate
+from media.loop_synthesis import SAMPLE_RATE
+from media.ports import Samples
+from media.sound_files import NotSound, write_wav
+from sipcore.pump import Pump
+from storage.background_sounds import path_of, write_file
+from tests.sipcore.tones import tone
+
+
+class NotedPump:
+    """Notes the loops that it is given, and which slot plays which of them how loud."""
+
+    def __init__(self) -> None:
+        self.loops: list[Samples] = []
+        self.played: dict[int, tuple[object, float, float]] = {}
+
+    def load_background(self, samples: Samples) -> object:
+        self.loops.append(samples)
+        return object()
+
+    def set_background(self, slot: int, sound: object, volume: float, ducked: float) -> None:
+        self.played[slot] = (sound, volume, ducked)
+
+
+class House:
+    """Sounds in a folder, and a pump that plays them."""
+
+    def __init__(self, data_dir: Path, most_bytes: int = 1_000_000) -> None:
+        self.data_dir = data_dir
+        self.pump = NotedPump()
+        self.backgrounds = Backgrounds(cast(Pump, self.pump), data_dir, most_bytes)
+
+    async def sound(self, seconds: float = 1.0) -> str:
+        """A new sound's id."""
+        sound_id = str(uuid4())
+        await asyncio.to_thread(write_file, self.data_dir, sound_id, tone(SAMPLE_RATE, 700, seconds))
+        return sound_id
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+@pytest.mark.parametrize("length", [16000, 15999, 1601, 101, 24])
+def test_a_loop_at_another_rate_goes_on_over_its_end_as_if_there_were_none(length: int) -> None:
+    turns = max(1, length // 23)
+    loop = np.rint(8000 * np.sin(2 * np.pi * turns * np.arange(length) / length)).astype(np.int16)
+    made = at_rate(loop, 8000)
+    assert 2 * len(made) % length == 0, "whole turns"
+    ideal = 8000 * np.sin(2 * np.pi * turns * 2 * np.arange(3 * len(made)) / length)
+    assert np.abs(np.tile(made, 3) - ideal).max() < 4
+
+
+def test_a_loop_at_its_own_rate_is_left_alone() -> None:
+    loop = tone(SAMPLE_RATE, 700, 0.1)
+    assert at_rate(loop, SAMPLE_RATE) is loop
+
+
+async def test_a_sound_is_as_loud_under_the_agent_as_without_it(house: House) -> None:
+    await house.backgrounds.play(7, await house.sound(), 8000, 0.15)
+    assert house.pump.played[7][1:] == (0.15, 0.15)
+
+
+async def test_calls_at_one_rate_share_a_loop(house: House) -> None:
+    sound = await house.sound()
+    await asyncio.gather(*(house.backgrounds.play(slot, sound, 8000, 0.5) for slot in range(5)))
+    await house.backgrounds.play(5, sound, 8000, 1.0)
+    await house.backgrounds.play(6, sound, 16000, 1.0)
+    assert [len(loop) for loop in house.pump.loops] == [8000, 16000]
+    assert len({house.pump.played[slot][0] for slot in range(6)}) == 1
+    assert house.pump.played[6][0] != house.pump.played[0][0]
+
+
+async def test_a_call_that_ends_while_its_sound_is_read_leaves_it_to_the_others(house: House) -> None:
+    sound = await house.sound()
+    first, second = [asyncio.create_task(house.backgrounds.play(slot, sound, 8000, 0.5)) for slot in range(2)]
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert (first.cancelled(), set(house.pump.played), len(house.pump.loops)) == (True, {1}, 1)
+
+
+async def test_what_is_kept_is_bounded_and_the_longest_unused_goes_first(tmp_path: Path) -> None:
+    house = House(tmp_path, most_bytes=40_000)
+    first, second, third = [await house.sound() for _ in range(3)]  # 16,000 bytes each at 8 kHz
+    for sound in (first, second, first, third, first):
+        await house.backgrounds.play(0, sound, 8000, 0.5)
+        assert house.backgrounds.size <= 40_000
+    assert len(house.pump.loops) == 3, "the first was used and stayed"
+    await house.backgrounds.play(0, second, 8000, 0.5)
+    assert len(house.pump.loops) == 4
+
+
+async def test_a_sound_that_is_larger_than_the_bound_is_played_and_not_kept(tmp_path: Path) -> None:
+    house = House(tmp_path, most_bytes=10_000)
+    sound = await house.sound()
+    await house.backgrounds.play(0, sound, 8000, 0.5)
+    assert (house.backgrounds.size, set(house.pump.played)) == (0, {0})
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut short", "without sound"])
+async def test_a_sound_that_cannot_be_read_is_an_error_until_it_can(house: House, harm: str) -> None:
+    sound = await house.sound()
+    path = path_of(house.data_dir, sound)
+    whole = path.read_bytes()
+    match harm:
+        case "missing":
+            path.unlink()
+        case "cut short":
+            path.write_bytes(whole[:-100])
+        case _:
+            await asyncio.to_thread(write_wav, path, np.zeros(0, np.int16))
+    for rate in (8000, 16000):
+        with pytest.raises((OSError, NotSound)):
+            await house.backgrounds.play(0, sound, rate, 0.5)
+    assert house.pump.played == {}
+    path.write_bytes(whole)
+    await house.backgrounds.play(0, sound, 8000, 0.5)
+    assert set(house.pump.played) == {0}

@@ -1,0 +1,248 @@
+"""Background sounds as rows and files: what belongs together stays together, also over crashes and full disks."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from media.background_presets import PRESETS
+from media.sound_files import duration_seconds, read_wav, write_wav
+from storage import agents, background_sounds, organizations, preset_sounds, tables
+from storage.agents import Agent, AgentFields
+from storage.background_sounds import BackgroundSound, BackgroundSoundFields, path_of
+from storage.database import Database, StorageTrouble
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SAMPLES = np.arange(-800, 800, dtype=np.int16)
+PRESET_IDS = {
+    "7b4e9d31-cace-5a27-bbad-a4ea067fec4c": "Office",
+    "f4951405-aa72-529e-bff2-78269a66fd29": "Rain",
+    "cc7b9e3c-fb98-5f6e-9c22-35356ba91d00": "Cafe",
+    "e018e47f-c3ea-5bf9-b139-83938a4854d5": "White noise",
+}
+
+
+async def sound(database: Database, owner: str | None, name: str = "Harbour", at: datetime = NOON) -> BackgroundSound:
+    made = BackgroundSound(
+        id=str(uuid4()),
+        organization_id=owner,
+        name=name,
+        description=None,
+        file_size=3244,
+        duration_ms=100,
+        created_at=at,
+    )
+    await database.write(lambda conn: conn.execute(sa.insert(tables.background_sounds).values(**asdict(made))))
+    return made
+
+
+async def agent(database: Database, owner: str, sound_id: str | None) -> Agent:
+    fields = AgentFields(name="a", background_sound_id=sound_id)
+    return await database.write(lambda conn: agents.create(conn, owner, fields))
+
+
+async def again(database: Database, old: Agent) -> Agent:
+    found = await database.read(lambda conn: agents.get(conn, old.organization_id, old.id))
+    assert found is not None
+    return found
+
+
+async def listed(database: Database, owner: str) -> list[BackgroundSound]:
+    return await database.read(lambda conn: background_sounds.all_for(conn, owner))
+
+
+async def deleted(database: Database, owner: str, sound_id: str) -> bool:
+    return await database.write(lambda conn: background_sounds.delete(conn, owner, sound_id))
+
+
+@pytest.fixture
+async def other_id(database: Database) -> str:
+    return (await database.write(lambda conn: organizations.create(conn, "other"))).id
+
+
+async def test_presets_come_first_by_name_then_the_organizations_own_newest_first(
+    database: Database, organization_id: str, other_id: str
+) -> None:
+    made = [(organization_id, "old"), (None, "Rain"), (organization_id, "new"), (other_id, "foreign"), (None, "Cafe")]
+    for minute, (owner, name) in enumerate(made):
+        await sound(database, owner, name, NOON + timedelta(minutes=minute))
+    assert [each.name for each in await listed(database, organization_id)] == ["Cafe", "Rain", "new", "old"]
+    assert [each.name for each in await listed(database, other_id)] == ["Cafe", "Rain", "foreign"]
+
+
+async def test_an_organization_gets_its_own_sounds_and_presets_alone(
+    database: Database, organization_id: str, other_id: str
+) -> None:
+    own, preset = await sound(database, organization_id), await sound(database, None)
+    for owner, expected in ((organization_id, [own, preset]), (other_id, [None, preset])):
+        for each, found in zip((own, preset), expected, strict=True):
+            assert await database.read(lambda conn: background_sounds.get(conn, owner, each.id)) == found  # noqa: B023
+
+
+async def test_agents_lose_a_deleted_sound_and_become_another_version(database: Database, organization_id: str) -> None:
+    gone, kept = await sound(database, organization_id), await sound(database, organization_id)
+    playing = [await agent(database, organization_id, gone.id) for _ in range(3)]
+    bystanders = [await agent(database, organization_id, each) for each in (kept.id, None)]
+    assert await deleted(database, organization_id, gone.id)
+    for old in playing:
+        new = await again(database, old)
+        assert new.background_sound_id is None
+        assert new.updated_at > old.updated_at
+    assert [await again(database, old) for old in bystanders] == bystanders
+    assert await listed(database, organization_id) == [kept]
+
+
+async def test_presets_and_foreign_sounds_are_not_deleted(
+    database: Database, organization_id: str, other_id: str
+) -> None:
+    foreign, preset = await sound(database, other_id), await sound(database, None)
+    playing = await agent(database, organization_id, preset.id)
+    for each in (foreign, preset):
+        assert not await deleted(database, organization_id, each.id)
+    assert await listed(database, other_id) == [preset, foreign]
+    assert await again(database, playing) == playing
+
+
+def test_a_file_that_is_gone_can_be_removed(tmp_path: Path) -> None:
+    size = background_sounds.write_file(tmp_path, "a", SAMPLES)
+    assert path_of(tmp_path, "a").stat().st_size == size
+    with capture_logs() as lines:
+        for _ in range(2):
+            background_sounds.remove_file(tmp_path, "a")
+    assert not path_of(tmp_path, "a").exists()
+    assert lines == []
+
+
+def test_a_file_that_the_disk_refuses_is_trouble_with_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "sounds").write_text("in the way")
+    with pytest.raises(StorageTrouble, match="a background sound cannot be written"):
+        background_sounds.write_file(tmp_path, "a", SAMPLES)
+    with capture_logs() as lines:
+        background_sounds.remove_file(tmp_path, "a")
+    assert [(line["event"], line["sound_id"]) for line in lines] == [("sound.file_not_removed", "a")]
+
+
+def test_only_our_own_files_of_no_sound_are_orphans(tmp_path: Path) -> None:
+    assert background_sounds.remove_orphans(tmp_path, []) == 0
+    kept, orphan = str(uuid4()), str(uuid4())
+    for each in (kept, orphan):
+        background_sounds.write_file(tmp_path, each, SAMPLES)
+    folder = tmp_path / "sounds"
+    for name in (".sound-x7", "notes.txt", "my.wav", f"{orphan}.wav.bak"):
+        (folder / name).write_text("x")
+    assert background_sounds.remove_orphans(tmp_path, [kept]) == 2
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == sorted([f"{kept}.wav", "notes.txt", "my.wav", f"{orphan}.wav.bak"])
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of all presets, by id, and one that is no preset's."""
+    data_dir = tmp_path_factory.mktemp("rendered")
+    (data_dir / "sounds").mkdir()
+    for preset in PRESETS:
+        write_wav(path_of(data_dir, preset_sounds.preset_id(preset.key)), preset.render())
+    return data_dir
+
+
+@pytest.fixture
+async def started(database: Database, tmp_path: Path, rendered: Path) -> dict[str, float]:
+    """A data directory after its first start, with copies of the files; when each was written, by id."""
+    shutil.copytree(rendered / "sounds", tmp_path / "sounds")
+    for sound_id, name in PRESET_IDS.items():
+        size = path_of(tmp_path, sound_id).stat().st_size
+        fields = BackgroundSoundFields(name=name, description=None, file_size=size, duration_ms=1000)
+        await database.write(lambda conn: background_sounds.keep_preset(conn, sound_id, fields))  # noqa: B023
+    return _written(tmp_path)
+
+
+def _written(data_dir: Path) -> dict[str, float]:
+    return {path.stem: path.stat().st_mtime_ns for path in (data_dir / "sounds").iterdir()}
+
+
+async def test_the_first_start_makes_every_preset_under_its_lasting_id(
+    database: Database, organization_id: str, tmp_path: Path, rendered: Path
+) -> None:
+    await preset_sounds.put_in_place(database, tmp_path)
+    found = await listed(database, organization_id)
+    assert {each.id: each.name for each in found} == PRESET_IDS
+    assert set(_written(tmp_path)) == set(PRESET_IDS)
+    for each in found:
+        path = path_of(tmp_path, each.id)
+        assert path.read_bytes() == path_of(rendered, each.id).read_bytes(), "the same each time"
+        assert each.file_size == path.stat().st_size
+        assert each.duration_ms == duration_seconds(await asyncio.to_thread(read_wav, path)) * 1000
+        assert each.description
+        assert each.organization_id is None
+
+
+async def test_a_later_start_makes_nothing_again(
+    database: Database, organization_id: str, tmp_path: Path, started: dict[str, float]
+) -> None:
+    before = await listed(database, organization_id)
+    await preset_sounds.put_in_place(database, tmp_path)
+    assert _written(tmp_path) == started
+    assert await listed(database, organization_id) == before
+
+
+@pytest.mark.parametrize("harm", ["file missing", "file cut short", "row missing"])
+async def test_a_preset_that_is_not_whole_is_made_again(
+    database: Database, organization_id: str, tmp_path: Path, rendered: Path, started: dict[str, float], harm: str
+) -> None:
+    white_noise = "e018e47f-c3ea-5bf9-b139-83938a4854d5"
+    path = path_of(tmp_path, white_noise)
+    match harm:
+        case "file missing":
+            path.unlink()
+        case "file cut short":
+            path.write_bytes(path.read_bytes()[:-2])
+        case _:
+            table = tables.background_sounds
+            await database.write(lambda conn: conn.execute(sa.delete(table).where(table.c.id == white_noise)))
+    await preset_sounds.put_in_place(database, tmp_path)
+    assert path.read_bytes() == path_of(rendered, white_noise).read_bytes()
+    assert {each.id for each in await listed(database, organization_id)} == set(PRESET_IDS)
+    now = _written(tmp_path)
+    assert [each for each in now if now[each] != started[each]] == [white_noise]
+
+
+async def test_a_start_removes_the_files_of_uploads_that_never_got_their_row(
+    database: Database, organization_id: str, tmp_path: Path, started: dict[str, float]
+) -> None:
+    own, orphan = await sound(database, organization_id), str(uuid4())
+    for each in (own.id, orphan):
+        await asyncio.to_thread(background_sounds.write_file, tmp_path, each, SAMPLES)
+    with capture_logs() as lines:
+        await preset_sounds.put_in_place(database, tmp_path)
+    assert _written(tmp_path).keys() == {*PRESET_IDS, own.id}
+    assert [(line["event"], line["files"]) for line in lines] == [("sounds.orphans_removed", 1)]
+
+
+async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_for_it(
+    database: Database, organization_id: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sounds").write_text("in the way")
+    with capture_logs() as lines:
+        await preset_sounds.put_in_place(database, tmp_path)
+    assert [(line["event"], line["log_level"]) for line in lines] == [("sounds.presets_not_made", "warning")]
+    assert await listed(database, organization_id) == []
+    (tmp_path / "sounds").unlink()
+    await preset_sounds.put_in_place(database, tmp_path)
+    assert len(await listed(database, organization_id)) == 4
+
+
+async def test_a_database_that_refuses_leaves_a_warning(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        await preset_sounds.put_in_place(Database(f"sqlite+aiosqlite:///{tmp_path}/closed.db"), tmp_path)
+    assert [(line["event"], line["cause"]) for line in lines] == [
+        ("sounds.presets_not_stored", "storage: the database is not open")
+    ]
