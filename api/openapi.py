@@ -9,26 +9,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema, to_json
 
+from api.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
 from api.route import All, Deleted, Document, File, Many, One, Route
 
 REFERENCE: Final = "#/components/schemas/{model}"
-REASONS: Final = {
-    400: "A field or parameter breaks a constraint",
-    401: "Missing or invalid API key",
-    402: "Insufficient balance",
-    404: "No such resource in this organization",
-    409: "Not possible in the resource's state",
-    413: "The body is over the limit",
-    416: "The range lies outside of the file",
-    429: "Rate limit exceeded",
-    500: "Server error",
-    503: "Service temporarily unavailable",
-}
-RATE_HEADERS: Final = {
-    "X-RateLimit-Limit": "Requests in a window of 60 seconds",
-    "X-RateLimit-Remaining": "Requests left in this window",
-    "X-RateLimit-Reset": "Unix time in seconds at which the window ends",
-}
 ERROR: Final = {
     "type": "object",
     "required": ["error"],
@@ -59,10 +43,18 @@ DELETED: Final = {
     "required": ["id", "deleted"],
     "properties": {"id": {"type": "string", "format": "uuid"}, "deleted": {"type": "boolean", "enum": [True]}},
 }
-INTRODUCTION: Final = (
-    "Voice AI agents on the telephone. Times are UTC, numbers E.164. A list holds at most `limit` items from `offset`, "
-    "newest first. Bodies are strict: unknown fields and values of another type are refused."
-)
+
+
+COMMON_HEADERS: Final = {
+    **{name: {"description": text, "schema": {"type": "integer"}} for name, text in RATE_HEADERS.items()},
+    "X-Request-Id": {"description": "Names the request in the server's log", "schema": {"type": "string"}},
+}
+
+RETRY_AFTER: Final = {"description": "Seconds", "schema": {"type": "integer"}}
+REPLAY: Final = {
+    "description": "Present when this is the kept answer to an earlier request",
+    "schema": {"type": "string", "enum": ["true"]},
+}
 
 
 class Schema30(GenerateJsonSchema):
@@ -103,15 +95,20 @@ def describe(routes: Iterable[Route]) -> bytes:
         },
         "servers": [{"url": "/v1"}],
         "security": [{"apiKey": []}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
+        "tags": [{"name": tag, "description": TAGS[tag]} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": paths,
         "components": {
             "schemas": {**_schemas(routes), "Error": ERROR, "Pagination": PAGINATION, "Deleted": DELETED},
-            "headers": {
-                name: {"description": text, "schema": {"type": "integer"}} for name, text in RATE_HEADERS.items()
-            },
+            "headers": COMMON_HEADERS,
+            "parameters": {"IdempotencyKey": IDEMPOTENCY_KEY},
             "responses": {f"Error{status}": _error_response(status) for status in REASONS},
-            "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer", "description": "`Bearer <API_KEY>`"}},
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An organization's API key",
+                }
+            },
         },
     }
     return to_json(document)
@@ -153,8 +150,10 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.description is not None:
         operation["description"] = route.description
     if route.body is not None:
-        content = {"application/json": {"schema": _ref("schemas", route.body.__name__)}}
-        operation["requestBody"] = {"required": True, "content": content}
+        content: dict[str, Any] = {"schema": _ref("schemas", route.body.__name__)}
+        if route.example is not None:
+            content["example"] = route.example
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     if route.access != "key":
         operation["security"] = [{}] if route.access == "open" else [{"apiKey": []}, {}]
     return operation
@@ -168,8 +167,8 @@ def _statuses(route: Route) -> list[int]:
     if route.item is not None:
         found.add(404)
     if route.body is not None:
-        found |= {400, 413}
-    if route.query.model_fields:
+        found |= {400, 408, 413}
+    if route.query.model_fields or route.method == "POST":
         found.add(400)
     if isinstance(route.answer, File):
         found.add(416)
@@ -185,6 +184,8 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     if route.item is not None:
         uuid = {"type": "string", "format": "uuid"}
         parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": uuid})
+    if route.method == "POST":
+        parameters.append(_ref("parameters", "IdempotencyKey"))
     return parameters
 
 
@@ -222,18 +223,22 @@ def _success(route: Route) -> dict[str, Any]:
             content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
         case Document():
             content = _json({"type": "object"})
-    return {"description": "Success", "headers": _rate_headers(), "content": content}
+    headers: dict[str, Any] = _common_headers()
+    if route.method == "POST":
+        headers["Idempotent-Replay"] = REPLAY
+    return {"description": "Success", "headers": headers, "content": content}
 
 
 def _error_response(status: int) -> dict[str, Any]:
-    headers: dict[str, Any] = _rate_headers()
+    headers: dict[str, Any] = _common_headers()
     if status in (429, 503):
-        headers["Retry-After"] = {"description": "Seconds", "schema": {"type": "integer"}}
-    return {"description": REASONS[status], "headers": headers, "content": _json(_ref("schemas", "Error"))}
+        headers["Retry-After"] = RETRY_AFTER
+    content = {"application/json": {"schema": _ref("schemas", "Error"), "example": ERROR_EXAMPLES[status]}}
+    return {"description": REASONS[status], "headers": headers, "content": content}
 
 
-def _rate_headers() -> dict[str, Any]:
-    return {name: _ref("headers", name) for name in RATE_HEADERS}
+def _common_headers() -> dict[str, Any]:
+    return {name: _ref("headers", name) for name in COMMON_HEADERS}
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

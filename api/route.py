@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -111,8 +111,9 @@ class Route:
     """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
     `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
-    loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left nothing
-    behind. `max_body` in bytes. `errors` are statuses beyond those of every such route."""
+    loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
+    nothing behind. `max_body` in bytes. `example` is a body that
+    the route takes. `errors` are statuses beyond those of every such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -131,6 +132,7 @@ class Route:
     max_body: int = MIB
     errors: tuple[int, ...] = ()
     description: str | None = None
+    example: Mapping[str, Any] | None = None
 
     @property
     def writes(self) -> bool:
