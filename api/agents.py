@@ -103,6 +103,19 @@ ROUTES = (
         summary="Create an agent",
         handler=create,
         body=AgentCreate,
+        example={
+            "name": "Reception",
+            "systemPrompt": "You answer the telephone of the harbour office for {{caller}}.",
+            "firstSpeaker": "agent",
+            "agentGreeting": "Harbour office, good day!",
+            "agentGreetingEnabled": True,
+            "languageHint": "en",
+            "postCallSummaryEnabled": True,
+            "postCallExtractionSchema": [
+                {"name": "berth_wanted", "description": "Whether a berth is wanted", "type": "boolean"}
+            ],
+            "postCallWebhookUrl": "https://office.example/calls",
+        },
         answer=One(Agent),
         status=201,
     ),
@@ -135,6 +148,7 @@ ROUTES = (
         description="A field that is absent stays as it is; null clears a field that can be null.",
         handler=update,
         body=AgentUpdate,
+        example={"turnEndpointDelay": 300, "languageHint": None},
         item="Agent",
         answer=One(Agent),
     ),
