@@ -197,8 +197,8 @@ class EgressClient:
 def _told(error: Exception) -> str:
     """What went wrong, without the URL, which may hold credentials."""
     match error:
-        case aiohttp.InvalidURL():
-            return "the address is no usable URL"
+        case aiohttp.InvalidURL(description=description):
+            return f"the address {description or 'is no usable URL'}"
         case aiohttp.ClientResponseError(message=message):
             return f"{type(error).__name__}: {message}"[:300]
         case _:
