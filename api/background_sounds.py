@@ -105,6 +105,15 @@ ROUTES = (
         prepare=receive,
         undo=discard,
         body=BackgroundSoundCreate,
+        example={
+            "name": "Hum",
+            "description": "A very short one",
+            "filename": "hum.wav",
+            "mimeType": "audio/wav",
+            "fileSize": 108,
+            "fileBase64": "UklGRmQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YUAAAACAnKicgGRYZICc"
+            "qJyAZFhkgJyonIBkWGSAnKicgGRYZICcqJyAZFhkgJyonIBkWGSAnKicgGRYZICcqJyAZFhk",
+        },
         max_body=UPLOAD_BODY,
         answer=One(BackgroundSound),
         status=201,
