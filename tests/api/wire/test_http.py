@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from tests.api.wire.conftest import RATE_HEADERS, Live
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from tests.api.wire.conftest import RATE_HEADERS, Live, Serve
 
 ALWAYS = {
     "server": "trunkline",
@@ -23,6 +27,8 @@ async def test_head_is_get_without_the_body(live: Live) -> None:
     await wire.send(live.head("HEAD", "/v1/agents"))
     headed = await wire.answer(to="HEAD")
     assert (headed.status, headed.headers["content-length"]) == (200, str(len(got.body)))
+    await wire.send(live.head("HEAD", "/healthz"))
+    assert (await wire.answer(to="HEAD")).status == 200
     assert (await wire.ask(live.head("GET", "/healthz"))).status == 200
 
 
@@ -86,6 +92,28 @@ async def test_every_response_carries_the_security_headers(live: Live, method: s
     assert "strict-transport-security" not in answer.headers
     assert (answer.headers.keys() >= RATE_HEADERS) is (path != "/healthz")
     assert "x-request-id" in answer.headers
+
+
+async def test_a_response_may_have_a_policy_of_its_own(serve: Serve) -> None:
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(text="page", headers={"content-security-policy": "default-src 'self'"})
+
+    live = await serve({"/page": page})
+    answer = await (await live.connect()).ask(live.head("GET", "/page"))
+    assert answer.text.lower().count("content-security-policy") == 1
+    assert answer.headers["content-security-policy"] == "default-src 'self'"
+    assert answer.headers["x-frame-options"] == "DENY"
+
+
+async def test_a_fault_around_the_application_is_a_500_without_a_trace(serve: Serve) -> None:
+    async def no_response(_request: web.Request) -> Any:
+        return None
+
+    live = await serve({"/fault": no_response})
+    with capture_logs() as logs:
+        answer = await (await live.connect()).ask(live.head("GET", "/fault"))
+    assert (answer.status, answer.json) == (500, {"error": "Internal server error"})
+    assert len([each for each in logs if each["event"] == "api.request_failed" and each["exc_info"]]) == 1
 
 
 async def test_without_the_setting_no_page_may_use_the_api(live: Live) -> None:
