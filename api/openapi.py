@@ -10,7 +10,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, Js
 from pydantic_core import core_schema, to_json
 
 from api.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
-from api.route import All, Deleted, Document, File, Many, One, Route
+from api.route import All, Deleted, Document, File, Many, One, Results, Route
 
 REFERENCE: Final = "#/components/schemas/{model}"
 ERROR: Final = {
@@ -119,7 +119,7 @@ def _models(routes: list[Route]) -> list[tuple[type[BaseModel], JsonSchemaMode]]
     for route in routes:
         if route.body is not None:
             models[route.body, "validation"] = None
-        if isinstance(route.answer, One | Many | All):
+        if isinstance(route.answer, One | Many | All | Results):
             models[route.answer.view, "serialization"] = None
     return list(models)
 
@@ -217,6 +217,8 @@ def _success(route: Route) -> dict[str, Any]:
             content = _json(_object(data=items, pagination=_ref("schemas", "Pagination")))
         case All(view):
             content = _json(_object(data={"type": "array", "items": _ref("schemas", view.__name__)}))
+        case Results(view):
+            content = _json(_object(results={"type": "array", "items": _ref("schemas", view.__name__)}))
         case Deleted():
             content = _json(_object(data=_ref("schemas", "Deleted")))
         case File(media_type):

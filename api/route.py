@@ -40,6 +40,13 @@ class All:
 
 
 @dataclass(frozen=True)
+class Results:
+    """`{results: [<view>]}`, without the envelope of resources; the handler returns the views."""
+
+    view: type[BaseModel]
+
+
+@dataclass(frozen=True)
 class Deleted:
     """`{data: {id, deleted: true}}`; the handler returns None."""
 
@@ -56,7 +63,7 @@ class Document:
     """JSON as it is, without an envelope; the handler returns its bytes."""
 
 
-Answer = One | Many | All | Deleted | File | Document
+Answer = One | Many | All | Results | Deleted | File | Document
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ class Route:
     `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
     loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
-    nothing behind. `max_body` in bytes. `example` is a body that
+    nothing behind. `only_reads` says of a POST that it changes nothing. `max_body` in bytes. `example` is a body that
     the route takes. `errors` are statuses beyond those of every such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
@@ -129,6 +136,7 @@ class Route:
     prepare: Callable[[Asked[Any, Any]], Awaitable[Any]] | None = None
     undo: Callable[[Asked[Any, Any], Any], Awaitable[None]] | None = None
     access: Literal["key", "link", "open"] = "key"
+    only_reads: bool = False
     max_body: int = MIB
     errors: tuple[int, ...] = ()
     description: str | None = None
@@ -137,4 +145,4 @@ class Route:
     @property
     def writes(self) -> bool:
         """Whether the handler runs in a write transaction."""
-        return self.method != "GET"
+        return self.method != "GET" and not self.only_reads

@@ -91,6 +91,7 @@ class Services:
 
     `readiness` names the parts of the server, each with None when it is ready, else with the reason why not.
     `phone_numbers_changed` is called after a phone number was created, changed or deleted: trunks are to be read anew.
+    `documents_waiting` is called after knowledge documents were uploaded or deleted, also those of a deleted agent.
     `webhooks_waiting` is called after a webhook was put into the outbox to be sent at once.
     """
 
@@ -103,4 +104,5 @@ class Services:
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = field(default=status_without_sip)
     phone_numbers_changed: Callable[[], None] = field(default=_nothing_changed)
     webhooks_waiting: Callable[[], None] = field(default=_nothing_changed)
+    documents_waiting: Callable[[], None] = field(default=_nothing_changed)
     rendered: Rendered = field(default_factory=Rendered)
