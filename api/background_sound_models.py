@@ -25,7 +25,7 @@ class BackgroundSoundCreate(FileUpload):
     """A new background sound."""
 
     name: Name
-    description: Annotated[str, Field(max_length=2000)] | None = None
+    description: Annotated[str, Field(max_length=2000)] = ""
     mime_type: Annotated[str, Field(json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)]
 
 

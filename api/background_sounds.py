@@ -123,7 +123,7 @@ ROUTES = (
         path="/background-sounds",
         name="listBackgroundSounds",
         tag="Background sounds",
-        summary="List background sounds: system presets, then the organization's own, newest first",
+        summary="List background sounds, system presets and the organization's own, newest first",
         handler=everything,
         answer=All(BackgroundSound),
     ),

@@ -73,11 +73,9 @@ def get(conn: sa.Connection, organization_id: str, sound_id: str) -> BackgroundS
 
 
 def all_for(conn: sa.Connection, organization_id: str) -> list[BackgroundSound]:
-    """All that the organization can use: the presets by name, then its own, newest first."""
-    own_last = sa.case((_IS_PRESET, 0), else_=1)
-    preset_name = sa.case((_IS_PRESET, _t.c.name))
+    """All that the organization can use, presets included, newest first."""
     query = sa.select(*BACKGROUND_SOUND.columns).where(_usable_by(organization_id))
-    rows = conn.execute(query.order_by(own_last, preset_name, _t.c.created_at.desc(), _t.c.id))
+    rows = conn.execute(query.order_by(_t.c.created_at.desc(), _t.c.id))
     return [BACKGROUND_SOUND.build(row) for row in rows]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import pytest
 
-from tests.contract.kinds import Foreign, Own, Sample
+from tests.contract.kinds import Sample
 from tests.contract.table import Field, Table
 
 
@@ -16,26 +17,39 @@ def case(table: Table, row: Field, sample: Sample) -> Any:
     return pytest.param(table, row, sample, id=f"{table}-{row.name}-{sample.label}")
 
 
-def taken(tables: Iterable[Table], *, update: bool = False) -> list[Any]:
-    """Every value that every row takes."""
+def bodies(tables: Iterable[Table]) -> list[Any]:
+    """Bodies of creates that bring every row to every value that it takes."""
+    return [each for table in tables for each in (_together(table) if table.dear else _one_by_one(table))]
+
+
+def _one_by_one(table: Table) -> list[Any]:
     return [
-        case(table, row, each)
-        for table in tables
-        for row in rows(table, update)
-        for each in row.taken()
-        if _can_be_made(each.value)
+        pytest.param(table, _with(row, sample), id=f"{table}-{row.name}-{sample.label}")
+        for row in table.fields
+        for sample in row.taken()
     ]
+
+
+def _together(table: Table) -> list[Any]:
+    columns = [[_with(row, sample) for sample in row.taken()] for row in table.fields]
+    lines = (
+        {name: value for given in line for name, value in given.items()} for line in zip_longest(*columns, fillvalue={})
+    )
+    return [pytest.param(table, line, id=f"{table}-values {number}") for number, line in enumerate(lines)]
+
+
+def _with(row: Field, sample: Sample) -> dict[str, Any]:
+    return row.beside.get(str(sample.value), {}) | {row.name: sample.value}
+
+
+def taken(tables: Iterable[Table]) -> list[Any]:
+    """Every value that every row of an update takes."""
+    return [case(table, row, each) for table in tables for row in table.update_fields for each in row.taken()]
 
 
 def refused(tables: Iterable[Table], *, update: bool = False) -> list[Any]:
     """Every value that every row refuses."""
-    return [
-        case(table, row, each)
-        for table in tables
-        for row in rows(table, update)
-        for each in row.refused()
-        if _can_be_made(each.value)
-    ]
+    return [case(table, row, each) for table in tables for row in rows(table, update) for each in row.refused()]
 
 
 def rows(table: Table, update: bool) -> tuple[Field, ...]:
@@ -55,14 +69,3 @@ def unknown(tables: Iterable[Table], *, update: bool = False) -> list[Any]:
             if name not in own:
                 found.append(pytest.param(table, name, id=f"{table}-{name}"))
     return found
-
-
-def _can_be_made(value: Any) -> bool:
-    """There are no background sounds yet that an agent could name."""
-    match value:
-        case Own(kind) | Foreign(kind):
-            return kind != "background sound"
-        case list():
-            return all(map(_can_be_made, value))
-        case _:
-            return True

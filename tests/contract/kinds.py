@@ -135,13 +135,14 @@ class Form:
     bad: tuple[str, ...]
     sized: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Strings at and over a bound, under the bound's name: they are too long for a label."""
+    may_be_empty: bool = False
 
     def taken(self) -> list[Sample]:
         return [*words(self.good), *(Sample(bound, at) for bound, (at, _) in self.sized.items())]
 
     def refused(self) -> list[Sample]:
         over = [Sample(f"beyond {bound}", beyond) for bound, (_, beyond) in self.sized.items()]
-        return [*strangers("string"), *words(("", *self.bad)), *over]
+        return [*strangers("string"), *words(self.bad if self.may_be_empty else ("", *self.bad)), *over]
 
     def shown(self, value: Any) -> Any:
         return value

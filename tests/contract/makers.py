@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
+from uuid import uuid4
 
 import sqlalchemy as sa
 
-from storage import calls, recordings, webhook_deliveries
+from storage import background_sounds, calls, recordings, webhook_deliveries
 from tests.contract.client import Client
 from tests.contract.server import Server
 
@@ -85,6 +86,14 @@ def _call(server: Server, organization_id: str, _client: Client, number: int) ->
     return ended_call(server, organization_id, call_sid=f"{number}@pbx").id
 
 
+def _sound(server: Server, organization_id: str, _client: Client, number: int) -> str:
+    """Without a file: to decode one takes its time, and nobody plays it."""
+    fields = background_sounds.BackgroundSoundFields(
+        name=f"Beep {number}", description=None, file_size=8044, duration_ms=500
+    )
+    return server.write(lambda conn: background_sounds.create(conn, organization_id, str(uuid4()), fields)).id
+
+
 def _tool(number: int) -> dict[str, Any]:
     config = {"url": "https://example.com/", "method": "GET"}
     return {"name": f"Look up {number}", "type": "http", "config": config}
@@ -96,6 +105,7 @@ MAKERS: dict[str, Maker] = {
     "tool": _posted("/tools", _tool),
     "second tool": _posted("/tools", _tool),
     "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),
+    "background sound": _sound,
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tests.contract.tables.background_sounds import SOUNDS
+
 MIB: Final = 1024 * 1024
 
 
@@ -59,6 +61,9 @@ OPERATIONS: Final = (
     *_resource("Phone number", "/phone-numbers", {"number": "200", "provider": "sip"}),
     _list("Voice", "/voices"),
     _list("Language model", "/slm-models"),
+    Operation("GET", "/background-sounds"),
+    Operation("POST", "/background-sounds", 201, body=SOUNDS.least(), max_body=28 * MIB),
+    Operation("DELETE", "/background-sounds/{id}", noun="Background sound"),
 )
 PATHS: Final = tuple(dict.fromkeys(each.path for each in OPERATIONS))
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")

@@ -169,7 +169,7 @@ class Table:
     """A resource. `least` makes the smallest body that creates one; `told` are the rows that only responses have;
     `moving` those among them that an update may move; `changes` the rows that an update can have, where they are
     others than those of a create, () where there is no update. `deletable`, `readable`: there is a DELETE and a GET of
-    one; `paged`: its list has pages."""
+    one; `paged`: its list has pages; `dear`: a create takes its time, so a case tries values of all rows at once."""
 
     noun: str
     path: str
@@ -181,6 +181,7 @@ class Table:
     deletable: bool = True
     readable: bool = True
     paged: bool = True
+    dear: bool = False
 
     def __str__(self) -> str:
         return self.noun.lower()

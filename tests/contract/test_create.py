@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.cases import refused, taken, unknown
+from tests.contract.cases import bodies, refused, unknown
 from tests.contract.kinds import Sample, short
 from tests.contract.table import Field, Table
 from tests.contract.tables.all import CREATED
@@ -23,9 +23,9 @@ def test_the_least_body_gets_every_default(world: World, table: Table) -> None:
     assert world.get(table, made["id"]) == made
 
 
-@pytest.mark.parametrize(("table", "row", "sample"), taken(CREATED))
-def test_create_takes(world: World, table: Table, row: Field, sample: Sample) -> None:
-    body = table.least() | row.beside.get(str(sample.value), {}) | {row.name: sample.value}
+@pytest.mark.parametrize(("table", "given"), bodies(CREATED))
+def test_create_takes(world: World, table: Table, given: dict[str, Any]) -> None:
+    body = table.least() | given
     made = world.make(table, body)
     assert made == {**made, **world.fill(table.after_create(body))}, short(made)
     assert table.response.misfits(made) == []

@@ -21,7 +21,7 @@ def subjects(world: World) -> Subjects:
     return {table.path: world.make(table) for table in UPDATED}
 
 
-@pytest.mark.parametrize(("table", "row", "sample"), taken(UPDATED, update=True))
+@pytest.mark.parametrize(("table", "row", "sample"), taken(UPDATED))
 def test_update_takes(world: World, subjects: Subjects, table: Table, row: Field, sample: Sample) -> None:
     before = subjects[table.path]
     item = before["id"]

@@ -69,14 +69,14 @@ async def other_id(database: Database) -> str:
     return (await database.write(lambda conn: organizations.create(conn, "other"))).id
 
 
-async def test_presets_come_first_by_name_then_the_organizations_own_newest_first(
+async def test_presets_and_the_organizations_own_are_listed_newest_first(
     database: Database, organization_id: str, other_id: str
 ) -> None:
     made = [(organization_id, "old"), (None, "Rain"), (organization_id, "new"), (other_id, "foreign"), (None, "Cafe")]
     for minute, (owner, name) in enumerate(made):
         await sound(database, owner, name, NOON + timedelta(minutes=minute))
-    assert [each.name for each in await listed(database, organization_id)] == ["Cafe", "Rain", "new", "old"]
-    assert [each.name for each in await listed(database, other_id)] == ["Cafe", "Rain", "foreign"]
+    assert [each.name for each in await listed(database, organization_id)] == ["Cafe", "new", "Rain", "old"]
+    assert [each.name for each in await listed(database, other_id)] == ["Cafe", "foreign", "Rain"]
 
 
 async def test_an_organization_gets_its_own_sounds_and_presets_alone(
@@ -104,7 +104,8 @@ async def test_agents_lose_a_deleted_sound_and_become_another_version(database: 
 async def test_presets_and_foreign_sounds_are_not_deleted(
     database: Database, organization_id: str, other_id: str
 ) -> None:
-    foreign, preset = await sound(database, other_id), await sound(database, None)
+    foreign = await sound(database, other_id)
+    preset = await sound(database, None, at=NOON + timedelta(minutes=1))
     playing = await agent(database, organization_id, preset.id)
     for each in (foreign, preset):
         assert not await deleted(database, organization_id, each.id)

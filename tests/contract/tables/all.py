@@ -6,8 +6,9 @@ from typing import Final
 
 from tests.contract.table import Table
 from tests.contract.tables.agents import AGENTS
+from tests.contract.tables.background_sounds import SOUNDS
 from tests.contract.tables.phone_numbers import PHONE_NUMBERS
 from tests.contract.tables.tools import TOOLS
 
-CREATED: Final[tuple[Table, ...]] = (AGENTS, TOOLS, PHONE_NUMBERS)
+CREATED: Final[tuple[Table, ...]] = (AGENTS, TOOLS, PHONE_NUMBERS, SOUNDS)
 UPDATED: Final = tuple(table for table in CREATED if table.update_fields)
