@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from api import agents, background_sounds, calls, choices, phone_numbers, tools, webhook_deliveries
+from api import agents, background_sounds, calls, choices, phone_numbers, timeline, tools, webhook_deliveries
 from api.openapi import describe
 from api.route import Document, Exchange, NoQuery, Route
 
@@ -25,6 +25,7 @@ ROUTES: tuple[Route, ...] = (
     *phone_numbers.ROUTES,
     *tools.ROUTES,
     *calls.ROUTES,
+    *timeline.ROUTES,
     *webhook_deliveries.ROUTES,
     *choices.ROUTES,
     *background_sounds.ROUTES,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 import structlog
@@ -39,6 +39,7 @@ class Outcome:
     ended_at: datetime
     answered_at: datetime | None = None
     transcript: Sequence[TranscriptItem] = ()
+    timeline: Sequence[dict[str, Any]] = ()
     turn_count: int = 0
     recorded: bool = False
 
@@ -103,6 +104,7 @@ class AfterCall:
             ended_reason=outcome.reason,
             ended_at=outcome.ended_at,
             transcript=outcome.transcript,
+            timeline=outcome.timeline,
             recording=outcome.recorded,
             turn_count=outcome.turn_count,
         )

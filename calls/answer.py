@@ -55,13 +55,16 @@ class _Piece:
 
 @dataclass(eq=False)
 class Answer:
-    """An answer in the making. `line` is its place in the transcript; `on_begin` is called before its first sound."""
+    """An answer in the making. `line` is its place in the transcript. `on_text` is called at each piece of its text,
+    `on_speech` when its first sentence is there as sound, `on_begin` before its first sound."""
 
     parts: AsyncIterator[AnswerPart]
     line: Line
     mouth: Mouth
     manner: Manner = Manner()
     on_begin: Callable[[], None] = lambda: None
+    on_text: Callable[[], None] = lambda: None
+    on_speech: Callable[[], None] = lambda: None
     ends_call: bool = False
     """The agent wants to hang up once this has been heard."""
     _pieces: list[_Piece] = field(default_factory=list)
@@ -111,6 +114,7 @@ class Answer:
             async for part in self.parts:
                 match part:
                     case TextDelta(text):
+                        self.on_text()
                         for sentence in splitter.push(text):
                             sentences.put_nowait(sentence)
                     case EndCall():
@@ -128,6 +132,8 @@ class Answer:
             speech = await self.mouth.speech(sentence)
             if len(speech.samples) == 0:
                 continue
+            if not self.begun:
+                self.on_speech()
             await self._turn_to_speak()
             self._utter(speech)
             await self._until_unsent(AHEAD)

@@ -12,9 +12,10 @@ import structlog
 from calls import metrics
 from calls.answer import Answer, Manner, Mouth
 from calls.digits import DigitsDialled
+from calls.timeline import Timeline
 from calls.transcript import Line, Transcript
 from media.engine_call import Broken, CallEvent, UtteranceSent
-from media.events import AgentStarted, Interrupted, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
+from media.events import AgentStarted, AgentStopped, Interrupted, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
 from models.protocols import AnswerPart, ChatPrompt, LanguageModel, SpeechToTextStream, TextDelta
 
 log = structlog.get_logger()
@@ -68,7 +69,7 @@ class Conversation:
     """`run` talks; `settle` brings the transcript to what was heard, whenever the talk stops.
 
     `protect` tells the audio engine whether what plays can be interrupted; `on_progress` is called when the transcript
-    has changed for good."""
+    has changed for good, and when the agent is heard."""
 
     def __init__(
         self,
@@ -79,10 +80,12 @@ class Conversation:
         ear: SpeechToTextStream,
         language: LanguageModel,
         mouth: Mouth,
+        timeline: Timeline,
         protect: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
         self.transcript = Transcript()
+        self.timeline = timeline
         self._call_id = call_id
         self._script = script
         self._inbox = inbox
@@ -94,7 +97,6 @@ class Conversation:
         self._answer: Answer | None = None
         self._saying: asyncio.Task[None] | None = None
         self._owed = False  # the caller entered digits during a protected message: they are answered after it
-        self._speech_end_ms: float | None = None  # of the turn whose answer has not been heard yet
         self._log = log.bind(call_id=call_id)
 
     async def run(self) -> None:
@@ -107,6 +109,7 @@ class Conversation:
 
     def settle(self) -> None:
         """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did."""
+        self.timeline.answer_ended()
         if self._answer is not None:
             self._drop_answer(self._answer)
 
@@ -116,7 +119,7 @@ class Conversation:
             case TurnEnded():
                 await self._turn(happening, group)
             case DigitsDialled(digits):
-                self._user_said(digits, group, "digits")
+                self._user_said(digits, group)
             case AnswerDone(answer):
                 return self._answered(answer, group)
             case Broken(error=error):
@@ -139,7 +142,9 @@ class Conversation:
             case Interrupted():
                 self._interrupted()
             case AgentStarted(at_ms):
-                self._measure_gap(at_ms)
+                self._audible(at_ms)
+            case AgentStopped():
+                self.timeline.agent_silent()
             case _:
                 pass
 
@@ -148,6 +153,7 @@ class Conversation:
         script = self._script
         if not script.speaks_first:
             return
+        self.timeline.opens()
         manner = Manner(
             not_before=asyncio.get_running_loop().time() + script.first_message_delay_ms / 1000,
             protected=script.first_message_protected,
@@ -161,16 +167,17 @@ class Conversation:
         if not text:
             self._release()
             return
-        self._user_said(text, group, ended.reason, ended.speech_end_ms)
+        self._user_said(text, group, ended)
 
-    def _user_said(
-        self, text: str, group: asyncio.TaskGroup, ended_by: str, speech_end_ms: float | None = None
-    ) -> None:
+    def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
+        """Words, or digits when no turn was `ended`."""
         answer = self._answer
         if answer is None or answer.begun or answer.manner.fixed:
             self.transcript.user(text)
         else:  # the turn goes on: what was being prepared answers only its first part
             self.transcript.user_went_on(text)
+        self.timeline.caller_said(self.transcript.turn_count, ended)
+        ended_by = self.timeline.turn.ended_by
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
         self._on_progress()
@@ -183,17 +190,19 @@ class Conversation:
         else:
             self._drop_answer(answer)
             self._say(self._model_answer(), Manner() if answer.begun else answer.manner, group)
-        self._speech_end_ms = speech_end_ms
 
     def _say(self, parts: AsyncIterator[AnswerPart], manner: Manner, group: asyncio.TaskGroup) -> None:
-        line = Line("assistant", "")
+        line, turn = Line("assistant", ""), self.timeline.turn
 
         def begin() -> None:
             self.transcript.agent_begins(line)
+            self.timeline.agent_begins()
             if manner.protected:
                 self._protect(True)
 
-        answer = self._answer = Answer(parts, line, self._mouth, manner, on_begin=begin)
+        answer = self._answer = Answer(parts, line, self._mouth, manner, on_begin=begin, on_speech=turn.speech_ready)
+        if not manner.fixed:
+            answer.on_text = turn.first_token
         self._saying = group.create_task(self._run(answer))
 
     async def _run(self, answer: Answer) -> None:
@@ -235,6 +244,7 @@ class Conversation:
 
     def _drop_answer(self, answer: Answer) -> None:
         """Nothing more of it is said."""
+        self.timeline.interrupted()
         if self._saying is not None:
             self._saying.cancel()
         if answer.begun:
@@ -244,9 +254,9 @@ class Conversation:
     def _end_answer(self, answer: Answer) -> None:
         self._answer = self._saying = None
         if not answer.begun:
-            self._speech_end_ms = None
             return
         answer.settle()
+        self.timeline.answer_ended()
         if answer.manner.protected:
             self._protect(False)
         self._log.info("turn.agent", heard_characters=len(answer.line.text))
@@ -258,10 +268,12 @@ class Conversation:
         if self._answer is not None:
             self._answer.go_on()
 
-    def _measure_gap(self, at_ms: float) -> None:
-        if self._speech_end_ms is not None:
-            metrics.RESPONSE_GAP.observe((at_ms - self._speech_end_ms) / 1000)
-            self._speech_end_ms = None
+    def _audible(self, at_ms: float) -> None:
+        """The agent is heard."""
+        gap_ms = self.timeline.agent_started(at_ms)
+        if gap_ms is not None:
+            metrics.RESPONSE_GAP.observe(gap_ms / 1000)
+        self._on_progress()
 
 
 async def _just(text: str) -> AsyncIterator[AnswerPart]:

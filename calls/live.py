@@ -21,6 +21,7 @@ from calls.conversation import Conversation, Inbox
 from calls.digits import DigitEntry
 from calls.media_watch import MediaWatch
 from calls.role import AgentModels, models_for, script_of, turn_settings
+from calls.timeline import Timeline
 from calls.transcript import Transcript
 from config.clock import utc_now
 from media.engine import Engine
@@ -102,6 +103,7 @@ class LiveCall:
             answered_at=self._answered_at,
             ended_at=self._ended_at or utc_now(),
             transcript=talk.items(),
+            timeline=self._conversation.timeline.items() if self._conversation else (),
             turn_count=talk.turn_count,
             recorded=self._recorded,
         )
@@ -190,9 +192,16 @@ class LiveCall:
             ear=ear,
             language=models.language,
             mouth=Mouth(models.voice, voice, sound.playout),
+            timeline=self._timeline(),
             protect=sound.protect,
             on_progress=self._changed.set,
         )
+
+    def _timeline(self) -> Timeline:
+        """It counts from the answer, a moment ago, which has its time on another clock."""
+        clock, now = self._house.engine.now_ms, utc_now()
+        ago = now - (self._answered_at or now)
+        return Timeline(clock() - ago.total_seconds() * 1000, clock)
 
     async def _converse(self, conversation: Conversation, inbox: Inbox, sound: EngineCall) -> None:
         """Talk until someone or something ends it; then the transcript is what was heard. Raises what went wrong."""
@@ -226,8 +235,14 @@ class LiveCall:
             await self._changed.wait()
             self._changed.clear()
             talk = conversation.transcript
-            items, turns = talk.items(), talk.turn_count
-            await self._store(partial(calls.note_progress, call_id=self.call.id, transcript=items, turn_count=turns))
+            progress = partial(
+                calls.note_progress,
+                call_id=self.call.id,
+                transcript=talk.items(),
+                timeline=conversation.timeline.items(),
+                turn_count=talk.turn_count,
+            )
+            await self._store(progress)
 
     async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
         try:

@@ -116,6 +116,10 @@ class Engine:
         for call in list(self._calls.values()):
             self._detach(call)
 
+    def now_ms(self) -> float:
+        """The present, on the clock of every event's `at_ms`."""
+        return self._clock_ns() / 1e6
+
     @property
     def stats(self) -> EngineStats:
         """The counters, at any time."""

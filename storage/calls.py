@@ -161,11 +161,18 @@ def answered(conn: sa.Connection, call_id: str, at: datetime) -> bool:
     return done.rowcount == 1
 
 
-def note_progress(conn: sa.Connection, call_id: str, *, transcript: Sequence[TranscriptItem], turn_count: int) -> bool:
-    """Keep what has been said so far, so that a crash does not lose it. False when the call has ended."""
+def note_progress(
+    conn: sa.Connection,
+    call_id: str,
+    *,
+    transcript: Sequence[TranscriptItem],
+    turn_count: int,
+    timeline: Sequence[Mapping[str, Any]] = (),
+) -> bool:
+    """Keep what has been said so far, and when, so that a crash does not lose it. False when the call has ended."""
     change = sa.update(_t).where(_t.c.id == call_id, _t.c.ended_at.is_(None))
-    done = conn.execute(change.values(transcript=list(transcript), turn_count=turn_count, updated_at=utc_now()))
-    return done.rowcount == 1
+    talk = {"transcript": list(transcript), "timeline": list(timeline)}
+    return conn.execute(change.values(**talk, turn_count=turn_count, updated_at=utc_now())).rowcount == 1
 
 
 def finish(
@@ -176,6 +183,7 @@ def finish(
     ended_reason: EndedReason,
     ended_at: datetime,
     transcript: Sequence[TranscriptItem] = (),
+    timeline: Sequence[Mapping[str, Any]] = (),
     recording: bool = False,
     turn_count: int = 0,
     analysis: Analysis | None = None,
@@ -195,6 +203,7 @@ def finish(
         updated_at=ended_at,
         duration_seconds=_seconds(started[0], ended_at),
         transcript=list(transcript),
+        timeline=list(timeline),
         recorded=recording,
         turn_count=turn_count,
         analysis=analysis,
@@ -225,6 +234,7 @@ def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime
             ended_reason="server_restart",
             ended_at=max(call.updated_at, heard or call.updated_at),
             transcript=call.transcript,
+            timeline=call.timeline,
             recording=heard is not None,
             turn_count=call.turn_count,
         )

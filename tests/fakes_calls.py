@@ -11,8 +11,9 @@ import numpy as np
 
 from calls.answer import Mouth
 from calls.conversation import Conversation, Inbox, Script
+from calls.timeline import Timeline
 from media.engine_call import UtteranceSent
-from media.events import AgentStarted, Interrupted, SpeechStarted, TurnDropped, TurnEnded
+from media.events import AgentStarted, AgentStopped, Interrupted, SpeechStarted, TurnDropped, TurnEnded
 from media.playout import Playout
 from media.ports import TICK_MS, Samples
 from models.catalogue import Catalogue, LanguageModelInfo
@@ -172,6 +173,7 @@ class Talk:
             ear=self.ear,
             language=self.language,
             mouth=Mouth(self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout),
+            timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms),
             protect=lambda on: self.protected.append((on, self.port.written(self.slot))),
         )
         self.run = asyncio.ensure_future(self.conversation.run())
@@ -228,6 +230,8 @@ class Talk:
         now = float(self.port.now_ms)
         if taken > before and not self._audible:
             self.inbox.media_events([AgentStarted(now)])
+        if taken == before and self._audible:
+            self.inbox.media_events([AgentStopped(now)])
         self._audible = taken > before
         sent = [UtteranceSent(now, utterance) for utterance in self.playout.advance(taken)]
         if sent:

@@ -16,6 +16,7 @@ PLACES = [
     ("Call", "/calls/{}", ("GET",)),
     ("Call", "/calls/{}/recording", ("GET",)),
     ("Call", "/calls/{}/transcript", ("GET",)),
+    ("Call", "/calls/{}/timeline", ("GET",)),
     ("Call", "/calls/{}/webhook-deliveries", ("GET", "POST")),
 ]
 

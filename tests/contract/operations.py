@@ -51,6 +51,7 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}", noun="Call"),
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),
+    Operation("GET", "/calls/{id}/timeline", noun="Call"),
     Operation("GET", "/calls/{id}/webhook-deliveries", noun="Call", envelope=("data", "pagination")),
     Operation("POST", "/calls/{id}/webhook-deliveries", 201, noun="Call"),
     *_resource(

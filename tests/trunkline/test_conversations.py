@@ -9,19 +9,22 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 import structlog
 
 from bench.scripted import WORDS
+from bench.turn import SOUND
+from calls.metrics import RESPONSE_GAP
 from config.settings import Settings
 from models.catalogue import Catalogue
 from storage import api_keys, organizations, tables
 from tests.fakes_models import BROKEN, PromptedLanguage, ready_models
 from tests.media.speech import speech
 from tests.trunkline.house import LOOPBACK, Client, Told, merged
-from tests.trunkline.phones import calling, known
+from tests.trunkline.phones import FRAME, calling, known
 from tests.trunkline.sound import audible, read_wav, spells
 from trunkline.serve import Server, running
 
@@ -151,6 +154,34 @@ async def test_an_interruption_cuts_the_transcript_and_the_sound(place: Place) -
     assert audible(sides[: int(began * rate), 1], rate).mean() > 0.7, "the agent speaks until then"
     assert len(left_over) > 25
     assert not left_over.any(), "the right channel is silent while the caller speaks on"
+
+
+async def test_the_timeline_has_the_gap_that_the_caller_hears(place: Place) -> None:
+    delay_ms = 300
+    number = await place.line("All right. END", turnEndpointDelay=delay_ms, ultravadEotThreshold=None)
+    since, measured = place.log.mark(), RESPONSE_GAP._sum.get()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        await call.hears(50)
+        said, first = speech("hello there"), len(call.packets)
+        call.say(said)
+        await call.hung_up()
+        heard = np.abs(call.sound(first).astype(np.int32)).reshape(-1, FRAME).max(axis=1)
+    gap_ms = 20 * (np.flatnonzero(heard >= SOUND)[0] - np.flatnonzero(np.abs(said) >= SOUND)[-1] / FRAME)
+    await place.ended(call_id)
+    timeline = await place.client.v1("GET", f"calls/{call_id}/timeline")
+    assert (timeline["callId"], timeline["status"]) == (call_id, "completed")
+    (turn,) = timeline["turns"]
+    assert (turn["turn"], turn["endedBy"], turn["interrupted"]) == (1, "delay", False)
+    assert turn["responseGapMs"] == pytest.approx((RESPONSE_GAP._sum.get() - measured) * 1000, abs=1)
+    assert turn["responseGapMs"] == pytest.approx(gap_ms, abs=100), "as it is on the wire"
+    assert turn["responseGapMs"] >= delay_ms
+    order = ("speechStartMs", "speechEndMs", "turnEndMs", "textReadyMs", "firstTokenMs", "speechReadyMs", "agentEndMs")
+    moments = [turn[name] for name in order]
+    assert moments == sorted(moments)
+    assert turn["speechReadyMs"] - 20 <= turn["agentStartMs"] < turn["agentEndMs"], "a tick is told by its beginning"
+    assert turn["speechStartMs"] == pytest.approx(20 * first, abs=500)
+    assert turn["speechEndMs"] - turn["speechStartMs"] == pytest.approx(len(said) / 8, abs=300)
 
 
 async def test_a_call_ends_when_its_longest_time_is_over(place: Place) -> None:

@@ -1,0 +1,72 @@
+"""`/calls/{id}/timeline`"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from api.fields import IdView, Instant, View
+from api.route import Exchange, NoQuery, One, Route
+from config.errors import NotFound
+from storage import calls
+from storage.calls import Status
+
+
+class TurnTimes(View):
+    """A turn of the caller and its answer. Times are ms since the call's startedAt, null where nothing is known."""
+
+    turn: int = Field(description="0 is the agent's opening message; the caller's turns count from 1")
+    ended_by: Literal["model", "delay", "fallback", "digits"] | None = Field(
+        description="What ended the turn: the end-of-turn model, turnEndpointDelay alone, fallbackSilenceMs, or "
+        "dialled digits; null for the opening message"
+    )
+    speech_start_ms: int | None = Field(description="The caller began to speak, ms")
+    speech_end_ms: int | None = Field(description="The caller's last speech of the turn ended, ms")
+    turn_end_ms: int | None = Field(description="The turn was taken to be over, ms")
+    text_ready_ms: int | None = Field(description="The final text of the turn was there, ms")
+    first_token_ms: int | None = Field(
+        description="The language model began to answer, ms; null for a greeting, which needs none"
+    )
+    speech_ready_ms: int | None = Field(description="The first sentence of the answer was there as sound, ms")
+    agent_start_ms: int | None = Field(description="The first sound of the answer left, ms")
+    agent_end_ms: int | None = Field(description="The last sound of the answer left, or the answer was cut, ms")
+    response_gap_ms: int | None = Field(
+        description="From speechEndMs to agentStartMs, ms; null for a turn that digits ended"
+    )
+    interrupted: bool = Field(description="The caller cut the answer")
+
+
+class Timeline(View):
+    """The turns of a call, oldest first."""
+
+    call_id: IdView
+    status: Status
+    started_at: Instant | None = Field(description="The answer, from which the times count; null without one")
+    turns: list[TurnTimes]
+
+
+def get(exchange: Exchange[None, NoQuery]) -> Timeline:
+    """GET /calls/{id}/timeline"""
+    call = calls.get(exchange.conn, exchange.owner, exchange.item)
+    if call is None:
+        raise NotFound("Call not found")
+    turns = [TurnTimes.model_validate(each) for each in call.timeline]
+    return Timeline(call_id=call.id, status=call.status, started_at=call.started_at, turns=turns)
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/calls/{id}/timeline",
+        name="getCallTimeline",
+        tag="Calls",
+        summary="Get the timings of a call's turns",
+        description="Where each answer took its time. A live call shows what is known so far. When the caller goes on "
+        "before the answer is heard, the turn goes on: its end and what follows move, its beginning stays. A greeting "
+        "that had to wait for the caller was prepared in turn 0 and is heard as the answer to turn 1.",
+        handler=get,
+        item="Call",
+        answer=One(Timeline),
+    ),
+)

@@ -1,0 +1,118 @@
+"""`/v1/calls/{id}/timeline`"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from calls.timeline import Timeline
+from config.clock import iso, utc_now
+from config.links import signed_url
+from media.events import TurnEnded
+from storage import calls
+from tests.api.conftest import Api
+
+UNKNOWN = {
+    **dict.fromkeys(("endedBy", "speechStartMs", "speechEndMs", "turnEndMs", "textReadyMs", "firstTokenMs")),
+    **dict.fromkeys(("speechReadyMs", "agentStartMs", "agentEndMs", "responseGapMs")),
+    "interrupted": False,
+}
+
+
+def _talk(now: list[float]) -> Timeline:
+    """A greeting that is interrupted, and a turn that is answered."""
+    timeline = Timeline(1000.0, lambda: now[0])
+    timeline.opens()
+    timeline.agent_begins()
+    timeline.agent_started(1020.4)
+    now[0] = 1500.0
+    timeline.interrupted()
+    timeline.answer_ended()
+    timeline.agent_silent()
+    now[0] = 2000.6
+    timeline.caller_said(1, TurnEnded(1900.0, 1400.0, 1800.0, "fallback"))
+    return timeline
+
+
+async def _call(api: Api, *, answered: bool, timeline: list[dict[str, Any]], ended: bool = False) -> calls.Call:
+    def make(conn: sa.Connection) -> calls.Call:
+        call = calls.create_inbound(
+            conn,
+            organization_id=api.organization_id,
+            agent_id=str(uuid4()),
+            phone_number_id=str(uuid4()),
+            provider="sip",
+            call_sid="x",
+            customer_number="100",
+        )
+        if answered:
+            calls.answered(conn, call.id, call.created_at)
+        calls.note_progress(conn, call.id, transcript=[], turn_count=1, timeline=timeline)
+        if ended:
+            calls.finish(
+                conn,
+                call.id,
+                status="completed" if answered else "no_answer",
+                ended_reason="customer_ended",
+                ended_at=utc_now(),
+                timeline=timeline,
+            )
+        return call
+
+    return await api.services.database.write(make)
+
+
+async def test_it_tells_the_moments_of_each_turn_in_ms_since_the_answer(api: Api) -> None:
+    call = await _call(api, answered=True, ended=True, timeline=_talk([1000.0]).items())
+    status, answer = await api("GET", f"/calls/{call.id}/timeline")
+    assert (status, answer) == (
+        200,
+        {
+            "data": {
+                "callId": call.id,
+                "status": "completed",
+                "startedAt": iso(call.created_at),
+                "turns": [
+                    UNKNOWN | {"turn": 0, "agentStartMs": 20, "agentEndMs": 500, "interrupted": True},
+                    UNKNOWN
+                    | {"turn": 1, "endedBy": "fallback", "speechStartMs": 400, "speechEndMs": 800, "turnEndMs": 900}
+                    | {"textReadyMs": 1001},
+                ],
+            }
+        },
+    )
+
+
+async def test_a_live_call_shows_what_is_known_so_far(api: Api) -> None:
+    now = [1000.0]
+    timeline = _talk(now)
+    call = await _call(api, answered=True, timeline=timeline.items())
+    timeline.agent_begins()
+    assert timeline.agent_started(2100.0) == 300.0
+    progress = {"transcript": [], "turn_count": 1, "timeline": timeline.items()}
+    await api.services.database.write(lambda conn: calls.note_progress(conn, call.id, **progress))  # type: ignore[arg-type]
+    _, answer = await api("GET", f"/calls/{call.id}/timeline")
+    assert answer["data"]["status"] == "in_progress"
+    last = answer["data"]["turns"][-1]
+    assert (last["agentStartMs"], last["responseGapMs"], last["agentEndMs"]) == (1100, 300, None)
+
+
+async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
+    call = await _call(api, answered=False, ended=True, timeline=[])
+    _, answer = await api("GET", f"/calls/{call.id}/timeline")
+    assert answer["data"] == {"callId": call.id, "status": "no_answer", "startedAt": None, "turns": []}
+
+
+async def test_only_a_key_opens_it(api: Api) -> None:
+    call = await _call(api, answered=True, timeline=[])
+    path = f"/v1/calls/{call.id}/timeline"
+    link = signed_url(api.services.secrets, "", path, utc_now())
+    for address in (path, link):
+        async with api.client.get(address) as response:
+            assert (response.status, await response.json()) == (401, {"error": "Invalid API key"})
+
+
+async def test_an_unknown_call_has_no_timeline(api: Api) -> None:
+    assert await api("GET", f"/calls/{uuid4()}/timeline") == (404, {"error": "Call not found"})

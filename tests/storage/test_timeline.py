@@ -1,0 +1,67 @@
+"""The timeline of a call outlives the process that wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from storage import calls
+from storage.database import Database
+
+FIRST: dict[str, Any] = {"turn": 0, "ended_by": None, "agent_start_ms": 20, "interrupted": False}
+SECOND: dict[str, Any] = {"turn": 1, "ended_by": "model", "agent_start_ms": 900, "interrupted": True}
+
+
+async def _live(database: Database, organization_id: str) -> calls.Call:
+    def create(conn: sa.Connection) -> calls.Call:
+        call = calls.create_inbound(
+            conn,
+            organization_id=organization_id,
+            agent_id=organization_id,
+            phone_number_id=organization_id,
+            provider="sip",
+            call_sid="x",
+            customer_number="100",
+        )
+        calls.answered(conn, call.id, utc_now())
+        calls.note_progress(conn, call.id, transcript=[], turn_count=0, timeline=[FIRST])
+        return call
+
+    return await database.write(create)
+
+
+async def _timeline(database: Database, call: calls.Call) -> list[dict[str, Any]]:
+    stored = await database.read(lambda conn: calls.get_anywhere(conn, call.id))
+    assert stored is not None
+    return stored.timeline
+
+
+async def test_a_live_call_keeps_what_is_known_so_far(database: Database, organization_id: str) -> None:
+    call = await _live(database, organization_id)
+    assert call.timeline == []
+    assert await _timeline(database, call) == [FIRST]
+
+
+async def test_the_end_of_a_call_keeps_all_of_it(database: Database, organization_id: str) -> None:
+    call = await _live(database, organization_id)
+    ended = await database.write(
+        lambda conn: calls.finish(
+            conn,
+            call.id,
+            status="completed",
+            ended_reason="agent_ended",
+            ended_at=utc_now(),
+            timeline=[FIRST, SECOND],
+        )
+    )
+    assert ended is not None
+    assert ended.timeline == await _timeline(database, call) == [FIRST, SECOND]
+
+
+async def test_a_call_that_a_dead_process_left_keeps_what_was_known(database: Database, organization_id: str) -> None:
+    call = await _live(database, organization_id)
+    (closed,) = await database.write(lambda conn: calls.close_interrupted(conn, lambda _: None))
+    assert closed.ended_reason == "server_restart"
+    assert closed.timeline == await _timeline(database, call) == [FIRST]
