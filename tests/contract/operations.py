@@ -29,8 +29,8 @@ class Operation:
         return f"{self.method} {self.path}"
 
 
-def _list(noun: str, path: str) -> Operation:
-    return Operation("GET", path, lists=noun, envelope=("data", "pagination"))
+def _list(noun: str, path: str, *, of: str | None = None) -> Operation:
+    return Operation("GET", path, noun=of, lists=noun, envelope=("data", "pagination"))
 
 
 def _resource(noun: str, path: str, body: dict[str, Any], *, updated: bool = True) -> tuple[Operation, ...]:
@@ -52,7 +52,7 @@ OPERATIONS: Final = (
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),
     Operation("GET", "/calls/{id}/timeline", noun="Call"),
-    Operation("GET", "/calls/{id}/webhook-deliveries", noun="Call", envelope=("data", "pagination")),
+    _list("Webhook attempt", "/calls/{id}/webhook-deliveries", of="Call"),
     Operation("POST", "/calls/{id}/webhook-deliveries", 201, noun="Call"),
     *_resource(
         "Tool",

@@ -15,7 +15,7 @@ from tests.contract.kinds import NO_ID
 from tests.contract.makers import SOUND, TALK, ended_call, live_call
 from tests.contract.server import Server
 from tests.contract.table import Record
-from tests.contract.tables.calls import COST, DETAIL, DIRECTIONS, ENDED_REASONS, LISTED, STATUSES
+from tests.contract.tables.calls import ATTEMPT, COST, DETAIL, DIRECTIONS, ENDED_REASONS, LISTED, STATUSES
 from tests.contract.world import World
 
 AGENTS: Final = (NO_ID, NO_ID.replace("0b9f", "1b9f"))
@@ -100,6 +100,14 @@ def test_a_call_without_a_recording_has_none_to_give(server: Server, world: Worl
 def test_a_transcript_stands_alone(world: World) -> None:
     answer = world.client("GET", f"/calls/{world.own['call']}/transcript")
     assert answer.data == {"callId": world.own["call"], "status": "completed", "transcript": TALK}
+
+
+def test_an_attempt_at_a_webhook_shows_exactly_its_rows(server: Server, world: World) -> None:
+    path = f"/calls/{ended_call(server, world.organization_id).id}/webhook-deliveries"
+    made = world.client("POST", path)
+    attempts = [made.data, *world.client("GET", path).data]
+    assert (made.status, made.data["manual"], made.data["status"]) == (201, True, "pending")
+    assert [ATTEMPT.misfits(each) for each in attempts] == [[]] * 3
 
 
 class Stock:

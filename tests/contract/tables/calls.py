@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.contract.kinds import Choice, Form, FreeObject, Id, Own, Real, Text, Time, Variables, Whole
+from tests.contract.kinds import Choice, Flag, Form, FreeObject, Id, Own, Real, Text, Time, Variables, Whole
 from tests.contract.table import Field, Items, Record, Table
 
 STATUSES: Final = ("queued", "ringing", "in_progress", "completed", "failed", "no_answer")
@@ -63,6 +63,21 @@ LISTED: Final = (
 COST: Final = Field("cost", Real(0, 1e9), required=True)
 """Only on the paid plan."""
 DETAIL: Final = (*LISTED, Field("transcript", TRANSCRIPT, required=True), Field("analysis", ANALYSIS))
+ATTEMPT: Final = Record(
+    (
+        Field("id", Id("webhook attempt"), required=True),
+        Field("attempt", Whole(1, None), required=True),
+        Field("status", Choice(("pending", "succeeded", "failed")), required=True),
+        Field("responseStatus", Whole(100, 599)),
+        Field("responseBody", Text()),
+        Field("error", Text()),
+        Field("durationMs", Whole(0, None)),
+        Field("manual", Flag(), required=True),
+        Field("createdAt", Time(), required=True),
+        Field("nextAttemptAt", Time()),
+    )
+)
+"""Of sending a call's webhook."""
 
 
 def _least() -> dict[str, Any]:
