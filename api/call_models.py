@@ -2,13 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from api.fields import IdView, Instant, JsonObject, Paging, Query, QueryId, QueryInstant, View
+from api.fields import Body, Id, IdView, Instant, JsonObject, Paging, Query, QueryId, QueryInstant, View
+from calls.context import NAME as CONTEXT_NAME
 from storage.calls import Call as StoredCall
 from storage.calls import CallFilter, CallRow, Direction, EndedReason, Status
+
+
+def _usable_variables(given: object) -> object:
+    """Each problem under the variable's own name; what is no object at all is left to the type."""
+    problems: list[InitErrorDetails] = []
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if CONTEXT_NAME.fullmatch(name) is None:
+            problems.append(_problem(name, "A name takes letters, digits and underscores"))
+        elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+            problems.append(_problem(name, "Must be a string, a number or a boolean"))
+    if problems:
+        raise ValidationError.from_exception_data("contextVariables", problems)
+    return given
+
+
+def _problem(name: str, message: str) -> InitErrorDetails:
+    return {
+        "type": PydanticCustomError("context_variable", "{message}", {"message": message}),
+        "loc": (name,),
+        "input": None,
+    }
+
+
+E164 = Annotated[str, Field(pattern=r"^\+[1-9][0-9]{1,14}$", json_schema_extra={"example": "+41441234567"})]
+ContextVariables = Annotated[dict[str, str | int | float | bool], BeforeValidator(_usable_variables)]
+
+
+class CallCreate(Body):
+    """A call to place."""
+
+    agent_id: Id = Field(description="Agent that holds the conversation; must be active")
+    phone_number_id: Id = Field(description="Number to call from; its sipMode must be ip_allowlist")
+    to: E164 = Field(description="Destination in E.164")
+    context_variables: ContextVariables = Field(
+        default_factory=dict,
+        description="Values of the placeholders; names of letters, digits and underscores",
+    )
+    metadata: JsonObject = Field(default_factory=dict, description="Stored with the call, not used by the agent")
 
 
 class CallQuery(Paging):

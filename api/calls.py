@@ -3,16 +3,82 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import sqlalchemy as sa
 from aiohttp import web
 
-from api.call_models import Call, CallListItem, CallQuery, LinkQuery, Transcript
-from api.route import Exchange, File, Listed, Many, NoQuery, One, Route
+from api.call_models import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
+from api.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
+from calls.admission import InsufficientFunds
+from calls.outbound import trunk_problem
 from config.clock import utc_now
-from config.errors import FieldProblem, Invalid, NotFound
+from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.links import recording_path, signed_url
-from storage import calls, recordings
+from storage import agents, calls, organizations, phone_numbers, recordings
+
+
+def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
+    """POST /calls: the checks come in the order in which the contract says."""
+    body, conn, owner, services = exchange.body, exchange.conn, exchange.owner, exchange.services
+    agent = _active_agent(conn, owner, str(body.agent_id))
+    number = _usable_number(conn, owner, str(body.phone_number_id), tcp=services.settings.sip.tcp)
+    organization = organizations.get(conn, owner)
+    if organization is None:
+        raise RuntimeError(f"the organization {owner} of an API key does not exist")
+    if organization.plan == "paid" and organization.balance <= 0:
+        raise InsufficientFunds
+    services.check_room(conn, organization)
+    stored = calls.create_outbound(
+        conn,
+        organization_id=owner,
+        agent_id=agent.id,
+        phone_number_id=number.id,
+        provider=number.provider,
+        customer_number=body.to,
+        context_variables=body.context_variables,
+        metadata=body.metadata,
+    )
+    exchange.after_commit.append(services.call_queued)
+    return Call.of(stored, None)
+
+
+def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agent:
+    agent = agents.get(conn, owner, agent_id)
+    if agent is None:
+        raise NotFound("Agent not found")
+    if not agent.is_active:
+        raise Invalid([FieldProblem("agentId", "The agent is not active")])
+    return agent
+
+
+def _usable_number(conn: sa.Connection, owner: str, number_id: str, *, tcp: bool) -> phone_numbers.PhoneNumber:
+    """The number, if calls can go out from it."""
+    number = phone_numbers.get(conn, owner, number_id)
+    if number is None:
+        raise NotFound("Phone number not found")
+    if problem := trunk_problem(number, tcp=tcp):
+        raise Invalid([FieldProblem("phoneNumberId", problem)])
+    return number
+
+
+async def end_live(asked: Asked[None, NoQuery]) -> None:
+    """Before POST /calls/{id}/hangup is answered: the call comes to its stored end."""
+    owner, services = asked.owner, asked.services
+    stored = await services.database.read(lambda conn: calls.get(conn, owner, asked.item))
+    if stored is None:
+        raise NotFound("Call not found")
+    if stored.ended_at is not None:
+        raise Conflict("Call has already ended")
+    await services.hangup(stored.id)
+
+
+def hangup(exchange: Exchange[None, NoQuery]) -> Call:
+    """POST /calls/{id}/hangup"""
+    stored = _stored(exchange)
+    if stored.ended_at is None:
+        raise Unavailable("The end of the call cannot be stored now", HANGUP_AGAIN_S)
+    return Call.of(stored, _recording_url(exchange, stored))
 
 
 def page(exchange: Exchange[None, CallQuery]) -> Listed:
@@ -90,8 +156,41 @@ def _origin_of(request: web.Request) -> str:
         raise Invalid([FieldProblem("Host", "Must be host or host:port")]) from error
 
 
+HANGUP_AGAIN_S: Final = 5
+"""When to ask again whether a call has ended whose end could not be stored."""
 LINK_DESCRIPTION = "Opens with the API key, or with the expiry and signature of the link that the server gave out."
 ROUTES = (
+    Route(
+        method="POST",
+        path="/calls",
+        name="createCall",
+        tag="Calls",
+        summary="Call someone",
+        description=(
+            "The call is queued and placed as soon as the pace of the server allows. 400 names agentId when the agent "
+            "is not active, and phoneNumberId when calls cannot go out from the number: it has no trunk, or one that "
+            "this version cannot dial through. 429 also means that the organization has as many calls as it may: "
+            "queued ones, inbound ones and outbound ones together."
+        ),
+        handler=create,
+        body=CallCreate,
+        answer=One(Call),
+        status=201,
+        errors=(402, 404),
+    ),
+    Route(
+        method="POST",
+        path="/calls/{id}/hangup",
+        name="hangUpCall",
+        tag="Calls",
+        summary="End a call that is queued, rings or talks",
+        description="Answers when the end of the call is stored; 409 when it had ended before.",
+        prepare=end_live,
+        handler=hangup,
+        item="Call",
+        answer=One(Call),
+        errors=(409,),
+    ),
     Route(
         method="GET",
         path="/calls",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 from uuid import UUID
+
+import sqlalchemy as sa
 
 from api.rendered import Rendered
 from config.secrets import Secrets
 from config.settings import Settings
 from storage.database import Database
+from storage.organizations import Organization
 from storage.phone_numbers import PhoneNumber
 
 TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
@@ -85,12 +88,23 @@ def _no_calls() -> int:
     return 0
 
 
+def _always_room(_conn: sa.Connection, _organization: Organization) -> None:
+    return None
+
+
+async def _never_live(_call_id: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Services:
     """Handed to `create_app`. All callables run on the event loop and return at once.
 
     `readiness` names the parts of the server, each with None when it is ready, else with the reason why not.
     `phone_numbers_changed` is called after a phone number was created, changed or deleted: trunks are to be read anew.
+    `check_room` runs in the transaction that stores an outbound call, on the database's thread, and raises `TooMany` or
+    `Unavailable` when there is no place for it; `call_queued` is called after that transaction. `hangup` ends a live
+    call and waits until its end is stored; False when it is not live.
     `documents_waiting` is called after knowledge documents were uploaded or deleted, also those of a deleted agent.
     `webhooks_waiting` is called after a webhook was put into the outbox to be sent at once.
     """
@@ -105,4 +119,7 @@ class Services:
     phone_numbers_changed: Callable[[], None] = field(default=_nothing_changed)
     webhooks_waiting: Callable[[], None] = field(default=_nothing_changed)
     documents_waiting: Callable[[], None] = field(default=_nothing_changed)
+    check_room: Callable[[sa.Connection, Organization], None] = field(default=_always_room)
+    call_queued: Callable[[], None] = field(default=_nothing_changed)
+    hangup: Callable[[str], Awaitable[bool]] = field(default=_never_live)
     rendered: Rendered = field(default_factory=Rendered)

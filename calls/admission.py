@@ -1,16 +1,17 @@
-"""Who may call in: from a trunk and a dialled number to the agent that answers, or to the SIP status that refuses."""
+"""Who may call in: from a trunk and a dialled number to the agent that answers, or to the SIP status that refuses; and
+how many calls there may be, whichever way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import sqlalchemy as sa
 
 from config.errors import TrunklineError
 from sipcore.leg import LegFacts
-from storage import phone_numbers
+from storage import calls, phone_numbers
 from storage.agents import Agent
 from storage.phone_numbers import InboundTarget, PhoneNumber
 
@@ -19,6 +20,15 @@ RETRY_AFTER_S: Final = 10
 
 SourceNames = Callable[[str], Collection[str]]
 """The names that a source has in the database: its address and the host names that resolve to it."""
+
+
+class InsufficientFunds(TrunklineError):
+    """A paid plan has nothing left to pay calls with."""
+
+    status = 402
+
+    def __init__(self) -> None:
+        super().__init__("Insufficient funds. Please top up your balance.")
 
 
 class Refused(TrunklineError):
@@ -32,22 +42,33 @@ class Refused(TrunklineError):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The most live calls: of this process, and of an organization without a ceiling of its own."""
+    """The most calls that have not ended: of this process, and of an organization without a ceiling of its own."""
 
     process: int = 250
     organization: int = 100
 
+    def full(
+        self, conn: sa.Connection, organization_id: str, own: int | None, gone: Collection[str]
+    ) -> Literal["organization", "process"] | None:
+        """Who has no place left for one more call; None when both have. `own` is the organization's own ceiling, `gone`
+        are calls that count no more though their end could not be stored. In the transaction that stores the call this
+        is exact: such transactions run one after the other."""
+        there = calls.count_open(conn, organization_id, gone)
+        if there.organization >= (self.organization if own is None else own):
+            return "organization"
+        return "process" if there.everywhere >= self.process else None
+
 
 @dataclass(frozen=True)
 class Admitted:
-    """Who answers: an active agent on the number that was dialled. `max_calls` is its organization's ceiling."""
+    """Who answers: an active agent on the number that was dialled. `max_calls` is its organization's own ceiling."""
 
     number: PhoneNumber
     agent: Agent
-    max_calls: int
+    max_calls: int | None
 
 
-def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str], ceilings: Ceilings) -> Admitted:
+def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> Admitted:
     """The agent for an inbound leg: by its source, which has `names` in the database, and the user of the request URI,
     else that of To, each exactly or with or without `+`. `Refused`: 404 for a number that this trunk does not have, 480
     without an active agent."""
@@ -58,8 +79,7 @@ def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str], ce
         raise Refused(480, "no agent answers this number")
     if not target.agent.is_active:
         raise Refused(480, "the agent is not active")
-    own = target.max_calls
-    return Admitted(target.number, target.agent, ceilings.organization if own is None else own)
+    return Admitted(target.number, target.agent, target.max_calls)
 
 
 def _dialled(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> InboundTarget | None:

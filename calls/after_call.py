@@ -78,7 +78,7 @@ class AfterCall:
         self._origin = origin
         self._wake = wake
 
-    async def finish(self, call_id: str, outcome: Outcome, agent: Agent) -> None:
+    async def finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook. `agent` counts if it has been deleted meanwhile. When the database
         is in trouble this is tried again for half a minute; then `StorageTrouble`."""
         for wait_s in (*STORE_AGAIN_S, None):
@@ -94,7 +94,7 @@ class AfterCall:
             _note(call)
             self._wake()
 
-    def _store(self, call_id: str, outcome: Outcome, agent: Agent, conn: sa.Connection) -> Call | None:
+    def _store(self, call_id: str, outcome: Outcome, agent: Agent | None, conn: sa.Connection) -> Call | None:
         if outcome.answered_at is not None:
             calls.answered(conn, call_id, outcome.answered_at)
         call = calls.finish(

@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 ContextValue = str | int | float | bool
-PLACEHOLDER: Final = re.compile(r"\{\{\s*([A-Za-z0-9_]+)\s*\}\}")
+NAME: Final = re.compile(r"[A-Za-z0-9_]+")
+PLACEHOLDER: Final = re.compile(rf"\{{\{{\s*({NAME.pattern})\s*\}}\}}")
 
 log = structlog.get_logger()
 

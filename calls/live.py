@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 import structlog
@@ -31,6 +31,7 @@ from media.sound_files import NotSound
 from models.catalogue import Catalogue
 from models.protocols import EndOfTurn, SpeechToTextStream, VoiceSettings
 from sipcore.leg import Leg, LegEnd, Media
+from sipcore.status import reason_for
 from storage import calls, recordings
 from storage.agents import Agent
 from storage.calls import Call, EndedReason, EndStatus
@@ -48,7 +49,7 @@ log = structlog.get_logger()
 @dataclass(frozen=True)
 class Equipment:
     """What every call needs of the house. After `rtp_timeout_s` without any packet a call has lost its caller. Without
-    `backgrounds` calls have nothing under them."""
+    `backgrounds` calls have nothing under them. A call that we make rings for `ring_timeout_s`."""
 
     database: Database
     engine: Engine
@@ -58,10 +59,14 @@ class Equipment:
     data_dir: Path
     rtp_timeout_s: float = 30.0
     backgrounds: Backgrounds | None = None
+    ring_timeout_s: float = 45.0
 
 
 class LiveCall:
-    """`run` is the whole life of a call that was admitted; `end` ends it from outside."""
+    """`run` is the whole life of a call that was admitted, or placed; `end` ends it from outside."""
+
+    placed: Final = True
+    """It has a leg."""
 
     def __init__(self, call: Call, agent: Agent, number: PhoneNumber, leg: Leg, equipment: Equipment) -> None:
         self.call = call
@@ -85,8 +90,8 @@ class LiveCall:
             self._ending.set_result(reason)
 
     async def run(self) -> None:
-        """Ring, answer, talk, hang up, store the end. Whatever goes wrong ends this call as `error` and is logged once.
-        Raises `StorageTrouble` when the end could not be stored."""
+        """Ring, answer or be answered, talk, hang up, store the end. Whatever goes wrong ends this call as `error` and
+        is logged once. Raises `StorageTrouble` when the end could not be stored."""
         self._leg.ended.add_done_callback(self._leg_ended)
         try:
             await self._talk()
@@ -98,7 +103,7 @@ class LiveCall:
         self._release()
         talk = self._conversation.transcript if self._conversation else Transcript()
         outcome = Outcome(
-            status=_status(reason, self._answered_at is not None),
+            status=status_of(reason, answered=self._answered_at is not None),
             reason=reason,
             answered_at=self._answered_at,
             ended_at=self._ended_at or utc_now(),
@@ -115,7 +120,7 @@ class LiveCall:
         media = await self._pick_up()
         if media is None:
             return
-        self._answered_at = utc_now()
+        self._answered_at = self._answered_at or utc_now()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         stream = models.ear.open(rate=media.rate, language=self._agent.language_hint, on_words=self._has_words)
         with closing(stream) as ear:
@@ -124,10 +129,40 @@ class LiveCall:
                 await self._converse(conversation, inbox, sound)
 
     async def _pick_up(self) -> Media | None:
-        """Ring and answer; None when the call ends before there is sound. A peer may confirm the dialog and never agree
+        """Answer, or wait until the callee does; None when the call ends before there is sound."""
+        if self._inbound:
+            await self._leg.ringing()
+            return await self._sound_after(self._leg.answer())
+        return await self._sound_after(self._leg.connected()) if await self._is_answered() else None
+
+    async def _is_answered(self) -> bool:
+        """Whether the callee takes the call before `ring_timeout_s` is over and before it ends for another reason."""
+        ringing = asyncio.create_task(self._note_ringing())
+        await asyncio.wait(
+            (self._leg.answered, self._ending),
+            timeout=self._house.ring_timeout_s,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        ringing.cancel()
+        await asyncio.wait((ringing,))
+        if not ringing.cancelled():
+            ringing.result()
+        if self._leg.answered.done():
+            self._answered_at = utc_now()
+            return True
+        if not self._ending.done():
+            self.end("no_answer" if await self._leg.progress() else "unreachable")
+        return False
+
+    async def _note_ringing(self) -> None:
+        await asyncio.wait((self._leg.rings,))
+        self._log.info("call.ringing")
+        await self._store(partial(calls.rings, call_id=self.call.id))
+
+    async def _sound_after(self, connecting: Coroutine[Any, Any, Media]) -> Media | None:
+        """The sound, once there is some; None when the call ends first. A peer may confirm the dialog and never agree
         on any sound: that is a media timeout as any other."""
-        await self._leg.ringing()
-        answering = asyncio.ensure_future(self._leg.answer())
+        answering = asyncio.ensure_future(connecting)
         await asyncio.wait(
             (answering, self._ending), timeout=self._house.rtp_timeout_s, return_when=asyncio.FIRST_COMPLETED
         )
@@ -274,7 +309,7 @@ class LiveCall:
         if self._leg.ended.done():
             return
         try:
-            if reason == "error" and self._answered_at is None:
+            if reason == "error" and self._inbound and self._answered_at is None:
                 await self._leg.reject(500)
             else:
                 await self._leg.hangup()
@@ -282,8 +317,8 @@ class LiveCall:
             self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
 
     def _release(self) -> None:
-        """Give the slot back. The sound of a leg that was given up while it was answering may come until it ends."""
-        if self._answered_at is not None:
+        """Give the slot back. The sound of a leg that was given up before it had any may come until it ends."""
+        if self._leg.has_sound:
             self._leg.release()
         else:
             self._leg.ended.add_done_callback(lambda _: self._leg.release())
@@ -294,19 +329,27 @@ class LiveCall:
             self._sound_of_call.words()
 
     def _leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
-        if not ended.cancelled() and ended.result().by_peer:
-            self.end(_reason_of(ended.result(), self._answered_at is not None))
+        if ended.cancelled() or not ended.result().by_peer:
+            return
+        code = ended.result().code
+        answered = self._answered_at is not None or self._leg.answered.done()
+        self.end(_reason_of(code, answered) if answered or self._inbound else reason_for(code))
+
+    @property
+    def _inbound(self) -> bool:
+        return self._leg.facts.direction == "inbound"
 
 
-def _reason_of(end: LegEnd, answered: bool) -> EndedReason:
-    """A BYE or a CANCEL (487) is the caller's wish; anything else is a failure of the way between us."""
-    return "customer_ended" if end.code < 300 or (end.code == 487 and not answered) else "unreachable"
+def _reason_of(code: int, answered: bool) -> EndedReason:
+    """A BYE, or a caller's CANCEL (487), is the other side's wish; anything else is a failure of the way between us."""
+    return "customer_ended" if code < 300 or (code == 487 and not answered) else "unreachable"
 
 
-def _status(reason: EndedReason, answered: bool) -> EndStatus:
+def status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
+    """The status in which a call ends."""
     if answered:
         return "completed"
-    return "no_answer" if reason in ("customer_ended", "api_hangup") else "failed"
+    return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
 
 
 def _probability(judge: EndOfTurn, partial_text: str, language: str | None) -> float | None:

@@ -1,23 +1,26 @@
-"""All calls of this process: inbound admission, the calls that live now, and how they are brought to an end."""
+"""All calls of this process: inbound admission, the calls that are to be placed, the calls that live now, and how they
+are brought to an end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Coroutine
+from contextvars import Context
+from typing import Any, Protocol
 
+import sqlalchemy as sa
 import structlog
 
 from calls import metrics
 from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, find_target
 from calls.live import Equipment, LiveCall
-from config.errors import Unavailable
-from sipcore.leg import Leg
+from calls.outbound import OutboundCall, WayOut
+from config.errors import TooMany, Unavailable
+from sipcore.leg import Leg, LegFacts
 from storage import calls
-from storage.calls import EndedReason
-from storage.database import Database
+from storage.calls import Call, EndedReason
+from storage.database import Database, StorageTrouble
+from storage.organizations import Organization
 
 ANONYMOUS = "anonymous"
 """The customer's number when the caller does not tell it (RFC 3323)."""
@@ -29,9 +32,26 @@ def _only_address(source: str) -> tuple[str]:
     return (source,)
 
 
+class Living(Protocol):
+    """A call between its storing and its stored end."""
+
+    call: Call
+
+    @property
+    def placed(self) -> bool:
+        """It has a leg."""
+
+    def end(self, reason: EndedReason) -> None:
+        """End it; the first reason counts."""
+
+    async def run(self) -> None:
+        """Its whole life. Raises `StorageTrouble` when its end could not be stored."""
+
+
 class CallService:
     """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `names_of` gives the names that a
-    source address has in the database: itself and the registrars' host names that resolve to it."""
+    source address has in the database: itself and the registrars' host names that resolve to it. Without `way_out` no
+    calls are placed."""
 
     def __init__(
         self,
@@ -39,27 +59,32 @@ class CallService:
         equipment: Equipment,
         ceilings: Ceilings,
         names_of: SourceNames = _only_address,
+        way_out: WayOut | None = None,
     ) -> None:
         self._database = database
         self._equipment = equipment
         self._ceilings = ceilings
         self._names_of = names_of
+        self._way_out = way_out
         self._draining = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._live: dict[str, tuple[LiveCall, asyncio.Task[None]]] = {}
-        self._places: Counter[str] = Counter()
+        self._live: dict[str, tuple[Living, asyncio.Task[None]]] = {}
+        self._lost: frozenset[str] = frozenset()
+        """Calls that are over, but the database does not know it."""
+        self._taking = asyncio.Lock()
+        self._to_look = False
 
     @property
     def live_calls(self) -> int:
-        """Calls that have a place: those that ring and those that talk."""
-        return self._places.total()
+        """Calls that have a place: those that wait to be placed, ring or talk."""
+        return len(self._live)
 
     @property
     def draining(self) -> bool:
         """No new calls are taken."""
         return self._draining
 
-    def live(self) -> list[LiveCall]:
+    def live(self) -> list[Living]:
         """The calls that live now."""
         return [call for call, _ in self._live.values()]
 
@@ -72,12 +97,30 @@ class CallService:
 
     def incoming(self, leg: Leg) -> None:
         """Take a new inbound leg, or refuse it; returns at once."""
-        task = asyncio.get_running_loop().create_task(self._incoming(leg))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(self._incoming(leg))
+
+    def check_room(self, conn: sa.Connection, organization: Organization) -> None:
+        """Whether there is a place for one more outbound call. For the transaction that stores it, on the database's
+        thread. `TooMany` when the organization's places are taken, `Unavailable` when the process's are, or when it
+        drains."""
+        if self._draining:
+            raise Unavailable("The server is shutting down", RETRY_AFTER_S)
+        match self._ceilings.full(conn, organization.id, organization.max_calls, self._lost):
+            case "organization":
+                raise TooMany("Too many concurrent calls. Please try again later.")
+            case "process":
+                raise Unavailable("The server is full", RETRY_AFTER_S)
+
+    def look_for_queued(self) -> None:
+        """Calls may have been stored that are to be placed; returns at once."""
+        if not self._to_look:
+            self._to_look = True
+            self._start(self._look())
 
     async def hangup(self, call_id: str) -> bool:
         """End a live call as `api_hangup` and wait until its end is stored. False when it is not live here."""
+        if call_id not in self._live:
+            await self._take_queued()
         if call_id not in self._live:
             return False
         call, task = self._live[call_id]
@@ -86,14 +129,18 @@ class CallService:
         return True
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new calls and wait for those that live; after `timeout_s` they end as `server_shutdown`. Returns when
-        the end of every call is stored."""
+        """Take and place no new calls and wait for those that live; after `timeout_s` they end as `server_shutdown`, as
+        those that wait to be placed do at once. Returns when the end of every call is stored."""
         self._draining = True
+        await self._look()
+        for call, _ in list(self._live.values()):
+            if not call.placed:
+                call.end("server_shutdown")
         if self._tasks:
             log.info("calls.draining", live=self.live_calls, timeout_s=timeout_s)
             await asyncio.wait(set(self._tasks), timeout=timeout_s)
         self.end_all("server_shutdown")
-        if self._tasks:
+        while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     def end_all(self, reason: EndedReason = "server_shutdown") -> None:
@@ -101,6 +148,33 @@ class CallService:
         self._draining = True
         for call, _ in list(self._live.values()):
             call.end(reason)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that belongs to no request: its log lines do not carry the id of the one that happened to begin it."""
+        task = asyncio.create_task(work, context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _look(self) -> None:
+        self._to_look = False
+        try:
+            await self._take_queued()
+        except StorageTrouble as trouble:
+            log.error("calls.queue_not_read", cause=trouble.cause)
+
+    async def _take_queued(self) -> None:
+        """Begin the life of every call that was queued. One look after the other: a call that has come to its end after
+        its row was read cannot be begun again."""
+        way_out = self._way_out
+        if way_out is None:
+            return
+        async with self._taking:
+            known = self._lost.union(self._live)
+            for queued in await self._database.read(lambda conn: calls.queued(conn, known)):
+                call = OutboundCall(queued, self._equipment, way_out)
+                self._live[call.call.id] = call, self._start(self._serve(call))
+                log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
 
     async def _incoming(self, leg: Leg) -> None:
         """A leg's whole life. Nothing that goes wrong with it reaches another one."""
@@ -129,43 +203,18 @@ class CallService:
 
     async def _admit_and_serve(self, leg: Leg) -> None:
         facts, names = leg.facts, self._names_of(leg.facts.source)
-        admitted = await self._database.read(lambda conn: find_target(conn, facts, names, self._ceilings))
-        with self._place(admitted):
-            call = await self._create(leg, admitted)
-            await self._serve(call)
-
-    @contextmanager
-    def _place(self, admitted: Admitted) -> Iterator[None]:
-        """One of the places that the ceilings leave. `Refused`: 486 when the organization's are taken, 503 when the
-        process's are, or when it drains."""
-        organization = admitted.number.organization_id
+        admitted = await self._database.read(lambda conn: find_target(conn, facts, names))
         if self._draining:
             raise Refused(503, "the server is draining", RETRY_AFTER_S)
-        if self._places[organization] >= admitted.max_calls:
-            raise Refused(486, "the organization has too many calls")
-        if self.live_calls >= self._ceilings.process:
-            raise Refused(503, "the server is full", RETRY_AFTER_S)
-        self._places[organization] += 1
-        metrics.LIVE_CALLS.inc()
-        try:
-            yield
-        finally:
-            self._places[organization] -= 1
-            metrics.LIVE_CALLS.dec()
+        call = await self._create(leg, admitted)
+        task = asyncio.current_task()
+        assert task is not None
+        self._live[call.call.id] = call, task
+        await self._serve(call)
 
     async def _create(self, leg: Leg, admitted: Admitted) -> LiveCall:
         facts = leg.facts
-        call = await self._database.write(
-            partial(
-                calls.create_inbound,
-                organization_id=admitted.number.organization_id,
-                agent_id=admitted.agent.id,
-                phone_number_id=admitted.number.id,
-                provider=admitted.number.provider,
-                call_sid=facts.sip_call_id,
-                customer_number=facts.sender.user or ANONYMOUS,
-            )
-        )
+        call = await self._database.write(lambda conn: self._store_inbound(conn, facts, admitted))
         log.info(
             "call.incoming",
             call_id=call.id,
@@ -176,15 +225,35 @@ class CallService:
         )
         return LiveCall(call, admitted.agent, admitted.number, leg, self._equipment)
 
-    async def _serve(self, live: LiveCall) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._live[live.call.id] = (live, task)
+    def _store_inbound(self, conn: sa.Connection, facts: LegFacts, admitted: Admitted) -> Call:
+        """`Refused`: 486 when the organization's places are taken, 503 when the process's are."""
+        number = admitted.number
+        match self._ceilings.full(conn, number.organization_id, admitted.max_calls, self._lost):
+            case "organization":
+                raise Refused(486, "the organization has too many calls")
+            case "process":
+                raise Refused(503, "the server is full", RETRY_AFTER_S)
+        return calls.create_inbound(
+            conn,
+            organization_id=number.organization_id,
+            agent_id=admitted.agent.id,
+            phone_number_id=number.id,
+            provider=number.provider,
+            call_sid=facts.sip_call_id,
+            customer_number=facts.sender.user or ANONYMOUS,
+        )
+
+    async def _serve(self, call: Living) -> None:
+        """The life of a call that is among the living."""
+        call_id = call.call.id
         if self._draining:
-            live.end("server_shutdown")
+            call.end("server_shutdown")
+        metrics.LIVE_CALLS.inc()
         try:
-            await live.run()
+            await call.run()
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
-            log.error("call.end_lost", call_id=live.call.id, error=repr(error), remedy="closed at the next start")
+            self._lost |= {call_id}
+            log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
         finally:
-            del self._live[live.call.id]
+            del self._live[call_id]
+            metrics.LIVE_CALLS.dec()

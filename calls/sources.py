@@ -38,6 +38,15 @@ class TrunkSources:
         """The names that a source has in the database: its address and the host names that resolve to it."""
         return {address} | self._names.get(address, set())
 
+    async def address_of(self, source: str) -> str | None:
+        """An IPv4 address to reach a stored source at: its own, or one that its host name resolved to last. A name that
+        is not known yet is looked up now; None when that fails."""
+        if _is_address(source):
+            return source
+        if not self._hosts.known(source):
+            await self._hosts.look_up(source)
+        return min((each for each in self._hosts.known(source) if "." in each and ":" not in each), default=None)
+
     def changed(self) -> None:
         """A phone number was created, changed or deleted."""
         self._changed.set()

@@ -3,7 +3,7 @@ failed; an ended call never changes again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypedDict
@@ -13,6 +13,8 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
+from storage.agents import AGENT, Agent
+from storage.phone_numbers import NUMBER, PhoneNumber
 from storage.rows import Page, Shape
 
 Direction = Literal["inbound", "outbound"]
@@ -100,12 +102,44 @@ class CallFilter:
     until: datetime | None = None
 
 
+@dataclass(frozen=True)
+class Queued:
+    """A call that waits to be placed, with its agent and the number that it is placed from; None: deleted since."""
+
+    call: Call
+    agent: Agent | None
+    number: PhoneNumber | None
+
+
+@dataclass(frozen=True)
+class OpenCalls:
+    """Calls that have not ended: of one organization, and of all."""
+
+    organization: int
+    everywhere: int
+
+
 _CALL = Shape(Call, tables.calls)
 _ROW = Shape(CallRow, tables.calls)
 _t = tables.calls
 _GET: Final = sa.select(*_CALL.columns).where(
     _t.c.id == sa.bindparam("call"), _t.c.organization_id == sa.bindparam("owner")
 )
+_AGENT_AT: Final = len(_CALL.columns)
+_NUMBER_AT: Final = _AGENT_AT + len(AGENT.columns)
+_QUEUED: Final = (
+    sa.select(*_CALL.columns, *AGENT.columns, *NUMBER.columns)
+    .select_from(
+        _t.outerjoin(tables.agents, tables.agents.c.id == _t.c.agent_id).outerjoin(
+            tables.phone_numbers, tables.phone_numbers.c.id == _t.c.phone_number_id
+        )
+    )
+    .where(_t.c.status == "queued", _t.c.ended_at.is_(None), _t.c.id.not_in(sa.bindparam("known", expanding=True)))
+    .order_by(_t.c.created_at, _t.c.id)
+)
+_COUNT_OPEN: Final = sa.select(
+    sa.func.count().filter(_t.c.organization_id == sa.bindparam("owner")), sa.func.count()
+).where(_t.c.ended_at.is_(None), _t.c.id.not_in(sa.bindparam("gone", expanding=True)))
 
 
 def create_inbound(
@@ -121,9 +155,8 @@ def create_inbound(
     metadata: Mapping[str, Any] | None = None,
 ) -> Call:
     """Store an inbound call as it arrives; it starts at ringing. `call_sid` is the SIP Call-ID."""
-    at = utc_now()
-    made = Call(
-        id=str(uuid4()),
+    return _create(
+        conn,
         organization_id=organization_id,
         agent_id=agent_id,
         phone_number_id=phone_number_id,
@@ -132,13 +165,48 @@ def create_inbound(
         direction="inbound",
         status="ringing",
         customer_number=customer_number,
+        context_variables=dict(context_variables or {}),
+        metadata=dict(metadata or {}),
+    )
+
+
+def create_outbound(
+    conn: sa.Connection,
+    *,
+    organization_id: str,
+    agent_id: str,
+    phone_number_id: str,
+    provider: str,
+    customer_number: str,
+    context_variables: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+) -> Call:
+    """Store a call that is to be placed; it starts at queued."""
+    return _create(
+        conn,
+        organization_id=organization_id,
+        agent_id=agent_id,
+        phone_number_id=phone_number_id,
+        call_sid=None,
+        provider=provider,
+        direction="outbound",
+        status="queued",
+        customer_number=customer_number,
+        context_variables=dict(context_variables),
+        metadata=dict(metadata),
+    )
+
+
+def _create(conn: sa.Connection, **facts: Any) -> Call:
+    at = utc_now()
+    made = Call(
+        **facts,
+        id=str(uuid4()),
         duration_seconds=None,
         cost=None,
         recorded=False,
         turn_count=0,
         ended_reason=None,
-        context_variables=dict(context_variables or {}),
-        metadata=dict(metadata or {}),
         parent_call_id=None,
         transfer_type=None,
         transfer_status=None,
@@ -152,6 +220,38 @@ def create_inbound(
     )
     conn.execute(sa.insert(_t), asdict(made))
     return made
+
+
+def queued(conn: sa.Connection, but_not: Collection[str]) -> list[Queued]:
+    """The calls that wait to be placed, oldest first, without those that are known already."""
+    found = []
+    for row in conn.execute(_QUEUED, {"known": sorted(but_not)}):
+        call, agent, number = row[:_AGENT_AT], row[_AGENT_AT:_NUMBER_AT], row[_NUMBER_AT:]
+        found.append(
+            Queued(
+                _CALL.build(call),
+                None if agent[0] is None else AGENT.build(agent),
+                None if number[0] is None else NUMBER.build(number),
+            )
+        )
+    return found
+
+
+def count_open(conn: sa.Connection, organization_id: str, but_not: Collection[str] = ()) -> OpenCalls:
+    """How many calls have not ended, without those of the given ids."""
+    return OpenCalls(*conn.execute(_COUNT_OPEN, {"owner": organization_id, "gone": sorted(but_not)}).one())
+
+
+def placed(conn: sa.Connection, call_id: str, call_sid: str) -> bool:
+    """The INVITE of a queued call is about to be sent, with this Call-ID. False when the call has ended."""
+    change = sa.update(_t).where(_t.c.id == call_id, _t.c.ended_at.is_(None))
+    return conn.execute(change.values(call_sid=call_sid, updated_at=utc_now())).rowcount == 1
+
+
+def rings(conn: sa.Connection, call_id: str) -> bool:
+    """A queued call rings. False (and nothing changes) when it is in another state."""
+    change = sa.update(_t).where(_t.c.id == call_id, _t.c.status == "queued")
+    return conn.execute(change.values(status="ringing", updated_at=utc_now())).rowcount == 1
 
 
 def answered(conn: sa.Connection, call_id: str, at: datetime) -> bool:

@@ -41,6 +41,7 @@ class NotedDialog:
         self.headers: dict[str, str] = {}
         self.leg: Leg | None = None
         self.mute = False
+        self.trying = 0
         self.error: Exception | None = None
         self._pump = pump
         self._caller = caller
@@ -63,6 +64,10 @@ class NotedDialog:
 
     async def dtmf(self, digits: str) -> None:
         raise AssertionError("no digits are sent here")
+
+    async def progress(self) -> int:
+        assert self.leg is not None
+        return 180 if self.leg.rings.done() else self.trying
 
 
 class Phone:
@@ -101,3 +106,66 @@ class Phone:
     def hangs_up(self, code: int = 200) -> None:
         """BYE, or after `code` 487: CANCEL."""
         self.leg._has_ended(code, "")
+
+
+class Callee:
+    """The other side of a leg that we dialled; the test says what it does."""
+
+    def __init__(self, pump: ArrayPump, uri: str, caller: Party | None, sip_call_id: str) -> None:
+        self.uri = uri
+        self.caller = caller
+        self.dialog = NotedDialog(pump, None)
+        to = Party(uri.removeprefix("sip:").partition("@")[0], "")
+        facts = LegFacts(sip_call_id, "outbound", "", to.user, to, caller or Party("", ""))
+        self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
+        self.dialog.leg = self.leg
+        self._pump = pump
+
+    @property
+    def sent(self) -> list[int]:
+        """What we got after the INVITE; -1 is a BYE or a CANCEL."""
+        return self.dialog.sent
+
+    def rings(self, *, early_media: bool = False) -> None:
+        """180, or 183 with sound."""
+        self.leg._has_rung()
+        if early_media:
+            self._has_sound()
+
+    def answers(self, *, mute: bool = False) -> None:
+        """200, with sound unless `mute`."""
+        if not mute and not self.leg.has_sound:
+            self._has_sound()
+        self.leg._has_been_answered()
+
+    def ends(self, code: int = 200) -> None:
+        """BYE, or a final status in place of an answer; 0 is the silence of somebody who is not there."""
+        self.leg._has_ended(code, "")
+
+    def _has_sound(self) -> None:
+        self.leg._has_media(Media(self._pump.open(8000), 8000, "PCMU"), False)
+
+
+class Callees:
+    """Everybody who can be called: stands for `Endpoint.call` and for the trunks' addresses. `gate` holds INVITEs back,
+    `error` is raised in place of sending one."""
+
+    def __init__(self, pump: ArrayPump) -> None:
+        self.called: list[Callee] = []
+        self.address: str | None = SOURCE
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked = 0
+        self._pump = pump
+
+    async def dial(self, uri: str, *, caller: Party | None, sip_call_id: str | None) -> Leg:
+        self.asked += 1
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.called.append(Callee(self._pump, uri, caller, str(sip_call_id)))
+        return self.called[-1].leg
+
+    async def address_of(self, _source: str) -> str | None:
+        return self.address

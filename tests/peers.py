@@ -133,13 +133,14 @@ class Sipp(Process):
 class Baresip(Process):
     """baresip without a sound card: it plays 440 Hz for 20 s, or a WAV file, and records what it hears."""
 
-    def __init__(self, codec: str, *, play: Path | None = None) -> None:
+    def __init__(self, codec: str, *, play: Path | None = None, user: str = "baresip") -> None:
         """`codec`: as baresip spells it, e.g. `PCMU/8000/1` or `opus/48000/2`; `play`: a WAV file of that rate and
-        number of channels."""
+        number of channels; `user`: who it takes calls for."""
         super().__init__()
         self.port = free_port()
         self._control_port = free_port()
         self._codec = codec
+        self._user = user
         self._play = play or self.folder / "tone.wav"
         self._writer: asyncio.StreamWriter | None = None
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -151,7 +152,7 @@ class Baresip(Process):
             await asyncio.to_thread(self._write_tone)
         (self.folder / "config").write_text(self._config())
         (self.folder / "accounts").write_text(
-            f"<sip:baresip@127.0.0.1:{self.port}>;regint=0;audio_codecs={self._codec};answermode=auto\n"
+            f"<sip:{self._user}@127.0.0.1:{self.port}>;regint=0;audio_codecs={self._codec};answermode=auto\n"
         )
         await self.start("baresip", "-4", "-f", str(self.folder))
         await self._connect()

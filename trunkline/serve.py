@@ -20,6 +20,7 @@ from calls.after_call import AfterCall
 from calls.background import Backgrounds
 from calls.egress import EgressClient, EgressRules, tls_context
 from calls.live import Equipment
+from calls.outbound import Turns, WayOut
 from calls.service import CallService
 from calls.sources import TrunkSources
 from calls.webhooks import Deliverer, DeliveryPolicy
@@ -142,16 +143,18 @@ async def running(
         after_call = AfterCall(database, key, settings.public_origin, deliverer.wake)
         equipment = Equipment(
             database, engine, writer, models, after_call, settings.data_dir, settings.sip.rtp_timeout_s,
-            Backgrounds(endpoint.pump, settings.data_dir),
+            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s,
         )  # fmt: skip
         sources = TrunkSources(database, lambda known: endpoint.set_sources(known, map(str, settings.sip.probes)))
-        service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of)
+        way_out = WayOut(endpoint.call, sources.address_of, Turns(settings.limits.max_outbound_per_second))
+        service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of, way_out)
         stack.push_async_callback(service.drain, 0)
         await service.recover()
         server = Server(settings, database, endpoint, engine, service, deliverer, sources, endpoint.sip_port)
         services = Services(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
             phone_numbers_changed=sources.changed, webhooks_waiting=deliverer.wake,
+            check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
         )  # fmt: skip
         await presets
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
@@ -241,6 +244,7 @@ async def _housekeeping(server: Server) -> None:
         await asyncio.sleep(HOUSEKEEPING_S)
         server.endpoint.log_guard_events()
         server.watch_audio()
+        server.calls.look_for_queued()  # a client may have gone between the storing of its call and our knowing of it
         full = server.calls.live_calls >= server.settings.limits.max_calls
         server.endpoint.set_accepting(not full and not server.draining, RETRY_AFTER_S)
 

@@ -15,6 +15,7 @@ from cryptography.fernet import Fernet
 from calls.admission import Ceilings
 from calls.after_call import AfterCall
 from calls.live import Equipment
+from calls.outbound import Turns, WayOut
 from calls.service import CallService
 from config.secrets import Secrets
 from media.engine import Engine
@@ -26,7 +27,7 @@ from storage.calls import Call
 from storage.database import Database
 from storage.phone_numbers import PhoneNumber, PhoneNumberFields
 from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
-from tests.fakes_legs import SOURCE, ArrayPump, Phone
+from tests.fakes_legs import SOURCE, ArrayPump, Callees, Phone
 
 TICK_PAUSE_S = 0.001
 """Real time between two ticks of 20 ms: sound runs up to twenty times as fast as on a line."""
@@ -46,6 +47,7 @@ class House:
     ears: ScriptedEars
     voice: ScriptedVoice
     secrets: Secrets
+    callees: Callees
     woken: list[None] = field(default_factory=list)
 
     async def number(
@@ -111,9 +113,11 @@ async def open_house(
     *answers: str | Sequence[AnswerPart] | Exception,
     ceilings: Ceilings | None = None,
     rtp_timeout_s: float = 30.0,
+    ring_timeout_s: float = 45.0,
+    per_second: float = 1000.0,
     hears: Sequence[str] = (),
 ) -> AsyncIterator[House]:
-    """A house that is open for calls; afterwards everything is put away."""
+    """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out."""
     database = Database(f"sqlite+aiosqlite:///{data_dir}/trunkline.db")
     await database.open()
     pump = ArrayPump()
@@ -126,11 +130,15 @@ async def open_house(
     woken: list[None] = []
     after = AfterCall(database, secrets, "https://here.test", lambda: woken.append(None))
     catalogue = scripted_catalogue(language, ears, voice)
-    equipment = Equipment(database, engine, recordings, catalogue, after, data_dir, rtp_timeout_s)
-    service = CallService(database, equipment, ceilings or Ceilings())
+    equipment = Equipment(
+        database, engine, recordings, catalogue, after, data_dir, rtp_timeout_s, ring_timeout_s=ring_timeout_s
+    )
+    callees = Callees(pump)
+    way_out = WayOut(callees.dial, callees.address_of, Turns(per_second))
+    service = CallService(database, equipment, ceilings or Ceilings(), way_out=way_out)
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
-        yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, woken)
+        yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, woken)
     finally:
         await service.drain(0)
         ticking.cancel()

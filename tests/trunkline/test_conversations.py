@@ -4,29 +4,23 @@ it answers (`tests.fakes_models`)."""
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
-import structlog
 
 from bench.scripted import WORDS
 from bench.turn import SOUND
 from calls.metrics import RESPONSE_GAP
-from config.settings import Settings
-from models.catalogue import Catalogue
-from storage import api_keys, organizations, tables
-from tests.fakes_models import BROKEN, PromptedLanguage, ready_models
+from storage import tables
+from tests.fakes_models import BROKEN
 from tests.media.speech import speech
-from tests.trunkline.house import LOOPBACK, Client, Told, merged
-from tests.trunkline.phones import FRAME, calling, known
+from tests.trunkline.phones import FRAME, calling
+from tests.trunkline.place import Place, open_place
 from tests.trunkline.sound import audible, read_wav, spells
-from trunkline.serve import Server, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LONG = (
@@ -35,70 +29,11 @@ LONG = (
 )
 
 
-@dataclass
-class Place:
-    """The server in this process, an API client, its log, and its language model."""
-
-    server: Server
-    client: Client
-    log: Told
-    language: PromptedLanguage
-    numbers: int = 300
-
-    @property
-    def target(self) -> str:
-        """Where it takes calls."""
-        return f"127.0.0.1:{self.server.sip_port}"
-
-    async def line(self, prompt: str, **agent: Any) -> str:
-        """A new number whose agent answers with its prompt; returns the number."""
-        self.numbers += 1
-        agent_id = await self.client.agent(systemPrompt=prompt, **agent)
-        await self.client.number(str(self.numbers), agent_id)
-        return str(self.numbers)
-
-    async def answered(self, since: int = 0) -> str:
-        """The id of the first call that was answered since."""
-        return str((await self.log.event("call.answered", since=since))["call_id"])
-
-    async def ended(self, call_id: str) -> dict[str, Any]:
-        """The call as the API tells it once it has ended."""
-        await self.log.event("call.ended", call_id=call_id)
-        return await self.client.call(call_id)
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     """The server of this module."""
-    loop, log = asyncio.get_running_loop(), Told("the server")
-    log.begin()
-
-    def keep(_: object, level: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        loop.call_soon_threadsafe(log.take, json.dumps({**event, "level": level}, default=repr))
-        return event
-
-    before = structlog.get_config()
-    structlog.configure(processors=[keep, *before["processors"]])
-    loaded: list[Catalogue] = []
-
-    def load(settings: Settings) -> Catalogue:
-        loaded.append(ready_models(settings))
-        return loaded[0]
-
-    settings = Settings(data_dir=tmp_path_factory.mktemp("place")).with_changes(
-        merged(LOOPBACK, {"sip": {"port": 0}, "api": {"port": 0}})
-    )
-    async with running(settings, load) as server:
-        owner = await server.database.write(lambda conn: organizations.create(conn, "place"))
-        _, key = await server.database.write(lambda conn: api_keys.create(conn, owner.id))
-        language = loaded[0].llm(None)
-        assert isinstance(language, PromptedLanguage)
-        async with Client(server.api_origin, key, set()) as client:
-            place = Place(server, client, log, language)
-            await place.line("")
-            await known(place.target)
-            yield place
-    structlog.configure(**before)
+    async with open_place(tmp_path_factory.mktemp("place")) as place:
+        yield place
 
 
 @pytest.mark.parametrize(

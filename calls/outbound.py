@@ -1,0 +1,210 @@
+"""Calls that we make: they wait for their turn, are placed through their number's trunk and then live as any other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Protocol
+from uuid import uuid4
+
+import structlog
+
+from calls import metrics
+from calls.after_call import Outcome
+from calls.live import Equipment, LiveCall, status_of
+from config.clock import utc_now
+from sipcore.headers import Party
+from sipcore.leg import Leg
+from storage import calls
+from storage.calls import Call, EndedReason, Queued
+from storage.database import StorageTrouble
+from storage.phone_numbers import PhoneNumber
+
+SIP_PORT: Final = 5060
+
+log = structlog.get_logger()
+
+
+def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
+    """Why no call can go out from this number, in words for the client; None when one can. `tcp`: this server speaks
+    SIP over TCP."""
+    match number.sip_mode, number.sip_protocol or "udp":
+        case (None, _):
+            return "Has no trunk: set sipMode and sipIp"
+        case ("registration", _):
+            return "Its sipMode is registration; in this version calls go out by ip_allowlist only"
+        case (_, "tls"):
+            return "Its sipProtocol is tls, which is not available in this version"
+        case (_, "tcp") if not tcp:
+            return "Its sipProtocol is tcp, which this server does not speak"
+    return "Its sipIp is an IPv6 address, which is not available in this version" if _is_ipv6(number.source) else None
+
+
+def _is_ipv6(source: str | None) -> bool:
+    try:
+        return isinstance(ip_address(source or ""), IPv6Address)
+    except ValueError:
+        return False
+
+
+def uri_of(number: PhoneNumber, address: str, to: str) -> str:
+    """Whom the INVITE goes to, by the number's trunk, whose host is at this IP address."""
+    return f"sip:{to}@{address}:{number.sip_port or SIP_PORT};transport={number.sip_protocol or 'udp'}"
+
+
+class Pace:
+    """At most so many starts a second, evenly spread: a bucket that holds one token. Times are seconds of any clock
+    that only goes forward."""
+
+    def __init__(self, per_second: float) -> None:
+        self._gap_s = 1 / per_second
+        self._next_s = float("-inf")
+
+    def wait_s(self, now_s: float) -> float:
+        """How long until the next start is allowed."""
+        return max(0.0, self._next_s - now_s)
+
+    def started(self, now_s: float) -> None:
+        """Something was started now, or a timer's imprecision too early."""
+        self._next_s = max(now_s, self._next_s) + self._gap_s
+
+
+class Turns:
+    """Lets calls out one after the other, in the order in which they ask, at the pace of the settings."""
+
+    def __init__(self, per_second: float, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._pace = Pace(per_second)
+        self._clock_s = clock_s
+        self._first = asyncio.Lock()  # fair: who waits longest is next
+
+    async def take(self) -> None:
+        """Wait for a turn. Who is cancelled meanwhile takes none from the others."""
+        async with self._first:
+            await asyncio.sleep(self._pace.wait_s(self._clock_s()))
+            self._pace.started(self._clock_s())
+
+
+class Dial(Protocol):
+    """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
+
+    def __call__(self, uri: str, *, caller: Party | None, sip_call_id: str | None) -> Awaitable[Leg]:
+        """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
+
+
+@dataclass(frozen=True)
+class WayOut:
+    """How calls leave. `address_of` gives an IPv4 address of a trunk's host (`PhoneNumber.source`), None when the host
+    cannot be found."""
+
+    dial: Dial
+    address_of: Callable[[str], Awaitable[str | None]]
+    turns: Turns
+
+
+class OutboundCall:
+    """`run` is the whole life of a queued call; `end` ends it from outside."""
+
+    def __init__(self, queued: Queued, house: Equipment, way_out: WayOut) -> None:
+        self.call: Call = queued.call
+        self._agent = queued.agent
+        self._number = queued.number
+        self._house = house
+        self._way_out = way_out
+        self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
+        self._live: LiveCall | None = None
+        self._log = log.bind(call_id=self.call.id)
+
+    @property
+    def placed(self) -> bool:
+        """Its INVITE has been sent."""
+        return self._live is not None
+
+    def end(self, reason: EndedReason) -> None:
+        """End the call; the first reason counts."""
+        if self._live is not None:
+            self._live.end(reason)
+        elif not self._ending.done():
+            self._ending.set_result(reason)
+
+    async def run(self) -> None:
+        """Wait for its turn, place it, live it, store its end. Whatever goes wrong ends this call as `error` and is
+        logged once. Raises `StorageTrouble` when the end could not be stored."""
+        try:
+            live = await self._come_to_life()
+        except Exception as error:  # noqa: BLE001 - it ends this call alone
+            self._log.error("call.failed", error=repr(error), exc_info=error)
+            live = None
+            self.end("error")
+        if live is None:
+            await self._finish_unplaced(await self._ending)
+            return
+        self._live = live
+        if self._ending.done():  # while the INVITE was sent
+            live.end(self._ending.result())
+        await live.run()
+
+    async def _come_to_life(self) -> LiveCall | None:
+        """The call on its leg; None when it has come to its end before."""
+        agent, number = self._agent, self._number
+        if agent is None or number is None or number.source is None:
+            self._give_up("the agent, the number or its trunk was deleted after the call was queued")
+            return None
+        if not await self._has_its_turn():
+            return None
+        address = await self._way_out.address_of(number.source)
+        if address is None:
+            self._give_up("the trunk's host is unknown")
+            return None
+        leg = await self._place(number, address)
+        return None if leg is None else LiveCall(self.call, agent, number, leg, self._house)
+
+    async def _has_its_turn(self) -> bool:
+        """Wait for it; False when the call is ended first."""
+        turn = asyncio.ensure_future(self._way_out.turns.take())
+        await asyncio.wait((turn, self._ending), return_when=asyncio.FIRST_COMPLETED)
+        if self._ending.done():
+            turn.cancel()
+        await asyncio.wait((turn,))
+        return not self._ending.done()
+
+    async def _place(self, number: PhoneNumber, address: str) -> Leg | None:
+        """Send the INVITE, after its Call-ID was stored; None when it cannot be sent."""
+        self.call = replace(self.call, call_sid=str(uuid4()))
+        try:
+            await self._house.database.write(
+                partial(calls.placed, call_id=self.call.id, call_sid=str(self.call.call_sid))
+            )
+        except StorageTrouble as trouble:
+            self._log.warning("call.progress_not_stored", cause=trouble.cause)
+        if self._ending.done():
+            return None
+        uri = uri_of(number, address, self.call.customer_number)
+        try:
+            leg = await self._way_out.dial(
+                uri, caller=Party(number.number, number.name or ""), sip_call_id=self.call.call_sid
+            )
+        except ConnectionError as error:
+            self._give_up(str(error))
+            return None
+        metrics.PLACED_CALLS.inc()
+        self._log.info(
+            "call.placed",
+            trunk=address,
+            number=number.number,
+            customer=self.call.customer_number,
+            agent=self.call.agent_id,
+            sip_call_id=self.call.call_sid,
+        )
+        return leg
+
+    def _give_up(self, why: str) -> None:
+        self._log.warning("call.not_placed", why=why)
+        self.end("unreachable")
+
+    async def _finish_unplaced(self, reason: EndedReason) -> None:
+        outcome = Outcome(status=status_of(reason, answered=False), reason=reason, ended_at=utc_now())
+        await self._house.after_call.finish(self.call.id, outcome, self._agent)

@@ -1,0 +1,341 @@
+"""POST /calls and POST /calls/{id}/hangup, with the service that places calls behind them; only SIP is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+from aiohttp.test_utils import TestClient, TestServer
+
+from api.app import create_app
+from api.services import Services
+from calls.admission import Ceilings
+from config.settings import Settings
+from storage import api_keys, organizations, phone_numbers, tables
+from storage.phone_numbers import PhoneNumber
+from tests.api.conftest import Api, Choices, Trouble
+from tests.calls.house import House, open_house, until
+from tests.fakes_legs import Callee
+
+TO = "+41441234567"
+
+
+@dataclass
+class Desk:
+    """A client of the organization that has an agent and a number, and the house that holds the calls."""
+
+    api: Api
+    house: House
+    number: PhoneNumber
+    agent_id: str
+
+    @property
+    def least(self) -> dict[str, Any]:
+        """The smallest body."""
+        return {"agentId": self.agent_id, "phoneNumberId": self.number.id, "to": TO}
+
+    async def calls(self, body: dict[str, Any] | None = None, **more: Any) -> tuple[int, Any]:
+        """POST /calls."""
+        return await self.api("POST", "/calls", {**self.least, **(body or {})}, **more)
+
+    async def callee(self, place: int = 0) -> Callee:
+        """Wait until somebody is called."""
+        await until(lambda: len(self.house.callees.called) > place)
+        return self.house.callees.called[place]
+
+    async def number_has(self, **changes: Any) -> None:
+        """Change the number in the database."""
+        self.number = await self.house.database.write(lambda conn: phone_numbers.replace(conn, self.number, changes))
+
+    async def organization_has(self, **changes: Any) -> None:
+        """Change the organization in the database."""
+        change = sa.update(tables.organizations).where(tables.organizations.c.id == self.api.organization_id)
+        await self.house.database.write(lambda conn: conn.execute(change.values(**changes)))
+
+    async def stored(self) -> list[Any]:
+        """The organization's calls."""
+        return list((await self.api("GET", "/calls"))[1]["data"])
+
+
+async def _open(house: House, folder: Path) -> Desk:
+    number, agent = await house.number()
+    owner = number.organization_id
+    key = await house.database.write(lambda conn: api_keys.create(conn, owner, requests_per_minute=100_000)[1])
+    service, trouble = house.service, Trouble()
+    services = Services(
+        settings=Settings(data_dir=folder),
+        database=house.database,
+        secrets=house.secrets,
+        catalogue=Choices(),
+        readiness=lambda: trouble.parts,
+        live_calls=lambda: service.live_calls,
+        check_room=service.check_room,
+        call_queued=service.look_for_queued,
+        hangup=service.hangup,
+    )
+    client = TestClient(TestServer(create_app(services)))
+    await client.start_server()
+    return Desk(Api(client, services, owner, key, trouble, []), house, number, agent.id)
+
+
+@pytest_asyncio.fixture
+async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    """An open desk; `@pytest.mark.parametrize("desk", [{...}], indirect=True)` gives `open_house` its arguments."""
+    async with open_house(tmp_path, **getattr(request, "param", {})) as house:
+        desk = await _open(house, tmp_path)
+        yield desk
+        await desk.api.client.close()
+
+
+# ---- what is created ----
+
+
+async def test_a_call_is_queued_told_whole_and_placed(desk: Desk) -> None:
+    variables = {"first_name": "Ann", "Age2": 36, "share": 0.5, "vip": True, "_": ""}
+    status, answer = await desk.calls({"contextVariables": variables, "metadata": {"order": {"n": [7]}}})
+    call = answer["data"]
+    assert status == 201
+    assert (call["status"], call["direction"], call["customerNumber"]) == ("queued", "outbound", TO)
+    assert (call["agentId"], call["phoneNumberId"]) == (desk.agent_id, desk.number.id)
+    assert (call["contextVariables"], call["metadata"]) == (variables, {"order": {"n": [7]}})
+    assert (call["provider"], call["organizationId"]) == ("sip", desk.api.organization_id)
+    assert (call["transcript"], call["analysis"], call["transferCalls"], call["turnCount"]) == ([], None, [], 0)
+    for unknown in ("callSid", "startedAt", "endedAt", "endedReason", "durationSeconds", "recordingUrl"):
+        assert call[unknown] is None
+    there = await desk.callee()
+    _, answer = await desk.api("GET", f"/calls/{call['id']}")
+    assert answer["data"] == {**call, "callSid": there.leg.sip_call_id}
+
+
+async def test_variables_and_metadata_are_empty_unless_given(desk: Desk) -> None:
+    _, answer = await desk.calls()
+    assert (answer["data"]["contextVariables"], answer["data"]["metadata"]) == ({}, {})
+
+
+# ---- what is refused, in the order of the checks ----
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({"agentId": "x"}, ["agentId"]),
+        ({"agentId": None}, ["agentId"]),
+        ({"phoneNumberId": 7}, ["phoneNumberId"]),
+        ({"to": "41441234567"}, ["to"]),
+        ({"to": "+0441"}, ["to"]),
+        ({"to": "+1"}, ["to"]),
+        ({"to": "+1234567890123456"}, ["to"]),
+        ({"to": "+123\n"}, ["to"]),
+        ({"to": "+123;transport=tcp"}, ["to"]),
+        ({"to": 41441234567}, ["to"]),
+        ({"from": "+41"}, ["from"]),
+        ({"contextVariables": None}, ["contextVariables"]),
+        ({"contextVariables": []}, ["contextVariables"]),
+        ({"contextVariables": {"good": 1, "first name": "x"}}, ["contextVariables.first name"]),
+        ({"contextVariables": {"": "x", "é": 1}}, ["contextVariables.", "contextVariables.é"]),
+        ({"contextVariables": {"a": None, "b": {}, "c": [1], "d": 1}}, [f"contextVariables.{n}" for n in "abc"]),
+        ({"metadata": None}, ["metadata"]),
+        ({"metadata": "x"}, ["metadata"]),
+    ],
+)
+async def test_a_field_that_breaks_a_rule_is_named(desk: Desk, body: dict[str, Any], fields: list[str]) -> None:
+    status, answer = await desk.calls(body)
+    assert (status, answer["error"]) == (400, "Validation failed")
+    assert [each["field"] for each in answer["details"]] == fields
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity"])
+async def test_a_variable_is_a_finite_number(desk: Desk, number: str) -> None:
+    body = f'{{"agentId": "{desk.agent_id}", "phoneNumberId": "{desk.number.id}", "to": "{TO}", '
+    body += f'"contextVariables": {{"a": {number}}}}}'
+    status, answer = await desk.api("POST", "/calls", data=body.encode())
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["contextVariables.a"])
+
+
+async def test_all_that_is_required_is_named_at_once(desk: Desk) -> None:
+    status, answer = await desk.api("POST", "/calls", {})
+    assert (status, {each["field"] for each in answer["details"]}) == (400, {"agentId", "phoneNumberId", "to"})
+
+
+@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(organization=0)}], indirect=True)
+async def test_the_checks_come_in_the_order_of_the_contract(desk: Desk) -> None:
+    """Everything is wrong at first; what is checked first is put right first."""
+    await desk.organization_has(plan="paid", balance=0)
+    unknown = str(uuid4())
+    body = {"agentId": unknown, "phoneNumberId": unknown, "to": "x"}
+    steps: list[tuple[dict[str, Any], tuple[int, str]]] = [
+        ({}, (400, "Validation failed")),
+        ({"to": TO}, (404, "Agent not found")),
+        ({"agentId": desk.agent_id}, (404, "Phone number not found")),
+        ({"phoneNumberId": desk.number.id}, (402, "Insufficient funds. Please top up your balance.")),
+    ]
+    for right, expected in steps:
+        body |= right
+        status, answer = await desk.api("POST", "/calls", body)
+        assert (status, answer["error"]) == expected
+    await desk.organization_has(balance=0.01)
+    assert await desk.api("POST", "/calls", body) == (
+        429,
+        {"error": "Too many concurrent calls. Please try again later."},
+    )
+    assert await desk.stored() == []
+
+
+async def test_a_foreign_agent_and_a_foreign_number_are_unknown(desk: Desk) -> None:
+    number, agent = await desk.house.number("+4930200")
+    for body, error in (
+        ({"agentId": agent.id}, "Agent not found"),
+        ({"phoneNumberId": number.id}, "Phone number not found"),
+    ):
+        assert await desk.calls(body) == (404, {"error": error})
+
+
+@pytest.mark.parametrize(("plan", "balance", "status"), [("free", -5, 201), ("paid", 0.01, 201), ("paid", -5, 402)])
+async def test_only_a_paid_plan_runs_out_of_funds(desk: Desk, plan: str, balance: float, status: int) -> None:
+    await desk.organization_has(plan=plan, balance=balance)
+    assert (await desk.calls())[0] == status
+
+
+async def test_an_inactive_agent_makes_no_calls(desk: Desk) -> None:
+    await desk.api("PATCH", f"/agents/{desk.agent_id}", {"isActive": False})
+    status, answer = await desk.calls()
+    assert (status, answer["details"]) == (400, [{"field": "agentId", "message": "The agent is not active"}])
+
+
+@pytest.mark.parametrize(
+    "trunk",
+    [
+        {"sip_mode": None},
+        {"sip_mode": "registration", "sip_proxy": "pbx", "sip_username": "u", "sip_password_encrypted": "p"},
+        {"sip_protocol": "tls"},
+    ],
+    ids=["none", "registration", "tls"],
+)
+async def test_a_number_that_calls_cannot_go_out_from_is_named(desk: Desk, trunk: dict[str, Any]) -> None:
+    await desk.number_has(**trunk)
+    status, answer = await desk.calls()
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["phoneNumberId"])
+    assert await desk.stored() == []
+
+
+# ---- ceilings ----
+
+
+@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(organization=3), "per_second": 0.001}], indirect=True)
+async def test_requests_at_once_do_not_pass_the_ceiling_together(desk: Desk) -> None:
+    answers = await asyncio.gather(*(desk.calls() for _ in range(12)))
+    assert sorted(status for status, _ in answers) == [201] * 3 + [429] * 9
+    first = next(answer["data"]["id"] for status, answer in answers if status == 201)
+    assert (await desk.api("POST", f"/calls/{first}/hangup"))[0] == 200
+    assert [(await desk.calls())[0] for _ in range(2)] == [201, 429]
+
+
+@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(process=1)}], indirect=True)
+async def test_a_full_server_says_when_to_come_back(desk: Desk) -> None:
+    assert (await desk.calls())[0] == 201
+    response = await desk.api.raw("POST", "/calls", desk.least)
+    assert (response.status, await response.json()) == (503, {"error": "The server is full"})
+    assert response.headers["Retry-After"] == "10"
+
+
+async def test_a_draining_server_takes_no_calls(desk: Desk) -> None:
+    desk.house.service.end_all()
+    response = await desk.api.raw("POST", "/calls", desk.least)
+    assert (response.status, response.headers["Retry-After"]) == (503, "10")
+
+
+# ---- repetition ----
+
+
+async def test_a_repeated_request_places_one_call(desk: Desk) -> None:
+    responses = await asyncio.gather(
+        *(desk.api.raw("POST", "/calls", desk.least, headers={"Idempotency-Key": "once"}) for _ in range(5))
+    )
+    bodies = {await response.read() for response in responses}
+    assert ({response.status for response in responses}, len(bodies)) == ({201}, 1)
+    await desk.callee()
+    assert len(await desk.stored()) == 1
+    assert len(desk.house.callees.called) == 1
+
+
+@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(organization=1)}], indirect=True)
+async def test_a_request_that_found_no_place_may_be_repeated(desk: Desk) -> None:
+    _, first = await desk.calls()
+    headers = {"Idempotency-Key": "later"}
+    assert (await desk.calls(headers=headers))[0] == 429
+    await desk.api("POST", f"/calls/{first['data']['id']}/hangup")
+    assert (await desk.calls(headers=headers))[0] == 201
+
+
+# ---- hanging up ----
+
+
+@pytest.mark.parametrize("desk", [{"per_second": 0.001}], indirect=True)
+async def test_a_queued_call_is_hung_up_and_shown_as_ended(desk: Desk) -> None:
+    await desk.calls()
+    await desk.callee()
+    _, answer = await desk.calls()
+    status, answer = await desk.api("POST", f"/calls/{answer['data']['id']}/hangup")
+    call = answer["data"]
+    assert (status, call["status"], call["endedReason"]) == (200, "no_answer", "api_hangup")
+    assert (call["durationSeconds"], call["transcript"]) == (0, [])
+    assert call["endedAt"] is not None
+
+
+async def test_a_live_call_is_hung_up_whichever_way_it_came(desk: Desk) -> None:
+    _, answer = await desk.calls()
+    there = await desk.callee()
+    there.answers()
+    await until(lambda: there.leg.on_digit is not None)
+    phone = desk.house.rings()
+    await until(lambda: phone.leg.on_digit is not None)
+    inbound = (await desk.house.stored(phone)).id
+    for call_id, sent in ((answer["data"]["id"], there.sent), (inbound, phone.sent)):
+        status, told = await desk.api("POST", f"/calls/{call_id}/hangup")
+        assert (status, told["data"]["status"], told["data"]["endedReason"]) == (200, "completed", "api_hangup")
+        assert sent[-1] == -1
+
+
+async def test_an_ended_call_cannot_be_hung_up(desk: Desk) -> None:
+    _, answer = await desk.calls()
+    (await desk.callee()).ends(486)
+    call_id = answer["data"]["id"]
+    await until(lambda: not desk.house.service.live_calls)
+    for _ in range(2):
+        assert await desk.api("POST", f"/calls/{call_id}/hangup") == (409, {"error": "Call has already ended"})
+
+
+async def test_hanging_up_twice_at_once_is_no_fault(desk: Desk) -> None:
+    _, answer = await desk.calls()
+    (await desk.callee()).rings()
+    answers = await asyncio.gather(*(desk.api("POST", f"/calls/{answer['data']['id']}/hangup") for _ in range(4)))
+    assert {status for status, _ in answers} <= {200, 409}
+    ends = [told["data"]["endedReason"] for status, told in answers if status == 200]
+    assert ends
+    assert set(ends) == {"api_hangup"}
+
+
+async def test_a_repeated_hangup_with_the_same_key_gets_the_first_answer(desk: Desk) -> None:
+    _, answer = await desk.calls()
+    path, headers = f"/calls/{answer['data']['id']}/hangup", {"Idempotency-Key": "bye"}
+    first = await desk.api("POST", path, headers=headers)
+    assert first[0] == 200
+    assert await desk.api("POST", path, headers=headers) == first
+
+
+async def test_an_unknown_or_foreign_call_is_not_found(desk: Desk) -> None:
+    _, answer = await desk.calls()
+    there = await desk.callee()
+    other = await desk.house.database.write(lambda conn: organizations.create(conn, "other").id)
+    key = await desk.house.database.write(lambda conn: api_keys.create(conn, other, requests_per_minute=100)[1])
+    foreign = Api(desk.api.client, desk.api.services, other, key, desk.api.trouble, [])
+    for api, call_id in ((desk.api, str(uuid4())), (desk.api, "x"), (foreign, answer["data"]["id"])):
+        assert await api("POST", f"/calls/{call_id}/hangup") == (404, {"error": "Call not found"})
+    assert there.sent == []

@@ -1,0 +1,49 @@
+"""Phones that are called: they ring, take the call and talk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Self
+
+from tests.sipcore.raw_callee import RawCallee
+from tests.sipcore.raw_phone import RawPhone
+from tests.trunkline.phones import PhoneCall
+
+
+class TakenCall(PhoneCall):
+    """A G.711 call that the phone got; entering answers it."""
+
+    def __init__(self, callee: RawCallee) -> None:
+        super().__init__(callee.phone, callee.number)
+        self.callee = callee
+
+    async def __aenter__(self) -> Self:
+        self.callee.answers()
+        await self.callee.gets("ACK")
+        self._talking = asyncio.create_task(self._talk())
+        return self
+
+    async def hang_up(self) -> None:
+        """BYE, answered with 200."""
+        await self.callee.hangs_up()
+
+
+class Desk:
+    """A phone behind a trunk; `port` is where it listens."""
+
+    def __init__(self, phone: RawPhone) -> None:
+        self.phone = phone
+        self.port = phone.sip.port
+
+    async def called(self) -> RawCallee:
+        """Wait for a call; it is not answered yet."""
+        return await RawCallee.called(self.phone)
+
+
+@asynccontextmanager
+async def desk(target: str) -> AsyncIterator[Desk]:
+    """A phone that the server at `target` can call."""
+    async with RawPhone(target) as phone:
+        yield Desk(phone)
