@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from storage.documents.chunks import Chunk
 from storage.documents.errors import BROKEN, TOO_LONG, Unreadable
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
+
+_LONGEST_LINE: Final = 2**22
+"""Bytes; a passage of the longest words under the longest headings takes some 100,000."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +55,45 @@ def unreadable_line(reason: str, cause: str) -> bytes:
     return _line({"unreadable": reason, "cause": cause})
 
 
-def passages_of(output: bytes, status: int) -> list[Chunk]:
-    """The passages of a whole answer by a process that ended with `status` (negative: by that signal). Raises
-    `Unreadable` for everything else."""
-    if status in (-signal.SIGXCPU, -signal.SIGALRM):
-        raise Unreadable(TOO_LONG, f"signal {-status}")
-    *lines, end = output.split(b"\n")
-    match _parsed(lines.pop()) if lines else None:
-        case {"unreadable": str(reason), "cause": str(cause)}:
-            raise Unreadable(reason, cause)
-        case {"passages": int(count)} if status == 0 and count == len(lines) and not end:
-            return list(_chunks(lines))
-        case _:
-            raise Unreadable(BROKEN, f"status {status} after {len(lines)} passages")
+class Answer:
+    """An answer that is coming in, in pieces as the pipe gives them."""
 
+    def __init__(self) -> None:
+        self._passages: list[Chunk] = []
+        self._verdict: dict[str, Any] | None = None
+        self._rest = b""
+        self._is_garbled = False
 
-def _chunks(lines: list[bytes]) -> Iterator[Chunk]:
-    for position, line in enumerate(lines):
-        match _parsed(line):
-            case [str(text), str(terms)]:
-                yield Chunk(position, text, terms)
+    def feed(self, piece: bytes) -> None:
+        """Take in a piece: 64 KiB take about a millisecond."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._take(line)
+        if len(self._rest) > _LONGEST_LINE:
+            self._rest, self._is_garbled = b"", True
+
+    def passages(self, status: int) -> list[Chunk]:
+        """All passages, once the process has ended with `status` (negative: by that signal). Raises `Unreadable` for
+        all but a whole answer."""
+        if status in (-signal.SIGXCPU, -signal.SIGALRM):
+            raise Unreadable(TOO_LONG, f"signal {-status}")
+        is_whole = not self._is_garbled and not self._rest
+        match self._verdict:
+            case {"passages": int(count)} if is_whole and status == 0 and count == len(self._passages):
+                return self._passages
+            case {"unreadable": str(reason), "cause": str(cause)} if is_whole:
+                raise Unreadable(reason, cause)
             case _:
-                raise Unreadable(BROKEN, f"line {position} is no passage")
+                raise Unreadable(BROKEN, f"status {status} after {len(self._passages)} passages")
+
+    def _take(self, line: bytes) -> None:
+        match _parsed(line):
+            case [str(text), str(terms)] if self._verdict is None:
+                self._passages.append(Chunk(len(self._passages), text, terms))
+            case dict(verdict) if self._verdict is None:
+                self._verdict = verdict
+            case _:
+                self._is_garbled = True
 
 
 def _line(value: Any) -> bytes:

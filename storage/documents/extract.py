@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from storage.documents.answer import Order, passages_of
+from storage.documents.answer import Answer, Order
 from storage.documents.chunks import Chunk
 from storage.documents.errors import BROKEN, TOO_LONG, TOO_MUCH_TEXT, Unreadable
 from storage.documents.kinds import Kind
@@ -28,8 +28,7 @@ async def extract(path: Path, kind: Kind, limits: Limits | None = None, charset:
     process is gone."""
     order = Order(kind, limits or Limits(), charset)
     try:
-        output, status = await _run(path, order)
-        return await asyncio.to_thread(passages_of, output, status)
+        return await _run(path, order)
     except Unreadable as unreadable:
         # A reader that breaks down is our concern; the other reasons are the file's.
         tell = _log.warning if unreadable.message == BROKEN else _log.info
@@ -37,13 +36,13 @@ async def extract(path: Path, kind: Kind, limits: Limits | None = None, charset:
         raise
 
 
-async def _run(path: Path, order: Order) -> tuple[bytes, int]:
-    """Everything that the process writes, and its exit status (negative: the signal that ended it)."""
+async def _run(path: Path, order: Order) -> list[Chunk]:
     process = await _started(path, order)
+    answer = Answer()
     try:
         async with asyncio.timeout(order.limits.wall_s):
-            output = await _read(process, order.limits.output_bytes)
-            return output, await process.wait()
+            await _read(process, answer, order.limits.output_bytes)
+            return answer.passages(await process.wait())
     except TimeoutError as error:
         raise Unreadable(TOO_LONG, f"after {order.limits.wall_s} s") from error
     finally:
@@ -76,16 +75,14 @@ async def _start(path: Path, order: Order) -> asyncio.subprocess.Process:
         source.close()
 
 
-async def _read(process: asyncio.subprocess.Process, most: int) -> bytes:
+async def _read(process: asyncio.subprocess.Process, answer: Answer, most: int) -> None:
     assert process.stdout is not None
-    pieces: list[bytes] = []
     size = 0
     while piece := await process.stdout.read(_PIECE):
-        pieces.append(piece)
         size += len(piece)
         if size > most:
             raise Unreadable(TOO_MUCH_TEXT, f"more than {most} bytes of output")
-    return b"".join(pieces)
+        answer.feed(piece)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

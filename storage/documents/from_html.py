@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
+from itertools import takewhile
 from typing import Final
 
 from storage.documents.blocks import Block, heading, paragraph, table
@@ -34,9 +36,7 @@ def declared_charset(data: bytes) -> str | None:
 def blocks_from_html(text: str) -> Iterator[Block]:
     """Headings, paragraphs, list items and table rows in the order of the page; its title stands above them."""
     reader = _Reader()
-    reader.feed(text)
-    reader.close()
-    reader.finish()
+    reader.read(text)
     if reader.title:
         yield heading(reader.title, 0)
     yield from reader.blocks
@@ -73,19 +73,28 @@ class _Reader(HTMLParser):
         self._level = 0
         self._item = False
         self._preformatted = 0
-        self._unseen: list[str] = []
+        self._unseen = ""
+        self._unseen_depth = 0
+        self._in_comment = False
         self._tables: list[_Table] = []
 
-    def finish(self) -> None:
-        """End what the page left open."""
+    def read(self, page: str) -> None:
+        """Read a whole page and end what it left open. Behind the last `>` there is no tag any more, whatever begins
+        like one: the parser would look for its end again and again."""
+        tags_end = page.rfind(">") + 1
+        self.feed(page[:tags_end])
+        self.close()
+        if not self._in_comment:
+            self.handle_data(unescape(page[tags_end:]))
         while self._tables:
             self._end_table()
         self._flush()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self._unseen or tag in _UNSEEN:
-            if tag in _UNSEEN:
-                self._unseen.append(tag)
+        if self._unseen:
+            self._unseen_depth += tag == self._unseen
+        elif tag in _UNSEEN:
+            self._unseen, self._unseen_depth = tag, 1
         elif tag in _CELLS or tag == "tr":
             self._start_in_table(tag, dict(attrs))
         elif tag == "br":
@@ -101,8 +110,9 @@ class _Reader(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if self._unseen:
-            if tag in self._unseen:
-                del self._unseen[self._unseen.index(tag) :]
+            self._unseen_depth -= tag == self._unseen
+            if not self._unseen_depth:
+                self._unseen = ""
         elif tag == "title" and not self.title:
             self.title = " ".join("".join(self._parts).split())
             self._parts.clear()
@@ -119,6 +129,17 @@ class _Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self._unseen:
             self._parts.append(data if self._preformatted else data.replace("\n", " "))
+
+    def parse_comment(self, i: int, report: bool = True) -> int:
+        """Without an end, a comment goes on to the page's end (as in browsers); the parser's own way would look for
+        the end behind each further beginning."""
+        end = self.rawdata.find("-->", i + 4)
+        self._in_comment = end < 0
+        return len(self.rawdata) if end < 0 else end + 3
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """`<![...>` is a comment to browsers; the parser would give up at many of them."""
+        return self.parse_bogus_comment(i)
 
     def _start_block(self, tag: str) -> None:
         if tag == "table" or tag in _HEADINGS:
@@ -180,12 +201,12 @@ class _Reader(HTMLParser):
 
     def _lay_out(self) -> None:
         """All open tables turn out to be layout: what they hold so far is given out."""
-        for found in self._tables:
-            if not found.is_layout:
-                self.blocks += table(found.rows, has_header=found.has_header)
-                self.blocks += (paragraph(cell) for cell in found.row or ())
-                found.rows, found.row = [], None
-                found.in_cell, found.is_layout = False, True
+        found = list(takewhile(lambda inner: not inner.is_layout, reversed(self._tables)))
+        for outer in reversed(found):
+            self.blocks += table(outer.rows, has_header=outer.has_header)
+            self.blocks += (paragraph(cell) for cell in outer.row or ())
+            outer.rows, outer.row = [], None
+            outer.in_cell, outer.is_layout = False, True
 
     def _end_table(self) -> None:
         self._end_cell()

@@ -17,6 +17,8 @@ from storage.documents.words import stem, terms_of
 
 MOST_TERMS: Final = 32
 """Terms of a question that count: the first ones."""
+_MOST_CANDIDATES: Final = 2_000
+"""Passages that SQLite is asked to rank; twenty times more take a tenth of a second."""
 _K: Final = 0.6
 """How slowly repeats of a term add up: said once in a passage that is not short, it gets 1 / (1 + _K) of its weight."""
 _B: Final = 0.5
@@ -39,13 +41,22 @@ class Question:
 
     terms: tuple[str, ...]
 
-    def match(self, agent_id: str) -> str:
-        """The FTS5 expression for an agent's passages with any of the terms."""
-        return _match(agent_id, self.terms)
-
     def match_one(self, agent_id: str, term: str) -> str:
-        """The FTS5 expression for an agent's passages with one of the terms: their count is what `score` asks for."""
+        """The FTS5 expression for an agent's passages with one of the terms: their number is what the others ask for
+        as `holders`."""
         return _match(agent_id, (term,))
+
+    def match(self, agent_id: str, holders: Mapping[str, int]) -> str | None:
+        """The FTS5 expression for an agent's passages that may answer: all with any of the terms, but when they are too
+        many to look at, those with the rarest terms. None when no passage holds any."""
+        chosen: list[str] = []
+        candidates = 0
+        for term in sorted(filter(holders.get, self.terms), key=holders.__getitem__):
+            candidates += holders[term]
+            if chosen and candidates > _MOST_CANDIDATES:
+                break
+            chosen.append(term)
+        return _match(agent_id, chosen) if chosen else None
 
     def score(self, terms: str, holders: Mapping[str, int], passages: int) -> float:
         """How well a passage with these terms answers, 0..1: BM25 (Robertson and Zaragoza, 2009) as a share of the most

@@ -88,6 +88,13 @@ def test_a_paragraph_is_rather_left_whole_than_a_passage_filled() -> None:
     assert passages[1] == f"{numbered(121, 150)}.\n{second}"
 
 
+def test_a_passage_is_at_least_half_full_when_a_paragraph_goes_on() -> None:
+    sentences = " ".join(f"Sentence {number} has six words." for number in range(100))
+    first, *_ = texts(paragraph("A short one."), paragraph(sentences))
+    assert first.startswith("A short one.\nSentence 0")
+    assert len(first.split()) > WORDS - 10
+
+
 def test_table_rows_are_never_cut_nor_repeated_in_part() -> None:
     rows = [row(["Name", "Use"], [f"tool {number}", "many words " * 15]) for number in range(40)]
     passages = texts(*rows)

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from storage.documents.answer import end_line, passage_line, passages_of, unreadable_line
+from storage.documents.answer import Answer, end_line, passage_line, unreadable_line
 from storage.documents.blocks import heading, paragraph
 from storage.documents.chunks import Chunk, chunks_of
 from storage.documents.errors import BROKEN, NO_TEXT, TOO_LONG, TOO_MUCH_MEMORY, TOO_MUCH_TEXT, Unreadable
@@ -249,7 +250,9 @@ def test_the_servers_event_loop_gives_the_same(file: Callable[[bytes], Path]) ->
         (b'["a", "a"]\n{"passages": 1}', 0, BROKEN),
         (b'["a", 1]\n{"passages": 1}\n', 0, BROKEN),
         (b'"a"\n{"passages": 1}\n', 0, BROKEN),
-        (b"[" * 100_000 + b"\n" + end_line(1), 0, BROKEN),
+        (b"[" * 10_000 + b"\n" + end_line(1), 0, BROKEN),
+        (end_line(0) + b'["a", "a"]\n' + end_line(1), 0, BROKEN),
+        (end_line(1), 0, BROKEN),
         (b'{"unreadable": 1, "cause": ""}\n', 0, BROKEN),
         (b"\xff\xfe\n", 0, BROKEN),
         (b'["a", "a"]\n', -signal.SIGXCPU, TOO_LONG),
@@ -259,15 +262,38 @@ def test_the_servers_event_loop_gives_the_same(file: Callable[[bytes], Path]) ->
     ],
 )
 def test_only_a_whole_answer_counts(output: bytes, status: int, reason: str) -> None:
-    with pytest.raises(Unreadable) as raised:
-        passages_of(output, status)
-    assert raised.value.message == reason
+    for size in (1, 7, len(output) + 1):
+        with pytest.raises(Unreadable) as raised:
+            answered(output, size).passages(status)
+        assert raised.value.message == reason
+
+
+def answered(output: bytes, size: int) -> Answer:
+    """An answer that came in pieces of `size` bytes."""
+    answer = Answer()
+    for start in range(0, len(output), size):
+        answer.feed(output[start : start + size])
+    return answer
+
+
+def test_a_line_without_end_is_not_kept() -> None:
+    answer = Answer()
+    tracemalloc.start()
+    for _ in range(100):
+        answer.feed(b"x" * 2**20)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 * 2**20
+    answer.feed(b"\n" + end_line(0))
+    with pytest.raises(Unreadable, match=BROKEN):
+        answer.passages(0)
 
 
 def test_an_answer_comes_back_as_it_was_given() -> None:
     passages = [Chunk(0, "One\r\n\u2028 line", "one lin"), Chunk(1, "\u4e5d", "\u4e5d")]
-    answer = b"".join(map(passage_line, passages)) + end_line(2)
-    assert passages_of(answer, 0) == passages
+    output = b"".join(map(passage_line, passages)) + end_line(2)
+    for size in (1, 7, len(output)):
+        assert answered(output, size).passages(0) == passages
 
 
 def test_the_server_loads_no_parser() -> None:

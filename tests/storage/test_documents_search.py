@@ -60,13 +60,17 @@ class Index:
         asked = question(text)
         if asked is None:
             return []
-        found = self.conn.execute(
-            "SELECT content, terms FROM knowledge_terms JOIN knowledge_chunks ON number = knowledge_terms.rowid"
-            " WHERE knowledge_terms MATCH ? ORDER BY bm25(knowledge_terms, 0.0, 1.0) LIMIT 50",
-            (asked.match(agent_id),),
-        ).fetchall()
         holders = {term: self.count(asked.match_one(agent_id, term)) for term in asked.terms}
         passages = self.count(f'agent : "{agent_id}"')
+        match = asked.match(agent_id, holders)
+        if match is None:
+            return []
+        found = self.conn.execute(
+            "SELECT content, terms FROM knowledge_terms JOIN knowledge_chunks ON number = knowledge_terms.rowid"
+            " WHERE knowledge_terms.rowid IN (SELECT rowid FROM knowledge_terms WHERE knowledge_terms MATCH ?"
+            " ORDER BY bm25(knowledge_terms, 0.0, 1.0) LIMIT 50)",
+            (match,),
+        ).fetchall()
         scored = [(content, asked.score(terms, holders, passages)) for content, terms in found]
         return sorted(scored, key=lambda pair: -pair[1])
 
@@ -126,6 +130,12 @@ def test_a_question_keeps_telling_words_once_and_in_order() -> None:
     assert asked == Question(("open", "hour", "sunday"))
 
 
+def test_a_question_without_spaces_asks_for_pairs() -> None:
+    assert question("\u51e0\u70b9\u5f00\u95e8\uff1f\u8336") == Question(
+        ("\u51e0\u70b9", "\u70b9\u5f00", "\u5f00\u95e8", "\u8336")
+    )
+
+
 def test_words_without_a_subject_count_when_there_are_no_others() -> None:
     assert question("Who are you?") == Question(("who", "are", "you"))
 
@@ -176,6 +186,16 @@ def test_sqlite_takes_each_of_our_terms_for_one_word(index: Index) -> None:
     assert len(ours) > 50_000
     index.conn.executemany("INSERT INTO knowledge_terms (terms) VALUES (?)", [(term,) for term in ours])
     assert [term for (term,) in index.conn.execute("SELECT term FROM indexed ORDER BY doc")] == ours
+
+
+def test_common_terms_find_candidates_only_where_rare_ones_do_not() -> None:
+    asked = Question(("the", "open", "sunday", "quantum"))
+    few = {"the": 900, "open": 600, "sunday": 5, "quantum": 0}
+    assert asked.match("a", few) == 'agent : "a" AND terms : ("sunday" OR "open" OR "the")'
+    many = {"the": 50_000, "open": 1_990, "sunday": 5, "quantum": 0}
+    assert asked.match("a", many) == 'agent : "a" AND terms : ("sunday" OR "open")'
+    assert asked.match("a", {"the": 50_000}) == 'agent : "a" AND terms : ("the")'
+    assert asked.match("a", {}) is None
 
 
 def test_what_is_found_is_the_agents_own(index: Index) -> None:
@@ -245,6 +265,13 @@ def test_scores_lie_between_0_and_1_and_grow_with_what_is_held(
     missing = [word for word in query.terms if word not in held]
     if missing:
         assert query.score(" ".join([*held, missing[0]]), holders, passages) > score - 0.02
+
+
+def test_a_short_passage_says_it_more_clearly_but_no_passage_is_too_long() -> None:
+    asked = Question(("open",))
+    short, usual, long = (asked.score("open" + " other" * count, {"open": 3}, 9) for count in (10, 199, 900))
+    assert short > usual == long
+    assert asked.score("open open" + " other" * 198, {"open": 3}, 9) > usual
 
 
 def test_a_deleted_document_is_in_no_table_any_more(index: Index) -> None:

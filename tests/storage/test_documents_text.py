@@ -158,6 +158,13 @@ b</pre><svg><text>never</text></svg><p>unclosed"""
     ]
 
 
+def test_a_wide_cell_does_not_shift_the_names_of_the_next() -> None:
+    page = (
+        "<table><tr><th>Day<th>From<th>To<th>Note<tr><td>Mon<td colspan=2>closed<td>holiday<td colspan=x>more</table>"
+    )
+    assert [block.text for block in read(page, Kind.HTML)] == ["Day: Mon; From: closed; Note: holiday; more"]
+
+
 def test_a_table_that_only_lays_out_a_page_is_no_table() -> None:
     page = """<table><tr><td>Menu<td><h1>Prices</h1><p>In euros.</p>
     <table><tr><th>Item<th>Price</tr><tr><td>Tea<td>2</tr></table>after</td></tr></table>end"""
@@ -169,6 +176,18 @@ def test_a_table_that_only_lays_out_a_page_is_no_table() -> None:
         paragraph("after"),
         paragraph("end"),
     ]
+
+
+def test_broken_html_is_read_as_browsers_do() -> None:
+    for page, text in (
+        ("<p>one<!-- two <p>three", "one"),
+        ("<p>one<!-- <p>two --> three<!----> four", "one three four"),
+        ("<p>one<![if IE]> two<![endif]> three<![", "one two three<!["),
+        ("<p>1 < 2 &amp & &lt;3 <b", "1 < 2 & & <3 <b"),
+        ("<svg><g><svg></svg>two</g></svg>one<svg/> three", "one three"),
+        ("</p></td></table>one</b>", "one"),
+    ):
+        assert [block.text for block in read(page, Kind.HTML)] == [text], page
 
 
 def test_a_page_declares_its_own_encoding() -> None:
@@ -233,6 +252,8 @@ def test_each_csv_row_repeats_the_names_whatever_separates_it(separator: str) ->
 def test_a_csv_file_without_names_gives_plain_rows() -> None:
     assert read("Tea,2\nMilk,3\n", Kind.CSV) == [row([], ["Tea", "2"]), row([], ["Milk", "3"])]
     assert read("sep=;\nDay;Open\nMon;9,5\n", Kind.CSV) == [row(["Day", "Open"], ["Mon", "9,5"])]
+    euros = "Item;Euros\nTea;1,5,0\nMilk;2,5,0\n"
+    assert read(euros, Kind.CSV)[0] == row(["Item", "Euros"], ["Tea", "1,5,0"])
     assert [block.text for block in read("Only\nwords\n", Kind.CSV)] == ["Only", "words"]
 
 
