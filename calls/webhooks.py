@@ -170,9 +170,9 @@ class Deliverer:
         _note(due, sent)
 
     def _again_at(self, attempt: Attempt) -> datetime | None:
-        """When to try again after this one failed; None: not by itself."""
+        """When the schedule tries again after this one failed; None: not any more."""
         delays = self._policy.retry_delays_s
-        if attempt.manual or attempt.attempt > len(delays):
+        if attempt.attempt > len(delays):
             return None
         return utc_now() + timedelta(seconds=delays[attempt.attempt - 1])
 
