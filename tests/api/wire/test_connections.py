@@ -151,13 +151,14 @@ async def test_a_connection_that_ends_makes_room(serve: Serve) -> None:
 
 async def _served_at_last(live: Live, **how: Any) -> None:
     """The server notices the end of a connection a moment later than its client."""
-    while True:
-        try:
-            wire = await live.connect(**how)
-            assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
-            return
-        except (ConnectionError, asyncio.IncompleteReadError):
-            continue
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                wire = await live.connect(**how)
+                assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+                return
+            except (ConnectionError, asyncio.IncompleteReadError):
+                continue
 
 
 async def test_want_of_descriptors_is_told_and_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
