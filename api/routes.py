@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from api import agents, background_sounds, calls, choices, phone_numbers, timeline, tools, webhook_deliveries
+from api import agents, background_sounds, calls, choices, knowledge, phone_numbers, timeline, tools, webhook_deliveries
 from api.openapi import describe
 from api.route import Document, Exchange, NoQuery, Route
 
@@ -24,6 +24,7 @@ ROUTES: tuple[Route, ...] = (
     *agents.ROUTES,
     *phone_numbers.ROUTES,
     *tools.ROUTES,
+    *knowledge.ROUTES,
     *calls.ROUTES,
     *timeline.ROUTES,
     *webhook_deliveries.ROUTES,

@@ -19,6 +19,7 @@ from calls.admission import RETRY_AFTER_S, Ceilings
 from calls.after_call import AfterCall
 from calls.background import Backgrounds
 from calls.egress import EgressClient, EgressRules, tls_context
+from calls.knowledge import KnowledgeWorker
 from calls.live import Equipment
 from calls.outbound import Turns, WayOut
 from calls.service import CallService
@@ -151,9 +152,11 @@ async def running(
         stack.push_async_callback(service.drain, 0)
         await service.recover()
         server = Server(settings, database, endpoint, engine, service, deliverer, sources, endpoint.sip_port)
+        knowledge = KnowledgeWorker(database, settings.data_dir)
+        await knowledge.recover()
         services = Services(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
-            phone_numbers_changed=sources.changed, webhooks_waiting=deliverer.wake,
+            phone_numbers_changed=sources.changed, documents_waiting=knowledge.wake, webhooks_waiting=deliverer.wake,
             check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
         )  # fmt: skip
         await presets
@@ -163,6 +166,7 @@ async def running(
         work: dict[str, Work] = {
             "webhooks": deliverer.run,
             "trunks": sources.run,
+            "knowledge": knowledge.run,
             "housekeeping": partial(_housekeeping, server),
         }
         _start_tasks(server, stack, work)

@@ -1,0 +1,389 @@
+"""`/v1/knowledge`: uploads become passages that searches of their agent find, and go without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from aiohttp.test_utils import TestClient, TestServer
+
+from api.app import create_app
+from api.knowledge_models import MIME_TYPES
+from calls.knowledge import KnowledgeWorker
+from storage import agents
+from tests.api.conftest import Api
+from tests.storage.gate import Gate
+from tests.storage.office_files import docx, p, page_of, pdf
+from tests.trunkline.house import until
+
+DOCX = MIME_TYPES[-1]
+BERTH = "A berth for a yacht of ten metres costs twenty euros a night."
+HOURS = "The harbour office is open from nine to five."
+FILES = {
+    "text/plain": f"{HOURS}\n\n{BERTH}\n".encode(),
+    "text/markdown": f"# Opening hours\n\n{HOURS}\n\n# Fees\n\n{BERTH}\n".encode(),
+    "text/html": f"<title>Port</title><script>x()</script><body><h1>Fees</h1><p>{BERTH}</p>".encode(),
+    "text/csv": b"berth,length,fee\nA1,ten metres,twenty euros\nA2,twelve metres,thirty euros\n",
+    "application/json": json.dumps({"fees": [{"berth": "A1", "length": "ten metres", "fee": "twenty euros"}]}).encode(),
+    "application/pdf": pdf([page_of(HOURS), page_of(BERTH)]),
+    DOCX: docx(p(HOURS) + p(BERTH)),
+}
+
+
+def upload(agent_id: Any, content: bytes = FILES["text/plain"], **changes: Any) -> dict[str, Any]:
+    """The body of an upload; a change to ... leaves the field out."""
+    body = {
+        "agentId": agent_id,
+        "name": "Fees",
+        "filename": "fees.txt",
+        "mimeType": "text/plain",
+        "fileSize": len(content),
+        "fileBase64": b64encode(content).decode(),
+    }
+    return {name: value for name, value in (body | changes).items() if value is not ...}
+
+
+async def new_agent(api: Api, **fields: Any) -> str:
+    made = await api.made("/agents", {"name": "Anna", "knowledgeSearchInstructions": "For prices", **fields})
+    return str(made["id"])
+
+
+def folder_of(api: Api) -> Path:
+    return api.services.settings.data_dir / "knowledge"
+
+
+def files(api: Api) -> list[str]:
+    """The files of all documents."""
+    return sorted(os.listdir(folder_of(api))) if folder_of(api).exists() else []
+
+
+def refused(answer: tuple[int, Any]) -> list[str]:
+    """The fields that an answer names."""
+    status, body = answer
+    assert (status, body["error"]) == (400, "Validation failed"), body
+    return [each["field"] for each in body["details"]]
+
+
+async def total(api: Api) -> int:
+    _, answer = await api("GET", "/knowledge")
+    count: int = answer["pagination"]["total"]
+    return count
+
+
+@dataclass
+class Library:
+    """The API with the worker that reads what is uploaded, as in a server."""
+
+    api: Api
+    worker: KnowledgeWorker
+    agent_id: str
+
+    async def read(self, content: bytes = FILES["text/plain"], agent_id: str = "", **changes: Any) -> dict[str, Any]:
+        """Upload and wait until it is read; the document then."""
+        made = await self.api.made("/knowledge", upload(agent_id or self.agent_id, content, **changes))
+        await self.worker.idle()
+        _, answer = await self.api("GET", f"/knowledge/{made['id']}")
+        found: dict[str, Any] = answer["data"]
+        return found
+
+    async def search(self, query: str, **more: Any) -> list[dict[str, Any]]:
+        status, answer = await self.api("POST", "/knowledge/search", {"agentId": self.agent_id, "query": query, **more})
+        assert (status, set(answer)) == (200, {"results"}), answer
+        results: list[dict[str, Any]] = answer["results"]
+        return results
+
+    async def passages(self) -> tuple[int, int]:
+        """How many rows the passages and their index have."""
+
+        def count(conn: sa.Connection) -> tuple[int, int]:
+            counts = [f"SELECT count(*) FROM {name}" for name in ("knowledge_chunks", "knowledge_index")]
+            chunks, index = (conn.execute(sa.text(each)).scalar_one() for each in counts)
+            return chunks, index
+
+        return await self.api.services.database.read(count)
+
+
+@pytest.fixture
+async def library(api: Api) -> AsyncIterator[Library]:
+    worker = KnowledgeWorker(api.services.database, api.services.settings.data_dir)
+    await worker.recover()
+    services = replace(api.services, documents_waiting=worker.wake)
+    async with TestClient(TestServer(create_app(services))) as client, asyncio.timeout(50):
+        running = asyncio.create_task(worker.run())
+        served = replace(api, client=client, services=services)
+        yield Library(served, worker, await new_agent(served))
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+
+
+async def test_an_upload_is_pending_and_shown_as_it_was_sent(api: Api) -> None:
+    agent_id = await new_agent(api)
+    content = FILES["text/plain"]
+    made = await api.made("/knowledge", upload(agent_id.upper(), content, mimeType="Text/Plain; charset=utf-8"))
+    assert made == {
+        "id": made["id"],
+        "agentId": agent_id,
+        "name": "Fees",
+        "filename": "fees.txt",
+        "mimeType": "Text/Plain; charset=utf-8",
+        "fileSize": len(content),
+        "status": "pending",
+        "chunkCount": 0,
+        "error": None,
+        "createdAt": made["createdAt"],
+        "updatedAt": made["createdAt"],
+    }
+    assert await api("GET", f"/knowledge/{made['id']}") == (200, {"data": made})
+    path = folder_of(api) / made["id"]
+    assert await asyncio.to_thread(path.read_bytes) == content
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mime_type", FILES)
+async def test_a_file_of_each_kind_is_read_and_found(library: Library, mime_type: str) -> None:
+    document = await library.read(FILES[mime_type], name="Port", mimeType=mime_type)
+    assert (document["status"], document["error"]) == ("ready", None)
+    assert document["chunkCount"] >= 1
+    assert document["updatedAt"] >= document["createdAt"]
+    found = await library.search("What is the fee for a berth of ten metres, in euros?")
+    assert "ten metres" in found[0]["content"] and "twenty euros" in found[0]["content"]
+    assert found[0]["document"] == "Port"
+    assert len(found) <= document["chunkCount"]
+
+
+async def test_a_file_that_cannot_be_read_becomes_failed_and_says_why(library: Library) -> None:
+    for content, mime_type in ((b"%PDF-1.7 and no more", "application/pdf"), (b"", "text/plain"), (b"PK", DOCX)):
+        document = await library.read(content, mimeType=mime_type)
+        assert (document["status"], document["chunkCount"]) == ("failed", 0)
+        assert document["error"] and "Traceback" not in document["error"]
+    assert await library.search("more") == []
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("agentId", (..., None, "", "x", 1, "0b9f" * 8)),
+        ("name", (..., None, "", "x" * 256, 1, ["x"])),
+        ("filename", (..., None, "", "x" * 256, 1)),
+        ("mimeType", (..., None, "", "x", 1, "image/png", "application/msword", "text/plain;" + "x" * 255)),
+        ("fileSize", (..., None, "12", 12.5, True, -1, 0, len(FILES["text/plain"]) - 1, len(FILES["text/plain"]) + 1)),
+        ("fileBase64", (..., None, 1, "x", "====", "YQ", "YQ==\n", "Y Q==", "YQ==YQ==", "Ymxhä", "data:,x", "Ym_h")),
+        ("more", (1,)),
+    ],
+)
+async def test_a_wrong_field_is_named_and_nothing_is_stored(api: Api, field: str, values: tuple[Any, ...]) -> None:
+    agent_id = await new_agent(api)
+    for value in values:
+        assert refused(await api("POST", "/knowledge", upload(agent_id, **{field: value}))) == [field], value
+    assert await total(api) == 0
+    assert files(api) == []
+
+
+async def test_a_file_over_20_mib_is_refused_by_name_and_one_of_20_mib_is_taken(api: Api) -> None:
+    agent_id = await new_agent(api)
+    largest = await asyncio.to_thread(bytes, 20 * 1024 * 1024)
+    body = await asyncio.to_thread(upload, agent_id, largest + b"\x00")
+    assert refused(await api("POST", "/knowledge", body)) == ["fileBase64", "fileSize"]
+    assert files(api) == []
+    made = await api.made("/knowledge", await asyncio.to_thread(upload, agent_id, largest))
+    assert (made["fileSize"], (folder_of(api) / made["id"]).stat().st_size) == (len(largest), len(largest))
+
+
+async def test_a_body_over_28_mib_is_too_large(api: Api) -> None:
+    body = await asyncio.to_thread(upload, await new_agent(api), fileBase64="A" * (28 * 1024 * 1024))
+    assert (await api("POST", "/knowledge", body))[0] == 413
+
+
+async def test_first_the_fields_then_the_agent_then_its_instructions(api: Api) -> None:
+    other = await api.of_another_organization()
+    foreign, silent = await new_agent(other), await new_agent(api, knowledgeSearchInstructions=None)
+    blank = await new_agent(api, knowledgeSearchInstructions="")
+    for agent_id in (foreign, str(uuid4())):
+        assert await api("POST", "/knowledge", upload(agent_id)) == (404, {"error": "Agent not found"})
+        assert refused(await api("POST", "/knowledge", upload(agent_id, name=""))) == ["name"]
+    for agent_id in (silent, blank):
+        assert refused(await api("POST", "/knowledge", upload(agent_id))) == ["agentId"]
+    assert files(api) == []
+
+
+async def test_a_repeated_upload_is_one_document(library: Library) -> None:
+    body, header = upload(library.agent_id), {"Idempotency-Key": "a"}
+    first = await library.api.raw("POST", "/knowledge", body, headers=header)
+    bytes_of_first = await first.read()
+    await library.worker.idle()
+    again = await library.api.raw("POST", "/knowledge", body, headers=header)
+    assert (again.status, await again.read()) == (201, bytes_of_first)
+    assert again.headers["Idempotent-Replay"] == "true"
+    assert (await total(library.api), len(files(library.api))) == (1, 1)
+    assert len(await library.search("berth")) == 1
+
+
+async def test_each_upload_of_the_same_file_is_a_document_of_its_own(library: Library) -> None:
+    made = [await library.read(name=name) for name in ("Old", "New")]
+    assert made[0]["id"] != made[1]["id"]
+    assert {each["document"] for each in await library.search("berth")} == {"Old", "New"}
+
+
+async def test_an_agent_that_goes_during_the_upload_takes_its_file_along(api: Api) -> None:
+    agent_id, gate = await new_agent(api), Gate()
+    database = api.services.database
+    busy = asyncio.create_task(database.write(lambda _conn: gate.wait()))
+    await gate.reached()
+    deletion = asyncio.create_task(database.write(lambda conn: agents.delete(conn, api.organization_id, agent_id)))
+    await asyncio.sleep(0)  # it stands in line before the upload's row
+    request = asyncio.create_task(api("POST", "/knowledge", upload(agent_id)))
+    await until(lambda: files(api))
+    gate.open()
+    assert await request == (404, {"error": "Agent not found"})
+    await asyncio.gather(busy, deletion)
+    assert files(api) == []
+
+
+async def test_a_disk_that_refuses_the_file_is_503(api: Api) -> None:
+    agent_id = await new_agent(api)
+    folder_of(api).write_bytes(b"no folder")
+    response = await api.raw("POST", "/knowledge", upload(agent_id))
+    assert (response.status, await response.json()) == (503, {"error": "Service temporarily unavailable"})
+    assert "Retry-After" in response.headers
+    assert await total(api) == 0
+
+
+async def test_the_list_can_be_of_one_agent(api: Api) -> None:
+    first, second = await new_agent(api), await new_agent(api)
+    made = [await api.made("/knowledge", upload(agent_id)) for agent_id in (first, second, first)]
+    _, answer = await api("GET", f"/knowledge?agentId={first.upper()}&limit=1")
+    assert answer["pagination"] == {"total": 2, "limit": 1, "offset": 0}
+    _, answer = await api("GET", f"/knowledge?agentId={second}")
+    assert answer == {"data": [made[1]], "pagination": {"total": 1, "limit": 50, "offset": 0}}
+    assert refused(await api("GET", "/knowledge?agentId=x")) == ["agentId"]
+    other = await api.of_another_organization()
+    assert await other("GET", f"/knowledge?agentId={first}") == (404, {"error": "Agent not found"})
+    assert (await other("GET", "/knowledge"))[1]["data"] == []
+
+
+async def test_another_organizations_document_is_an_unknown_one(api: Api) -> None:
+    made = await api.made("/knowledge", upload(await new_agent(api)))
+    other = await api.of_another_organization()
+    for method in ("GET", "DELETE"):
+        for client, item in ((other, made["id"]), (api, str(uuid4())), (api, "search")):
+            answer = await client(method, f"/knowledge/{item}")
+            assert answer == (404, {"error": "Knowledge document not found"})
+    assert await api("GET", f"/knowledge/{made['id']}") == (200, {"data": made})
+
+
+async def test_a_deleted_document_leaves_nothing(library: Library) -> None:
+    kept, gone = await library.read(name="Kept"), await library.read(name="Gone")
+    deleted = {"data": {"id": gone["id"], "deleted": True}}
+    assert await library.api("DELETE", f"/knowledge/{gone['id']}") == (200, deleted)
+    assert {each["document"] for each in await library.search("berth")} == {"Kept"}
+    assert (await library.api("GET", f"/knowledge/{gone['id']}"))[0] == 404
+    await library.worker.idle()
+    assert files(library.api) == [kept["id"]]
+    assert await library.passages() == (kept["chunkCount"], kept["chunkCount"])
+
+
+async def test_a_deleted_agents_documents_leave_nothing(library: Library) -> None:
+    await library.read()
+    await library.read()
+    await library.api("DELETE", f"/agents/{library.agent_id}")
+    await library.worker.idle()
+    assert (await total(library.api), files(library.api), await library.passages()) == (0, [], (0, 0))
+
+
+async def test_the_best_results_come_first_and_no_more_than_asked_for(library: Library) -> None:
+    lines = [f"# Berth {number}\n\nBerth {number} costs {number} euros." for number in range(12)]
+    await library.read("\n\n".join(lines).encode(), mimeType="text/markdown")
+    found = await library.search("What does berth 7 cost?", topK=10)
+    assert len(found) == 10
+    assert found[0]["content"] == "Berth 7\nBerth 7 costs 7 euros."
+    assert all(set(each) == {"content", "document", "score"} for each in found)
+    scores = [each["score"] for each in found]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= score <= 1 for score in scores)
+    assert scores[0] > scores[1]
+    assert await library.search("What does berth 7 cost?") == found[:5]
+    assert await library.search("What does berth 7 cost?", topK=1) == found[:1]
+
+
+async def test_letter_case_and_accents_do_not_matter(library: Library) -> None:
+    await library.read("Café Übersee: geöffnet bis zehn.".encode())
+    for query in ("cafe", "CAFÉ", "ubersee", "ÜBERSEE", "geoffnet"):
+        assert len(await library.search(query)) == 1
+
+
+async def test_only_the_agents_own_documents_are_searched(library: Library) -> None:
+    second = await new_agent(library.api)
+    await library.read(agent_id=second)
+    assert await library.search("berth") == []
+    other = await library.api.of_another_organization()
+    for client, agent_id in ((other, second), (library.api, str(uuid4()))):
+        answer = await client("POST", "/knowledge/search", {"agentId": agent_id, "query": "berth"})
+        assert answer == (404, {"error": "Agent not found"})
+
+
+async def test_what_was_learnt_is_found_also_when_the_instructions_are_gone(library: Library) -> None:
+    await library.read()
+    await library.api("PATCH", f"/agents/{library.agent_id}", {"knowledgeSearchInstructions": None})
+    assert len(await library.search("berth")) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "berth OR open", 'berth" OR "', "berth*", "NEAR(berth yacht)", "terms:berth", "-berth", "(berth", "berth\x00",
+        "🙂 berth", "berth AND", "'; DROP TABLE knowledge_chunks; --", "🙂", "%", "\\", "\ufeff", "x" * 1000,
+        "berth " * 166,
+    ],
+)  # fmt: skip
+async def test_operators_and_strange_letters_in_a_query_are_words_or_nothing(library: Library, query: str) -> None:
+    await library.read(BERTH.encode())
+    found = await library.search(query)
+    assert [each["content"] for each in found] == ([BERTH] if "berth" in query else [])
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("agentId", (..., None, "", "x", 1)),
+        ("query", (..., None, "", "x" * 1001, 1, ["x"])),
+        ("topK", (None, 0, 11, -1, 1.5, 5.0, "5", True)),
+        ("more", (1,)),
+    ],
+)
+async def test_a_wrong_field_of_a_search_is_named(api: Api, field: str, values: tuple[Any, ...]) -> None:
+    agent_id = await new_agent(api)
+    for value in values:
+        body = {"agentId": agent_id, "query": "berth", field: value}
+        body = {name: each for name, each in body.items() if each is not ...}
+        assert refused(await api("POST", "/knowledge/search", body)) == [field], value
+
+
+async def test_a_search_waits_for_no_writer(library: Library) -> None:
+    await library.read()
+    gate = Gate()
+    busy = asyncio.create_task(library.api.services.database.write(lambda _conn: gate.wait()))
+    await gate.reached()
+    assert len(await library.search("berth")) == 1
+    gate.open()
+    await busy
+
+
+async def test_a_repeated_search_gets_the_first_answer(library: Library) -> None:
+    body, header = {"agentId": library.agent_id, "query": "berth"}, {"Idempotency-Key": "a"}
+    first = await library.api("POST", "/knowledge/search", body, headers=header)
+    assert first == (200, {"results": []})
+    await library.read()
+    response = await library.api.raw("POST", "/knowledge/search", body, headers=header)
+    assert (await response.json(), response.headers["Idempotent-Replay"]) == ({"results": []}, "true")
+    assert len(await library.search("berth")) == 1

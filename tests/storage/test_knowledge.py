@@ -1,0 +1,292 @@
+"""Documents as rows, passages and index entries: what is found, what is not found yet, and what is gone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from storage import agents, knowledge, knowledge_index, organizations, tables
+from storage.agents import AgentFields
+from storage.database import Database
+from storage.documents.chunks import Chunk
+from storage.documents.words import terms_of
+from storage.knowledge import Document, DocumentFields
+from storage.knowledge_index import Found
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+HOURS = ("We open at nine in the morning.", "On Sundays the harbour office is closed.")
+FEES = ("A berth for a yacht of ten metres costs twenty euros a night.", "Cafés am Hafen: Öffnungszeiten im Büro.")
+
+
+class Shelf:
+    """Documents in a real database."""
+
+    def __init__(self, database: Database, organization_id: str, agent_id: str) -> None:
+        self.database = database
+        self.organization_id = organization_id
+        self.agent_id = agent_id
+        self._later = NOON
+
+    async def put(self, name: str = "Hours", agent_id: str | None = None) -> Document:
+        fields = DocumentFields(
+            agent_id=agent_id or self.agent_id,
+            name=name,
+            filename="hours.txt",
+            mime_type="text/plain",
+            file_size=12,
+            sha256=hashlib.sha256(name.encode()).hexdigest(),
+        )
+        at = self._later = self._later + timedelta(seconds=1)
+
+        def create(conn: sa.Connection) -> Document:
+            made = knowledge.create(conn, self.organization_id, str(uuid4()), fields)
+            documents = tables.knowledge_documents
+            conn.execute(sa.update(documents).where(documents.c.id == made.id).values(created_at=at))
+            return replace(made, created_at=at)
+
+        return await self.database.write(create)
+
+    async def read(self, name: str, texts: Sequence[str], agent_id: str | None = None) -> Document:
+        """A document that is ready; none may be pending before it."""
+        document = await self.put(name, agent_id)
+        assert await self.begin() == [document.id]
+        assert await self.add(document, chunks(texts))
+        assert await self.database.write(partial(knowledge.finish, document_id=document.id))
+        return document
+
+    async def begin(self, most: int = 1) -> list[str]:
+        return [each.id for each in await self.database.write(partial(knowledge.begin, most=most))]
+
+    async def add(self, document: Document, added: Sequence[Chunk]) -> bool:
+        return await self.database.write(partial(knowledge.add_chunks, document=document, chunks=added))
+
+    async def get(self, document: Document) -> Document | None:
+        wanted = partial(knowledge.get, organization_id=self.organization_id, document_id=document.id)
+        return await self.database.read(wanted)
+
+    async def delete(self, document: Document) -> bool:
+        wanted = partial(knowledge.delete, organization_id=self.organization_id, document_id=document.id)
+        return await self.database.write(wanted)
+
+    async def search(self, text: str, most: int = 10, agent_id: str | None = None) -> list[Found]:
+        asked = partial(knowledge_index.search, agent_id=agent_id or self.agent_id, text=text, most=most)
+        return await self.database.read(asked)
+
+    async def left(self) -> dict[str, int]:
+        """How many rows each table of passages has, and how many documents wait for their removal."""
+
+        def count(conn: sa.Connection) -> dict[str, int]:
+            names = ("knowledge_chunks", "knowledge_index", "knowledge_removals")
+            return {name: conn.execute(sa.text(f"SELECT count(*) FROM {name}")).scalar_one() for name in names}
+
+        return await self.database.read(count)
+
+    async def clear_away(self) -> int:
+        """What the server does after a deletion; returns how many passages there were."""
+        removed = 0
+        for document_id in await self.database.read(partial(knowledge.to_remove, most=10)):
+            while some := await self.database.write(partial(knowledge_index.remove, document_id=document_id, most=2)):
+                assert some <= 2
+                removed += some
+            await self.database.write(partial(knowledge.removed, document_id=document_id))
+        return removed
+
+
+def chunks(texts: Sequence[str], first: int = 0) -> list[Chunk]:
+    return [Chunk(place, text, " ".join(terms_of(text))) for place, text in enumerate(texts, first)]
+
+
+async def new_agent(database: Database, owner: str) -> str:
+    fields = AgentFields(name="Anna", knowledge_search_instructions="always")
+    return (await database.write(lambda conn: agents.create(conn, owner, fields))).id
+
+
+@pytest.fixture
+async def shelf(database: Database, organization_id: str) -> Shelf:
+    return Shelf(database, organization_id, await new_agent(database, organization_id))
+
+
+async def test_documents_are_listed_newest_first_of_one_agent_or_of_all(shelf: Shelf, database: Database) -> None:
+    second = await new_agent(database, shelf.organization_id)
+    made = [await shelf.put("a"), await shelf.put("b", second), await shelf.put("c")]
+    stranger = (await database.write(lambda conn: organizations.create(conn, "other"))).id
+    for owner, agent_id, expected in (
+        (shelf.organization_id, None, [made[2], made[1], made[0]]),
+        (shelf.organization_id, shelf.agent_id, [made[2], made[0]]),
+        (shelf.organization_id, second, [made[1]]),
+        (stranger, None, []),
+        (stranger, shelf.agent_id, []),
+    ):
+        wanted = partial(knowledge.page, organization_id=owner, agent_id=agent_id, limit=2, offset=0)
+        found = await database.read(wanted)
+        assert (found.items, found.total) == (expected[:2], len(expected))
+    assert not await database.write(partial(knowledge.delete, organization_id=stranger, document_id=made[0].id))
+    assert await shelf.get(made[0]) == made[0]
+
+
+async def test_each_document_is_taken_up_once_and_the_longest_waiting_first(shelf: Shelf) -> None:
+    made = [(await shelf.put(str(number))).id for number in range(3)]
+    assert await shelf.begin(most=2) == made[:2]
+    assert await shelf.begin(most=2) == made[2:]
+    assert await shelf.begin(most=2) == []
+
+
+async def test_what_was_being_read_when_the_process_ended_is_pending_again(shelf: Shelf, database: Database) -> None:
+    ready = await shelf.read("ready", HOURS)
+    failed = await shelf.put("failed")
+    await shelf.begin()
+    await database.write(partial(knowledge.fail, document_id=failed.id, reason="No text was found"))
+    broken_off = await shelf.put("broken off")
+    await shelf.begin()
+    await shelf.add(broken_off, chunks(HOURS))
+    pending = await shelf.put("pending")
+    everything = [ready, failed, broken_off, pending]
+    assert set(await database.write(knowledge.begin_again)) == {each.id for each in everything}
+    found = [await shelf.get(each) for each in everything]
+    assert [each and each.status for each in found] == ["ready", "failed", "pending", "pending"]
+    assert await shelf.begin(most=9) == [broken_off.id, pending.id]
+
+
+async def test_passages_are_found_once_the_whole_document_is_ready(shelf: Shelf, database: Database) -> None:
+    document = await shelf.put()
+    await shelf.begin()
+    for number, text in enumerate(HOURS):
+        assert await shelf.search("open sunday") == []
+        assert await shelf.add(document, chunks([text], number))
+        stored = await shelf.get(document)
+        assert stored is not None
+        assert (stored.status, stored.chunk_count) == ("processing", number + 1)
+    assert await shelf.search("open sunday") == []
+    assert await database.write(partial(knowledge.finish, document_id=document.id))
+    assert {each.content for each in await shelf.search("open sunday")} == set(HOURS)
+
+
+async def test_a_document_that_is_not_ready_takes_no_place_from_one_that_is(shelf: Shelf) -> None:
+    await shelf.read("Hours", [*HOURS, *["The office opens at nine and says so at length."] * 3])
+    half_read = await shelf.put("Manual")
+    await shelf.begin()
+    await shelf.add(half_read, chunks(["open open open"] * 200))
+    assert len(await shelf.search("open")) == 4
+    assert {each.document for each in await shelf.search("open")} == {"Hours"}
+
+
+async def test_a_failed_document_says_why_and_is_not_found(shelf: Shelf, database: Database) -> None:
+    document = await shelf.put()
+    await shelf.begin()
+    await shelf.add(document, chunks(HOURS))
+    await database.write(partial(knowledge.fail, document_id=document.id, reason="The file is damaged"))
+    stored = await shelf.get(document)
+    assert stored is not None
+    assert (stored.status, stored.chunk_count, stored.error) == ("failed", 0, "The file is damaged")
+    assert await shelf.search("open sunday") == []
+
+
+async def test_a_document_that_was_deleted_while_it_was_read_takes_no_more_passages(
+    shelf: Shelf, database: Database
+) -> None:
+    document = await shelf.put()
+    await shelf.begin()
+    assert await shelf.add(document, chunks(HOURS[:1]))
+    assert await database.read(partial(knowledge.gone_of, document_ids=[document.id])) == set()
+    assert await shelf.delete(document)
+    assert not await shelf.delete(document)
+    assert await database.read(partial(knowledge.gone_of, document_ids=[document.id])) == {document.id}
+    assert not await shelf.add(document, chunks(HOURS[1:], 1))
+    assert not await database.write(partial(knowledge.finish, document_id=document.id))
+    assert not await database.write(partial(knowledge.fail, document_id=document.id, reason="x"))
+    assert await shelf.left() == {"knowledge_chunks": 1, "knowledge_index": 1, "knowledge_removals": 1}
+    assert await shelf.clear_away() == 1
+    assert await shelf.left() == dict.fromkeys(await shelf.left(), 0)
+
+
+@pytest.mark.parametrize("table", ["knowledge_documents", "agents", "organizations"])
+async def test_however_a_document_goes_nothing_of_it_is_found_and_its_rest_can_be_removed(
+    shelf: Shelf, database: Database, table: str
+) -> None:
+    other = Shelf(database, (await database.write(lambda conn: organizations.create(conn, "other"))).id, "")
+    other.agent_id = await new_agent(database, other.organization_id)
+    await other.read("Kept", HOURS)
+    document = await shelf.read("Hours", [*HOURS, *FEES, *HOURS])
+    ids = {"knowledge_documents": document.id, "agents": shelf.agent_id, "organizations": shelf.organization_id}
+    gone: sa.Table = getattr(tables, table)
+    await database.write(lambda conn: conn.execute(sa.delete(gone).where(gone.c.id == ids[table])))
+    assert await shelf.search("open sunday berth") == []
+    assert await database.read(partial(knowledge.to_remove, most=10)) == [document.id]
+    assert await shelf.clear_away() == 6
+    assert await shelf.left() == {"knowledge_chunks": 2, "knowledge_index": 2, "knowledge_removals": 0}
+    assert len(await other.search("open sunday berth")) == 2
+    check = sa.text("INSERT INTO knowledge_index(knowledge_index) VALUES ('integrity-check')")
+    await database.write(lambda conn: conn.execute(check))
+
+
+async def test_a_passage_that_gets_the_number_of_a_removed_one_is_found_by_its_own_words(shelf: Shelf) -> None:
+    gone = await shelf.read("Hours", HOURS)
+    await shelf.delete(gone)
+    await shelf.clear_away()
+    await shelf.read("Fees", FEES)
+    assert await shelf.search("open sunday") == []
+    assert [each.document for each in await shelf.search("berth")] == ["Fees"]
+
+
+async def test_the_best_answer_is_first_and_scores_fall(shelf: Shelf) -> None:
+    await shelf.read("Hours", HOURS)
+    await shelf.read("Fees", FEES)
+    found = await shelf.search("What does a berth for a yacht cost a night?")
+    assert (found[0].content, found[0].document) == (FEES[0], "Fees")
+    found = await shelf.search("Is the office open on Sundays?")
+    assert [each.content for each in found] == [HOURS[1], HOURS[0]]
+    scores = [each.score for each in found]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score <= 1 for score in scores)
+    assert [each.content for each in await shelf.search("Is the office open on Sundays?", most=1)] == [HOURS[1]]
+
+
+async def test_another_agents_documents_are_not_found(shelf: Shelf, database: Database) -> None:
+    second = await new_agent(database, shelf.organization_id)
+    await shelf.read("Hours", HOURS, second)
+    assert await shelf.search("open") == []
+    assert [each.content for each in await shelf.search("open", agent_id=second)] == [HOURS[0]]
+
+
+@pytest.mark.parametrize("text", ["CAFE", "cafés", "OFFNUNGSZEITEN", "öffnungszeiten", "BÜRO", "buro", "hafen!"])
+async def test_letter_case_and_accents_do_not_matter(shelf: Shelf, text: str) -> None:
+    await shelf.read("Fees", FEES)
+    assert [each.content for each in await shelf.search(text)] == [FEES[1]]
+
+
+HOSTILE = (
+    "", " ", "?!", "\x00", "open\x00", '"', 'open" OR "', "open*", "NEAR(open nine, 2)", "content:open", "agent:open",
+    "-open", "open AND", "AND OR NOT", "{open}", "^open", "(open", "open)", "open + nine", "🙂", "🙂 open",
+    "'; DROP TABLE x", "\\", "%", "_", "\u202eopen", "ﷺ" * 50, "open " * 5000, "x" * 20_000, "e\u0301" * 500,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+async def test_operators_and_strange_letters_are_words_or_nothing(shelf: Shelf, text: str) -> None:
+    await shelf.read("Hours", HOURS)
+    found = [each.content for each in await shelf.search(text)]
+    assert found == ([HOURS[0]] if "open" in text else [])
+
+
+async def test_an_agent_without_documents_finds_nothing(shelf: Shelf) -> None:
+    assert await shelf.search("open") == []
+
+
+async def test_the_search_reads_no_table_from_end_to_end(shelf: Shelf) -> None:
+    def plan(conn: sa.Connection) -> list[str]:
+        asked: dict[str, Any] = {"match": 'agent : "x" AND terms : ("open")', "most": 10}
+        steps = conn.execute(sa.text(f"EXPLAIN QUERY PLAN {knowledge_index.BEST}"), asked)
+        return [str(step.detail) for step in steps]
+
+    steps = await shelf.database.read(plan)
+    assert len(steps) == 3
+    assert steps[0].startswith("SCAN found VIRTUAL TABLE INDEX")
+    assert all(step.startswith("SEARCH") for step in steps[1:])
