@@ -86,6 +86,18 @@ def _call(server: Server, organization_id: str, _client: Client, number: int) ->
     return ended_call(server, organization_id, call_sid=f"{number}@pbx").id
 
 
+def _queued_call(server: Server, organization_id: str, _client: Client, _number: int) -> str:
+    facts: dict[str, Any] = {"agent_id": str(uuid4()), "phone_number_id": str(uuid4()), "provider": "sip"}
+    facts |= {"customer_number": "+41441234567", "context_variables": {}, "metadata": {}}
+    return server.write(lambda conn: calls.create_outbound(conn, organization_id=organization_id, **facts)).id
+
+
+def _trunk(server: Server, organization_id: str, client: Client, number: int) -> str:
+    """A number that calls can go out from; its host is nobody else's."""
+    trunk = {"provider": "sip", "sipMode": "ip_allowlist", "sipIp": f"pbx-{organization_id}.example"}
+    return _posted("/phone-numbers", lambda n: {"number": f"2{n:03}", **trunk})(server, organization_id, client, number)
+
+
 def _sound(server: Server, organization_id: str, _client: Client, number: int) -> str:
     """Without a file: to decode one takes its time, and nobody plays it."""
     fields = background_sounds.BackgroundSoundFields(
@@ -102,9 +114,11 @@ def _tool(number: int) -> dict[str, Any]:
 MAKERS: dict[str, Maker] = {
     "agent": _posted("/agents", lambda number: {"name": f"Anna {number}", "knowledgeSearchInstructions": "For prices"}),
     "call": _call,
+    "queued call": _queued_call,
     "tool": _posted("/tools", _tool),
     "second tool": _posted("/tools", _tool),
     "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),
+    "trunk": _trunk,
     "background sound": _sound,
 }
 

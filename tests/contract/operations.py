@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.contract.tables.background_sounds import SOUNDS
+from tests.contract.tables.calls import CALLS
 
 MIB: Final = 1024 * 1024
 
@@ -13,8 +14,8 @@ MIB: Final = 1024 * 1024
 @dataclass(frozen=True)
 class Operation:
     """`noun` is the resource that the path's id names; `body` is one that succeeds, None where there is none;
-    `max_body` in bytes; `lists` is the
-    noun of what it gives a page of."""
+    `max_body` in bytes; `lists` is the noun of what it gives a page of; `uses_up` is the kind of resource that it works
+    on once, where that is another than the noun says."""
 
     method: str
     path: str
@@ -24,6 +25,7 @@ class Operation:
     max_body: int = MIB
     lists: str | None = None
     envelope: tuple[str, ...] = ("data",)
+    uses_up: str | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -47,6 +49,8 @@ def _resource(noun: str, path: str, body: dict[str, Any], *, updated: bool = Tru
 
 OPERATIONS: Final = (
     *_resource("Agent", "/agents", {"name": "Anna"}),
+    Operation("POST", "/calls", 201, body=CALLS.least()),
+    Operation("POST", "/calls/{id}/hangup", noun="Call", uses_up="queued call"),
     _list("Call", "/calls"),
     Operation("GET", "/calls/{id}", noun="Call"),
     Operation("GET", "/calls/{id}/recording", noun="Call"),

@@ -22,9 +22,10 @@ from cryptography.fernet import Fernet
 from api.app import create_app
 from api.listen import listen
 from api.services import Services
+from config.clock import utc_now
 from config.secrets import Secrets
 from config.settings import Settings
-from storage import api_keys, organizations
+from storage import api_keys, calls, organizations
 from storage.database import Database
 from storage.organizations import Plan
 from tests.contract.client import Client
@@ -107,12 +108,20 @@ def _services(folder: Path) -> Services:
     settings = Settings(data_dir=folder).with_changes(
         {"api": {"host": "127.0.0.1", "port": 0}, "limits": {"requests_per_minute": PLENTY}}
     )
+    database = Database(settings.database_url)
+
+    async def hangup(call_id: str) -> bool:
+        """What the calls' own service does of it that a client can see."""
+        end: dict[str, Any] = {"status": "no_answer", "ended_reason": "api_hangup", "ended_at": utc_now()}
+        return await database.write(lambda conn: calls.finish(conn, call_id, **end)) is not None
+
     return Services(
         settings=settings,
-        database=Database(settings.database_url),
+        database=database,
         secrets=Secrets([Fernet.generate_key()]),
         catalogue=Catalogue(),
         readiness=lambda: {"sip": None},
+        hangup=hangup,
     )
 
 

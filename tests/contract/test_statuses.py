@@ -40,7 +40,7 @@ def test_without_a_valid_key_it_is_401(server: Server, world: World, operation: 
         "an empty key": {"Authorization": "Bearer "},
     }[header]
     client = server.client(None)
-    answer = client(operation.method, _somewhere(operation), operation.body, headers=headers)
+    answer = client(operation.method, _somewhere(operation), world.fill(operation.body), headers=headers)
     assert (answer.status, answer.body) == (401, {"error": "Invalid API key"})
     client.close()
 
@@ -141,8 +141,8 @@ def spent(server: Server) -> Client:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
-def test_over_the_rate_it_is_429(spent: Client, operation: Operation) -> None:
-    answer = spent(operation.method, _somewhere(operation), operation.body)
+def test_over_the_rate_it_is_429(spent: Client, world: World, operation: Operation) -> None:
+    answer = spent(operation.method, _somewhere(operation), world.fill(operation.body))
     assert (answer.status, answer.body["error"]) == (429, "Rate limit exceeded")
     assert set(answer.body) == {"error", "retryAfter"}
     assert 1 <= answer.body["retryAfter"] <= 60
@@ -152,7 +152,9 @@ def test_over_the_rate_it_is_429(spent: Client, operation: Operation) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 def test_a_success_has_its_status_and_envelope(world: World, operation: Operation) -> None:
     kind = "" if operation.noun is None else operation.noun.lower()
-    item = world.spare(kind) if operation.method == "DELETE" else world.own.get(kind, "")
+    kind = operation.uses_up or kind
+    used_up = operation.method == "DELETE" or operation.uses_up
+    item = world.spare(kind) if used_up else world.own.get(kind, "")
     answer = world.client(operation.method, _somewhere(operation, item), world.fill(operation.body))
     assert answer.status == operation.status
     if operation.method == "DELETE":
@@ -163,7 +165,7 @@ def test_a_success_has_its_status_and_envelope(world: World, operation: Operatio
 
 @pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.method == "POST"], ids=str)
 def test_the_same_key_gives_the_same_response(world: World, operation: Operation) -> None:
-    item = world.own.get(str(operation.noun).lower(), "")
+    item = world.spare(operation.uses_up) if operation.uses_up else world.own.get(str(operation.noun).lower(), "")
     key = {"Idempotency-Key": f"again {operation}".replace(" ", "-")}
     answers = [
         world.client(operation.method, _somewhere(operation, item), body, headers=key)
