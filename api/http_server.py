@@ -202,12 +202,13 @@ class Connection(web.RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """Send it. The one after which the connection ends says so."""
         unread = not request.content.is_eof()
-        if self._refused or (unread and request.get(EXPECTED, False)):
+        after_it_nothing = self._refused and not self._messages
+        if after_it_nothing or (unread and request.get(EXPECTED, False)):
             resp.force_close()
         if unread and resp.keep_alive is False:
             self._lingering_time = 0.0
         sent = await super().finish_response(request, resp, start_time)
-        if self._refused:
+        if after_it_nothing:
             await self._linger()
         return sent
 

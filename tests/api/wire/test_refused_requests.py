@@ -93,10 +93,11 @@ async def test_a_request_at_work_is_answered_before_a_refused_one(serve: Serve) 
         return web.Response(text="done")
 
     live = await serve({"/slow": slow})
-    wire = await live.connect()
+    wire, later = await live.connect(), await live.connect()
     await wire.send(live.head("GET", "/slow"))
     await begun.wait()
     await wire.send(b"nonsense\r\n\r\n" + live.head("GET", "/slow"))
+    assert (await later.ask(live.head("GET", "/v1/agents"))).status == 200  # so the nonsense has come, too
     go_on.set()
     assert [(await wire.answer()).status, (await wire.answer()).status] == [200, 400]
     assert await wire.ended()
