@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from api.addresses import HttpAddress, WebhookAddress
 from api.fields import (
     Body,
     DialNumber,
-    HttpAddress,
     Id,
     IdView,
     Instant,
@@ -18,7 +18,6 @@ from api.fields import (
     Name,
     Paging,
     View,
-    WebhookAddress,
     without_default,
     without_defaults,
 )
@@ -116,8 +115,8 @@ class AgentSettings(Body):
     hold_message: Annotated[str, Field(max_length=500)] | None = Field(
         None, description="Spoken to the caller on hold during a warm transfer"
     )
-    hold_music_url: Annotated[str, Field(max_length=500), HttpAddress] | None = Field(
-        None, description="Audio played during hold in a warm transfer"
+    hold_music_url: Annotated[HttpAddress, Field(max_length=500)] | None = Field(
+        None, description="Audio played during hold in a warm transfer; an http or https URL"
     )
     tool_ids: list[Id] | None = Field(None, description="Tools of this agent; null: every tool of the organization")
     transfer_targets: list[TransferTarget] = Field([], description="Where the agent may hand a call to")

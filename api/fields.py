@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from pydantic import (
@@ -18,7 +17,6 @@ from pydantic import (
     Field,
     JsonValue,
     PlainSerializer,
-    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
@@ -75,26 +73,6 @@ def _known_placeholders(text: str) -> str:
     return text
 
 
-def _http_address(text: str) -> str:
-    """An absolute http or https address."""
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or re.search(r"[\s\x00-\x1f\x7f\\]", text):
-        raise PydanticCustomError("uri", "Must be an absolute https URL")
-    return text
-
-
-def _webhook_address(text: str, info: ValidationInfo) -> str:
-    context = info.context
-    allow_http = isinstance(context, BodyContext) and context.allow_http_webhooks
-    if urlsplit(text).scheme != "https" and not allow_http:
-        raise PydanticCustomError("https", "Must be an https URL")
-    return text
-
-
 def _finite(value: dict[str, Any]) -> dict[str, Any]:
     """JSON has no NaN and no infinity, and what is stored must be readable again."""
     waiting: list[Any] = [value]
@@ -142,10 +120,6 @@ NUMBER_PATTERN = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 KnownPlaceholders: Final = AfterValidator(_known_placeholders)
-HttpAddress: Final = AfterValidator(_http_address)
-WebhookAddress = Annotated[
-    str, Field(json_schema_extra={"format": "uri"}), AfterValidator(_http_address), AfterValidator(_webhook_address)
-]
 DialNumber = Annotated[str, Field(pattern=NUMBER_PATTERN)]
 Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]

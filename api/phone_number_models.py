@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-import re
-from ipaddress import ip_address
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field
 
+from api.addresses import SipHost, SipPlace
 from api.fields import Body, DialNumber, Id, IdView, Instant, JsonObject, View, without_defaults
 from config.secrets import Secrets
 from storage.phone_numbers import PhoneNumber as StoredNumber
-from storage.phone_numbers import normal_host
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 Transport = Literal["udp", "tcp", "tls"]
 TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
-HOST = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
-SIP_PLACE = rf"^(sips?:([^@\s]+@)?)?{HOST}(:[0-9]{{1,5}})?(;[A-Za-z0-9=;._-]*)?$"
-"""`host`, `host:port` or a `sip:` URI."""
-HOST_NAME: Final = re.compile(r"(?=.{1,253}$)([a-z0-9_-]{1,63}\.)*(?![0-9]+$)[a-z0-9_-]{1,63}")
-"""RFC 1035, 2.3.4: labels of 1 to 63 octets, 253 in all. Underscores are let through, as resolvers do; a name that ends
-with a number would be a mistyped address."""
-
-
-def _findable(text: str) -> str:
-    """A place whose host is an IP address, or a name that the system's resolver can be asked for."""
-    host = normal_host(text)
-    try:
-        ip_address(host)
-    except ValueError as error:
-        if "[" in text or HOST_NAME.fullmatch(host) is None:
-            raise PydanticCustomError("host", "Must be an IP address or a host name") from error
-    return text
-
 
 Credential = Annotated[str, Field(min_length=1)]
-SipPlace = Annotated[str, Field(min_length=1, max_length=100, pattern=SIP_PLACE), AfterValidator(_findable)]
-SipHost = Annotated[
-    str, Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9.:\[\]_-]+$"), AfterValidator(_findable)
-]
 SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\s\x00-\x1f\x7f<>\x22]+$")]
 
 
 def _secret(alias: str) -> Any:
     return Field("", alias=alias, description="Credential; never returned", json_schema_extra={"writeOnly": True})
+
+
+NEEDS: Final = {
+    "registration": {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword", "sip_proxy": "sipProxy"},
+    "ip_allowlist": {"sip_ip": "sipIp"},
+}
+"""What a trunk must have in each mode: the stored fields and their names in bodies."""
+
+
+def _whole(schema: dict[str, Any]) -> None:
+    """Says that what the mode needs must be there. Where a program makes code of the document, `not` is passed over."""
+    without_defaults(schema)
+    schema["not"] = {
+        "anyOf": [
+            {
+                "required": ["sipMode"],
+                "properties": {"sipMode": {"enum": [mode]}},
+                "not": {"required": list(needed.values())},
+            }
+            for mode, needed in NEEDS.items()
+        ]
+    }
 
 
 class PhoneNumberSettings(Body):
@@ -71,7 +68,7 @@ class PhoneNumberSettings(Body):
     sip_proxy: SipPlace = Field("", description="Registrar: host, host:port or a sip: URI")
     sip_outbound_proxy: SipPlace | None = Field(None, description="host, host:port or a sip: URI")
     sip_auth_user: SipUser | None = Field(None, description="When different from sipUsername")
-    sip_ip: SipHost = Field("", description="Address of the PBX or SBC")
+    sip_ip: SipHost = Field("", description="Address of the PBX or SBC: an IP address or a host name")
     sip_port: Annotated[int, Field(ge=1, le=65535)] = 5060
     sip_protocol: Transport = "udp"
     sip_register_transport: Transport = Field("udp", description="Used when sipMode is registration")
@@ -94,6 +91,8 @@ CARRIER_CREDENTIALS = frozenset(name for name in PhoneNumberSettings.model_field
 
 class PhoneNumberCreate(PhoneNumberSettings):
     """A new phone number."""
+
+    model_config = ConfigDict(json_schema_extra=_whole)
 
     number: DialNumber = Field(description="E.164, or an internal extension of 2 to 15 digits")
     provider: Provider

@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from api.fields import Paging
-from api.phone_number_models import PhoneNumber, PhoneNumberCreate, PhoneNumberSettings, PhoneNumberUpdate
+from api.phone_number_models import NEEDS, PhoneNumber, PhoneNumberCreate, PhoneNumberSettings, PhoneNumberUpdate
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
 from api.services import Services
 from config.errors import FieldProblem, Invalid, NotFound
 from storage import agents, phone_numbers
-
-NEEDS = {
-    "registration": {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword", "sip_proxy": "sipProxy"},
-    "ip_allowlist": {"sip_ip": "sipIp"},
-}
 
 
 def create(exchange: Exchange[PhoneNumberCreate, NoQuery]) -> PhoneNumber:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from api.fields import Body, HttpAddress, IdView, Instant, Name, View, without_default, without_defaults
-from calls.context import PLACEHOLDER
+from api.addresses import HttpTemplate, Template
+from api.fields import Body, IdView, Instant, Name, View, without_default, without_defaults
 from config.secrets import Secrets
 from storage.tools import Method, ParameterType, ToolType
 from storage.tools import Tool as StoredTool
@@ -31,25 +31,6 @@ OURS: Final = frozenset(
 )
 """Headers of the connection (RFC 9110, 7.6.1) and of the message's length and place: the client that sends the request
 writes them; others would contradict it."""
-_ADDRESS: Final = TypeAdapter[str](Annotated[str, HttpAddress])
-
-
-def _template(text: str) -> str:
-    """Text in which every `{{` begins a placeholder that can have a value."""
-    if "{{" in PLACEHOLDER.sub("1", text):
-        raise PydanticCustomError(
-            "placeholder", "A placeholder takes letters, digits and underscores, as in {{first_name}}"
-        )
-    return text
-
-
-def _address_template(text: str) -> str:
-    """An address once its placeholders have values; a digit can stand in the host, the port and the path."""
-    try:
-        _ADDRESS.validate_python(PLACEHOLDER.sub("1", text))
-    except ValidationError as error:
-        raise PydanticCustomError("uri", "Must be an absolute http or https URL") from error
-    return text
 
 
 def _not_ours(name: str) -> str:
@@ -72,9 +53,6 @@ def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
     return parameters
 
 
-Address = Annotated[
-    str, Field(json_schema_extra={"format": "uri"}), AfterValidator(_template), AfterValidator(_address_template)
-]
 Described: Any = Field(
     "",
     description="Tells the language model when to use the tool; null in responses until it is given",
@@ -90,7 +68,7 @@ class ToolHeader(Body):
     key: Annotated[str, Field(pattern=TOKEN), AfterValidator(_not_ours)] = Field(
         description=f"Header name; not one of {', '.join(sorted(OURS))}"
     )
-    value: Annotated[str, Field(pattern=NO_CONTROLS), AfterValidator(_template)] = Field(
+    value: Annotated[str, Field(pattern=NO_CONTROLS), Template] = Field(
         description="May contain {{variables}}; no control characters; encrypted where it is stored"
     )
 
@@ -127,7 +105,7 @@ class ToolConfigSettings(Body):
 class ToolConfigCreate(ToolConfigSettings):
     """The request of a new tool."""
 
-    url: Address = Field(description=ADDRESS)
+    url: HttpTemplate = Field(description=ADDRESS)
     method: Method = Field(description=METHOD)
 
 
@@ -136,7 +114,7 @@ class ToolConfigUpdate(ToolConfigSettings):
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
-    url: Address = Field("", description=ADDRESS)
+    url: HttpTemplate = Field("", description=ADDRESS)
     method: Method = Field("GET", description=METHOD)
 
 

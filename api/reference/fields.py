@@ -14,6 +14,8 @@ TELLING: Final = frozenset({"uuid", "uri", "date", "date-time", "binary", "byte"
 """Formats that say what kind of text it is."""
 STORED: Final = 2**63 - 1
 """What a database's integer holds at most: as good as no bound."""
+READABLE: Final = 80
+"""Characters of a pattern that people read; a longer one is for programs, and the description says it in words."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def bounds(contract: Contract, part: Part) -> list[Html]:
         _count(facts, "Properties", "key", "keys"),
         together("no two alike") if facts.get("uniqueItems") else None,
         together("a multiple of ", code(literal(facts["multipleOf"]))) if "multipleOf" in facts else None,
-        together("matches ", code(facts["pattern"])) if "pattern" in facts else None,
+        together("matches ", code(facts["pattern"])) if len(facts.get("pattern", "")) in range(1, READABLE) else None,
     ]
     return [each for each in found if each is not None]
 

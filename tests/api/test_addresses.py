@@ -1,0 +1,117 @@
+"""Which addresses bodies take. That they are published as they are checked is for the fuzzed contract test."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Final
+
+import pytest
+from openapi_schema_validator import OAS30Validator
+
+from api.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_HOST, SIP_PLACE
+from api.routes import description
+
+SCHEMAS: Final = json.loads(description())["components"]["schemas"]
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, text) is not None
+
+
+def _is(kind: type[IPv4Address | IPv6Address], text: str) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kind", "parts"),
+    [
+        (IPV6, IPv6Address, (":", ":", "::", "1", "ab", "FFFF", "12345", "g")),
+        (IPV4, IPv4Address, (".", ".", "0", "1", "25", "199", "255", "256", "01")),
+    ],
+)
+def test_ip_addresses_are_those_of_the_standard_library(
+    pattern: str, kind: type[IPv4Address | IPv6Address], parts: tuple[str, ...]
+) -> None:
+    chance = random.Random(1)
+    told = {"".join(chance.choices(parts, k=chance.randint(1, 16))) for _ in range(20_000)}
+    assert {text for text in told if _matches(pattern, text)} == {text for text in told if _is(kind, text)} != set()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken", "refused"),
+    [
+        (
+            HTTP,
+            (
+                "http://a",
+                "HTTPS://A.b:1/",
+                "https://a:65535?x[]=ü|{",
+                "https://u:p%40@[::1]#x",
+                "https://a_b/" + "c" * 9,
+            ),
+            (
+                "",
+                "https:",
+                "https://",
+                "https:///a",
+                "https://a:0",
+                "https://a:65536",
+                "https://a b",
+                "https://a/\\",
+                "a",
+            ),
+        ),
+        (HTTP, (), ("https://[1::2::3]/", "https://[1.2.3.4]/", "https://ä/", "https://a/\n", "ftp://a", "https://@/")),
+        (HTTPS, ("https://a", "HTTPS://a"), ("http://a", "HTTP://a")),
+        (
+            HTTP_TEMPLATE,
+            ("https://{{a}}.b:{{ port }}/{{c}}{{d}}?{}={e}#{{f}}", "https://{{user}}:{{key}}@{{host}}"),
+            ("{{a}}://b", "https://{{a b}}/", "https://a/{{", "https://a/{{}}", "https://a/{{b}", "https://[{{a}}]/"),
+        ),
+        (
+            SIP_PLACE,
+            ("sip", "a.b.", "1.2.3.4:5060", "[::1]:1", "sip:me:x@a;transport=tcp", "SIPS:a:65535", "3com.example"),
+            (
+                "1.2.3",
+                "a.1",
+                "sip:5060",
+                "sip:",
+                "a:0",
+                "a:70000",
+                "::1",
+                "[1.2.3.4]",
+                "sip:a;b@c",
+                "-a..b",
+                "a/b",
+                "sip:@a",
+            ),
+        ),
+        (SIP_HOST, ("a", "a.b.", "1.2.3.4", "::1", "[::1]"), ("a:5060", "1.2.3.4:1", "sip:a", "0", "[a]", "", "a\n")),
+    ],
+)
+def test_an_address_is_of_its_form(pattern: str, taken: tuple[str, ...], refused: tuple[str, ...]) -> None:
+    assert [text for text in taken if not _matches(pattern, text)] == []
+    assert [text for text in refused if _matches(pattern, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("trunk", "whole"),
+    [
+        ({}, True),
+        ({"sipIp": "192.0.2.1"}, True),
+        ({"sipMode": "ip_allowlist"}, False),
+        ({"sipMode": "ip_allowlist", "sipIp": "192.0.2.1"}, True),
+        ({"sipMode": "registration", "sipUsername": "me", "sipPassword": "hush"}, False),
+        ({"sipMode": "registration", "sipUsername": "me", "sipPassword": "hush", "sipProxy": "pbx"}, True),
+    ],
+)
+def test_the_description_tells_what_a_trunk_of_a_mode_needs(trunk: dict[str, Any], whole: bool) -> None:
+    validator = OAS30Validator({**SCHEMAS["PhoneNumberCreate"], "components": {"schemas": SCHEMAS}})
+    assert validator.is_valid({"number": "100", "provider": "sip"} | trunk) is whole
