@@ -174,6 +174,13 @@ ROUTES = (
         ),
         handler=create,
         body=CallCreate,
+        example={
+            "agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1",
+            "phoneNumberId": "d8d7fcbb-1168-4616-9407-67f0a036d692",
+            "to": "+4940654321",
+            "contextVariables": {"caller": "the pilot station"},
+            "metadata": {"ticket": 17},
+        },
         answer=One(Call),
         status=201,
         errors=(402, 404),

@@ -1,0 +1,41 @@
+"""The server takes every example of a body that its description gives."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from api.route import Route
+from api.routes import ROUTES
+from tests.api.conftest import Api
+
+WITH_BODY = [route for route in ROUTES if route.body is not None]
+TRUNK = {"sipMode": "ip_allowlist", "sipIp": "10.0.0.1"}
+MAKERS = {
+    "Agent": ("/agents", {"name": "a", "knowledgeSearchInstructions": "Always."}),
+    "Phone number": (
+        "/phone-numbers",
+        {"number": "10", "provider": "sip", "sipMode": "ip_allowlist", "sipIp": "10.0.0.1"},
+    ),
+    "Tool": ("/tools", {"name": "t", "type": "http", "config": {"url": "https://tool.example", "method": "GET"}}),
+}
+NOUNS = {"agentId": "Agent", "phoneNumberId": "Phone number"}
+
+
+def _name(route: Route) -> str:
+    return route.name
+
+
+@pytest.mark.parametrize("route", WITH_BODY, ids=_name)
+async def test_an_example_is_taken(api: Api, route: Route) -> None:
+    assert route.example is not None
+    body: dict[str, Any] = dict(route.example)
+    for field, noun in NOUNS.items():
+        if body.get(field) is not None:
+            UUID(body[field])
+            body[field] = (await api.made(*MAKERS[noun]))["id"]
+    path = route.path if route.item is None else route.path.format(id=(await api.made(*MAKERS[route.item]))["id"])
+    status, answer = await api(route.method, path, body)
+    assert status == route.status, answer
