@@ -52,6 +52,15 @@ def refused(tables: Iterable[Table], *, update: bool = False) -> list[Any]:
     return [case(table, row, each) for table in tables for row in rows(table, update) for each in row.refused()]
 
 
+def samples(rows: Iterable[Field], *, taken: bool) -> list[Any]:
+    """Every value that rows outside of a table take, or refuse."""
+    return [
+        pytest.param(row, each, id=f"{row.name}-{each.label}")
+        for row in rows
+        for each in (row.taken() if taken else row.refused())
+    ]
+
+
 def rows(table: Table, update: bool) -> tuple[Field, ...]:
     """The rows of a create or of an update."""
     return table.update_fields if update else table.fields

@@ -9,9 +9,12 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from storage import background_sounds, calls, recordings, webhook_deliveries
+from storage import background_sounds, calls, knowledge, recordings, webhook_deliveries
+from storage.documents.blocks import heading, paragraph
+from storage.documents.chunks import chunks_of
 from tests.contract.client import Client
 from tests.contract.server import Server
+from tests.contract.tables.knowledge import DOCUMENTS
 
 Maker = Callable[[Server, str, Client, int], str]
 """Takes the organization's id, its client and a number that tells this one from its like; gives the id."""
@@ -106,6 +109,26 @@ def _sound(server: Server, organization_id: str, _client: Client, number: int) -
     return server.write(lambda conn: background_sounds.create(conn, organization_id, str(uuid4()), fields)).id
 
 
+def _document(server: Server, organization_id: str, client: Client, number: int) -> str:
+    """For an agent of its own."""
+    agent_id = MAKERS["agent"](server, organization_id, client, number)
+    body = DOCUMENTS.least() | {"agentId": agent_id, "name": f"Prices {number}"}
+    return _posted("/knowledge", lambda _: body)(server, organization_id, client, number)
+
+
+def ready_document(server: Server, client: Client, agent_id: str, name: str, sections: dict[str, str]) -> None:
+    """A document that was read into a passage for each of these sections."""
+    body = DOCUMENTS.least() | {"agentId": agent_id, "name": name}
+    document_id = client("POST", "/knowledge", body).data["id"]
+
+    def read(conn: sa.Connection) -> bool:
+        (document,) = (each for each in knowledge.begin(conn, most=1000) if each.id == document_id)
+        blocks = [block for title, text in sections.items() for block in (heading(title, 1), paragraph(text))]
+        return knowledge.add_chunks(conn, document, list(chunks_of(blocks))) and knowledge.finish(conn, document_id)
+
+    assert server.write(read)
+
+
 def _tool(number: int) -> dict[str, Any]:
     config = {"url": "https://example.com/", "method": "GET"}
     return {"name": f"Look up {number}", "type": "http", "config": config}
@@ -119,6 +142,7 @@ MAKERS: dict[str, Maker] = {
     "second tool": _posted("/tools", _tool),
     "phone number": _posted("/phone-numbers", lambda number: {"number": f"1{number:03}", "provider": "sip"}),
     "trunk": _trunk,
+    "knowledge document": _document,
     "background sound": _sound,
 }
 

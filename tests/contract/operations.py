@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tests.contract.kinds import Own
 from tests.contract.tables.background_sounds import SOUNDS
 from tests.contract.tables.calls import CALLS
+from tests.contract.tables.knowledge import DOCUMENTS
 
 MIB: Final = 1024 * 1024
 
@@ -64,6 +66,11 @@ OPERATIONS: Final = (
         {"name": "Look up", "type": "http", "config": {"url": "https://example.com/", "method": "GET"}},
     ),
     *_resource("Phone number", "/phone-numbers", {"number": "200", "provider": "sip"}),
+    Operation("POST", "/knowledge", 201, body=DOCUMENTS.least(), max_body=28 * MIB),
+    _list("Knowledge document", "/knowledge"),
+    Operation("GET", "/knowledge/{id}", noun="Knowledge document"),
+    Operation("DELETE", "/knowledge/{id}", noun="Knowledge document"),
+    Operation("POST", "/knowledge/search", body={"agentId": Own("agent"), "query": "x"}, envelope=("results",)),
     _list("Voice", "/voices"),
     _list("Language model", "/slm-models"),
     Operation("GET", "/background-sounds"),

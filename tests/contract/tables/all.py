@@ -8,8 +8,9 @@ from tests.contract.table import Table
 from tests.contract.tables.agents import AGENTS
 from tests.contract.tables.background_sounds import SOUNDS
 from tests.contract.tables.calls import CALLS
+from tests.contract.tables.knowledge import DOCUMENTS
 from tests.contract.tables.phone_numbers import PHONE_NUMBERS
 from tests.contract.tables.tools import TOOLS
 
-CREATED: Final[tuple[Table, ...]] = (AGENTS, CALLS, TOOLS, PHONE_NUMBERS, SOUNDS)
+CREATED: Final[tuple[Table, ...]] = (AGENTS, CALLS, TOOLS, PHONE_NUMBERS, DOCUMENTS, SOUNDS)
 UPDATED: Final = tuple(table for table in CREATED if table.update_fields)
