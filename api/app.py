@@ -16,6 +16,7 @@ from api.idempotency import Repeats
 from api.key_use import KeyUse
 from api.middleware import errors, observe
 from api.reference.serve import add_reference
+from api.route import Route
 from api.routes import ROUTES, description
 from api.services import Services
 
@@ -42,7 +43,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     app.cleanup_ctx.append(in_the_background)
     for route in ROUTES:
         handler = endpoint(route, services, repeats)
-        path = f"/v1{route.path}".replace("{id}", "{id:[^/]+}")
+        path = _place(route)
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":
             app.router.add_route("HEAD", path, handler)
@@ -50,3 +51,12 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     add_reference(app, services.settings.api.public_url)
     description()
     return app
+
+
+def _place(route: Route) -> str:
+    """Where aiohttp finds the route. A word that another route has in the place of an id is no id: `GET
+    /knowledge/search` is a wrong method, not a document that is called so."""
+    parent, _, last = route.path.rpartition("/")
+    words = {each.path.removeprefix(f"{parent}/") for each in ROUTES if each.path.rpartition("/")[0] == parent}
+    but = "".join(f"(?!{word}$)" for word in sorted(words - {last})) if last == "{id}" else ""
+    return f"/v1{route.path}".replace("{id}", f"{{id:{but}[^/]+}}")

@@ -78,6 +78,7 @@ async def test_an_unknown_route_is_404(api: Api, path: str) -> None:
         ("DELETE", "/agents", {"GET", "HEAD", "POST"}),
         ("PUT", "/agents/x", {"GET", "HEAD", "PATCH", "DELETE"}),
         ("PATCH", "/calls", {"GET", "HEAD", "POST"}),
+        ("GET", "/knowledge/search", {"POST"}),
         ("POST", "/openapi.json", {"GET", "HEAD"}),
         ("PROPFIND", "/voices", {"GET", "HEAD"}),
     ],
