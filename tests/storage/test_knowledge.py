@@ -189,6 +189,16 @@ async def test_a_failed_document_says_why_and_is_not_found(shelf: Shelf, databas
     assert await shelf.search("open sunday") == []
 
 
+async def test_only_a_document_that_is_processing_changes(shelf: Shelf, database: Database) -> None:
+    ready, pending = await shelf.read("Hours", HOURS), await shelf.put()
+    for document in (ready, pending):
+        before = await shelf.get(document)
+        assert not await shelf.add(document, chunks(FEES, 2))
+        assert not await database.write(partial(knowledge.finish, document_id=document.id))
+        assert not await database.write(partial(knowledge.fail, document_id=document.id, reason="x"))
+        assert await shelf.get(document) == before
+
+
 async def test_a_document_that_was_deleted_while_it_was_read_takes_no_more_passages(
     shelf: Shelf, database: Database
 ) -> None:
