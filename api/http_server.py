@@ -142,8 +142,12 @@ class Connection(web.RequestHandler):
             self._head_came()
             if isinstance(self._messages[-1][0], _ErrInfo):
                 self._refuse()
-        elif data and self._waiter is not None and not self._waiter.done():
+        elif data and self._expects_head():
             self._await_head(len(data))
+
+    def _expects_head(self) -> bool:
+        """Whether what comes belongs to a head: before the first one, and while aiohttp waits for the next."""
+        return not self._request_count or (self._waiter is not None and not self._waiter.done())
 
     def _await_head(self, received: int) -> None:
         """Part of a head came, or none yet. The whole has to come in time: bounded once for each request."""

@@ -1,4 +1,4 @@
-"""The API on a real port, spoken to byte by byte."""
+"""The API on a real port, on the event loop that the server runs on, spoken to byte by byte."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import structlog
+import uvloop
 from aiohttp import web
 
 from api.app import create_app
@@ -21,7 +22,13 @@ from config import logging as our_logging
 from tests.api.conftest import Api, StartApi
 
 RATE_HEADERS = {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"}
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
+    """uvloop hands over bytes earlier and more at once than asyncio's loop."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @dataclass
