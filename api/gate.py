@@ -9,13 +9,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from api.key_use import KeyUse
+from api.known_keys import KnownKeys
 from api.rate_limit import Charge, RateWindows
 from api.route import Route
 from api.services import Services
 from config.clock import utc_now
 from config.errors import TooMany, Unauthorized
 from config.links import signature_holds
-from storage import api_keys
 from storage.api_keys import ApiKey
 from storage.database import StorageTrouble
 
@@ -28,7 +28,7 @@ UNCHARGED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: Callable[[], float]) -> Middleware:
     """The middleware. `routes` are known by method and path, as `GET /v1/agents/{id}`. Everything below `/v1` needs a
     key unless its route says otherwise, unknown paths included."""
-    windows = RateWindows()
+    windows, keys = RateWindows(), KnownKeys(services.database)
     default_limit = services.settings.limits.requests_per_minute
 
     @web.middleware
@@ -37,7 +37,7 @@ def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: C
             return await handler(request)
         key = None
         try:
-            key = await _key_of(request, services)
+            key = await _key_of(request, keys)
         except StorageTrouble:
             request[CHARGE] = windows.charge(f"address {request.remote}", default_limit, now_s())
             raise
@@ -56,12 +56,12 @@ def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: C
     return middleware
 
 
-async def _key_of(request: web.Request, services: Services) -> ApiKey | None:
+async def _key_of(request: web.Request, keys: KnownKeys) -> ApiKey | None:
     scheme, _, key = request.headers.get("Authorization", "").partition(" ")
     key = key.strip()
     if scheme.lower() != "bearer" or not key or len(key) > LONGEST_KEY:
         return None
-    return await services.database.read(lambda conn: api_keys.find(conn, key))
+    return await keys.find(key)
 
 
 def _opens_without_key(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
 from config.errors import StartupError, Unavailable
+from storage.changes import Changes
 from storage.group_commit import Failed, GroupCommit, Write
 from storage.schema import bring_up_to_date
 
@@ -61,6 +62,7 @@ class Database:
         self._commits: GroupCommit | None = None
         self._readers: list[_Thread] = []
         self._threads: list[_Thread] = []
+        self._changes: Changes | None = None
 
     async def open(self) -> None:
         """Make the file when there is none and bring its tables up to date, also beside other processes that do the
@@ -69,6 +71,7 @@ class Database:
         try:
             self._commits = GroupCommit((await self._opened("BEGIN IMMEDIATE")).run_together)
             self._readers = [await self._opened("BEGIN") for _ in range(READERS)]
+            self._changes = await asyncio.to_thread(Changes, self.path)
         except BaseException:
             await self.close()
             raise
@@ -87,11 +90,18 @@ class Database:
         none does, whatever goes wrong with another and even when this is cancelled."""
         threads, self._threads, self._readers = self._threads, [], []
         commits, self._commits = self._commits, None
+        changes, self._changes = self._changes, None
         async with AsyncExitStack() as closing:
+            if changes is not None:
+                closing.push_async_callback(asyncio.to_thread, changes.close)
             for thread in threads:
                 closing.push_async_callback(thread.close)
             if commits is not None:
                 await commits.idle()
+
+    def change_number(self) -> int | None:
+        """Another number after each commit, also of other processes; None when that cannot be told. Returns at once."""
+        return None if self._changes is None else self._changes.number()
 
     async def read(self, work: Callable[[sa.Connection], T]) -> T:
         """What `work` gives, run on a thread in a transaction that only reads and sees one moment. Raises

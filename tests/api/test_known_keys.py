@@ -1,0 +1,99 @@
+"""A key is looked up again as soon as anything has changed, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from api.known_keys import KnownKeys
+from storage import api_keys, organizations
+from storage.database import Database
+from tests.api.conftest import Api
+
+
+@pytest.fixture
+def reads(api: Api, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How often the database was read since."""
+    counted: list[None] = []
+    usual = Database.read
+
+    async def read(self: Database, work: Any) -> Any:
+        counted.append(None)
+        return await usual(self, work)
+
+    monkeypatch.setattr(Database, "read", read)
+    return lambda: len(counted)
+
+
+def _revoke(conn: sa.Connection) -> None:
+    (key,) = api_keys.all_of(conn)
+    api_keys.revoke(conn, key.id)
+
+
+async def test_a_known_key_is_not_looked_up_again(api: Api, reads: Callable[[], int]) -> None:
+    keys = KnownKeys(api.services.database)
+    first = await keys.find(api.key)
+    assert first is not None
+    assert [await keys.find(api.key) for _ in range(5)] == [first] * 5
+    assert reads() == 1
+
+
+async def test_a_revoked_key_stops_at_once(api: Api) -> None:
+    keys = KnownKeys(api.services.database)
+    assert await keys.find(api.key) is not None
+    await api.services.database.write(_revoke)
+    assert await keys.find(api.key) is None
+
+
+async def test_a_key_that_another_process_revokes_stops_at_once(api: Api) -> None:
+    keys = KnownKeys(api.services.database)
+    assert await keys.find(api.key) is not None
+    elsewhere = Database(str(api.services.database.url))
+    await elsewhere.open()
+    await elsewhere.write(_revoke)
+    await elsewhere.close()
+    assert await keys.find(api.key) is None
+
+
+async def test_a_key_revoked_while_it_is_looked_up_is_not_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = KnownKeys(api.services.database)
+    usual = Database.read
+
+    async def read(self: Database, work: Any) -> Any:
+        found = await usual(self, work)
+        await self.write(_revoke)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "read", read)
+        assert await keys.find(api.key) is not None, "it held when it was read"
+    assert await keys.find(api.key) is None
+
+
+async def test_an_unknown_key_is_looked_up_each_time(api: Api, reads: Callable[[], int]) -> None:
+    keys = KnownKeys(api.services.database)
+    assert [await keys.find(f"tk_{number}") for number in range(3)] == [None] * 3
+    assert reads() == 3
+
+
+async def test_a_key_made_later_works_at_once(api: Api) -> None:
+    keys = KnownKeys(api.services.database)
+    assert await keys.find(api.key) is not None
+
+    def another(conn: sa.Connection) -> str:
+        (owner,) = organizations.all_of(conn)
+        return api_keys.create(conn, owner.id)[1]
+
+    key = await api.services.database.write(another)
+    assert (await keys.find(key)) is not None
+
+
+async def test_many_requests_at_once_agree(api: Api) -> None:
+    keys = KnownKeys(api.services.database)
+    found = await asyncio.gather(*(keys.find(api.key) for _ in range(20)))
+    assert len({key.id for key in found if key is not None}) == 1
+    assert None not in found
