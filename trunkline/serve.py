@@ -125,7 +125,7 @@ async def running(
 ) -> AsyncIterator[Server]:
     """A server that accepts traffic, until the block ends. `load_models` replaces the models in tests and benches."""
     _refuse_unsupported(settings)
-    allow_enough(settings.limits.max_calls)
+    allow_enough(settings.limits.max_calls, settings.api.max_connections)
     async with AsyncExitStack() as stack:
         stack.enter_context(lock.hold(settings.data_dir))
         stack.callback(log.info, "stopped")

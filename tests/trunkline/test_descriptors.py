@@ -21,7 +21,7 @@ def limits() -> Iterator[tuple[int, int]]:
 def test_the_soft_limit_is_raised_to_the_hard_one(limits: tuple[int, int]) -> None:
     _, hard = limits
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    allow_enough(1)
+    allow_enough(1, 1)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
 
 
@@ -31,5 +31,5 @@ def test_a_hard_limit_that_is_too_low_is_told_in_one_line(
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 1024))
     monkeypatch.setattr(resource, "setrlimit", lambda _, both: None)
     with capture_logs() as lines:
-        allow_enough(250)
-    assert [(line["event"], line["needed"]) for line in lines] == [("descriptors.too_few", 1400)]
+        allow_enough(250, 512)
+    assert [(line["event"], line["needed"]) for line in lines] == [("descriptors.too_few", 1812)]
