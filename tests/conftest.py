@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -20,8 +21,8 @@ structlog.configure(
 )
 
 
-@pytest.fixture(autouse=True)
-def blocking_the_loop_fails() -> Iterator[BlockBuster]:
+@contextmanager
+def blocking_fails() -> Iterator[BlockBuster]:
     """A call that blocks (files, sleep, sockets) raises `BlockingError` when our code makes it in an event loop."""
     with blockbuster_ctx(OUR_PACKAGES) as blockbuster:
         blockbuster.functions["os.path.abspath"].deactivate()  # asks for the current folder, touches no disk
@@ -29,4 +30,11 @@ def blocking_the_loop_fails() -> Iterator[BlockBuster]:
             # looks at shared memory only
             blockbuster.functions[f"sqlite3.Cursor.{method}"].can_block_in("storage/changes.py", "number")
         blockbuster.functions["sqlite3.Connection.execute"].can_block_in("storage/changes.py", "number")
+        yield blockbuster
+
+
+@pytest.fixture(autouse=True)
+def blocking_the_loop_fails() -> Iterator[BlockBuster]:
+    """In every test."""
+    with blocking_fails() as blockbuster:
         yield blockbuster

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blockbuster import BlockBuster, blockbuster_ctx
+from blockbuster import BlockBuster
 
 from storage.schema import bring_up_to_date
-from tests.conftest import OUR_PACKAGES
+from tests.conftest import blocking_fails
 from tests.contract.server import Server, serve
 from tests.contract.world import World, world_of
 
@@ -25,8 +25,7 @@ def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def blocking_the_loop_fails() -> Iterator[BlockBuster]:
     """As for every test, but set up once for a module's hundreds of cases."""
-    with blockbuster_ctx(OUR_PACKAGES) as blockbuster:
-        blockbuster.functions["os.path.abspath"].deactivate()  # asks for the current folder, touches no disk
+    with blocking_fails() as blockbuster:
         yield blockbuster
 
 

@@ -33,10 +33,8 @@ class Published:
     def operation(self, method: str, path: str) -> tuple[str, str] | None:
         """The operation that answers a request; a HEAD is answered as a GET. `path` is below `/v1`."""
         method = "GET" if method == "HEAD" else method
-        for template, pattern in self._templates:
-            if pattern.fullmatch(path) and (method, template) in self.operations:
-                return method, template
-        return None
+        template = next((template for template, pattern in self._templates if pattern.fullmatch(path)), "")
+        return (method, template) if (method, template) in self.operations else None
 
     def problems(self, method: str, path: str, status: int, media_type: str, body: Any) -> list[str]:
         """What the document does not say of this response."""

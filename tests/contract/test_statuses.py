@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -78,12 +77,11 @@ def _collection(client: Client, operation: Operation) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_another_method_is_405_with_those_that_there_are(world: World, path: str) -> None:
-    place = path.replace("{id}", NO_ID)
-    there = {each.method for each in OPERATIONS if re.fullmatch(each.path.replace("{id}", "[^/]+"), place)}
+    there = {each.method for each in OPERATIONS if each.path == path}
     there |= {"HEAD"} if "GET" in there else set()
     for method in METHODS:
         if method not in there:
-            answer = world.client(method, place)
+            answer = world.client(method, path.replace("{id}", NO_ID))
             expected = None if method == "HEAD" else {"error": "Method not allowed"}
             assert (answer.status, answer.body) == (405, expected)
             assert {each.strip() for each in answer.headers["Allow"].split(",")} == there
