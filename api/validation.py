@@ -9,6 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from api.addresses import REFUSALS
 from api.deadlines import DEADLINES
 from api.fields import UUID_PATTERN, BodyContext, Query
 from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
@@ -135,5 +136,7 @@ def _message(problem: ErrorDetails) -> str:
             return "Must be valid JSON"
         case "uuid_parsing" | "uuid_type":
             return "Must be a UUID"
+        case "string_pattern_mismatch" if problem["ctx"]["pattern"] in REFUSALS:
+            return REFUSALS[problem["ctx"]["pattern"]]
         case _:
             return problem["msg"].replace("Input should", "Must").replace("String should", "Must", 1)

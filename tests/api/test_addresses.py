@@ -13,6 +13,7 @@ from openapi_schema_validator import OAS30Validator
 
 from api.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_HOST, SIP_PLACE
 from api.routes import description
+from tests.api.conftest import Api
 
 SCHEMAS: Final = json.loads(description())["components"]["schemas"]
 
@@ -52,7 +53,7 @@ def test_ip_addresses_are_those_of_the_standard_library(
             (
                 "http://a",
                 "HTTPS://A.b:1/",
-                "https://a:65535?x[]=ü|{",
+                "https://a:65535?x=%5b%5d",
                 "https://u:p%40@[::1]#x",
                 "https://a_b/" + "c" * 9,
             ),
@@ -115,3 +116,19 @@ def test_an_address_is_of_its_form(pattern: str, taken: tuple[str, ...], refused
 def test_the_description_tells_what_a_trunk_of_a_mode_needs(trunk: dict[str, Any], whole: bool) -> None:
     validator = OAS30Validator({**SCHEMAS["PhoneNumberCreate"], "components": {"schemas": SCHEMAS}})
     assert validator.is_valid({"number": "100", "provider": "sip"} | trunk) is whole
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "message"),
+    [
+        ("/agents", "postCallWebhookUrl", "Must be an absolute http or https URL"),
+        ("/agents", "holdMusicUrl", "Must be an absolute http or https URL"),
+        ("/tools", "config.url", "Must be an absolute http or https URL"),
+        ("/phone-numbers", "sipProxy", "Must be host, host:port or a sip: URI, with an IP address or a host name"),
+        ("/phone-numbers", "sipIp", "Must be an IP address or a host name"),
+    ],
+)
+async def test_a_refusal_says_what_an_address_is(api: Api, path: str, field: str, message: str) -> None:
+    parent, _, name = field.rpartition(".")
+    _, answer = await api("POST", path, {parent: {name: "//"}} if parent else {name: "//"})
+    assert {"field": field, "message": message} in answer["details"]
