@@ -17,7 +17,6 @@ from config.clock import utc_now
 from config.errors import TooMany, Unauthorized
 from config.links import signature_holds
 from storage.api_keys import ApiKey
-from storage.database import StorageTrouble
 
 CALLER: Final = web.RequestKey("caller", ApiKey)
 CHARGE: Final = web.RequestKey("charge", Charge)
@@ -38,7 +37,7 @@ def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: C
         key = None
         try:
             key = await _key_of(request, keys)
-        except StorageTrouble:
+        except Exception:  # whatever went wrong, its answer tells of the rate like every other
             request[CHARGE] = windows.charge(f"address {request.remote}", default_limit, now_s())
             raise
         who = f"address {request.remote}" if key is None else f"key {key.id}"

@@ -132,8 +132,9 @@ async def test_the_last_use_of_a_key_is_stored_at_the_end(api: Api) -> None:
     assert key.last_used_at is not None
 
 
-async def test_what_was_not_foreseen_is_a_500_without_a_trace(api: Api) -> None:
-    await api.services.database.write(lambda conn: conn.execute(sa.text("DROP TABLE agents")))
+@pytest.mark.parametrize("table", ["agents", "api_keys"])
+async def test_what_was_not_foreseen_is_a_500_without_a_trace(api: Api, table: str) -> None:
+    await api.services.database.write(lambda conn: conn.execute(sa.text(f"DROP TABLE {table}")))
     with capture_logs() as logs:
         response = await api.raw("GET", "/agents")
         assert (response.status, await response.json()) == (500, {"error": "Internal server error"})
