@@ -27,8 +27,9 @@ def write(data_dir: Path, document_id: str, content: bytes) -> None:
     path = path_of(data_dir, document_id)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            with open(handle, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -257,6 +257,7 @@ async def test_a_disk_that_refuses_the_file_is_503(api: Api) -> None:
     assert (response.status, await response.json()) == (503, {"error": "Service temporarily unavailable"})
     assert "Retry-After" in response.headers
     assert await total(api) == 0
+    assert (await api("POST", "/knowledge", upload(str(uuid4()))))[0] == 404, "refused before anything is written"
 
 
 async def test_the_list_can_be_of_one_agent(api: Api) -> None:
@@ -276,7 +277,7 @@ async def test_another_organizations_document_is_an_unknown_one(api: Api) -> Non
     made = await api.made("/knowledge", upload(await new_agent(api)))
     other = await api.of_another_organization()
     for method in ("GET", "DELETE"):
-        for client, item in ((other, made["id"]), (api, str(uuid4())), (api, "search")):
+        for client, item in ((other, made["id"]), (api, str(uuid4())), (api, "x")):
             answer = await client(method, f"/knowledge/{item}")
             assert answer == (404, {"error": "Knowledge document not found"})
     assert await api("GET", f"/knowledge/{made['id']}") == (200, {"data": made})

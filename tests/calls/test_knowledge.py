@@ -316,6 +316,13 @@ async def test_a_file_that_cannot_be_read_fails_with_a_reason_and_others_go_on(a
     assert [line for line in lines if line["log_level"] == "error"] == []
 
 
+async def test_a_text_is_read_in_the_charset_that_its_sender_names(archive: Archive) -> None:
+    await archive.upload("Wir öffnen um neun.".encode("cp037"), 'text/plain; charset="cp037"')
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert await archive.search("öffnen") == ["Wir öffnen um neun."]
+
+
 async def test_a_fault_of_ours_stays_with_its_document_and_is_logged_once(archive: Archive) -> None:
     document, good = await archive.upload(), await archive.upload()
     await asyncio.to_thread(knowledge_files.path_of(archive.data_dir, document.id).unlink)

@@ -266,6 +266,15 @@ async def test_another_agents_documents_are_not_found(shelf: Shelf, database: Da
     assert [each.content for each in await shelf.search("open", agent_id=second)] == [HOURS[0]]
 
 
+async def test_what_is_common_elsewhere_can_be_rare_here(shelf: Shelf, database: Database) -> None:
+    second = await new_agent(database, shelf.organization_id)
+    await shelf.read("Berths", ["A berth costs twenty euros."] * 40, second)
+    await shelf.read("Hours", [*["The office is open at this time of the year."] * 9, "The berth is at the quay."])
+    found = await shelf.search("open berth")
+    assert found[0].content == "The berth is at the quay."
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
 @pytest.mark.parametrize("text", ["CAFE", "cafés", "OFFNUNGSZEITEN", "öffnungszeiten", "BÜRO", "buro", "hafen!"])
 async def test_letter_case_and_accents_do_not_matter(shelf: Shelf, text: str) -> None:
     await shelf.read("Fees", FEES)

@@ -1,0 +1,57 @@
+"""The files of documents are there whole, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from structlog.testing import capture_logs
+
+from storage import knowledge_files
+from storage.database import StorageTrouble
+from storage.knowledge_files import path_of
+
+
+def test_a_file_is_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
+    document_id = str(uuid4())
+    knowledge_files.write(tmp_path, document_id, b"content")
+    path = path_of(tmp_path, document_id)
+    assert path.read_bytes() == b"content"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StorageTrouble, match="No space left"):
+        knowledge_files.write(tmp_path, str(uuid4()), b"content")
+    assert os.listdir(tmp_path / "knowledge") == []
+
+
+def test_a_file_is_written_once(tmp_path: Path) -> None:
+    document_id = str(uuid4())
+    knowledge_files.write(tmp_path, document_id, b"first")
+    with pytest.raises(StorageTrouble):
+        knowledge_files.write(tmp_path, document_id, b"second")
+    assert path_of(tmp_path, document_id).read_bytes() == b"first"
+
+
+def test_what_the_disk_does_not_give_up_is_logged_and_others_go(tmp_path: Path) -> None:
+    stuck, gone = str(uuid4()), str(uuid4())
+    path_of(tmp_path, stuck).mkdir(parents=True)
+    path_of(tmp_path, gone).write_bytes(b"x")
+    with capture_logs() as lines:
+        assert knowledge_files.remove_orphans(tmp_path, []) == 2
+    assert os.listdir(tmp_path / "knowledge") == [stuck]
+    assert [(line["event"], line["document_id"]) for line in lines] == [("knowledge.file_not_removed", stuck)]
+
+
+def test_where_nothing_was_uploaded_there_are_no_orphans(tmp_path: Path) -> None:
+    assert knowledge_files.remove_orphans(tmp_path, []) == 0
