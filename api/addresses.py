@@ -20,9 +20,9 @@ IPV6: Final = "|".join(
     (rf"({_GROUP}:){{7}}{_GROUP}", rf"({_GROUP}:){{1,7}}:", *_SHORTENED, rf":(:{_GROUP}){{1,7}}", "::")
 )
 """RFC 4291, 2.2, without its third form, which writes the end as IPv4."""
-HOST_NAME: Final = r"([A-Za-z0-9_-]{1,63}\.)*(?![0-9]+([^A-Za-z0-9_-]|$))[A-Za-z0-9_-]{1,63}\.?"
-"""RFC 1035, 2.3.4: labels of 1 to 63 octets. Underscores are let through, as resolvers do; a name that ends with a
-number would be a mistyped address."""
+HOST_NAME: Final = r"([A-Za-z0-9_-]+\.)*(?![0-9]+([^A-Za-z0-9_-]|$))[A-Za-z0-9_-]+\.?"
+"""Underscores are let through, as resolvers do; a name that ends with a number would be a mistyped address. One that no
+resolver takes, as its labels are too long, is a name that is not found."""
 PORT: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SIP: Final = "[Ss][Ii][Pp][Ss]?"
 SIP_PLACE: Final = (
@@ -30,8 +30,7 @@ SIP_PLACE: Final = (
     r"(;[A-Za-z0-9=;._-]*)?$"
 )
 """`host`, `host:port` or a `sip:` URI. The first group: `sip:5060` is no port of a host that is called sip."""
-SIP_HOST: Final = rf"^(?=.{{1,253}}\.?$)({HOST_NAME}|{IPV4}|{IPV6}|\[({IPV6})\])$"
-"""253 characters of a name in all, which are 255 octets in a message (RFC 1035, 2.3.4)."""
+SIP_HOST: Final = rf"^({HOST_NAME}|{IPV4}|{IPV6}|\[({IPV6})\])$"
 
 _ESCAPED: Final = "%[0-9A-Fa-f]{2}"
 _VARIABLE: Final = r"\{\{ *[A-Za-z0-9_]+ *\}\}"
