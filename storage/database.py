@@ -28,6 +28,9 @@ BUSY_TIMEOUT_S: Final = 10.0
 READERS: Final = 4
 """Connections for reading; each is a thread."""
 
+READ: Final = "BEGIN"
+WRITE: Final = "BEGIN IMMEDIATE"
+
 T = TypeVar("T")
 _TROUBLE: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
@@ -69,8 +72,8 @@ class Database:
         same. `StartupError` when that cannot be."""
         await asyncio.to_thread(bring_up_to_date, self.path)
         try:
-            self._commits = GroupCommit((await self._opened("BEGIN IMMEDIATE")).run_together)
-            self._readers = [await self._opened("BEGIN") for _ in range(READERS)]
+            self._commits = GroupCommit((await self._opened(WRITE)).run_together)
+            self._readers = [await self._opened(READ) for _ in range(READERS)]
             self._changes = await asyncio.to_thread(Changes, self.path)
         except BaseException:
             await self.close()
@@ -189,6 +192,8 @@ class _Thread:
         raw = self._connection._conn
         for pragma in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}"):
             raw.execute(f"PRAGMA {pragma}")
+        if self._begin == READ:
+            raw.execute("PRAGMA query_only=ON")
         engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
         sa.event.listen(engine, "begin", lambda _core: raw.execute(self._begin))
         return engine.connect()

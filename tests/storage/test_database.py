@@ -301,3 +301,9 @@ async def test_writes_cancelled_at_any_moment_are_whole_or_were_never_handed_in(
     await add(database, "next")
     whole = {f"{number} {half}" for number in range(1, 40) for half in "ab"}
     assert set(await names(database)) == {*whole, "next"}
+
+
+async def test_a_read_cannot_write(database: Database) -> None:
+    with pytest.raises(StorageTrouble, match="read-only"):
+        await database.read(lambda conn: organizations.create(conn, "never"))
+    assert await names(database) == []
