@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from api.fields import BodyContext, Paging
-from api.gate import CALLER
+from api.gate import CALLER, OPENED
 from api.idempotency import Repeats, key_of
 from api.route import All, Asked, Deleted, Document, Exchange, File, Listed, Many, One, Results, Route, as_json
 from api.services import Services
@@ -83,7 +83,7 @@ class _Runner:
         query = check_query(route.query, request)
         body = None if route.body is None else await self._body(request, route.body)
         caller = request.get(CALLER)
-        owner = None if caller is None else caller.organization_id
+        owner = None if caller is None or request[OPENED] else caller.organization_id
         return Asked(self._services, request, owner, item, body, query)
 
     async def _body(self, request: web.Request, model: type[BaseModel]) -> BaseModel:

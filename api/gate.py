@@ -20,6 +20,8 @@ from storage.api_keys import ApiKey
 
 CALLER: Final = web.RequestKey("caller", ApiKey)
 CHARGE: Final = web.RequestKey("charge", Charge)
+OPENED: Final = web.RequestKey("opened", bool)
+"""Whether the request needs no key: a signed link is good for whoever has it, also with another organization's key."""
 LONGEST_KEY: Final = 200
 UNCHARGED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -45,10 +47,11 @@ def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: C
         request[CHARGE] = charge = windows.charge(who, limit, now_s())
         if not charge.allowed:
             raise TooMany("Rate limit exceeded", charge.retry_after_s(now_s()))
+        request[OPENED] = opened = _opens_without_key(request, services, routes)
         if key is not None:
             request[CALLER] = key
             key_use.note(key.id)
-        elif not _opens_without_key(request, services, routes):
+        elif not opened:
             raise Unauthorized
         return await handler(request)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,17 @@ async def test_a_head_tells_the_size(api: Api) -> None:
     response = await api.raw("HEAD", f"/calls/{call.id}/recording")
     assert (response.status, response.headers["Content-Length"]) == (200, "1024")
     assert response.headers["Accept-Ranges"] == "bytes"
+
+
+@pytest.mark.parametrize("what", ["recording", "transcript"])
+async def test_a_link_opens_whatever_key_comes_with_it(api: Api, what: str) -> None:
+    call = await _ended(api)
+    other = await api.of_another_organization()
+    link = signed_url(api.services.secrets, "", f"/v1/calls/{call.id}/{what}", utc_now()).removeprefix("/v1")
+    for client in (api, other, replace(api, key="tk_00000000_x")):
+        assert (await client.raw("GET", link)).status == 200
+    unsigned = await other.raw("GET", f"/calls/{call.id}/{what}?expires=1&signature=x")
+    assert unsigned.status == 404, "a bad signature adds nothing to the key"
 
 
 async def test_a_link_that_was_changed_or_is_over_opens_nothing(api: Api) -> None:
