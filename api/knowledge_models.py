@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
@@ -35,7 +34,7 @@ def _readable(text: str) -> str:
     return text
 
 
-_MIME_PATTERN: Final = f"^({'|'.join(map(re.escape, MIME_TYPES))})(;.*)?$"
+_MIME_PATTERN: Final = rf"^({'|'.join(MIME_TYPES).replace('.', '[.]')})(;.*)?$"
 
 
 class KnowledgeDocumentCreate(FileUpload):

@@ -161,15 +161,13 @@ def _operation(route: Route) -> dict[str, Any]:
 
 def _statuses(route: Route) -> list[int]:
     """The errors that an operation can answer."""
-    found = {429, 500, 503, *route.errors}
+    found = {400, 429, 500, 503, *route.errors}
     if route.access != "open":
         found.add(401)
     if route.item is not None:
         found.add(404)
     if route.body is not None:
-        found |= {400, 408, 413}
-    if route.query.model_fields or route.method == "POST":
-        found.add(400)
+        found |= {408, 413}
     if isinstance(route.answer, File):
         found.add(416)
     return sorted(found)

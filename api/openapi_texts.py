@@ -48,7 +48,7 @@ TAGS: Final = {
     "Description": "This document.",
 }
 REASONS: Final = {
-    400: "A field or parameter breaks a constraint",
+    400: "A field or parameter breaks a constraint, or the request is malformed",
     401: "Missing or invalid API key",
     402: "Insufficient balance",
     404: "No such resource in this organization",

@@ -16,7 +16,7 @@ Transport = Literal["udp", "tcp", "tls"]
 TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
 
 Credential = Annotated[str, Field(min_length=1)]
-SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\s\x00-\x1f\x7f<>\x22]+$")]
+SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\x00-\x20\x7f-\xa0<>\x22]+$")]
 
 
 def _secret(alias: str) -> Any:
