@@ -20,18 +20,19 @@ KEPT_S: Final = "600"
 
 def cors(origins: Sequence[str]) -> Middleware:
     """The middleware, around the one that makes error bodies: pages of these origins may read errors too. A preflight
-    is charged like any request without a key. Cookies are never allowed: a page has to have a key."""
+    is charged like any request without a key, and answered also when the address has no charge left: a browser hides
+    from its page why a preflight was refused. Cookies are never allowed: a page has to have a key."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
         origin = request.headers.get("Origin")
         if origin is not None and origin in origins:
-            if request.method == "OPTIONS" and response.status in (401, 405):
+            if request.method == "OPTIONS" and response.status in (401, 405, 429):
                 response = _preflight(request, response)
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers["Access-Control-Expose-Headers"] = READ
-        response.headers["Vary"] = "Origin"
+        response.headers["Vary"] = ", ".join((*response.headers.getall("Vary", ()), "Origin"))
         return response
 
     return middleware

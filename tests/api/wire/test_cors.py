@@ -56,7 +56,26 @@ async def test_a_preflight_for_an_unknown_path_is_refused(live: Live) -> None:
 
 async def test_preflights_count_against_the_rate_of_the_address(live: Live) -> None:
     wire = await live.connect()
-    assert [(await wire.ask(_preflight("/v1/agents"))).status for _ in range(6)] == [204] * 5 + [429]
+    for _ in range(5):
+        await wire.ask(_preflight("/v1/agents"))
+    without_key = f"GET /v1/agents HTTP/1.1\r\nHost: x\r\nOrigin: {PAGE}\r\n\r\n".encode()
+    assert (await wire.ask(without_key)).status == 429
+
+
+async def test_a_preflight_over_the_rate_of_the_address_still_says_what_may_be_sent(live: Live) -> None:
+    wire = await live.connect()
+    answers = [await wire.ask(_preflight("/v1/agents")) for _ in range(6)]
+    assert [answer.status for answer in answers] == [204] * 6
+    assert answers[5].headers["access-control-allow-methods"] == "GET, HEAD, POST"
+    assert answers[5].headers["access-control-allow-origin"] == PAGE
+    assert answers[5].headers["x-ratelimit-remaining"] == "0"
+    assert (await wire.ask(_preflight("/v1/agents", "https://evil.example"))).status == 429
+    assert (await wire.ask(_preflight("/v1/nothing"))).status == 429
+
+
+async def test_what_an_answer_depends_on_besides_the_page_is_kept(live: Live) -> None:
+    answer = await (await live.connect()).ask(f"GET /docs HTTP/1.1\r\nHost: x\r\nOrigin: {PAGE}\r\n\r\n".encode())
+    assert (answer.status, answer.headers["vary"]) == (200, "Accept-Encoding, Origin")
 
 
 async def test_a_page_may_read_the_answer_and_its_headers(live: Live) -> None:
