@@ -90,6 +90,8 @@ class Repeats:
                 await self._database.write(lambda conn: idempotent_answers.purge(conn, utc_now()))
             except StorageTrouble as trouble:
                 log.warning("idempotency.not_purged", cause=trouble.cause)
+            except Exception:  # the next one may do: the table must not grow for good
+                log.exception("idempotency.not_purged")
             await asyncio.sleep(PURGE_EVERY_S)
 
 

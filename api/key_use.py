@@ -30,7 +30,7 @@ class KeyUse:
         self._last[key_id] = utc_now()
 
     async def write(self) -> None:
-        """Write what was noted; when storage is in trouble it is kept for the next time."""
+        """Write what was noted; when that cannot be, the log says why and it is kept for the next time."""
         noted, self._last = self._last, {}
         if not noted:
             return
@@ -39,6 +39,9 @@ class KeyUse:
         except StorageTrouble as trouble:
             self._last = {**noted, **self._last}
             log.warning("api_keys.last_use_not_written", cause=trouble.cause)
+        except Exception:
+            self._last = {**noted, **self._last}
+            log.exception("api_keys.last_use_not_written")
 
     @asynccontextmanager
     async def written_regularly(self) -> AsyncIterator[None]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from aiohttp import ClientResponse
+from structlog.testing import capture_logs
 
+from api import idempotency
 from api.idempotency import Repeats
 from config.clock import utc_now
 from storage import idempotent_answers
 from storage.tables import idempotent_answers as table
 from tests.api.conftest import Api, StartApi
+from tests.trunkline.house import until
 
 
 async def _post(api: Api, key: str, body: Any = None, path: str = "/agents", **more: Any) -> ClientResponse:
@@ -100,6 +103,33 @@ async def test_old_answers_are_purged(api: Api) -> None:
     keys = await api.services.database.read(lambda conn: conn.execute(sa.select(table.c.key)).scalars().all())
     assert keys == ["young"]
     assert await api.services.database.write(lambda conn: idempotent_answers.purge(conn, utc_now())) == 0
+
+
+async def test_a_fault_in_the_purge_that_was_not_foreseen_is_logged_and_it_goes_on(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "PURGE_EVERY_S", 0.01)
+    await _post(api, "old")
+    await _grow_old(api, timedelta(hours=24))
+    database, purged, purge = api.services.database, asyncio.Event(), idempotent_answers.purge
+    loop = asyncio.get_running_loop()
+
+    def told(conn: sa.Connection, now: datetime) -> int:
+        gone = purge(conn, now)
+        loop.call_soon_threadsafe(purged.set)
+        return gone
+
+    async def run(statement: str) -> None:
+        await database.write(lambda conn: conn.execute(sa.text(statement)))
+
+    monkeypatch.setattr(idempotent_answers, "purge", told)
+    await run("ALTER TABLE idempotent_answers RENAME TO answers_elsewhere")
+    with capture_logs() as logs:
+        async with Repeats(database, api.services.secrets).purged_regularly():
+            await until(lambda: logs)
+            await run("ALTER TABLE answers_elsewhere RENAME TO idempotent_answers")
+            await asyncio.wait_for(purged.wait(), 10)
+    assert {(each["event"], each["exc_info"]) for each in logs} == {("idempotency.not_purged", True)}
 
 
 @pytest.mark.parametrize(
