@@ -116,15 +116,23 @@ def _values(fields_: PhoneNumberFields) -> dict[str, Any]:
 
 
 def _refuse_taken(conn: sa.Connection, wanted: PhoneNumber) -> None:
-    """A number is unique in its organization, and for one source in all organizations."""
-    same = _t.c.organization_id == wanted.organization_id
+    """A number is unique as it is written in its organization. For one source no other organization has it, with or
+    without `+`: what is dialled there means both. Within an organization both may be there; the exact one answers."""
+    own = _t.c.organization_id == wanted.organization_id
+    taken = sa.and_(own, _t.c.number == wanted.number)
     if wanted.source is not None:
-        same = sa.or_(same, _t.c.source == wanted.source)
-    rivals = sa.select(_t.c.organization_id).where(_t.c.number == wanted.number, _t.c.id != wanted.id, same)
+        there = _t.c.source == wanted.source
+        taken = sa.or_(taken, sa.and_(sa.not_(own), there, _t.c.number.in_(_forms(wanted.number))))
+    rivals = sa.select(_t.c.organization_id).where(taken, _t.c.id != wanted.id)
     rival = conn.execute(rivals.limit(1)).scalar_one_or_none()
     if rival is not None:
         where = "in this organization" if rival == wanted.organization_id else "from the same SIP source"
         raise Invalid([FieldProblem("number", f"This number already exists {where}")])
+
+
+def _forms(number: str) -> tuple[str, str]:
+    """As it is written, and the same with or without `+`."""
+    return number, number[1:] if number.startswith("+") else f"+{number}"
 
 
 def get(conn: sa.Connection, organization_id: str, number_id: str) -> PhoneNumber | None:
@@ -180,14 +188,13 @@ def sources(conn: sa.Connection) -> frozenset[str]:
 def find_inbound(conn: sa.Connection, sources: Collection[str], dialled: str) -> InboundTarget | None:
     """The number that was dialled from a source (its address and the host names that resolve to it): the exact one,
     else the same with or without `+`."""
-    other = dialled[1:] if dialled.startswith("+") else f"+{dialled}"
     joined = _t.join(tables.organizations, tables.organizations.c.id == _t.c.organization_id).outerjoin(
         tables.agents, tables.agents.c.id == _t.c.agent_id
     )
     query = (
         sa.select(tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns)
         .select_from(joined)
-        .where(_t.c.source.in_(sources), _t.c.number.in_((dialled, other)))
+        .where(_t.c.source.in_(sources), _t.c.number.in_(_forms(dialled)))
         .order_by((_t.c.number == dialled).desc(), _t.c.created_at, _t.c.id)
         .limit(1)
     )

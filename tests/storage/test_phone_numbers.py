@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -95,6 +96,46 @@ async def test_numbers_that_cannot_be_together_are_refused(database: Database, o
         with pytest.raises(Invalid):
             phone_numbers.replace(conn, moving, {"sip_ip": "192.0.2.1"})
         _number(conn, other.id, "101", sip_ip="192.0.2.1")
+
+    await database.write(check)
+
+
+@pytest.mark.parametrize(("held", "wanted"), [("+49777", "49777"), ("49777", "+49777")])
+async def test_no_other_organization_gets_a_number_of_the_same_source_by_the_plus(
+    database: Database, organization_id: str, held: str, wanted: str
+) -> None:
+    def check(conn: sa.Connection) -> None:
+        other, third, fourth = (organizations.create(conn, name) for name in ("other", "third", "fourth"))
+        number = _number(conn, organization_id, held)
+        moving = _number(conn, other.id, wanted, sip_ip="192.0.2.9")
+        renamed = _number(conn, third.id, "100")
+        attempts: list[Callable[[], PhoneNumber]] = [
+            lambda: _number(conn, fourth.id, wanted),
+            lambda: phone_numbers.replace(conn, moving, {"sip_ip": "192.0.2.1"}),
+            lambda: phone_numbers.replace(conn, renamed, {"number": wanted}),
+        ]
+        for attempt in attempts:
+            with pytest.raises(Invalid) as caught:
+                attempt()
+            assert [problem.field for problem in caught.value.problems] == ["number"]
+        for dialled in (held, wanted):
+            target = phone_numbers.find_inbound(conn, ["192.0.2.1"], dialled)
+            assert target is not None
+            assert target.number == number
+
+    await database.write(check)
+
+
+async def test_an_organization_may_have_a_number_with_and_without_the_plus(
+    database: Database, organization_id: str
+) -> None:
+    def check(conn: sa.Connection) -> None:
+        numbers = [_number(conn, organization_id, number) for number in ("+49777", "49777")]
+        for each in numbers:
+            phone_numbers.replace(conn, each, {"name": "Desk"})
+            target = phone_numbers.find_inbound(conn, ["192.0.2.1"], each.number)
+            assert target is not None
+            assert target.number.id == each.id
 
     await database.write(check)
 
