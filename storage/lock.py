@@ -1,4 +1,4 @@
-"""One server on one data directory. Command line tools work beside it and do not take the lock.
+"""One server on one data directory, and on one database. Command line tools work beside it and do not take the locks.
 
 The lock belongs to the open file (Linux, `fcntl(2)`: open file description locks): it ends with the process, and unlike
 `flock` it can be asked for without being taken.
@@ -16,6 +16,7 @@ from pathlib import Path
 from config.errors import StartupError
 
 LOCK_NAME = "server.lock"
+DATABASE_SUFFIX = "-server"
 _FLOCK = "hhqqi0q"
 """`struct flock`: type, whence, start, length (0: all of the file), process (0 for these locks)."""
 
@@ -24,13 +25,28 @@ _FLOCK = "hhqqi0q"
 def hold(data_dir: Path) -> Iterator[None]:
     """Hold the data directory (made when absent) until the block ends or the process dies. `StartupError` when
     another server holds it or it cannot be written."""
+    with _holding(data_dir / LOCK_NAME, f"data_dir {data_dir}", "data_dir"):
+        yield
+
+
+@contextmanager
+def hold_database(path: Path) -> Iterator[None]:
+    """The same for a database file, by a file beside it: its server may have another data directory. A link to the
+    database and the database are one."""
+    beside = Path(f"{os.path.realpath(path)}{DATABASE_SUFFIX}")
+    with _holding(beside, f"the database {path}", "[database] url"):
+        yield
+
+
+@contextmanager
+def _holding(path: Path, what: str, setting: str) -> Iterator[None]:
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        handle = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise StartupError(f"data_dir {data_dir} cannot be used: {error.strerror}") from error
+        raise StartupError(f"{what} cannot be used: {error.strerror}") from error
     try:
-        _take(handle, data_dir)
+        _take(handle, what, setting)
         yield
     finally:
         os.close(handle)
@@ -53,13 +69,13 @@ def _whole_file() -> bytes:
     return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
-def _take(handle: int, data_dir: Path) -> None:
+def _take(handle: int, what: str, setting: str) -> None:
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file())
     except (BlockingIOError, PermissionError) as error:  # EAGAIN or EACCES, as POSIX leaves open
         holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
         raise StartupError(
-            f"another server (process {holder or 'unknown'}) uses data_dir {data_dir}: stop it, or set another data_dir"
+            f"another server (process {holder or 'unknown'}) uses {what}: stop it, or set another {setting}"
         ) from error
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

@@ -185,6 +185,7 @@ class _Inbox:
 
 async def _open_database(settings: Settings, key: Secrets, stack: AsyncExitStack) -> Database:
     database = Database(settings.database_url)
+    stack.enter_context(lock.hold_database(database.path))
     stack.push_async_callback(database.close)
     await database.open()
     await database.write(lambda conn: key_proof.check(conn, key))

@@ -1,4 +1,4 @@
-"""One server on one data directory."""
+"""One server on one data directory, and on one database."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from storage import lock
-with lock.hold(Path(sys.argv[1])):
+with getattr(lock, sys.argv[2])(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def _holder(folder: Path) -> subprocess.Popen[bytes]:
+def _holder(path: Path, hold: str = "hold") -> subprocess.Popen[bytes]:
     started = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(folder)],
+        [sys.executable, "-c", HOLDER, str(path), hold],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
@@ -94,4 +94,35 @@ def test_a_lock_can_be_taken_again_after_its_block(tmp_path: Path) -> None:
 def test_an_unusable_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartupError, match=r"data_dir .*file cannot be used"), lock.hold(tmp_path / "file"):
+        pass
+
+
+def test_a_second_server_on_the_database_is_refused_with_the_first_ones_process(tmp_path: Path) -> None:
+    path, link = tmp_path / "shared" / "own.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    with _holder(path, "hold_database") as first:
+        for each in (path, link):
+            complaint = (
+                f"another server \\(process {first.pid}\\) uses the database {each}: stop it, or set another "
+                "\\[database\\] url$"
+            )
+            with pytest.raises(StartupError, match=complaint), lock.hold_database(each):
+                pass
+        with lock.hold_database(tmp_path / "shared" / "other.db"), lock.hold(tmp_path / "shared"):
+            pass
+        first.communicate()
+
+
+def test_a_dead_server_holds_no_database(tmp_path: Path) -> None:
+    with _holder(tmp_path / "own.db", "hold_database") as first:
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+    with lock.hold_database(tmp_path / "own.db"):
+        assert (tmp_path / "own.db-server").read_text() == f"{os.getpid()}\n"
+
+
+def test_an_unusable_place_of_a_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "own.db"
+    with pytest.raises(StartupError, match=f"the database {path} cannot be used: "), lock.hold_database(path):
         pass

@@ -23,10 +23,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="package")
     ("shared", "complaint"),
     [
         ("data_dir", r"another server \(process \d+\) uses data_dir .*: stop it, or set another data_dir"),
+        ("database", r"another server \(process \d+\) uses the database .*: stop it, or set another \[database\] url"),
         ("sip", r"SIP port \d+/udp on 127\.0\.0\.1 cannot be opened .*: stop the program that uses it, or set \[sip\]"),
         ("api", r"API port \d+ on 127\.0\.0\.1 cannot be opened \(Address already in use\): .*\[api\] port"),
     ],
-    ids=["data_dir", "sip port", "api port"],
+    ids=["data_dir", "database", "sip port", "api port"],
 )  # fmt: skip
 async def test_a_second_server_on_the_same_ground_ends_with_one_line(
     office: Office, tmp_path: Path, shared: str, complaint: str
@@ -34,6 +35,8 @@ async def test_a_second_server_on_the_same_ground_ends_with_one_line(
     ports: dict[str, Any] = {"sip": {"port": free_port()}, "api": {"port": free_port()}}
     if shared in ports:
         ports[shared] = {"port": office.server.settings[shared]["port"]}
+    if shared == "database":
+        ports[shared] = {"url": f"sqlite+aiosqlite:///{office.server.data_dir / 'trunkline.db'}"}
     data_dir = office.server.data_dir if shared == "data_dir" else tmp_path / "data"
     async with calling(office.server.target) as call:
         status, out, err = await command(
