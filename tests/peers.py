@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import socket
 import tempfile
 import wave
@@ -19,13 +20,15 @@ SCENARIOS = Path(__file__).parent / "sip/scenarios"
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port number that is free for UDP and for TCP now."""
+    """A port number that is free for UDP and for TCP now. It is none of those that the system gives to connections, else
+    one of them could have it before a server opens it; and none of the default RTP ports."""
     while True:
+        port = random.randrange(20000, 32000)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
-            udp.bind((host, 0))
             with contextlib.suppress(OSError):
-                tcp.bind((host, udp.getsockname()[1]))
-                return int(udp.getsockname()[1])
+                udp.bind((host, port))
+                tcp.bind((host, port))
+                return port
 
 
 class Process:
