@@ -20,15 +20,14 @@ SCENARIOS = Path(__file__).parent / "sip/scenarios"
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port number that is free for UDP and for TCP now. It is none of those that the system gives to connections, else
+    """A port number that is free for UDP and for TCP now. It is none of those that the system gives to connections, or
     one of them could have it before a server opens it; and none of the default RTP ports."""
     while True:
         port = random.randrange(20000, 32000)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
-            with contextlib.suppress(OSError):
-                udp.bind((host, port))
-                tcp.bind((host, port))
-                return port
+        with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
+            udp.bind((host, port))
+            tcp.bind((host, port))
+            return port
 
 
 class Process:
