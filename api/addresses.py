@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from api.fields import BodyContext
-from calls.context import PLACEHOLDER
 
 _BYTE: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{_BYTE}(\.{_BYTE}){{3}}"
@@ -73,15 +72,6 @@ def _webhook(text: str, info: ValidationInfo) -> str:
     return text
 
 
-def _template(text: str) -> str:
-    """Text in which every `{{` begins a placeholder that can have a value."""
-    if "{{" in PLACEHOLDER.sub("1", text):
-        raise PydanticCustomError(
-            "placeholder", "A placeholder takes letters, digits and underscores, as in {{first_name}}"
-        )
-    return text
-
-
 def _sip_place(text: str) -> str:
     if re.fullmatch(SIP_PLACE, text) is None:
         raise PydanticCustomError("host", "Must be host, host:port or a sip: URI, with an IP address or a host name")
@@ -94,7 +84,6 @@ def _sip_host(text: str) -> str:
     return text
 
 
-Template: Final = AfterValidator(_template)
 HttpAddress = Annotated[str, Field(pattern=HTTP, json_schema_extra={"format": "uri"})]
 WebhookAddress = Annotated[
     str, Field(pattern=HTTP, json_schema_extra={"format": "uri", "pattern": HTTPS}), AfterValidator(_webhook)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from api.addresses import HttpTemplate, Template
-from api.fields import Body, IdView, Instant, Name, View, without_default, without_defaults
+from api.addresses import HttpTemplate
+from api.fields import Body, IdView, Instant, Name, Template, View, without_default, without_defaults
 from config.secrets import Secrets
 from storage.tools import Method, ParameterType, ToolType
 from storage.tools import Tool as StoredTool

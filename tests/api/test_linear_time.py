@@ -1,0 +1,70 @@
+"""Texts that a slow check would stand still for: all are gone through once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from api.addresses import HttpTemplate
+from api.agent_models import AgentSettings
+from api.fields import KnownPlaceholders, Template
+from calls.context import substitute
+
+PIECES = ("{{", "{{ ", "{{a", "{{a ", "{{a}}", "{{a}", "{ {", "}}", " ", "a")
+LENGTH = 1_000_000
+BOUND_S = 20
+"""Far more than a linear check takes; one that is quadratic needs hours."""
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    def end(*_: object) -> NoReturn:
+        raise TimeoutError("not linear")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(BOUND_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("kind", [Annotated[str, KnownPlaceholders], Annotated[str, Template], HttpTemplate])
+def test_placeholders_are_looked_for_in_linear_time(kind: Any, piece: str) -> None:
+    adapter = TypeAdapter(kind)
+    for text in (
+        piece * (LENGTH // len(piece)),
+        "{{" + piece * (LENGTH // len(piece)),
+        "https://a/" + piece * (LENGTH // len(piece)),
+    ):
+        with _bounded():
+            try:
+                adapter.validate_python(text)
+            except ValidationError as error:
+                assert error.error_count() == 1
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_values_are_put_in_in_linear_time(piece: str) -> None:
+    with _bounded():
+        substitute("{{" + piece * (LENGTH // len(piece)), {"a": "b"}, call_id="c")
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [("a } } {{ b", True), ("{{a}} and {{", True), ("}} {{ {{", True), ("{{ }}", False), ("{{ {{a}} }}", False)],
+)
+def test_two_braces_that_nothing_closes_are_no_placeholder_of_a_prompt(text: str, taken: bool) -> None:
+    try:
+        AgentSettings.model_validate({"systemPrompt": text, "agentGreeting": text})
+    except ValidationError as error:
+        assert not taken, error
+    else:
+        assert taken
