@@ -19,12 +19,14 @@ from api.reference.serve import add_reference
 from api.route import Route
 from api.routes import ROUTES, description
 from api.services import Services
+from api.works import Works
 
 
 def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:
     """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it.
     `now_s` is the clock of the rate limits, in seconds since 1970."""
     key_use, repeats = KeyUse(services.database), Repeats(services.database, services.secrets)
+    works = Works()
     known = {f"{route.method} /v1{route.path}": route for route in ROUTES}
     largest = max(route.max_body for route in ROUTES)
     asked = services.settings.api
@@ -37,12 +39,12 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     app[DEADLINES] = deadlines
 
     async def in_the_background(_app: web.Application) -> AsyncIterator[None]:
-        async with key_use.written_regularly(), repeats.purged_regularly():
+        async with key_use.written_regularly(), repeats.purged_regularly(), works.finished():
             yield
 
     app.cleanup_ctx.append(in_the_background)
     for route in ROUTES:
-        handler = endpoint(route, services, repeats)
+        handler = endpoint(route, services, repeats, works)
         path = _place(route)
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":

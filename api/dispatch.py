@@ -7,16 +7,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import sqlalchemy as sa
+import structlog
 from aiohttp import web
 from pydantic import BaseModel
 from pydantic_core import to_json
 
 from api.fields import BodyContext, Paging
 from api.gate import CALLER, OPENED
-from api.idempotency import Repeats, key_of
+from api.idempotency import Repeats, key_of, replay
 from api.route import All, Asked, Deleted, Document, Exchange, File, Listed, Many, One, Results, Route, as_json
 from api.services import Services
 from api.validation import check_body, check_query, item_id, read_body
+from api.works import Works
+from config.clock import utc_now
 from storage import idempotent_answers
 from storage.idempotent_answers import Answer, Scope
 
@@ -25,11 +28,12 @@ LARGE_BODY: Final = 64 * 1024
 """A body of more bytes is checked on another thread, so that the event loop does not stand still."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+log = structlog.get_logger()
 
 
-def endpoint(route: Route, services: Services, repeats: Repeats) -> Handler:
+def endpoint(route: Route, services: Services, repeats: Repeats, works: Works) -> Handler:
     """The aiohttp handler of a route."""
-    run = _Runner(route, services)
+    run = _Runner(route, services, works)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request.get(CALLER)
@@ -45,37 +49,60 @@ def endpoint(route: Route, services: Services, repeats: Repeats) -> Handler:
 class _Runner:
     """One route at work."""
 
-    def __init__(self, route: Route, services: Services) -> None:
+    def __init__(self, route: Route, services: Services, works: Works) -> None:
         self._route = route
         self._services = services
+        self._works = works
         self._context = BodyContext(allow_http_webhooks=services.settings.webhooks.allow_http)
-        self._transaction = services.database.write if route.writes else services.database.read
 
     async def __call__(self, request: web.Request, scope: Scope | None = None) -> web.StreamResponse:
         """The response; with a `scope`, stored under it in the transaction of the work."""
-        route = self._route
-        asked = await self._checked(request)
+        work = self._done(await self._checked(request), scope)
+        only_reads = not self._route.writes and scope is None and self._route.prepare is None
+        return await (work if only_reads else self._works.whole(work))
+
+    async def _done(self, asked: Asked[Any, Any], scope: Scope | None) -> web.StreamResponse:
+        """Prepare, transaction, and what follows it: all of it or, when the transaction fails, nothing."""
+        route, database, secrets = self._route, self._services.database, self._services.secrets
         prepared = None if route.prepare is None else await route.prepare(asked)
-        database = self._services.database
-        transaction = database.write if route.writes or scope is not None else database.read
         follow_ups: list[Callable[[], None]] = []
 
-        def work(conn: sa.Connection) -> bytes | web.StreamResponse:
+        def work(conn: sa.Connection) -> bytes | web.StreamResponse | Answer:
+            # One that was cut off, or came to another server, may have been stored since the first look.
+            kept = None if scope is None else idempotent_answers.find(conn, secrets, scope, utc_now())
+            if kept is not None:
+                return kept
             exchange = Exchange(**asked.__dict__, conn=conn, prepared=prepared, after_commit=follow_ups)
             answer = _answer(route, exchange, route.handler(exchange))
             if scope is not None and isinstance(answer, bytes):
-                idempotent_answers.keep(conn, asked.services.secrets, scope, Answer(route.status, answer))
+                idempotent_answers.keep(conn, secrets, scope, Answer(route.status, answer))
             return answer
 
         try:
-            answer = await transaction(work)
+            answer = await (database.write if route.writes or scope is not None else database.read)(work)
         except Exception:
-            if route.undo is not None:
-                await route.undo(asked, prepared)
+            await self._undo(asked, prepared)
             raise
-        for follow_up in follow_ups:
-            follow_up()
+        if isinstance(answer, Answer):
+            await self._undo(asked, prepared)
+            return replay(answer)
+        self._follow_up(follow_ups)
         return json_response(route.status, answer) if isinstance(answer, bytes) else answer
+
+    async def _undo(self, asked: Asked[Any, Any], prepared: Any) -> None:
+        if self._route.undo is None:
+            return
+        try:
+            await self._route.undo(asked, prepared)
+        except Exception:  # the client is told what came of the request, not this
+            log.exception("api.undo_failed", route=self._route.name)
+
+    def _follow_up(self, follow_ups: list[Callable[[], None]]) -> None:
+        for follow_up in follow_ups:
+            try:
+                follow_up()
+            except Exception:  # the work is stored: that is what the client has to know
+                log.exception("api.follow_up_failed", route=self._route.name)
 
     async def _checked(self, request: web.Request) -> Asked[Any, Any]:
         route = self._route

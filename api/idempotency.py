@@ -54,12 +54,15 @@ class Repeats:
                 lambda conn: idempotent_answers.find(conn, self._secrets, scope, utc_now())
             )
             if kept is not None:
-                return _replay(kept)
+                return replay(kept)
             response = await errors(request, run)
             body = response.body if isinstance(response, web.Response) else None
             if isinstance(body, bytes) and _is_kept_refusal(response.status):
                 answer = Answer(response.status, body)
-                await self._database.write(lambda conn: idempotent_answers.keep(conn, self._secrets, scope, answer))
+                first = await self._database.write(
+                    lambda conn: idempotent_answers.find_or_keep(conn, self._secrets, scope, answer)
+                )
+                return response if first is answer else replay(first)
             return response
 
     @asynccontextmanager
@@ -100,7 +103,8 @@ def _is_kept_refusal(status: int) -> bool:
     return 400 <= status < 500 and status not in (401, 429)
 
 
-def _replay(kept: Answer) -> web.Response:
+def replay(kept: Answer) -> web.Response:
+    """The kept answer, marked as one."""
     return web.Response(
         body=kept.body,
         status=kept.status,

@@ -54,6 +54,15 @@ def keep(conn: sa.Connection, secrets: Secrets, scope: Scope, answer: Answer, at
     conn.execute(sa.insert(_t), {**asdict(scope), "status": answer.status, "body": body, "created_at": at})
 
 
+def find_or_keep(conn: sa.Connection, secrets: Secrets, scope: Scope, answer: Answer) -> Answer:
+    """The answer that holds; when there is none yet, this very one, which is kept from now on."""
+    now = utc_now()
+    first = find(conn, secrets, scope, now)
+    if first is None:
+        keep(conn, secrets, scope, answer, now)
+    return first or answer
+
+
 def purge(conn: sa.Connection, now: datetime) -> int:
     """Forget what has run out; how many they were."""
     return conn.execute(sa.delete(_t).where(_t.c.created_at <= now - KEPT)).rowcount

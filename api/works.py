@@ -1,0 +1,50 @@
+"""Work that comes to its end whether or not its request still waits for it: a request may be cut off, what it has begun
+to store may not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import structlog
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class Works:
+    """The works that go on now."""
+
+    def __init__(self) -> None:
+        self._going: set[asyncio.Task[Any]] = set()
+
+    async def whole(self, work: Coroutine[Any, Any, T], ended: Callable[[], None] | None = None) -> T:
+        """What `work` gives. When the caller is cancelled it goes on, and what it raises is logged. `ended` is called
+        at its end."""
+        task = asyncio.create_task(work)
+        self._going.add(task)
+        task.add_done_callback(self._going.discard)
+        if ended is not None:
+            task.add_done_callback(lambda _: ended())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_tell_of_fault)
+            raise
+
+    @asynccontextmanager
+    async def finished(self) -> AsyncIterator[None]:
+        """Around the time in which works begin: waits for them at its end."""
+        try:
+            yield
+        finally:
+            while self._going:
+                await asyncio.wait(self._going)
+
+
+def _tell_of_fault(task: asyncio.Task[Any]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        log.error("api.cut_off_work_failed", error=repr(error), exc_info=error)
