@@ -45,10 +45,7 @@ class KnowledgeWorker:
 
     async def recover(self) -> None:
         """After a start, before anybody uploads: take up what the last process did not finish."""
-        document_ids = await self._database.write(knowledge.begin_again)
-        orphans = await asyncio.to_thread(knowledge_files.remove_orphans, self._data_dir, document_ids)
-        if orphans:
-            log.info("knowledge.orphans_removed", files=orphans)
+        await self._database.write(knowledge.begin_again)
 
     def wake(self) -> None:
         """Documents were uploaded or deleted."""
@@ -85,10 +82,17 @@ class KnowledgeWorker:
             await self._keep(document, await self._passages(document))
         except Exception as error:
             log.error("knowledge.document_broken", error=repr(error), exc_info=error)
-            await self._keep(document, BROKEN)
+            await self._give_up(document)
         finally:
             del self._reading[document.id]
             self._to_read.wake()
+
+    async def _give_up(self, document: Document) -> None:
+        """It has failed; where not even that can be stored, it is as if cut off: the next start reads it again."""
+        try:
+            await self._keep(document, BROKEN)
+        except Exception as error:
+            log.error("knowledge.not_given_up", error=repr(error), exc_info=error)
 
     async def _passages(self, document: Document) -> list[Chunk] | str:
         """What is in the file, or why it cannot be read."""
@@ -126,13 +130,17 @@ class KnowledgeWorker:
             log.info("knowledge.ready", passages=len(outcome), seconds=seconds)
 
     async def _remove_gone(self) -> bool:
-        """The files and passages of deleted documents. True: nothing is under way after it."""
-        while gone := await self._database.read(partial(knowledge.to_remove, most=100)):
+        """The files and passages of deleted documents. True: nothing is under way after it. A file that the disk does
+        not give up stays noted: the next round tries again."""
+        last = ""
+        while gone := await self._database.read(partial(knowledge.to_remove, most=100, after=last)):
             for document_id in gone:
-                await asyncio.to_thread(knowledge_files.remove, self._data_dir, document_id)
+                file_gone = await asyncio.to_thread(knowledge_files.remove, self._data_dir, document_id)
                 await self._remove_passages(document_id)
-                await self._database.write(partial(knowledge.removed, document_id=document_id))
-                log.info("knowledge.removed", document_id=document_id)
+                if file_gone:
+                    await self._database.write(partial(knowledge.removed, document_id=document_id))
+                    log.info("knowledge.removed", document_id=document_id)
+            last = gone[-1]
         return True
 
     async def _remove_passages(self, document_id: str) -> None:

@@ -24,6 +24,9 @@ MIME_TYPES: Final = frozenset({
 MAX_SECONDS: Final = 300
 """The longest sound that is taken, s."""
 
+UNFINISHED: Final = ".sound-"
+"""How the names of files begin that `write_wav` has not finished."""
+
 _CROSSFADE: Final = SAMPLE_RATE // 4
 
 
@@ -49,7 +52,7 @@ def loop(samples: Samples) -> Samples:
 def write_wav(path: Path, samples: Samples) -> None:
     """Store mono int16 samples at SAMPLE_RATE as a WAV file that only our own user can read. The folder exists.
     Whatever happens, `path` holds either what it held or all of this; blocks until it is on disk. Raises OSError."""
-    handle, aside = tempfile.mkstemp(prefix=".sound-", dir=path.parent)
+    handle, aside = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             with wave.open(file, "wb") as sound:

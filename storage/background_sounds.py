@@ -1,9 +1,9 @@
 """Background sounds: their rows, and their files at `data_dir/sounds/<id>.wav`. A file is there before its row and goes
-after it, so what a crash leaves behind is a file without a row; `remove_orphans` finds it."""
+after it. Which files are to go stands in `background_sound_removals`, however the row went; a file of which the
+database knows nothing is left alone."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ import structlog
 
 from config.clock import utc_now
 from media.ports import Samples
-from media.sound_files import write_wav
+from media.sound_files import UNFINISHED, write_wav
 from storage import agents, tables
 from storage.database import StorageTrouble
 from storage.rows import Shape
@@ -43,9 +43,8 @@ class BackgroundSound(BackgroundSoundFields):
 BACKGROUND_SOUND: Final = Shape(BackgroundSound, tables.background_sounds)
 _t = tables.background_sounds
 _agents = tables.agents
+_removals = tables.background_sound_removals
 _IS_PRESET: Final = _t.c.organization_id.is_(None)
-_LEFT_BEHIND: Final = re.compile(r"\.sound-.*|([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.wav")
-"""Names that only we give: of a write that was cut off, or of a sound with this id."""
 _log = structlog.get_logger()
 
 
@@ -102,6 +101,17 @@ def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
     return True
 
 
+def to_remove(conn: sa.Connection) -> list[str]:
+    """Ids of deleted sounds whose files may still be there."""
+    return list(conn.execute(sa.select(_removals.c.sound_id)).scalars())
+
+
+def removed(conn: sa.Connection, sound_ids: Collection[str]) -> None:
+    """Nothing is left of these deleted sounds, which are at least one."""
+    gone = sa.delete(_removals).where(_removals.c.sound_id == sa.bindparam("gone"))
+    conn.execute(gone, [{"gone": each} for each in sound_ids])
+
+
 def path_of(data_dir: Path, sound_id: str) -> Path:
     """The sound's file, whether or not it exists: of `media.sound_files.write_wav`."""
     return data_dir / "sounds" / f"{sound_id}.wav"
@@ -118,22 +128,18 @@ def write_file(data_dir: Path, sound_id: str, samples: Samples) -> int:
         raise StorageTrouble(f"a background sound cannot be written: {error}") from error
 
 
-def remove_file(data_dir: Path, sound_id: str) -> None:
-    """Blocks. When the disk refuses, it is logged, and the next start tries again."""
+def remove_file(data_dir: Path, sound_id: str) -> bool:
+    """Whether it is gone. Blocks. When the disk refuses, it is logged."""
     try:
         path_of(data_dir, sound_id).unlink(missing_ok=True)
     except OSError as error:
         _log.warning("sound.file_not_removed", sound_id=sound_id, error=str(error))
+        return False
+    return True
 
 
-def remove_orphans(data_dir: Path, sound_ids: Collection[str]) -> int:
-    """Remove the files of all sounds but these, and what writes that were cut off have left. Returns how many. Blocks;
-    nobody else may write sounds meanwhile. Raises `OSError`."""
-    folder = path_of(data_dir, "").parent
-    removed = 0
-    for path in list(folder.iterdir()) if folder.exists() else []:
-        ours = _LEFT_BEHIND.fullmatch(path.name)
-        if ours is not None and ours[1] not in sound_ids:
-            path.unlink()
-            removed += 1
-    return removed
+def remove_unfinished(data_dir: Path) -> None:
+    """Remove what writes that were cut off have left, and nothing else: a file that this database does not know may be
+    another's. Blocks; nobody else may write sounds meanwhile. Raises `OSError`."""
+    for path in path_of(data_dir, "").parent.glob(f"{UNFINISHED}*"):
+        path.unlink()

@@ -92,10 +92,9 @@ def delete(conn: sa.Connection, organization_id: str, document_id: str) -> bool:
     return gone.rowcount == 1
 
 
-def begin_again(conn: sa.Connection) -> list[str]:
-    """What was being read when the last process ended is pending again. Returns the ids of all documents."""
+def begin_again(conn: sa.Connection) -> None:
+    """What was being read when the last process ended is pending again."""
     conn.execute(sa.update(_t).where(_t.c.status == "processing").values(status="pending", updated_at=utc_now()))
-    return list(conn.execute(sa.select(_t.c.id)).scalars())
 
 
 def begin(conn: sa.Connection, *, most: int) -> list[Document]:
@@ -141,9 +140,10 @@ def gone_of(conn: sa.Connection, document_ids: Collection[str]) -> set[str]:
     return set(document_ids) - set(there)
 
 
-def to_remove(conn: sa.Connection, *, most: int) -> list[str]:
-    """Ids of deleted documents whose chunks and file are still to be removed."""
-    return list(conn.execute(sa.select(_removals.c.document_id).limit(most)).scalars())
+def to_remove(conn: sa.Connection, *, most: int, after: str = "") -> list[str]:
+    """Ids of deleted documents whose chunks and file are still to be removed, sorted; those `after` this one."""
+    query = sa.select(_removals.c.document_id).where(_removals.c.document_id > after)
+    return list(conn.execute(query.order_by(_removals.c.document_id).limit(most)).scalars())
 
 
 def removed(conn: sa.Connection, document_id: str) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection
 from pathlib import Path
-from typing import Final
 
 import structlog
 
 from storage.database import StorageTrouble
 
-_OURS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _log = structlog.get_logger()
 
 
@@ -23,7 +19,7 @@ def path_of(data_dir: Path, document_id: str) -> Path:
 
 def write(data_dir: Path, document_id: str, content: bytes) -> None:
     """Store the file of a new document: on the disk when this returns, gone when it raises. A file that a crash has
-    cut off has no row yet, so the next start removes it. Blocks. Raises `StorageTrouble`."""
+    cut off has no row, and stays: it cannot be told from those of another database. Blocks. Raises `StorageTrouble`."""
     path = path_of(data_dir, document_id)
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -50,23 +46,11 @@ def _keep_names(folder: Path) -> None:
         os.close(handle)
 
 
-def remove(data_dir: Path, document_id: str) -> None:
-    """Blocks. When the disk refuses, it is logged, and the next start tries again."""
+def remove(data_dir: Path, document_id: str) -> bool:
+    """Whether it is gone. Blocks. When the disk refuses, it is logged."""
     try:
         path_of(data_dir, document_id).unlink(missing_ok=True)
     except OSError as error:
         _log.warning("knowledge.file_not_removed", document_id=document_id, error=str(error))
-
-
-def remove_orphans(data_dir: Path, document_ids: Collection[str]) -> int:
-    """Remove the files of all documents but these. Returns how many there were. Blocks; nobody else may write
-    documents meanwhile. When the disk refuses, it is logged."""
-    folder = path_of(data_dir, "")
-    known = set(document_ids)
-    try:
-        orphans = [path.name for path in folder.iterdir() if _OURS.fullmatch(path.name) and path.name not in known]
-    except FileNotFoundError:
-        return 0
-    for document_id in orphans:
-        remove(data_dir, document_id)
-    return len(orphans)
+        return False
+    return True

@@ -4,7 +4,7 @@ later."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid5
@@ -30,25 +30,31 @@ def preset_id(key: str) -> str:
 
 
 async def put_in_place(database: Database, data_dir: Path) -> None:
-    """At start-up, before the API takes sounds: make the presets that are not there whole (1.2 s of computing, on a
-    thread), and remove files that belong to no sound. Calls can do without: a disk that refuses is logged."""
+    """At start-up, before the API takes sounds: remove what deleted ones and writes that were cut off have left, make
+    the presets that are not there whole (1.2 s of computing, on a thread). Calls can do without: a disk that refuses is
+    logged."""
     try:
+        gone = await database.read(background_sounds.to_remove)
+        if removed := await asyncio.to_thread(_without_files, data_dir, gone):
+            await database.write(lambda conn: background_sounds.removed(conn, removed))
         sizes = await database.read(background_sounds.file_sizes)
-        made = await asyncio.to_thread(_tidy, data_dir, sizes)
-        if made:
+        if made := await asyncio.to_thread(_tidy, data_dir, sizes):
             await database.write(lambda conn: _keep(conn, made))
     except StorageTrouble as trouble:
         _log.warning("sounds.presets_not_stored", cause=str(trouble))
 
 
+def _without_files(data_dir: Path, sound_ids: Sequence[str]) -> list[str]:
+    """Remove their files; those of them that have none now."""
+    return [each for each in sound_ids if background_sounds.remove_file(data_dir, each)]
+
+
 def _tidy(data_dir: Path, sizes: Mapping[str, int]) -> _Made:
-    """Remove what is left over, make what is missing; what was made, by id. Goes as far as the disk lets it."""
+    """Remove what is unfinished, make what is missing; what was made, by id. Goes as far as the disk lets it."""
     ids = {preset_id(preset.key): preset for preset in PRESETS}
     made: _Made = {}
     try:
-        removed = background_sounds.remove_orphans(data_dir, sizes.keys() | ids.keys())
-        if removed:
-            _log.info("sounds.orphans_removed", files=removed)
+        background_sounds.remove_unfinished(data_dir)
         for sound_id, preset in ids.items():
             if not _is_whole(background_sounds.path_of(data_dir, sound_id), sizes.get(sound_id)):
                 made[sound_id] = _rendered(data_dir, sound_id, preset)

@@ -321,4 +321,12 @@ background_sounds = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Index(None, "organization_id", "created_at", "id"),
 )
-"""`organization_id` is None for the system's presets. The file of a sound lies at `data_dir/sounds/<id>.wav`."""
+"""`organization_id` is None for the system's presets. The file of a sound lies at `data_dir/sounds/<id>.wav`. A trigger
+puts the id of each row that goes into `background_sound_removals`."""
+
+background_sound_removals = sa.Table(
+    "background_sound_removals",
+    metadata,
+    sa.Column("sound_id", Id, primary_key=True),
+)
+"""Sounds that are gone, and whose file may still be there: the next start removes it."""

@@ -132,17 +132,15 @@ def test_a_file_that_the_disk_refuses_is_trouble_with_its_cause(tmp_path: Path) 
     assert [(line["event"], line["sound_id"]) for line in lines] == [("sound.file_not_removed", "a")]
 
 
-def test_only_our_own_files_of_no_sound_are_orphans(tmp_path: Path) -> None:
-    assert background_sounds.remove_orphans(tmp_path, []) == 0
-    kept, orphan = str(uuid4()), str(uuid4())
-    for each in (kept, orphan):
-        background_sounds.write_file(tmp_path, each, SAMPLES)
+def test_of_files_that_are_not_known_only_unfinished_ones_of_ours_are_removed(tmp_path: Path) -> None:
+    background_sounds.remove_unfinished(tmp_path)
+    sound_id = str(uuid4())
+    background_sounds.write_file(tmp_path, sound_id, SAMPLES)
     folder = tmp_path / "sounds"
-    for name in (".sound-x7", "notes.txt", "my.wav", f"{orphan}.wav.bak"):
+    for name in (".sound-x7", ".sounds", "notes.txt", "my.wav"):
         (folder / name).write_text("x")
-    assert background_sounds.remove_orphans(tmp_path, [kept]) == 2
-    left = sorted(path.name for path in folder.iterdir())
-    assert left == sorted([f"{kept}.wav", "notes.txt", "my.wav", f"{orphan}.wav.bak"])
+    background_sounds.remove_unfinished(tmp_path)
+    assert {path.name for path in folder.iterdir()} == {f"{sound_id}.wav", ".sounds", "notes.txt", "my.wav"}
 
 
 @pytest.fixture(scope="module")
@@ -216,16 +214,44 @@ async def test_a_preset_that_is_not_whole_is_made_again(
     assert [each for each in now if now[each] != started[each]] == [white_noise]
 
 
-async def test_a_start_removes_the_files_of_uploads_that_never_got_their_row(
+async def test_a_start_leaves_the_files_of_sounds_that_its_database_does_not_know(
+    database: Database, tmp_path: Path, started: dict[str, float]
+) -> None:
+    unknown = str(uuid4())
+    await asyncio.to_thread(background_sounds.write_file, tmp_path, unknown, SAMPLES)
+    await preset_sounds.put_in_place(database, tmp_path)
+    assert _written(tmp_path).keys() == {*PRESET_IDS, unknown}
+
+
+@pytest.mark.parametrize("table", ["background_sounds", "organizations"])
+async def test_however_a_sound_goes_the_next_start_removes_its_file(
+    database: Database, organization_id: str, other_id: str, tmp_path: Path, started: dict[str, float], table: str
+) -> None:
+    own, kept = await sound(database, organization_id), await sound(database, other_id)
+    for each in (own, kept):
+        await asyncio.to_thread(background_sounds.write_file, tmp_path, each.id, SAMPLES)
+    gone: sa.Table = getattr(tables, table)
+    item = own.id if table == "background_sounds" else organization_id
+    await database.write(lambda conn: conn.execute(sa.delete(gone).where(gone.c.id == item)))
+    await preset_sounds.put_in_place(database, tmp_path)
+    assert _written(tmp_path) == {**started, kept.id: path_of(tmp_path, kept.id).stat().st_mtime_ns}
+    assert await database.read(background_sounds.to_remove) == []
+
+
+async def test_a_file_that_the_disk_does_not_give_up_is_removed_by_a_later_start(
     database: Database, organization_id: str, tmp_path: Path, started: dict[str, float]
 ) -> None:
-    own, orphan = await sound(database, organization_id), str(uuid4())
-    for each in (own.id, orphan):
-        await asyncio.to_thread(background_sounds.write_file, tmp_path, each, SAMPLES)
-    with capture_logs() as lines:
-        await preset_sounds.put_in_place(database, tmp_path)
-    assert _written(tmp_path).keys() == {*PRESET_IDS, own.id}
-    assert [(line["event"], line["files"]) for line in lines] == [("sounds.orphans_removed", 1)]
+    own = await sound(database, organization_id)
+    path = path_of(tmp_path, own.id)
+    path.mkdir()
+    assert await deleted(database, organization_id, own.id)
+    await preset_sounds.put_in_place(database, tmp_path)
+    assert await database.read(background_sounds.to_remove) == [own.id]
+    path.rmdir()
+    await asyncio.to_thread(path.write_bytes, b"x")
+    await preset_sounds.put_in_place(database, tmp_path)
+    assert _written(tmp_path) == started
+    assert await database.read(background_sounds.to_remove) == []
 
 
 async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_for_it(

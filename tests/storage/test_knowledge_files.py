@@ -43,15 +43,11 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
     assert path_of(tmp_path, document_id).read_bytes() == b"first"
 
 
-def test_what_the_disk_does_not_give_up_is_logged_and_others_go(tmp_path: Path) -> None:
+def test_what_the_disk_does_not_give_up_is_told_and_logged(tmp_path: Path) -> None:
     stuck, gone = str(uuid4()), str(uuid4())
     path_of(tmp_path, stuck).mkdir(parents=True)
     path_of(tmp_path, gone).write_bytes(b"x")
     with capture_logs() as lines:
-        assert knowledge_files.remove_orphans(tmp_path, []) == 2
+        assert [knowledge_files.remove(tmp_path, each) for each in (stuck, gone, gone)] == [False, True, True]
     assert os.listdir(tmp_path / "knowledge") == [stuck]
     assert [(line["event"], line["document_id"]) for line in lines] == [("knowledge.file_not_removed", stuck)]
-
-
-def test_where_nothing_was_uploaded_there_are_no_orphans(tmp_path: Path) -> None:
-    assert knowledge_files.remove_orphans(tmp_path, []) == 0
