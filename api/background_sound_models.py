@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from api.fields import IdView, Instant, Name, View
@@ -21,8 +21,16 @@ def _sound_type(text: str) -> str:
     return kind
 
 
+def _not_empty(schema: dict[str, Any]) -> None:
+    """Says that no sound is in an empty file."""
+    schema["properties"]["fileBase64"]["minLength"] = 4
+    schema["properties"]["fileSize"]["minimum"] = 1
+
+
 class BackgroundSoundCreate(FileUpload):
     """A new background sound."""
+
+    model_config = ConfigDict(json_schema_extra=_not_empty)
 
     name: Name
     description: Annotated[str, Field(max_length=2000)] = ""
