@@ -109,7 +109,8 @@ async def test_a_caller_that_vanishes_ends_its_own_call_alone(branch: Office) ->
 
 @contextmanager
 def tiny_disk(folder: Path, size: str) -> Iterator[None]:
-    """A disk of that size on the folder, for the block. Skips the test where none can be mounted."""
+    """A disk of that size on the folder, for the block. Skips the test where none can be mounted: without root nothing
+    else fills up for the recordings of a running server alone, and not for its database."""
     folder.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True, check=False
