@@ -25,8 +25,8 @@ from storage.schema import bring_up_to_date
 
 BUSY_TIMEOUT_S: Final = 10.0
 """How long a statement waits for another process that writes."""
-READERS: Final = 4
-"""Connections for reading; each is a thread."""
+READERS: Final = 3
+"""Connections for reading; each is a thread. More of them would rather wait for the interpreter than read."""
 
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"
