@@ -10,7 +10,6 @@ from pydantic_core import PydanticCustomError
 from api.addresses import HttpAddress, WebhookAddress
 from api.fields import (
     Body,
-    DialNumber,
     Id,
     IdView,
     Instant,
@@ -21,6 +20,7 @@ from api.fields import (
     without_default,
     without_defaults,
 )
+from api.forms import DialNumber, LanguageTag
 from config.secrets import Secrets
 from storage.agents import Agent as StoredAgent
 
@@ -28,8 +28,6 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 UpTo2000Ms = Annotated[int, Field(ge=0, le=2000)]
 UpTo5000Ms = Annotated[int, Field(ge=0, le=5000)]
 UpTo10000Ms = Annotated[int, Field(ge=0, le=10000)]
-LANGUAGE_TAG = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
-"""RFC 5646, 2.1, loosely: a language (or the mark of a private or old tag), then subtags."""
 
 
 class ExtractionField(Body):
@@ -104,7 +102,7 @@ class AgentSettings(Body):
         0, description="ms before the first agent message; counts only with firstSpeaker agent"
     )
     max_call_duration_seconds: Annotated[int, Field(ge=30, le=3600)] = 600
-    language_hint: Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)] | None = Field(
+    language_hint: LanguageTag | None = Field(
         None, description="Language tag (BCP 47) for transcription, for example en or pt-BR"
     )
     knowledge_search_instructions: Annotated[str, Field(max_length=2000)] | None = Field(

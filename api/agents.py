@@ -8,7 +8,8 @@ from uuid import UUID
 
 from api.agent_models import Agent, AgentCreate, AgentQuery, AgentSettings, AgentUpdate
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route, as_json
-from config.errors import FieldProblem, Invalid, NotFound
+from api.validation import refusal
+from config.errors import FieldProblem, NotFound
 from storage import agents, background_sounds, tools
 
 
@@ -77,7 +78,7 @@ def _refuse_unknown_ids(exchange: Exchange[Any, NoQuery]) -> None:
         if value is not None and value not in known
     ]
     if problems:
-        raise Invalid(problems)
+        raise refusal(problems)
 
 
 def _own_tools(exchange: Exchange[Any, NoQuery], ids: list[UUID] | None) -> set[UUID]:

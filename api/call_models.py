@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.fields import Body, Id, IdView, Instant, JsonObject, Paging, Query, QueryId, QueryInstant, View
+from api.forms import Called
 from calls.context import NAME as CONTEXT_NAME
 from storage.calls import Call as StoredCall
 from storage.calls import CallFilter, CallRow, Direction, EndedReason, Status
@@ -35,7 +36,6 @@ def _problem(name: str, message: str) -> InitErrorDetails:
     }
 
 
-E164 = Annotated[str, Field(pattern=r"^\+[1-9][0-9]{1,14}$", json_schema_extra={"example": "+41441234567"})]
 ContextVariables = Annotated[dict[str, str | int | float | bool], BeforeValidator(_usable_variables)]
 
 
@@ -44,7 +44,7 @@ class CallCreate(Body):
 
     agent_id: Id = Field(description="Agent that holds the conversation; must be active")
     phone_number_id: Id = Field(description="Number to call from; its sipMode must be ip_allowlist")
-    to: E164 = Field(description="Destination in E.164")
+    to: Called = Field(description="Destination in E.164")
     context_variables: ContextVariables = Field(
         default_factory=dict,
         description="Values of the placeholders; names of letters, digits and underscores",

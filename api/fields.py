@@ -118,15 +118,12 @@ def _hyphenated(value: object) -> object:
 
 
 UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-NUMBER_PATTERN = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
-"""E.164, or an internal extension."""
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
 KnownPlaceholders: Final = AfterValidator(partial(_placeholders, closed_by="}}"))
 """Of talk: two braces that nothing closes are no placeholder."""
 Template: Final = AfterValidator(partial(_placeholders, closed_by=""))
 """Of what a program reads: every `{{` begins a placeholder that can have a value."""
-DialNumber = Annotated[str, Field(pattern=NUMBER_PATTERN)]
 Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
 IdView = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from api.addresses import SipHost, SipPlace
-from api.fields import Body, DialNumber, Id, IdView, Instant, JsonObject, View, without_defaults
+from api.fields import Body, Id, IdView, Instant, JsonObject, View, without_defaults
+from api.forms import DialNumber, SipUser
 from config.secrets import Secrets
 from storage.phone_numbers import PhoneNumber as StoredNumber
 
@@ -16,7 +17,6 @@ Transport = Literal["udp", "tcp", "tls"]
 TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
 
 Credential = Annotated[str, Field(min_length=1)]
-SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^\x00-\x20\x7f-\xa0<>\x22]+$")]
 
 
 def _secret(alias: str) -> Any:

@@ -9,13 +9,11 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.addresses import HttpTemplate
 from api.fields import Body, IdView, Instant, Name, Template, View, without_default, without_defaults
+from api.forms import HeaderName, HeaderValue
 from config.secrets import Secrets
 from storage.tools import Method, ParameterType, ToolType
 from storage.tools import Tool as StoredTool
 
-TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
-"""RFC 9110, 5.6.2."""
-NO_CONTROLS: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
 OURS: Final = frozenset(
     {
         "connection",
@@ -65,10 +63,10 @@ METHOD: Final = "With GET and DELETE the parameters go into the query string, ot
 class ToolHeader(Body):
     """A header of the tool's request."""
 
-    key: Annotated[str, Field(pattern=TOKEN), AfterValidator(_not_ours)] = Field(
+    key: Annotated[HeaderName, AfterValidator(_not_ours)] = Field(
         description=f"Header name; not one of {', '.join(sorted(OURS))}"
     )
-    value: Annotated[str, Field(pattern=NO_CONTROLS), Template] = Field(
+    value: Annotated[HeaderValue, Template] = Field(
         description="May contain {{variables}}; no control characters; encrypted where it is stored"
     )
 

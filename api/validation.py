@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from api.addresses import REFUSALS
+from api import addresses, forms
 from api.deadlines import DEADLINES
 from api.fields import UUID_PATTERN, BodyContext, Query
 from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
@@ -23,7 +24,11 @@ SMALL_BODY: Final = 1024 * 1024
 UPLOAD_FACTOR: Final = 4
 MAX_DEPTH: Final = 64
 """Of objects and lists within each other, the body itself included."""
+MOST_PROBLEMS: Final = 100
+LONGEST_PATH: Final = 200
+"""Characters of a field's path that an error repeats."""
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+REFUSALS: Final = addresses.REFUSALS | forms.REFUSALS
 NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 M = TypeVar("M", bound=BaseModel)
@@ -91,7 +96,7 @@ def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
     try:
         checked = model.model_validate_json(body, context=context)
     except ValidationError as error:
-        raise Invalid(problems_of(error)) from error
+        raise refusal(_problems_of(error)) from error
     if deeper_than(MAX_DEPTH, body):
         raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MAX_DEPTH} levels")])
     return checked
@@ -116,10 +121,23 @@ def check_query(model: type[P], request: web.Request) -> P:
     try:
         return model.model_validate({name: request.query[name] for name in names if name in request.query})
     except ValidationError as error:
-        raise Invalid(problems_of(error)) from error
+        raise refusal(_problems_of(error)) from error
 
 
-def problems_of(error: ValidationError) -> list[FieldProblem]:
+def refusal(problems: Sequence[FieldProblem]) -> Invalid:
+    """Tells of the first problems, and how many more there are: an answer has a size that can be kept."""
+    more = len(problems) - MOST_PROBLEMS
+    told = [FieldProblem(_cut(each.field), each.message) for each in problems[:MOST_PROBLEMS]]
+    if more > 0:
+        told.append(FieldProblem("body", f"Has {more} more {'problem' if more == 1 else 'problems'}"))
+    return Invalid(told)
+
+
+def _cut(path: str) -> str:
+    return path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}…"
+
+
+def _problems_of(error: ValidationError) -> list[FieldProblem]:
     """One entry for each problem: the JSON path of the field, `body` for the body as a whole, and a message that
     does not repeat the value."""
     found = error.errors(include_url=False, include_input=False)

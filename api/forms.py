@@ -1,0 +1,33 @@
+"""Texts of a certain form: the patterns, which are both checked and published, and what is said of other texts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+E164: Final = r"^\+[1-9][0-9]{1,14}$"
+E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
+LANGUAGE_TAG: Final = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
+"""RFC 5646, 2.1, loosely: a language (or the mark of a private or old tag), then subtags."""
+TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+"""RFC 9110, 5.6.2."""
+NO_CONTROLS: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
+
+REFUSALS: Final = {
+    E164: "Must be an E.164 number, as +41441234567",
+    E164_OR_EXTENSION: "Must be an E.164 number, as +41441234567, or an extension of 2 to 15 digits",
+    LANGUAGE_TAG: "Must be a language tag (BCP 47), as en or pt-BR",
+    TOKEN: "Must be the name of a header: letters, digits and !#$%&'*+-.^_`|~",
+    NO_CONTROLS: "Must have no control characters",
+    SIP_USER: "Must have no spaces, control characters, quotation marks or angle brackets",
+}
+"""By the pattern."""
+
+Called = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567"})]
+DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION)]
+LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
+HeaderName = Annotated[str, Field(pattern=TOKEN)]
+HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS)]
+SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=SIP_USER)]

@@ -1,0 +1,66 @@
+"""What a refused body is told: in words, of each field, and no more than can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.api.conftest import Api
+
+NUMBER = "Must be an E.164 number, as +41441234567"
+LONG_ADDRESS = "https://music.example/" + "x" * 500
+HEADER: dict[str, Any] = {"key": "X-A", "value": "b"}
+AT_MOST_500 = "Must have at most 500 characters"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field", "message"),
+    [
+        ("/agents", {"holdMusicUrl": LONG_ADDRESS}, "holdMusicUrl", AT_MOST_500),
+        ("/agents", {"holdMessage": "x" * 501}, "holdMessage", AT_MOST_500),
+        ("/agents", {"name": ""}, "name", "Must have at least 1 character"),
+        ("/agents", {"languageHint": "x" * 11}, "languageHint", "Must have at most 10 characters"),
+        ("/agents", {"languageHint": "e n"}, "languageHint", "Must be a language tag (BCP 47), as en or pt-BR"),
+        ("/agents", {"transferTargets": [{"number": "1"}]}, "transferTargets.0.number", f"{NUMBER}, or an extension"),
+        ("/phone-numbers", {"number": "1"}, "number", f"{NUMBER}, or an extension of 2 to 15 digits"),
+        ("/phone-numbers", {"sipUsername": "a b"}, "sipUsername", "Must have no spaces, control characters"),
+        ("/calls", {"to": "100"}, "to", NUMBER),
+        ("/tools", {"config": {"headers": [HEADER | {"key": "a b"}]}}, "config.headers.0.key", "Must be the name of"),
+        (
+            "/tools",
+            {"config": {"headers": [HEADER | {"value": "\n"}]}},
+            "config.headers.0.value",
+            "Must have no control",
+        ),
+    ],
+)
+async def test_a_refusal_is_in_words(api: Api, path: str, body: dict[str, Any], field: str, message: str) -> None:
+    _, answer = await api("POST", path, body)
+    (told,) = (each["message"] for each in answer["details"] if each["field"] == field)
+    assert told.startswith(message)
+    assert "^" not in told.replace("!#$%&'*+-.^_`|~", "")
+
+
+@pytest.mark.parametrize(("unknown", "last"), [(99, "x98"), (100, "x99"), (101, "body"), (50_000, "body")])
+async def test_of_many_problems_the_first_hundred_are_told(api: Api, unknown: int, last: str) -> None:
+    status, answer = await api("POST", "/agents", {"name": "Anna"} | {f"x{n}": 1 for n in range(unknown)})
+    details = answer["details"]
+    assert (status, len(details), details[-1]["field"]) == (400, min(unknown, 101), last)
+    if last == "body":
+        more = unknown - 100
+        assert details[-1]["message"] == f"Has {more} more {'problem' if more == 1 else 'problems'}"
+
+
+async def test_of_many_unknown_tools_the_first_hundred_are_told(api: Api) -> None:
+    status, answer = await api("POST", "/agents", {"name": "Anna", "toolIds": [str(uuid4()) for _ in range(300)]})
+    details = answer["details"]
+    assert (status, details[0]["field"], details[99]["field"]) == (400, "toolIds.0", "toolIds.99")
+    assert details[100:] == [{"field": "body", "message": "Has 200 more problems"}]
+
+
+async def test_a_long_name_is_told_by_its_beginning(api: Api) -> None:
+    for name, told in (("x" * 200, "x" * 200), ("x" * 201, "x" * 200 + "…"), ("x" * 500_000, "x" * 200 + "…")):
+        _, answer = await api("POST", "/agents", {"name": "Anna", name: 1})
+        assert answer["details"] == [{"field": told, "message": "Unknown field"}]
