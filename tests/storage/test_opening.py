@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from config.errors import StartupError
 from storage import organizations
-from storage.database import Database, StorageTrouble
+from storage.database import READERS, Database, StorageTrouble
 from tests.storage.gate import PATIENCE_S, Gate, add, names, names_in
 
 
@@ -60,7 +60,7 @@ def _no_thread_stays() -> Iterator[None]:
     assert not [thread.name for thread in started if thread.is_alive()]
 
 
-@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("number", [1, 2, 1 + READERS])
 def test_a_connection_that_cannot_be_made_stops_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_connection_that_cannot_be_made_stops_the_start(
     assert len(made) == number
 
 
-@pytest.mark.parametrize("number", [1, 2, 5])
+@pytest.mark.parametrize("number", [1, 2, 1 + READERS])
 def test_a_start_that_is_cancelled_leaves_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
