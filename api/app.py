@@ -19,6 +19,7 @@ from api.reference.serve import add_reference
 from api.route import Route
 from api.routes import ROUTES, description
 from api.services import Services
+from api.uploads import Uploads
 from api.works import Works
 
 
@@ -26,7 +27,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it.
     `now_s` is the clock of the rate limits, in seconds since 1970."""
     key_use, repeats = KeyUse(services.database), Repeats(services.database, services.secrets)
-    works = Works()
+    works, uploads = Works(), Uploads()
     known = {f"{route.method} /v1{route.path}": route for route in ROUTES}
     largest = max(route.max_body for route in ROUTES)
     asked = services.settings.api
@@ -44,7 +45,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
 
     app.cleanup_ctx.append(in_the_background)
     for route in ROUTES:
-        handler = endpoint(route, services, repeats, works)
+        handler = endpoint(route, services, repeats, works, uploads)
         path = _place(route)
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from aiohttp import web
@@ -42,19 +42,25 @@ class Deadlines:
         self._due.pop(task, None)
         return False
 
-    @asynccontextmanager
-    async def body(self, factor: float) -> AsyncIterator[None]:
-        """Around the wait for a body: `TooSlow` when it takes `factor` times as long as a body may. It is no work: that
-        begins anew after it."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Around a wait of the current task that is no work: that begins anew after it."""
         task = _current_task()
         self.end(task)
         try:
-            async with asyncio.timeout(self._body_s * factor):
-                yield
-        except TimeoutError as error:
-            raise TooSlow("The request body came too slowly") from error
+            yield
         finally:
             self.begin(task)
+
+    @asynccontextmanager
+    async def body(self, factor: float) -> AsyncIterator[None]:
+        """Around the wait for a body: `TooSlow` when it takes `factor` times as long as a body may. It is no work."""
+        with self.paused():
+            try:
+                async with asyncio.timeout(self._body_s * factor):
+                    yield
+            except TimeoutError as error:
+                raise TooSlow("The request body came too slowly") from error
 
     def _cancel_late(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None

@@ -17,7 +17,8 @@ from api.gate import CALLER, OPENED
 from api.idempotency import Repeats, key_of, replay
 from api.route import All, Asked, Deleted, Document, Exchange, File, Listed, Many, One, Results, Route, as_json
 from api.services import Services
-from api.validation import check_body, check_query, item_id, read_body
+from api.uploads import Uploads
+from api.validation import SMALL_BODY, check_body, check_query, item_id, read_body
 from api.works import Works
 from config.clock import utc_now
 from storage import idempotent_answers
@@ -31,9 +32,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger()
 
 
-def endpoint(route: Route, services: Services, repeats: Repeats, works: Works) -> Handler:
+def endpoint(route: Route, services: Services, repeats: Repeats, works: Works, uploads: Uploads) -> Handler:
     """The aiohttp handler of a route."""
-    run = _Runner(route, services, works)
+    run = _Runner(route, services, works, uploads)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request.get(CALLER)
@@ -49,17 +50,30 @@ def endpoint(route: Route, services: Services, repeats: Repeats, works: Works) -
 class _Runner:
     """One route at work."""
 
-    def __init__(self, route: Route, services: Services, works: Works) -> None:
+    def __init__(self, route: Route, services: Services, works: Works, uploads: Uploads) -> None:
         self._route = route
         self._services = services
         self._works = works
+        self._uploads = uploads
         self._context = BodyContext(allow_http_webhooks=services.settings.webhooks.allow_http)
 
     async def __call__(self, request: web.Request, scope: Scope | None = None) -> web.StreamResponse:
         """The response; with a `scope`, stored under it in the transaction of the work."""
+        if self._route.max_body > SMALL_BODY:
+            return await self._upload(request, scope)
         work = self._done(await self._checked(request), scope)
         only_reads = not self._route.writes and scope is None and self._route.prepare is None
         return await (work if only_reads else self._works.whole(work))
+
+    async def _upload(self, request: web.Request, scope: Scope | None) -> web.StreamResponse:
+        """The same for a body that may be large: its place is taken until the work on it has ended."""
+        leave = await self._uploads.place(request, self._route.max_body)
+        try:
+            asked = await self._checked(request)
+        except BaseException:
+            leave()
+            raise
+        return await self._works.whole(self._done(asked, scope), leave)
 
     async def _done(self, asked: Asked[Any, Any], scope: Scope | None) -> web.StreamResponse:
         """Prepare, transaction, and what follows it: all of it or, when the transaction fails, nothing."""
