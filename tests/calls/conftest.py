@@ -6,11 +6,34 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
+from config.secrets import Secrets
+from storage.database import Database
 from tests.calls.archive import Archive, open_archive
+from tests.calls.outbox import Receiver, listening
 
 
 @pytest.fixture
 async def archive(tmp_path: Path) -> AsyncIterator[Archive]:
     async with open_archive(tmp_path) as here:
         yield here
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    async with listening(Receiver()) as here:
+        yield here
+
+
+@pytest.fixture
+def secrets() -> Secrets:
+    return Secrets([Fernet.generate_key()])
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
+    await database.open()
+    yield database
+    await database.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
@@ -31,7 +31,34 @@ from tests.fakes_legs import SOURCE, ArrayPump, Callees, Phone
 
 TICK_PAUSE_S = 0.001
 """Real time between two ticks of 20 ms: sound runs up to twenty times as fast as on a line."""
+T = TypeVar("T")
 GREETS: dict[str, Any] = {"first_speaker": "agent", "agent_greeting": "Welcome caller.", "agent_greeting_enabled": True}
+
+
+class WatchedDatabase(Database):
+    """A database of which a test can wait for what is written."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._written = asyncio.Condition()
+        self._writes = 0
+
+    async def write(self, work: Callable[[sa.Connection], T]) -> T:
+        result = await super().write(work)
+        async with self._written:
+            self._writes += 1
+            self._written.notify_all()
+        return result
+
+    async def until(self, look: Callable[[sa.Connection], T], holds: Callable[[T], bool]) -> T:
+        """What is seen once it is so; half a minute at most."""
+        async with asyncio.timeout(30):
+            while True:
+                seen = self._writes
+                if holds(found := await self.read(look)):
+                    return found
+                async with self._written:
+                    await self._written.wait_for(lambda: self._writes > seen)  # noqa: B023
 
 
 @dataclass
@@ -39,7 +66,7 @@ class House:
     """What a test of calls touches."""
 
     data_dir: Path
-    database: Database
+    database: WatchedDatabase
     pump: ArrayPump
     engine: Engine
     service: CallService
@@ -89,15 +116,16 @@ class House:
 
     async def all_calls(self) -> list[Call]:
         """Every stored call."""
+        return await self.database.read(every_call)
 
-        def look(conn: sa.Connection) -> list[Call]:
-            found = []
-            for organization in organizations.all_of(conn):
-                page = calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
-                found += [calls.get_anywhere(conn, row.id) for row in page.items]
-            return [call for call in found if call is not None]
 
-        return await self.database.read(look)
+def every_call(conn: sa.Connection) -> list[Call]:
+    """Every call of every organization."""
+    found = []
+    for organization in organizations.all_of(conn):
+        page = calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
+        found += [calls.get_anywhere(conn, row.id) for row in page.items]
+    return [call for call in found if call is not None]
 
 
 async def until(condition: Any) -> None:
@@ -118,7 +146,7 @@ async def open_house(
     hears: Sequence[str] = (),
 ) -> AsyncIterator[House]:
     """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out."""
-    database = Database(f"sqlite+aiosqlite:///{data_dir}/trunkline.db")
+    database = WatchedDatabase(f"sqlite+aiosqlite:///{data_dir}/trunkline.db")
     await database.open()
     pump = ArrayPump()
     post = asyncio.get_running_loop().call_soon_threadsafe

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from calls.digits import DigitsDialled
 from media.ports import TICK_MS
 from models.protocols import AnswerPart, TextDelta
 from storage.calls import Call
-from tests.calls.house import GREETS, House, open_house, until
+from tests.calls.house import GREETS, House, every_call, open_house, until
 from tests.fakes_calls import WORD_MS, Talk, settle
 from tests.fakes_legs import Phone
 
@@ -247,11 +246,9 @@ async def test_nothing_that_was_said_is_in_it(begin: Begin) -> None:
 
 
 async def _becomes(house: House, holds: Callable[[Call], bool]) -> Call:
-    """The only stored call, once it is so; nothing tells of that but the database."""
-    async with asyncio.timeout(20):
-        while not (found := [call for call in await house.all_calls() if holds(call)]):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-    return found[0]
+    """The only stored call, once it is so."""
+    (found,) = await house.database.until(every_call, lambda found: bool(found) and all(map(holds, found)))
+    return found
 
 
 async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(tmp_path: Path) -> None:
