@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import structlog
 
+from config.errors import TrunklineError
+
 T = TypeVar("T")
 log = structlog.get_logger()
 
@@ -46,5 +48,7 @@ class Works:
 
 def _tell_of_fault(task: asyncio.Task[Any]) -> None:
     error = None if task.cancelled() else task.exception()
-    if error is not None:
+    if isinstance(error, TrunklineError):  # it says all by itself, as it would have to the client
+        log.warning("api.cut_off_work_failed", error=repr(error))
+    elif error is not None:
         log.error("api.cut_off_work_failed", error=repr(error), exc_info=error)

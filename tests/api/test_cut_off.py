@@ -154,6 +154,20 @@ async def test_what_was_cut_off_and_fails_leaves_no_file_and_a_line_in_the_log(a
     assert isinstance(line["exc_info"], sa.exc.IntegrityError)
 
 
+async def test_a_refusal_of_what_was_cut_off_is_logged_without_a_trace(api: Api) -> None:
+    unknown = {
+        "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+        "phoneNumberId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+    }
+    with capture_logs() as logs:
+        async with busy_database(api):
+            assert (await _post(api, "/calls", {**unknown, "to": "+4930123456"})).status == 503
+        await api.client.close()
+    (line,) = [each for each in logs if each["event"] == "api.cut_off_work_failed"]
+    assert (line["log_level"], line["error"]) == ("warning", "NotFound('Agent not found')")
+    assert "exc_info" not in line
+
+
 async def test_a_fault_in_what_follows_is_logged_and_the_request_has_succeeded(api: Api) -> None:
     def broken() -> None:
         raise ZeroDivisionError
