@@ -8,7 +8,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from api.fields import Body, Id, IdView, Instant, JsonObject, Paging, Query, QueryId, QueryInstant, View
+from api.fields import (
+    BOUNDS,
+    MOST_VALUES,
+    Body,
+    GivenObject,
+    Id,
+    IdView,
+    Instant,
+    JsonObject,
+    Paging,
+    Query,
+    QueryId,
+    QueryInstant,
+    View,
+    bounded,
+)
 from api.forms import Called
 from calls.context import NAME as CONTEXT_NAME
 from storage.calls import Call as StoredCall
@@ -18,7 +33,7 @@ from storage.calls import CallFilter, CallRow, Direction, EndedReason, Status
 def _usable_variables(given: object) -> object:
     """Each problem under the variable's own name; what is no object at all is left to the type."""
     problems: list[InitErrorDetails] = []
-    for name, value in given.items() if isinstance(given, dict) else ():
+    for name, value in bounded(given).items() if isinstance(given, dict) else ():
         if CONTEXT_NAME.fullmatch(name) is None:
             problems.append(_problem(name, "A name takes letters, digits and underscores"))
         elif not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
@@ -36,7 +51,11 @@ def _problem(name: str, message: str) -> InitErrorDetails:
     }
 
 
-ContextVariables = Annotated[dict[str, str | int | float | bool], BeforeValidator(_usable_variables)]
+ContextVariables = Annotated[
+    dict[str, str | int | float | bool],
+    BeforeValidator(_usable_variables),
+    Field(json_schema_extra={"maxProperties": MOST_VALUES}),
+]
 
 
 class CallCreate(Body):
@@ -47,9 +66,11 @@ class CallCreate(Body):
     to: Called = Field(description="Destination in E.164")
     context_variables: ContextVariables = Field(
         default_factory=dict,
-        description="Values of the placeholders; names of letters, digits and underscores",
+        description=f"Values of the placeholders; names of letters, digits and underscores; {BOUNDS}",
     )
-    metadata: JsonObject = Field(default_factory=dict, description="Stored with the call, not used by the agent")
+    metadata: GivenObject = Field(
+        default_factory=dict, description=f"Stored with the call, not used by the agent; {BOUNDS}"
+    )
 
 
 class CallQuery(Paging):

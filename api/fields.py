@@ -21,7 +21,7 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, to_json
 
 from calls.context import PLACEHOLDER
 from config.clock import iso, whole_ms
@@ -90,6 +90,24 @@ def _finite(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def bounded(value: dict[str, Any]) -> dict[str, Any]:
+    """A page of a hundred such objects must not keep anybody waiting."""
+    waiting: list[Any] = [value]
+    values = -1
+    while waiting:
+        values += 1
+        if values > MOST_VALUES:
+            raise PydanticCustomError("values", f"Must have at most {MOST_VALUES} values, nested ones included")
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    if len(to_json(value)) > MOST_JSON:
+        raise PydanticCustomError("size", f"Must be at most {MOST_JSON // 1024} KiB of JSON")
+    return value
+
+
 def _whole_number(value: object) -> object:
     """A query's text as a whole number: digits only."""
     if isinstance(value, str):
@@ -117,6 +135,10 @@ def _hyphenated(value: object) -> object:
     return value
 
 
+MOST_VALUES: Final = 1000
+MOST_JSON: Final = 32 * 1024
+"""Bytes of UTF-8, without spaces between the values."""
+BOUNDS: Final = f"at most {MOST_VALUES} values, nested ones included, and {MOST_JSON // 1024} KiB"
 UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 Name = Annotated[str, Field(min_length=1, max_length=255)]
@@ -126,6 +148,7 @@ Template: Final = AfterValidator(partial(_placeholders, closed_by=""))
 """Of what a program reads: every `{{` begins a placeholder that can have a value."""
 Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+GivenObject = Annotated[JsonObject, AfterValidator(bounded), Field(json_schema_extra={"maxProperties": MOST_VALUES})]
 IdView = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
 Instant = Annotated[
     datetime,

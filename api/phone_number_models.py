@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from api.addresses import SipHost, SipPlace
-from api.fields import Body, Id, IdView, Instant, JsonObject, View, without_defaults
+from api.fields import BOUNDS, Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
 from api.forms import DialNumber, SipUser
 from config.secrets import Secrets
 from storage.phone_numbers import PhoneNumber as StoredNumber
@@ -72,7 +72,7 @@ class PhoneNumberSettings(Body):
     sip_port: Annotated[int, Field(ge=1, le=65535)] = 5060
     sip_protocol: Transport = "udp"
     sip_register_transport: Transport = Field("udp", description="Used when sipMode is registration")
-    metadata: JsonObject = Field(default_factory=dict)
+    metadata: GivenObject = Field(default_factory=dict, description=f"Stored with the number; {BOUNDS}")
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
         """The values that the body had, under the names of `storage.phone_numbers.PhoneNumberFields`. Carrier

@@ -276,16 +276,38 @@ class Id:
         return isinstance(value, str) and str(UUID(value)) == value
 
 
+MOST_VALUES: Final = 1000
+MOST_JSON: Final = 32 * 1024
+
+
+def _json_of(size: int, unit: str = "x") -> dict[str, str]:
+    """An object that takes that many bytes."""
+    room = size - len('{"a":""}')
+    text = unit * (room // len(unit.encode()))
+    return {"a": text + "x" * (room - len(text.encode()))}
+
+
 @dataclass(frozen=True)
 class FreeObject:
-    """Any JSON object."""
+    """Any JSON object, within bounds."""
 
     def taken(self) -> list[Sample]:
         deep: dict[str, Any] = {"a": {"b": [1, 2.5, None, True, "x", [], {}]}, "ä 🙂": None, "": -1}
-        return [Sample("an empty object", {}), Sample("a deep object", deep)]
+        return [
+            Sample("an empty object", {}),
+            Sample("a deep object", deep),
+            Sample("as many values", {"a": [0] * (MOST_VALUES - 1)}),
+            Sample("as many bytes", _json_of(MOST_JSON)),
+        ]
 
     def refused(self) -> list[Sample]:
-        return strangers("object")
+        return [
+            *strangers("object"),
+            Sample("one value more", {f"v{number}": number for number in range(MOST_VALUES + 1)}),
+            Sample("one nested value more", {"a": [{}] * MOST_VALUES}),
+            Sample("one byte more", _json_of(MOST_JSON + 1)),
+            Sample("one byte more in fewer characters", _json_of(MOST_JSON + 1, "🙂")),
+        ]
 
     def shown(self, value: Any) -> Any:
         return value
@@ -300,13 +322,20 @@ class Variables:
 
     def taken(self) -> list[Sample]:
         mixed = {"first_name": "Ada 🙂", "Age2": 36, "share": 2.5, "vip": True, "_": False, "empty": "", "9": -1}
-        return [Sample("none", {}), Sample("of every kind", mixed)]
+        return [
+            Sample("none", {}),
+            Sample("of every kind", mixed),
+            Sample("as many values", {f"v{number}": number for number in range(MOST_VALUES)}),
+            Sample("as many bytes", _json_of(MOST_JSON)),
+        ]
 
     def refused(self) -> list[Sample]:
         values = {"null": None, "an array": ["x"], "an object": {"x": 1}}
         names = ("first name", "a-b", "a.b", "é", "", "{{a}}", "a\n")
         return [
             *strangers("object"),
+            Sample("one value more", {f"v{number}": number for number in range(MOST_VALUES + 1)}),
+            Sample("one byte more", _json_of(MOST_JSON + 1)),
             *(Sample(f"{label} as a value", {"good": 1, "bad": value}, ".bad") for label, value in values.items()),
             *(Sample(f"{name!r} as a name", {"good": 1, name: "x"}, f".{name}") for name in names),
         ]
