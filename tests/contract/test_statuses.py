@@ -13,7 +13,7 @@ from tests.contract.server import Server
 from tests.contract.world import World
 
 WITH_BODY = [each for each in OPERATIONS if each.body is not None]
-WITH_ID = [each for each in OPERATIONS if each.noun is not None]
+WITH_ID = [each for each in OPERATIONS if "{id}" in each.path]
 BAD_FORMS = [form for form in ID_FORMS if form != "in capitals"]
 ITEMS = ("an unknown id", "another organization's id", "x", *(f"an own id {form}" for form in BAD_FORMS))
 MADE_FOR_WRONG_KEYS = ("no key", "an unknown key", "another scheme", "a key with more behind it", "an empty key")

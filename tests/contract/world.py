@@ -21,6 +21,7 @@ class World:
     server: Server
     organization_id: str
     client: Client
+    other_id: str
     other: Client
     own: dict[str, str] = field(default_factory=dict)
     foreign: dict[str, str] = field(default_factory=dict)
@@ -87,7 +88,7 @@ def world_of(server: Server) -> World:
     listed = {"voice": str(catalogue.voices()[1].id), "language model": str(catalogue.language_models()[1].id)}
     organization_id, client = server.organization()
     other_id, other = server.organization()
-    world = World(server, organization_id, client, other)
+    world = World(server, organization_id, client, other_id, other)
     world.own = listed | furnished(server, organization_id, client)
     world.foreign = furnished(server, other_id, other)
     return world
