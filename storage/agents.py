@@ -146,7 +146,8 @@ def page(
     """Newest first; `search` is a part of the name in any letter case."""
     query = _PAGE
     if search:
-        query = _page_in_one_row(_t.c.name_folded.contains(search.casefold(), autoescape=True))
+        # Not LIKE, whose pattern ends at a NUL.
+        query = _page_in_one_row(sa.func.instr(_t.c.name_folded, search.casefold()) > 0)
     row = conn.execute(query, {"owner": organization_id, "most": limit, "skip": offset}).one()
     # Sorted once more: a database may put the lines together in whatever order it likes.
     found = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))
