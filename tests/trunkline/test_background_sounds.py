@@ -91,7 +91,7 @@ async def test_a_call_goes_on_without_a_sound_that_cannot_be_read(office: Office
     assert stored["transcript"] == [{"role": "assistant", "content": "Hello."}]
 
 
-async def test_a_restart_keeps_sounds_and_puts_the_folder_in_order(branch: Office) -> None:
+async def test_a_restart_keeps_sounds_also_those_that_it_does_not_know(branch: Office) -> None:
     own = await uploaded(branch.client, 700)
     before = await listed(branch.client)
     folder = branch.server.data_dir / "sounds"
@@ -101,11 +101,13 @@ async def test_a_restart_keeps_sounds_and_puts_the_folder_in_order(branch: Offic
     branch.server.signal(signal.SIGTERM)
     assert await branch.server.ended() == 0
     (folder / f"{rain}.wav").unlink()
-    (folder / f"{uuid4()}.wav").write_bytes(whole)
+    unknown = f"{uuid4()}.wav"
+    (folder / unknown).write_bytes(whole)
+    (folder / ".sound-cut-off").write_bytes(whole)
     since = branch.server.log.mark()
     await branch.server.start()
     assert await listed(branch.client) == before
     assert own in {each["id"] for each in before}
-    assert {path.name for path in folder.iterdir()} == names
+    assert {path.name for path in folder.iterdir()} == names | {unknown}
     assert await asyncio.to_thread((folder / f"{rain}.wav").read_bytes) == whole
     assert [each["preset"] for each in branch.server.log.all("sounds.preset_made", since)] == ["rain"]
