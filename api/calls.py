@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from api.call_models import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
+from api.fields import NoBody
 from api.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
 from calls.admission import InsufficientFunds
 from calls.outbound import trunk_problem
@@ -62,7 +63,7 @@ def _usable_number(conn: sa.Connection, owner: str, number_id: str, *, tcp: bool
     return number
 
 
-async def end_live(asked: Asked[None, NoQuery]) -> None:
+async def end_live(asked: Asked[NoBody, NoQuery]) -> None:
     """Before POST /calls/{id}/hangup is answered: the call comes to its stored end."""
     owner, services = asked.owner, asked.services
     stored = await services.database.read(lambda conn: calls.get(conn, owner, asked.item))
@@ -73,7 +74,7 @@ async def end_live(asked: Asked[None, NoQuery]) -> None:
     await services.hangup(stored.id)
 
 
-def hangup(exchange: Exchange[None, NoQuery]) -> Call:
+def hangup(exchange: Exchange[NoBody, NoQuery]) -> Call:
     """POST /calls/{id}/hangup"""
     stored = _stored(exchange)
     if stored.ended_at is None:
@@ -128,7 +129,7 @@ def _refuse_unsatisfiable(request: web.Request, size: int) -> None:
         raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
 
 
-def _stored(exchange: Exchange[None, Any]) -> calls.Call:
+def _stored(exchange: Exchange[Any, Any]) -> calls.Call:
     """The call of the path; with a signed link, of whatever organization."""
     if exchange.organization_id is None:
         stored = calls.get_anywhere(exchange.conn, exchange.item)
@@ -139,7 +140,7 @@ def _stored(exchange: Exchange[None, Any]) -> calls.Call:
     return stored
 
 
-def _recording_url(exchange: Exchange[None, Any], stored: calls.CallRow) -> str | None:
+def _recording_url(exchange: Exchange[Any, Any], stored: calls.CallRow) -> str | None:
     """Absolute and signed; at the address that the client used unless the settings name one."""
     if not stored.recorded:
         return None
@@ -194,6 +195,7 @@ ROUTES = (
         description="Answers when the end of the call is stored; 409 when it had ended before.",
         prepare=end_live,
         handler=hangup,
+        body=NoBody,
         item="Call",
         answer=One(Call),
         errors=(409,),

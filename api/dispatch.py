@@ -120,9 +120,10 @@ class _Runner:
 
     async def _checked(self, request: web.Request) -> Asked[Any, Any]:
         route = self._route
-        item = item_id(request, route.item)
         query = check_query(route.query, request)
         body = None if route.body is None else await self._body(request, route.body)
+        # Not earlier: an id that is none is answered like one that names nothing.
+        item = item_id(request, route.item)
         caller = request.get(CALLER)
         owner = None if caller is None or request[OPENED] else caller.organization_id
         return Asked(self._services, request, owner, item, body, query)

@@ -42,6 +42,10 @@ class Body(BaseModel):
     )
 
 
+class NoBody(Body):
+    """Nothing: `{}`, or no body at all."""
+
+
 class Query(BaseModel):
     """Query parameters: text that is converted, unknown ones ignored."""
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema, to_json
 
+from api.fields import NoBody
 from api.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
 from api.route import All, Deleted, Document, File, Many, One, Results, Route
 
@@ -43,6 +44,7 @@ DELETED: Final = {
     "required": ["id", "deleted"],
     "properties": {"id": {"type": "string", "format": "uuid"}, "deleted": {"type": "boolean", "enum": [True]}},
 }
+NOTHING: Final = {"type": "object", "additionalProperties": False, "description": "Nothing: `{}`, or no body at all."}
 
 
 COMMON_HEADERS: Final = {
@@ -117,7 +119,7 @@ def describe(routes: Iterable[Route]) -> bytes:
 def _models(routes: list[Route]) -> list[tuple[type[BaseModel], JsonSchemaMode]]:
     models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
     for route in routes:
-        if route.body is not None:
+        if route.body not in (None, NoBody):
             models[route.body, "validation"] = None
         if isinstance(route.answer, One | Many | All | Results):
             models[route.answer.view, "serialization"] = None
@@ -150,10 +152,11 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.description is not None:
         operation["description"] = route.description
     if route.body is not None:
-        content: dict[str, Any] = {"schema": _ref("schemas", route.body.__name__)}
+        needed = route.body is not NoBody
+        content: dict[str, Any] = {"schema": _ref("schemas", route.body.__name__) if needed else NOTHING}
         if route.example is not None:
             content["example"] = route.example
-        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+        operation["requestBody"] = {"required": needed, "content": {"application/json": content}}
     if route.access != "key":
         operation["security"] = [{}] if route.access == "open" else [{"apiKey": []}, {}]
     return operation

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from api import addresses, forms
 from api.deadlines import DEADLINES
-from api.fields import UUID_PATTERN, BodyContext, Query
+from api.fields import UUID_PATTERN, BodyContext, NoBody, Query
 from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
 
 EXPECTED: Final = web.RequestKey("expected", bool)
@@ -29,6 +29,7 @@ LONGEST_PATH: Final = 200
 """Characters of a field's path that an error repeats."""
 JSON_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 REFUSALS: Final = addresses.REFUSALS | forms.REFUSALS
+JSON_SPACES: Final = b" \t\r\n"
 NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 M = TypeVar("M", bound=BaseModel)
@@ -56,11 +57,11 @@ class Unreceived(ConnectionError):
 
 async def read_body(request: web.Request, max_bytes: int) -> bytes:
     """The whole body. Raises `TooLarge` as soon as it is over the limit, `Unreceived` when it is malformed or too slow,
-    another `ConnectionError` when the client is gone, `Invalid` when it is a form."""
+    another `ConnectionError` when the client is gone, `Invalid` when it is a form or compressed."""
     if (request.content_length or 0) > max_bytes:
         raise TooLarge("Request body is too large")
-    if request.headers.get("Content-Type", "").lower().startswith(FORMS):
-        raise Invalid([FieldProblem("body", "Must be JSON, sent as application/json")])
+    if request.can_read_body:
+        _refuse_other_forms(request)
     try:
         if request.content.is_eof():
             body = request.content.read_nowait()
@@ -74,6 +75,14 @@ async def read_body(request: web.Request, max_bytes: int) -> bytes:
     if len(body) > max_bytes:
         raise TooLarge("Request body is too large")
     return body
+
+
+def _refuse_other_forms(request: web.Request) -> None:
+    if request.headers.get("Content-Type", "").lower().startswith(FORMS):
+        raise Invalid([FieldProblem("body", "Must be JSON, sent as application/json")])
+    codings = ",".join(request.headers.getall("Content-Encoding", [])).lower().split(",")
+    if any(each.strip() not in ("", "identity") for each in codings):
+        raise Invalid([FieldProblem("Content-Encoding", "Must be identity: bodies are not unpacked")])
 
 
 async def _arrived(request: web.Request, max_bytes: int) -> bytes:
@@ -93,6 +102,8 @@ async def _arrived(request: web.Request, max_bytes: int) -> bytes:
 
 def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
     """The body as its model, strictly; `Invalid` names every field that is wrong."""
+    if issubclass(model, NoBody) and not body.strip(JSON_SPACES):
+        body = b"{}"
     try:
         checked = model.model_validate_json(body, context=context)
     except ValidationError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from api.fields import IdView, Instant, Paging, View
+from api.fields import IdView, Instant, NoBody, Paging, View
 from api.route import Exchange, Listed, Many, NoQuery, One, Route
 from config.errors import Conflict, NotFound
 from storage import calls, webhook_deliveries
@@ -37,7 +37,7 @@ def page(exchange: Exchange[None, Paging]) -> Listed:
     return Listed([WebhookAttempt.model_validate(each) for each in found.items], found.total)
 
 
-def send_again(exchange: Exchange[None, NoQuery]) -> WebhookAttempt:
+def send_again(exchange: Exchange[NoBody, NoQuery]) -> WebhookAttempt:
     """POST /calls/{id}/webhook-deliveries: the attempt waits in the database from now on; the deliverer makes it."""
     call, services = _call(exchange), exchange.services
     if call.ended_at is None:
@@ -51,7 +51,7 @@ def send_again(exchange: Exchange[None, NoQuery]) -> WebhookAttempt:
     return WebhookAttempt.model_validate(attempt)
 
 
-def _call(exchange: Exchange[None, Any]) -> calls.Call:
+def _call(exchange: Exchange[Any, Any]) -> calls.Call:
     stored = calls.get(exchange.conn, exchange.owner, exchange.item)
     if stored is None:
         raise NotFound("Call not found")
@@ -82,6 +82,7 @@ ROUTES = (
         "the agent had when the call ended, signed with the secret of then. Its success ends the schedule; its failure "
         "changes nothing. 409 while the call goes on, and for a call without an event.",
         handler=send_again,
+        body=NoBody,
         status=201,
         item="Call",
         answer=One(WebhookAttempt),

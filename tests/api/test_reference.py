@@ -69,7 +69,7 @@ def test_every_field_of_every_body_is_there_with_its_path(page: Page) -> None:
     for _, _, operation in OPERATIONS:
         if "requestBody" in operation:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
-            rows = page.tables[f"Body: {operation['summary']}"][1:]
+            rows = page.tables.get(f"Body: {operation['summary']}", [])[1:]
             assert sorted(_path(row[0]) for row in rows) == sorted(_paths(schema))
             bodies += 1
     assert bodies > 3

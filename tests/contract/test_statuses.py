@@ -13,6 +13,7 @@ from tests.contract.server import Server
 from tests.contract.world import World
 
 WITH_BODY = [each for each in OPERATIONS if each.body is not None]
+WITHOUT_BODY = [each for each in OPERATIONS if each.body is None and each.method == "POST"]
 WITH_ID = [each for each in OPERATIONS if "{id}" in each.path]
 BAD_FORMS = [form for form in ID_FORMS if form != "in capitals"]
 ITEMS = ("an unknown id", "another organization's id", "x", *(f"an own id {form}" for form in BAD_FORMS))
@@ -93,7 +94,7 @@ def test_another_path_is_404(world: World, path: str) -> None:
     assert (answer.status, answer.body) == (404, {"error": "Not found"})
 
 
-@pytest.mark.parametrize("operation", WITH_BODY, ids=str)
+@pytest.mark.parametrize("operation", [*WITH_BODY, *WITHOUT_BODY], ids=str)
 def test_a_body_over_the_limit_is_413(world: World, operation: Operation) -> None:
     client = world.client.with_key(world.client.key)
     length = {"Content-Length": str(operation.max_body + 1)}
@@ -102,7 +103,7 @@ def test_a_body_over_the_limit_is_413(world: World, operation: Operation) -> Non
     client.close()
 
 
-@pytest.mark.parametrize("operation", WITH_BODY, ids=str)
+@pytest.mark.parametrize("operation", [*WITH_BODY, *WITHOUT_BODY], ids=str)
 def test_a_body_up_to_the_limit_is_read(world: World, operation: Operation) -> None:
     content = b"{" + b" " * (operation.max_body - 2) + b"!"
     answer = world.client(operation.method, _somewhere(operation), content=content)
@@ -130,6 +131,30 @@ def test_a_body_that_is_no_json_object_is_400(world: World, operation: Operation
     answer = world.client(operation.method, _somewhere(operation), content=content)
     assert answer.fields == {"body"}
     assert len(answer.body["details"]) == 1
+
+
+@pytest.mark.parametrize("operation", WITHOUT_BODY, ids=str)
+def test_where_nothing_is_asked_for_nothing_is_taken(world: World, operation: Operation) -> None:
+    for content in (None, b"", b" \n", b"{}"):
+        assert world.client(operation.method, _somewhere(operation), content=content).status == 404
+    for label, content in BAD_JSON.items():
+        if label != "nothing":
+            answer = world.client(operation.method, _somewhere(operation), content=content)
+            assert answer.fields == {"body"}, label
+    assert world.client(operation.method, _somewhere(operation), {"unheardOf": 1}).fields == {"unheardOf"}
+
+
+@pytest.mark.parametrize(
+    "operation", [each for each in WITH_ID if each.method in ("POST", "PATCH") or each.lists], ids=str
+)
+def test_an_id_that_is_none_is_looked_at_as_late_as_one_that_is_unknown(world: World, operation: Operation) -> None:
+    for item in ("x", NO_ID):
+        path = _somewhere(operation, item)
+        if operation.lists:
+            assert world.client(operation.method, f"{path}?limit=x").fields == {"limit"}
+        else:
+            assert world.client(operation.method, path, {"unheardOf": 1}).fields == {"unheardOf"}
+            assert world.client(operation.method, path, content=b"{").fields == {"body"}
 
 
 @pytest.fixture(scope="module")
