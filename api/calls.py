@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 from aiohttp import web
 
+from api.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.call_models import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
 from api.fields import NoBody
+from api.ranges import RangedFile
 from api.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
 from calls.admission import InsufficientFunds
 from calls.outbound import trunk_problem
@@ -102,14 +105,13 @@ def transcript(exchange: Exchange[None, LinkQuery]) -> Transcript:
 
 
 def recording(exchange: Exchange[None, LinkQuery]) -> web.StreamResponse:
-    """GET /calls/{id}/recording; aiohttp answers the ranges."""
+    """GET /calls/{id}/recording"""
     stored = _stored(exchange)
     path = recordings.path_of(exchange.services.settings.data_dir, stored.id, stored.created_at)
     size = _size(path) if stored.recorded else None
     if size is None:
         raise NotFound("Recording not found")
-    _refuse_unsatisfiable(exchange.request, size)
-    return web.FileResponse(path, headers={"Content-Type": "audio/wav", "Accept-Ranges": "bytes"})
+    return RangedFile(path, size, exchange.request, "audio/wav")
 
 
 def _size(path: Path) -> int | None:
@@ -117,16 +119,6 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except FileNotFoundError:
         return None
-
-
-def _refuse_unsatisfiable(request: web.Request, size: int) -> None:
-    """416 with the error body for a range that is malformed or begins behind the end."""
-    try:
-        start = request.http_range.start
-    except ValueError:
-        start = size
-    if start is not None and start >= size:
-        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
 
 
 def _stored(exchange: Exchange[Any, Any]) -> calls.Call:
@@ -151,12 +143,12 @@ def _recording_url(exchange: Exchange[Any, Any], stored: calls.CallRow) -> str |
 
 def _origin_of(request: web.Request) -> str:
     """The origin that the client named in its Host header."""
-    try:
-        return str(request.url.origin())
-    except ValueError as error:
-        raise Invalid([FieldProblem("Host", "Must be host or host:port")]) from error
+    if HOST.fullmatch(request.host) is None:
+        raise Invalid([FieldProblem("Host", "Must be host or host:port")])
+    return str(request.url.origin())
 
 
+HOST: Final = re.compile(rf"({HOST_NAME}|{IPV4}|\[({IPV6})\])(:({PORT})?)?")
 HANGUP_AGAIN_S: Final = 5
 """When to ask again whether a call has ended whose end could not be stored."""
 LINK_DESCRIPTION = "Opens with the API key, or with the expiry and signature of the link that the server gave out."

@@ -83,10 +83,14 @@ async def test_a_recording_opens_with_the_key_and_with_its_link_alone(api: Api) 
         ("bytes=1000-", 206, SOUND[1000:]),
         ("bytes=-24", 206, SOUND[-24:]),
         ("bytes=1020-9999", 206, SOUND[1020:]),
+        ("BYTES=0-0", 206, SOUND[:1]),
+        ("bytes=-9999", 206, SOUND),
+        (f"bytes={'0' * 99}1-{'9' * 5000}", 206, SOUND[1:]),
         ("bytes=1024-", 416, None),
-        ("bytes=5-2", 416, None),
-        ("bytes=x", 416, None),
+        (f"bytes={'9' * 5000}-", 416, None),
+        ("bytes=-0", 416, None),
     ],
+    ids=lambda each: f"{each!r:.20}",
 )
 async def test_a_recording_is_served_in_ranges(api: Api, wanted: str, status: int, content: bytes | None) -> None:
     call = await _ended(api)
@@ -98,6 +102,35 @@ async def test_a_recording_is_served_in_ranges(api: Api, wanted: str, status: in
     else:
         assert await response.read() == content
         assert response.headers["Content-Range"].endswith("/1024")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "items=0-1",
+        "bytes=0-1,4-5",
+        "bytes=-1, 2000-",
+        "bytes=5-2",
+        "bytes=x",
+        "bytes=",
+        "bytes=-",
+        "bytes 0-1",
+        "",
+        "²",
+    ],
+)
+async def test_what_is_no_single_range_of_bytes_gets_the_whole_recording(api: Api, wanted: str) -> None:
+    call = await _ended(api)
+    response = await api.raw("GET", f"/calls/{call.id}/recording", headers={"Range": wanted})
+    assert (response.status, await response.read()) == (200, SOUND)
+    assert "Content-Range" not in response.headers
+
+
+async def test_a_head_has_no_ranges(api: Api) -> None:
+    call = await _ended(api)
+    for wanted in ("bytes=0-1", "bytes=1024-"):
+        response = await api.raw("HEAD", f"/calls/{call.id}/recording", headers={"Range": wanted})
+        assert (response.status, response.headers["Content-Length"]) == (200, "1024")
 
 
 async def test_a_head_tells_the_size(api: Api) -> None:
@@ -149,12 +182,24 @@ async def test_the_public_address_of_the_settings_is_used_in_links(start_api: St
     assert answer["data"][0]["recordingUrl"].startswith(f"https://voice.example:8443/v1/calls/{call.id}/recording?")
 
 
-@pytest.mark.parametrize("host", ["x:99999", "x:y", ":80"])
+@pytest.mark.parametrize(
+    "host", ["x:99999", "x:y", ":80", "a b", "x/y", "x@y", "x?y", "a\tb", "x#", "é", "[::1", "1.2.3.400"]
+)
 async def test_a_host_that_no_link_can_lead_to_is_refused(api: Api, host: str) -> None:
     call = await _ended(api)
     for path in ("/calls", f"/calls/{call.id}"):
         status, answer = await api("GET", path, headers={"Host": host})
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["Host"]), answer
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [("Voice.example", "http://voice.example"), ("a_b:8080", "http://a_b:8080"), ("[::1]:8080", "http://[::1]:8080")],
+)
+async def test_a_link_leads_to_the_host_of_the_request(api: Api, host: str, origin: str) -> None:
+    call = await _ended(api)
+    _, answer = await api("GET", f"/calls/{call.id}", headers={"Host": host})
+    assert answer["data"]["recordingUrl"].startswith(f"{origin}/v1/calls/{call.id}/recording?")
 
 
 async def test_a_call_without_a_recording_has_none(api: Api) -> None:

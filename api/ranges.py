@@ -1,0 +1,55 @@
+"""Parts of files (RFC 9110, 14): one range of bytes is answered. What says several, speaks of another unit or is
+malformed is passed over, and the file goes out whole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from multidict import CIMultiDict
+
+_BYTES: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.IGNORECASE)
+_LONGEST: Final = 18
+"""Digits of a place in a file; one with more lies behind the end of every file."""
+
+
+class RangedFile(web.FileResponse):
+    """A file of `size` bytes, or the part of it that the request wants. Raises `HTTPRequestRangeNotSatisfiable` when it
+    wants nothing that there is."""
+
+    def __init__(self, path: Path, size: int, request: web.Request, media_type: str) -> None:
+        super().__init__(path, headers={"Content-Type": media_type, "Accept-Ranges": "bytes"})
+        self._range = _range(request, size)
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """aiohttp reads the header itself, but not all that it may hold: it is shown what was made of it."""
+        headers = CIMultiDict[Any](request.headers)
+        headers.popall(hdrs.RANGE, None)
+        if self._range is not None:
+            headers[hdrs.RANGE] = self._range
+        return await super().prepare(request.clone(headers=headers))
+
+
+def _range(request: web.Request, size: int) -> str | None:
+    """The range in the one form that aiohttp takes; None for the whole file."""
+    wanted = _BYTES.fullmatch(",".join(request.headers.getall(hdrs.RANGE, [])))
+    if request.method != hdrs.METH_GET or wanted is None or not any(wanted.groups()):
+        return None
+    first, last = (_place(each) for each in wanted.groups())
+    if first is None:
+        first, last = max(size - (last or 0), 0), None
+    elif last is not None and last < first:
+        return None
+    if first >= size:
+        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
+    return f"bytes={first}-{size - 1 if last is None else min(last, size - 1)}"
+
+
+def _place(digits: str) -> int | None:
+    if not digits:
+        return None
+    digits = digits.lstrip("0")
+    return int(digits or "0") if len(digits) <= _LONGEST else 10**_LONGEST
