@@ -48,8 +48,15 @@ NOTHING: Final = {"type": "object", "additionalProperties": False, "description"
 
 
 COMMON_HEADERS: Final = {
-    **{name: {"description": text, "schema": {"type": "integer"}} for name, text in RATE_HEADERS.items()},
-    "X-Request-Id": {"description": "Names the request in the server's log", "schema": {"type": "string"}},
+    **{
+        name: {"description": text, "required": True, "schema": {"type": "integer"}}
+        for name, text in RATE_HEADERS.items()
+    },
+    "X-Request-Id": {
+        "description": "Names the request in the server's log",
+        "required": True,
+        "schema": {"type": "string"},
+    },
 }
 
 RETRY_AFTER: Final = {"description": "Seconds", "schema": {"type": "integer"}}

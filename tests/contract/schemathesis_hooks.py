@@ -1,0 +1,200 @@
+"""What a JSON schema cannot say of requests, for schemathesis: generated data is made to meet the rule, so that no
+check is switched off. A value that is wrong in itself stays as it is, and so does all else in its request.
+
+Runs in schemathesis' own process. `FURNISHED` in the environment names a JSON file that tells what is on the server."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Callable
+from copy import deepcopy
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import schemathesis
+
+from api.fields import UUID_PATTERN
+from api.file_upload import MOST_BYTES
+from api.idempotency import HEADER, KEY
+from api.phone_number_models import NEEDS
+from api.tool_models import OURS
+from calls.context import NAME
+
+Body = dict[str, Any]
+
+FURNISHED: Final = json.loads(Path(os.environ["FURNISHED"]).read_text())
+STANDING: Final[dict[str, str]] = FURNISHED["standing"]
+"""By the name of the field that holds such an id: resources that no request changes or deletes."""
+OPEN: Final[dict[str, list[str]]] = FURNISHED["open"]
+"""By the path of their kind: resources that requests may change."""
+SPARE: Final[dict[str, list[str]]] = FURNISHED["spare"]
+"""By the path of their kind: resources to delete, each once."""
+SOUND: Final[str] = FURNISHED["sound"]
+"""A small sound file, in base64."""
+UNKNOWN: Final = "0b9f6f7e-3c1d-4d5e-8f60-718293a4b5c6"
+"""Names nothing."""
+TRUNK: Final = {"sipUsername": "me", "sipPassword": "hush", "sipProxy": "registrar.example", "sipIp": "pbx.example"}
+
+_made: Final[set[str]] = set()
+_sent_keys: Final[set[str]] = set()
+_sent_numbers: Final[set[str]] = set(FURNISHED["numbers"])
+_suffixes: Final = count(100)
+
+
+@schemathesis.hook
+def before_load_schema(_context: schemathesis.HookContext, raw_schema: Any) -> None:
+    """A pattern of ours says all that the format beside it says: no text matches it and is no URI, and to look for one
+    takes a minute."""
+    for schema in raw_schema["components"]["schemas"].values():
+        for each in schema.get("properties", {}).values():
+            if each.get("format") == "uri" and "pattern" in each:
+                del each["format"]
+
+
+@schemathesis.hook
+def before_call(_context: schemathesis.HookContext, case: schemathesis.Case, _kwargs: dict[str, Any]) -> None:
+    """Every request passes here."""
+    if HEADER in case.headers:
+        case.headers[HEADER] = _unused_key(case.headers[HEADER])
+    if "id" in case.path_parameters:
+        case.path_parameters["id"] = _resource(case)
+    if isinstance(case.body, dict):
+        body = deepcopy(case.body)
+        for rule in RULES.get(case.operation.definition.raw["operationId"], ()):
+            rule(body)
+        case.body = body
+
+
+@schemathesis.hook
+def after_call(_context: schemathesis.HookContext, _case: schemathesis.Case, response: schemathesis.Response) -> None:
+    """What the run made is its own, to change and to delete."""
+    if response.status_code == 201:
+        _made.add(response.json()["data"]["id"])
+
+
+def _unused_key(key: object) -> object:
+    """A key that was sent before would get the first answer again, whatever the request is."""
+    if not isinstance(key, str) or KEY.fullmatch(key) is None:
+        return key
+    while key in _sent_keys:
+        key = f"{key[:240]}{next(_suffixes)}"
+    _sent_keys.add(key)
+    return key
+
+
+def _resource(case: schemathesis.Case) -> object:
+    """The id in the path: mostly of a resource that there is, so that requests get further than 404, but of none that
+    others need."""
+    wanted = case.path_parameters["id"]
+    if not _is_id(wanted) or wanted in _made:
+        return wanted
+    path, chance = case.operation.path.partition("/{id}")[0], int(wanted[0], 16)
+    if case.method == "DELETE":
+        return SPARE[path].pop() if SPARE[path] else UNKNOWN
+    return OPEN[path][chance % len(OPEN[path])] if chance else UNKNOWN
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and UUID_PATTERN.fullmatch(value) is not None
+
+
+def _existing(body: Body) -> None:
+    """An id in a body names something that there is, and that can be used for it."""
+    for name, there in STANDING.items():
+        if _is_id(body.get(name)):
+            body[name] = there
+    if isinstance(body.get("toolIds"), list):
+        body["toolIds"] = [STANDING["toolId"] if _is_id(each) else each for each in body["toolIds"]]
+
+
+def _distinct_names(items: object) -> None:
+    seen: set[str] = set()
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            if item["name"] in seen:
+                item["name"] = f"{item['name'][:240]} {next(_suffixes)}"
+            seen.add(item["name"])
+
+
+def _distinct_extractions(body: Body) -> None:
+    _distinct_names(body.get("postCallExtractionSchema"))
+
+
+def _distinct_parameters(body: Body) -> None:
+    _distinct_names(_config(body).get("body"))
+
+
+def _config(body: Body) -> Body:
+    config = body.get("config")
+    return config if isinstance(config, dict) else {}
+
+
+def _other_headers(body: Body) -> None:
+    """Some headers are the server's own, in whatever letter case."""
+    headers = _config(body).get("headers")
+    for header in headers if isinstance(headers, list) else ():
+        if isinstance(header, dict) and str(header.get("key")).lower() in OURS:
+            header["key"] = f"X-{header['key']}"
+
+
+def _new_number(body: Body) -> None:
+    """A number is taken once in an organization."""
+    if isinstance(body.get("number"), str):
+        if body["number"] in _sent_numbers:
+            body["number"] = f"+99{next(_suffixes):07}"
+        _sent_numbers.add(body["number"])
+
+
+def _whole_trunk(body: Body) -> None:
+    """What a trunk's mode needs may be in the change, or stored where the schema cannot see it."""
+    for name in NEEDS.get(str(body.get("sipMode")), {}).values():
+        body.setdefault(name, TRUNK[name])
+
+
+def _named_variables(body: Body) -> None:
+    """OpenAPI 3.0 has no word for how the names in an object look."""
+    given = body.get("contextVariables")
+    if isinstance(given, dict):
+        body["contextVariables"] = {
+            name if NAME.fullmatch(name) else f"variable_{index}": value
+            for index, (name, value) in enumerate(given.items())
+        }
+
+
+def _true_size(body: Body) -> None:
+    """The size is that of the file."""
+    content, size = _decoded(body.get("fileBase64")), body.get("fileSize")
+    if content is not None and type(size) is int and 0 <= size <= MOST_BYTES:
+        body["fileSize"] = len(content)
+
+
+def _true_sound(body: Body) -> None:
+    """The file can be decoded."""
+    if _decoded(body.get("fileBase64")):
+        body["fileBase64"] = SOUND
+
+
+def _decoded(content: object) -> bytes | None:
+    try:
+        return base64.b64decode(content, validate=True) if isinstance(content, str) else None
+    except binascii.Error:
+        return None
+
+
+RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
+    "createAgent": (_existing, _distinct_extractions),
+    "updateAgent": (_existing, _distinct_extractions),
+    "createTool": (_distinct_parameters, _other_headers),
+    "updateTool": (_distinct_parameters, _other_headers),
+    "createPhoneNumber": (_existing, _new_number),
+    "updatePhoneNumber": (_existing, _new_number, _whole_trunk),
+    "createCall": (_existing, _named_variables),
+    "createKnowledgeDocument": (_existing, _true_size),
+    "searchKnowledge": (_existing,),
+    "createBackgroundSound": (_true_sound, _true_size),
+}
+"""By operation."""
