@@ -15,7 +15,6 @@ from api.fields import NoBody
 from api.ranges import RangedFile
 from api.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
 from calls.admission import InsufficientFunds
-from calls.outbound import trunk_problem
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.links import recording_path, signed_url
@@ -26,7 +25,7 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
     """POST /calls: the checks come in the order in which the contract says."""
     body, conn, owner, services = exchange.body, exchange.conn, exchange.owner, exchange.services
     agent = _active_agent(conn, owner, str(body.agent_id))
-    number = _usable_number(conn, owner, str(body.phone_number_id), tcp=services.settings.sip.tcp)
+    number = _number(conn, owner, str(body.phone_number_id))
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
@@ -56,13 +55,10 @@ def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agen
     return agent
 
 
-def _usable_number(conn: sa.Connection, owner: str, number_id: str, *, tcp: bool) -> phone_numbers.PhoneNumber:
-    """The number, if calls can go out from it."""
+def _number(conn: sa.Connection, owner: str, number_id: str) -> phone_numbers.PhoneNumber:
     number = phone_numbers.get(conn, owner, number_id)
     if number is None:
         raise NotFound("Phone number not found")
-    if problem := trunk_problem(number, tcp=tcp):
-        raise Invalid([FieldProblem("phoneNumberId", problem)])
     return number
 
 
@@ -160,10 +156,10 @@ ROUTES = (
         tag="Calls",
         summary="Call someone",
         description=(
-            "The call is queued and placed as soon as the pace of the server allows. 400 names agentId when the agent "
-            "is not active, and phoneNumberId when calls cannot go out from the number: it has no trunk, or one that "
-            "this version cannot dial through. 429 also means that the organization has as many calls as it may: "
-            "queued ones, inbound ones and outbound ones together."
+            "The call is queued and placed as soon as the pace of the server allows; its status tells the rest. When "
+            "calls cannot go out from the number (it has no trunk, or one that this version cannot dial through), the "
+            "call fails as unreachable. 400 names agentId when the agent is not active. 429 also means that the "
+            "organization has as many calls as it may: queued ones, inbound ones and outbound ones together."
         ),
         handler=create,
         body=CallCreate,

@@ -30,18 +30,17 @@ log = structlog.get_logger()
 
 
 def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
-    """Why no call can go out from this number, in words for the client; None when one can. `tcp`: this server speaks
-    SIP over TCP."""
+    """Why no call can go out from this number; None when one can. `tcp`: this server speaks SIP over TCP."""
     match number.sip_mode, number.sip_protocol or "udp":
         case (None, _):
-            return "Has no trunk: set sipMode and sipIp"
+            return "the number has no trunk: set sipMode and sipIp"
         case ("registration", _):
-            return "Its sipMode is registration; in this version calls go out by ip_allowlist only"
+            return "its sipMode is registration; in this version calls go out by ip_allowlist only"
         case (_, "tls"):
-            return "Its sipProtocol is tls, which is not available in this version"
+            return "its sipProtocol is tls, which is not available in this version"
         case (_, "tcp") if not tcp:
-            return "Its sipProtocol is tcp, which this server does not speak"
-    return "Its sipIp is an IPv6 address, which is not available in this version" if _is_ipv6(number.source) else None
+            return "its sipProtocol is tcp, which this server does not speak"
+    return "its sipIp is an IPv6 address, which is not available in this version" if _is_ipv6(number.source) else None
 
 
 def _is_ipv6(source: str | None) -> bool:
@@ -98,11 +97,12 @@ class Dial(Protocol):
 @dataclass(frozen=True)
 class WayOut:
     """How calls leave. `address_of` gives an IPv4 address of a trunk's host (`PhoneNumber.source`), None when the host
-    cannot be found."""
+    cannot be found. `tcp`: this server speaks SIP over TCP."""
 
     dial: Dial
     address_of: Callable[[str], Awaitable[str | None]]
     turns: Turns
+    tcp: bool = True
 
 
 class OutboundCall:
@@ -150,8 +150,12 @@ class OutboundCall:
     async def _come_to_life(self) -> LiveCall | None:
         """The call on its leg; None when it has come to its end before."""
         agent, number = self._agent, self._number
-        if agent is None or number is None or number.source is None:
-            self._give_up("the agent, the number or its trunk was deleted after the call was queued")
+        if agent is None or number is None:
+            self._give_up("the agent or the number was deleted after the call was queued")
+            return None
+        problem = trunk_problem(number, tcp=self._way_out.tcp)
+        if problem is not None or number.source is None:
+            self._give_up(problem or "the number has no trunk")
             return None
         if not await self._has_its_turn():
             return None

@@ -147,7 +147,8 @@ async def running(
             Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s,
         )  # fmt: skip
         sources = TrunkSources(database, lambda known: endpoint.set_sources(known, map(str, settings.sip.probes)))
-        way_out = WayOut(endpoint.call, sources.address_of, Turns(settings.limits.max_outbound_per_second))
+        turns = Turns(settings.limits.max_outbound_per_second)
+        way_out = WayOut(endpoint.call, sources.address_of, turns, settings.sip.tcp)
         service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of, way_out)
         stack.push_async_callback(service.drain, 0)
         await service.recover()

@@ -18,7 +18,7 @@ from api.app import create_app
 from api.services import Services
 from calls.admission import Ceilings
 from config.settings import Settings
-from storage import api_keys, organizations, phone_numbers, tables
+from storage import api_keys, calls, organizations, phone_numbers, tables
 from storage.phone_numbers import PhoneNumber
 from tests.api.conftest import Api, Choices, Trouble
 from tests.calls.house import House, open_house, until
@@ -218,11 +218,15 @@ async def test_an_inactive_agent_makes_no_calls(desk: Desk) -> None:
     ],
     ids=["none", "registration", "tls"],
 )
-async def test_a_number_that_calls_cannot_go_out_from_is_named(desk: Desk, trunk: dict[str, Any]) -> None:
+async def test_a_call_from_a_number_that_none_can_go_out_from_fails(desk: Desk, trunk: dict[str, Any]) -> None:
     await desk.number_has(**trunk)
     status, answer = await desk.calls()
-    assert (status, [each["field"] for each in answer["details"]]) == (400, ["phoneNumberId"])
-    assert await desk.stored() == []
+    assert (status, answer["data"]["status"]) == (201, "queued")
+    ended = await desk.house.database.until(
+        lambda conn: calls.get_anywhere(conn, answer["data"]["id"]), lambda call: call is not None and call.ended_at
+    )
+    assert (ended.status, ended.ended_reason) == ("failed", "unreachable")
+    assert desk.house.callees.called == []
 
 
 # ---- ceilings ----
