@@ -56,11 +56,18 @@ def before_load_schema(_context: schemathesis.HookContext, raw_schema: Any) -> N
 
 
 @schemathesis.hook
+def filter_case(_context: schemathesis.HookContext, case: schemathesis.Case) -> bool:
+    """What an answer before has told may be changed and deleted, except what others need."""
+    changes = case.method in ("PATCH", "DELETE") and _is_stateful(case)
+    return not (changes and case.path_parameters.get("id") in STANDING.values())
+
+
+@schemathesis.hook
 def before_call(_context: schemathesis.HookContext, case: schemathesis.Case, _kwargs: dict[str, Any]) -> None:
     """Every request passes here."""
     if HEADER in case.headers:
         case.headers[HEADER] = _unused_key(case.headers[HEADER])
-    if "id" in case.path_parameters:
+    if "id" in case.path_parameters and not _is_stateful(case):
         case.path_parameters["id"] = _resource(case)
     if isinstance(case.body, dict):
         body = deepcopy(case.body)
@@ -84,6 +91,11 @@ def _unused_key(key: object) -> object:
         key = f"{key[:240]}{next(_suffixes)}"
     _sent_keys.add(key)
     return key
+
+
+def _is_stateful(case: schemathesis.Case) -> bool:
+    """Whether it follows from another request and its answer."""
+    return case.meta is not None and case.meta.phase.name.value == "stateful"
 
 
 def _resource(case: schemathesis.Case) -> object:

@@ -12,8 +12,9 @@ from typing import Any, Final
 import pytest
 from structlog.testing import capture_logs
 
+from tests.contract.server import Server
 from tests.contract.tables.background_sounds import SOUND
-from tests.contract.world import World
+from tests.contract.world import World, world_of
 
 HERE: Final = Path(__file__).parent
 CONFIG: Final = HERE / "schemathesis.toml"
@@ -64,12 +65,13 @@ def _keys(world: World) -> dict[str, Any]:
 
 @pytest.mark.timeout(LONGEST_S + 60)
 @pytest.mark.parametrize("phases", ["examples,coverage,fuzzing", "stateful"])
-def test_schemathesis_finds_nothing(world: World, tmp_path: Path, phases: str) -> None:
+def test_schemathesis_finds_nothing(server: Server, tmp_path: Path, phases: str) -> None:
     """Two runs: with what it has seen in the other phases, schemathesis ends the last one before its time."""
-    (tmp_path / "furnished.json").write_text(json.dumps(_furnished(world)))
-    (tmp_path / "keys.json").write_text(json.dumps(_keys(world)))
-    document = f"http://127.0.0.1:{world.server.port}/v1/openapi.json"
+    document = f"http://127.0.0.1:{server.port}/v1/openapi.json"
     with capture_logs():
+        world = world_of(server)
+        (tmp_path / "furnished.json").write_text(json.dumps(_furnished(world)))
+        (tmp_path / "keys.json").write_text(json.dumps(_keys(world)))
         run = subprocess.run(
             [COMMAND, "--config-file", CONFIG, "run", "--checks", "all", "--phases", phases, "--no-color", document],
             cwd=tmp_path,
