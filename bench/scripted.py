@@ -7,9 +7,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from media.ports import Samples
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.flite_tts import FliteTextToSpeech
-from models.protocols import AnswerPart, ChatPrompt, Speech, SpeechToTextStream, TextDelta, VoiceSettings
+from models.protocols import (
+    END_CALL,
+    AnswerPart,
+    ChatPrompt,
+    Speech,
+    SpeechToTextStream,
+    TextDelta,
+    ToolCall,
+    VoiceSettings,
+)
 
 WORDS = "hello there"
+HANG_UP = ToolCall(END_CALL, END_CALL, "{}")
+"""The end of an answer after which the agent hangs up."""
 
 
 class InstantEarStream:
@@ -28,6 +39,10 @@ class InstantEarStream:
     def partial(self) -> str:
         """The words, once there was sound."""
         return WORDS if self._fed else ""
+
+    async def settle(self) -> str:
+        """At once."""
+        return self.partial()
 
     async def finish(self) -> str:
         """At once."""
@@ -91,13 +106,27 @@ class InstantVoice:
 
 
 class Sure:
-    """Every turn is over when it is asked."""
+    """Every turn is over when it is asked; its own stream for all calls."""
 
     name = "sure"
+    ahead_ms = 0
 
-    def probability(self, partial: str, language: str | None) -> float:
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> Sure:
+        """The same for all."""
+        return self
+
+    def feed(self, samples: Samples) -> None:
+        """Sound says nothing."""
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
         """Always."""
-        return 1.0
+        answer(1.0)
+
+    def discard(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing to free."""
 
 
 def instant_models(answer: str) -> Catalogue:

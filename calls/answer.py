@@ -11,30 +11,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from calls.mouth import Mouth
 from calls.transcript import Line, heard_text
-from config.errors import ModelError
-from media.playout import Playout, Utterance
-from models.protocols import AnswerPart, EndCall, Speech, TextDelta, TextToSpeech, VoiceSettings
+from media.playout import Utterance
+from models.protocols import AnswerPart, Speech, TextDelta, ToolCall
 from models.sentences import Sentences
 
 AHEAD: Final = 1
 """Sentences that are ready behind the one that plays."""
-
-
-@dataclass(frozen=True)
-class Mouth:
-    """How the agent speaks in this call."""
-
-    voice: TextToSpeech
-    settings: VoiceSettings
-    playout: Playout
-
-    async def speech(self, sentence: str) -> Speech:
-        """The sound of a sentence at the call's rate. Raises `ModelError`."""
-        speech = await self.voice.synthesize(sentence, self.settings)
-        if speech.rate != self.settings.rate:
-            raise ModelError(f"{self.voice.name} spoke at {speech.rate} Hz instead of {self.settings.rate} Hz")
-        return speech
 
 
 @dataclass(frozen=True)
@@ -117,7 +101,7 @@ class Answer:
                         self.on_text()
                         for sentence in splitter.push(text):
                             sentences.put_nowait(sentence)
-                    case EndCall():
+                    case ToolCall():
                         self.ends_call = True
                         break
         finally:

@@ -10,13 +10,21 @@ from dataclasses import dataclass
 import structlog
 
 from calls import metrics
-from calls.answer import Answer, Manner, Mouth
+from calls.answer import Answer, Manner
 from calls.digits import DigitsDialled
+from calls.mouth import Mouth
 from calls.timeline import Timeline
 from calls.transcript import Line, Transcript
-from media.engine_call import Broken, CallEvent, UtteranceSent
+from media.engine_call import Broken, CallEvent, DigitHeard, UtteranceSent
 from media.events import AgentStarted, AgentStopped, Interrupted, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
-from models.protocols import AnswerPart, ChatPrompt, LanguageModel, SpeechToTextStream, TextDelta
+from models.protocols import (
+    HANG_UP,
+    AnswerPart,
+    ChatPrompt,
+    LanguageModel,
+    SpeechToTextStream,
+    TextDelta,
+)
 
 log = structlog.get_logger()
 
@@ -131,7 +139,7 @@ class Conversation:
                 self._follow(happening)
         return False
 
-    def _follow(self, event: TurnEvent) -> None:
+    def _follow(self, event: TurnEvent | DigitHeard) -> None:
         """Events that say who speaks."""
         match event:
             case SpeechStarted():
@@ -216,8 +224,8 @@ class Conversation:
                 call_id=self._call_id,
                 system=script.system,
                 messages=self.transcript.messages(),
-                may_end_call=script.may_end_call,
                 language=script.language,
+                tools=[HANG_UP] if script.may_end_call else [],
             )
         )
 

@@ -15,11 +15,11 @@ import sqlalchemy as sa
 import structlog
 
 from calls.after_call import AfterCall, Outcome
-from calls.answer import Mouth
 from calls.background import Backgrounds
 from calls.conversation import Conversation, Inbox
 from calls.digits import DigitEntry
 from calls.media_watch import MediaWatch
+from calls.mouth import Mouth
 from calls.role import AgentModels, models_for, script_of, turn_settings
 from calls.timeline import Timeline
 from calls.transcript import Transcript
@@ -29,7 +29,7 @@ from media.engine_call import EngineCall
 from media.recording import Recording, RecordingEnd, RecordingWriter
 from media.sound_files import NotSound
 from models.catalogue import Catalogue
-from models.protocols import EndOfTurn, SpeechToTextStream, VoiceSettings
+from models.protocols import SpeechToTextStream, VoiceSettings
 from sipcore.leg import Leg, LegEnd, Media
 from sipcore.status import reason_for
 from storage import calls, recordings
@@ -218,7 +218,7 @@ class LiveCall:
     ) -> Conversation:
         agent = self._agent
         sound.ear = ear
-        sound.end_of_turn = lambda: _probability(models.end_of_turn, ear.partial(), agent.language_hint)
+        sound.judge = models.end_of_turn.open(rate=sound.rate, language=agent.language_hint, partial=ear.partial)
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         return Conversation(
             call_id=self.call.id,
@@ -226,7 +226,7 @@ class LiveCall:
             inbox=inbox,
             ear=ear,
             language=models.language,
-            mouth=Mouth(models.voice, voice, sound.playout),
+            mouth=Mouth(models.voice, voice, sound.playout, agent.language_hint),
             timeline=self._timeline(),
             protect=sound.protect,
             on_progress=self._changed.set,
@@ -350,10 +350,6 @@ def status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
     if answered:
         return "completed"
     return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
-
-
-def _probability(judge: EndOfTurn, partial_text: str, language: str | None) -> float | None:
-    return judge.probability(partial_text, language) if partial_text else None
 
 
 def _tell(loop: asyncio.AbstractEventLoop, closed: asyncio.Future[RecordingEnd], end: RecordingEnd) -> None:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import Event, Thread
+from threading import Event, Thread, get_ident
 from typing import Final
 
 import numpy as np
@@ -320,15 +320,28 @@ class Engine:
                 case _:
                     pass
             if isinstance(event, AskEndOfTurn):
-                self._ask(call)
+                self._ask(call, event.at_ms)
             else:
                 self._outbox.put(call, event)
         self._open[row] = not call.turns.idle
         self._talking[row] = call.turns.talking
 
-    def _ask(self, call: EngineCall) -> None:
-        p = call.end_of_turn() if call.end_of_turn is not None else None
-        self._apply(call, call.turns.eot(self._now, p))
+    def _ask(self, call: EngineCall, asked_ms: float) -> None:
+        """An answer that comes at once counts at once; from another thread, at the next tick."""
+        here, at_once = get_ident(), list[float | None]()
+
+        def answer(p: float | None) -> None:
+            if get_ident() == here:
+                at_once.append(p)
+            else:
+                call.judged(asked_ms, p)
+
+        if call.judge is None:
+            answer(None)
+        else:
+            call.judge.ask(answer)
+        for p in at_once:
+            self._apply(call, call.turns.eot(self._now, p, asked_ms))
 
     # Ears and recordings.
 
@@ -340,17 +353,22 @@ class Engine:
         self._feeding[row] = True
 
     def _feed(self, call: EngineCall, row: int) -> None:
-        if self._feeding[row] and call.ear is not None:
+        listeners = [each for each in (call.ear, call.judge) if each is not None]
+        if self._feeding[row] and listeners:
             end, _, _, ear, _ = self._history.cursor[row].tolist()
             if end > ear:
                 self._history.cursor[row, Cursor.EAR] = end
-                call.ear.feed(self._history.heard[row, ear:end].copy())
+                sound = self._history.heard[row, ear:end].copy()
+                for listener in listeners:
+                    listener.feed(sound)
 
     def _close_ear(self, call: EngineCall, row: int, *, forget: bool) -> None:
         self._feed(call, row)
         self._feeding[row] = False
         if forget and call.ear is not None:
             call.ear.discard()
+        if call.judge is not None:
+            call.judge.discard()
 
     def _hand_over(self) -> None:
         """Give recordings their next piece, some calls at each tick."""

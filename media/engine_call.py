@@ -13,11 +13,25 @@ from media.recording import Recording
 from media.turns import Turns
 
 
+class Judge(Protocol):
+    """What says whether a turn is over. Called from the tick thread; must return at once."""
+
+    def feed(self, samples: Samples) -> None:
+        """The next mono int16 samples of the turn, at the slot's rate: to keep, not to change."""
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        """Is the turn over? `answer` gets a probability 0..1, or None when there is nothing to judge by: once, at once
+        or later, from any thread."""
+
+    def discard(self) -> None:
+        """The turn is over: forget what was fed."""
+
+
 class Ear(Protocol):
     """Where the caller's sound goes while a turn is open. Called from the tick thread; must return at once."""
 
     def feed(self, samples: Samples) -> None:
-        """The next mono int16 samples of the turn, at the slot's rate; they are the ear's to keep."""
+        """The next mono int16 samples of the turn, at the slot's rate: to keep, not to change."""
 
     def discard(self) -> None:
         """What was fed since the last turn's end counts for nothing."""
@@ -32,6 +46,14 @@ class UtteranceSent:
 
 
 @dataclass(frozen=True, slots=True)
+class DigitHeard:
+    """A key's tones were heard in the caller's sound: 0-9, *, #, A-D."""
+
+    at_ms: float
+    digit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Broken:
     """Something of this call raised in the tick thread; the engine has let go of the call. The last event of it."""
 
@@ -39,7 +61,7 @@ class Broken:
     error: Exception
 
 
-CallEvent = TurnEvent | UtteranceSent | Broken
+CallEvent = TurnEvent | UtteranceSent | DigitHeard | Broken
 
 
 class CallListener(Protocol):
@@ -54,8 +76,8 @@ Command = Callable[["EngineCall"], Sequence[TurnEvent]]
 
 
 class EngineCall:
-    """A call in the engine. The conversation sets `ear` and `end_of_turn`, and uses `playout`, `words`, `protect` and
-    `flush`; any thread may. What it asks of the tick thread takes effect at the next tick."""
+    """A call in the engine. The conversation sets `ear` and `judge`, and uses `playout`, `words` and `protect`;
+    any thread may. What it asks of the tick thread takes effect at the next tick."""
 
     def __init__(
         self,
@@ -75,9 +97,7 @@ class EngineCall:
         self.listener = listener
         self.recording = recording
         self.ear: Ear | None = None
-        self.end_of_turn: Callable[[], float | None] | None = None
-        """Probability 0..1 that the turn is over, or None when there is nothing to judge by. Asked in the tick thread:
-        it must answer within 100 microseconds."""
+        self.judge: Judge | None = None
         self._order = order
 
     @property
@@ -85,9 +105,14 @@ class EngineCall:
         """The caller speaks at this moment, whether or not it counts."""
         return self.turns.talking
 
-    def words(self) -> None:
-        """The recognizer has words for the speech that is open."""
-        self._order(self, _words)
+    def words(self, backchannel: bool = False) -> None:
+        """The recognizer has words for the speech that is open; `backchannel`: they only say that the caller listens
+        ("mm-hmm")."""
+        self._order(self, _backchannel if backchannel else _words)
+
+    def judged(self, asked_ms: float, p: float | None) -> None:
+        """The judge's answer to the question of that moment."""
+        self._order(self, lambda call: call.turns.eot(float("-inf"), p, asked_ms))
 
     def protect(self, on: bool) -> None:
         """What plays from now on cannot be interrupted (or can again)."""
@@ -96,6 +121,10 @@ class EngineCall:
 
 def _words(call: EngineCall) -> Sequence[TurnEvent]:
     return call.turns.words(float("-inf"))
+
+
+def _backchannel(call: EngineCall) -> Sequence[TurnEvent]:
+    return call.turns.words(float("-inf"), backchannel=True)
 
 
 def _protect(call: EngineCall) -> Sequence[TurnEvent]:

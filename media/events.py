@@ -8,9 +8,10 @@ from typing import Literal
 
 EndReason = Literal["model", "delay", "fallback"]
 """Who ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`."""
-DropReason = Literal["short", "cooldown", "protected", "no_words"]
+DropReason = Literal["short", "cooldown", "protected", "no_words", "backchannel"]
 """Why speech counts for nothing: under `minTurnDuration`; over before `postSpeechCooldown` was; spoken over a message
-that cannot be interrupted; spoken over the agent without reaching an interruption."""
+that cannot be interrupted; spoken over the agent without reaching an interruption; spoken over the agent only to say
+that one listens ("mm-hmm")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class SpeechStopped:
 
 @dataclass(frozen=True, slots=True)
 class SpeechResumed:
-    """After a `SpeechStopped` the caller went on with the same turn."""
+    """After a `SpeechStopped` or a `Speculate` the caller went on with the same turn."""
 
     at_ms: float
 
@@ -58,6 +59,8 @@ class TurnEnded:
     speech_start_ms: float
     speech_end_ms: float
     reason: EndReason
+    probability: float | None = None
+    """What the end-of-turn model said, if it ended the turn."""
 
 
 @dataclass(frozen=True, slots=True)

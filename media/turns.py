@@ -149,17 +149,20 @@ class Turns:
         self._timers(heard_ms, quiet_ms)
         return self._take()
 
-    def eot(self, now_ms: float, p: float | None) -> tuple[TurnEvent, ...]:
-        """The end-of-turn model's answer to the last `AskEndOfTurn`; `None` when it has nothing to judge by."""
+    def eot(self, now_ms: float, p: float | None, asked_ms: float) -> tuple[TurnEvent, ...]:
+        """The end-of-turn model's answer to the `AskEndOfTurn` of `asked_ms`; `None` when it has nothing to judge by.
+        An answer to any but the last question counts for nothing."""
         self._now = max(self._now, now_ms)
-        asked = self._state is State.SILENCE and self._silence.asked is not None
+        asked = self._state is State.SILENCE and self._silence.asked == asked_ms
         if asked and p is not None and self._eot_threshold is not None and p >= self._eot_threshold:
             self._end("model")
         return self._take()
 
-    def words(self, now_ms: float) -> tuple[TurnEvent, ...]:
-        """The recognizer has words for the speech that is open."""
+    def words(self, now_ms: float, backchannel: bool = False) -> tuple[TurnEvent, ...]:
+        """The recognizer has words for the speech that is open; `backchannel`: none that take the turn."""
         self._now = max(self._now, now_ms)
+        if backchannel:
+            return ()
         match self._state:
             case State.IDLE:
                 return ()
@@ -223,7 +226,7 @@ class Turns:
 
     def _go_on(self, began: float) -> None:
         """Speech again within an open turn."""
-        if self._silence.announced:
+        if self._silence.announced or self._silence.speculated:
             self._emit(SpeechResumed(self._now))
         self._silence = Silence()
         self._speech.segment = began

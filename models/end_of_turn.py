@@ -5,8 +5,11 @@ Silence has been measured already when this is asked; the words only say whether
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
+from media.ports import Samples
 from models.vocabulary import words
 
 NAME: Final = "lexical-end-of-turn"
@@ -60,6 +63,11 @@ class LexicalEndOfTurn:
     """Rules for English, German, French and Spanish; another language is judged by length alone."""
 
     name = NAME
+    ahead_ms = 0
+
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> LexicalStream:
+        """A stream that answers at once; see `EndOfTurn`."""
+        return LexicalStream(self, language, partial)
 
     def probability(self, partial: str, language: str | None) -> float:
         """Probability 0..1 that the turn is over; a missing language means English."""
@@ -74,6 +82,29 @@ class LexicalEndOfTurn:
         if heard[-1] in _LEANING_WORDS.get(tag, frozenset()) and not _is_question(heard, tag):
             return _LEANING
         return _PLAIN
+
+
+@dataclass(frozen=True)
+class LexicalStream:
+    """One call's words; see `EndOfTurnStream`."""
+
+    rules: LexicalEndOfTurn
+    language: str | None
+    partial: Callable[[], str]
+
+    def feed(self, samples: Samples) -> None:
+        """Sound says nothing here."""
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        """Answer at once; None while there are no words."""
+        text = self.partial()
+        answer(self.rules.probability(text, self.language) if text else None)
+
+    def discard(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Nothing to free."""
 
 
 def _is_complete(heard: list[str], tag: str) -> bool:

@@ -45,10 +45,11 @@ _DISCARD: Final = "discard"
 _log = structlog.get_logger()
 
 
-class _Finish:
-    """A caller of `finish` that waits on its event loop."""
+class _Request:
+    """A caller of `finish` or `settle` that waits on its event loop. `ends`: the turn is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ends: bool) -> None:
+        self.ends = ends
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[str] = self._loop.create_future()
 
@@ -66,7 +67,7 @@ class _Finish:
             self.future.set_exception(error)
 
 
-_Work = Samples | _Finish | str
+_Work = Samples | _Request | str
 
 
 class PocketsphinxStream:
@@ -107,16 +108,22 @@ class PocketsphinxStream:
         """The words recognized so far in this turn."""
         return self._partial
 
+    async def settle(self) -> str:
+        """The text so far: what the search thinks best when all that was fed has been decoded."""
+        return await self._request(_Request(ends=False))
+
     async def finish(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        finish = _Finish()
+        return await self._request(_Request(ends=True))
+
+    async def _request(self, request: _Request) -> str:
         with self._lock:
             if self._closed:
                 raise ModelError("the recognizer's stream is closed")
-            self._work.append(finish)
+            self._work.append(request)
             self._behind = False
             self._schedule()
-        return await finish.future
+        return await request.future
 
     def discard(self) -> None:
         """Forget what was fed since the last `finish`."""
@@ -135,13 +142,13 @@ class PocketsphinxStream:
             if self._closed:
                 return
             self._closed = True
-            waiting = [work for work in self._work if isinstance(work, _Finish)]
+            waiting = [work for work in self._work if isinstance(work, _Request)]
             self._work.clear()
             self._queued = 0
             self._work.append(_DISCARD)
             self._schedule()
-        for finish in waiting:
-            finish.settle("", ModelError("the recognizer's stream was closed"))
+        for request in waiting:
+            request.settle("", ModelError("the recognizer's stream was closed"))
 
     def step(self) -> bool:
         """Do the next piece of work; for `Workers`. While it waits for a decoder it counts as scheduled."""
@@ -202,8 +209,8 @@ class PocketsphinxStream:
     def _do(self, work: _Work) -> None:
         if isinstance(work, np.ndarray):
             self._decode(work)
-        elif isinstance(work, _Finish):
-            work.settle(*self._end_turn(keep_channel=True))
+        elif isinstance(work, _Request):
+            work.settle(*(self._end_turn(keep_channel=True) if work.ends else (self._partial, self._error)))
         else:
             self._end_turn(keep_channel=False)
 
@@ -243,7 +250,7 @@ class PocketsphinxStream:
         decoder, self._decoder = self._decoder, None
         if decoder is not None:
             self._pool.drop(decoder)
-        if isinstance(work, _Finish):
+        if isinstance(work, _Request):
             work.settle("", failure)
         else:
             self._error = failure

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from media.ports import Samples
+
+END_CALL: Final = "end_call"
+"""The tool by which an agent hangs up, once what it said has been heard. Only a call that it may end offers it."""
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """A tool as the language model sees it. `name` is of `[a-zA-Z0-9_-]`, 1..64; `parameters` is the JSON Schema of an
+    object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """The model wants a tool to be used. `arguments` is JSON as the model wrote it: perhaps not what the tool takes."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """One line of talk as the language model sees it; an assistant's line holds only what the caller heard."""
+    """One line of talk as the language model sees it; an assistant's line holds only what the caller heard. A line of
+    role "tool" is the result of the call `tool_call_id`, which an assistant's line before it holds."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "tool"]
     content: str
+    tool_calls: Sequence[ToolCall] = ()
+    tool_call_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -24,8 +49,16 @@ class ChatPrompt:
     call_id: str
     system: str
     messages: Sequence[ChatMessage]
-    may_end_call: bool
     language: str | None = None
+    tools: Sequence[ToolDefinition] = ()
+
+    @property
+    def may_end_call(self) -> bool:
+        """Whether the agent may hang up."""
+        return any(tool.name == END_CALL for tool in self.tools)
+
+
+HANG_UP: Final = ToolDefinition(END_CALL, "Hang up, once the caller has heard what you say.", {"type": "object"})
 
 
 @dataclass(frozen=True)
@@ -35,12 +68,7 @@ class TextDelta:
     text: str
 
 
-@dataclass(frozen=True)
-class EndCall:
-    """The agent wants to hang up once what it said has been heard."""
-
-
-AnswerPart = TextDelta | EndCall
+AnswerPart = TextDelta | ToolCall
 
 
 class LanguageModel(Protocol):
@@ -49,7 +77,8 @@ class LanguageModel(Protocol):
     name: str
 
     def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
-        """Stream the answer. Closing the iterator cancels the work. Raises `ModelError`."""
+        """Stream the answer. After tool calls it ends; it is asked again when their results are among the messages.
+        Closing the iterator cancels the work. Raises `ModelError`."""
 
 
 class SpeechToTextStream(Protocol):
@@ -60,6 +89,10 @@ class SpeechToTextStream(Protocol):
 
     def partial(self) -> str:
         """The words recognized so far in this turn, "" when there are none. Any thread, no waiting."""
+
+    async def settle(self) -> str:
+        """The final text of all that was fed since the last `finish` or `discard`, while the turn may still go on: what
+        is fed afterwards continues it. Raises `ModelError`."""
 
     async def finish(self) -> str:
         """The final text of all that was fed since the last `finish` or `discard`; the next turn starts empty.
@@ -122,10 +155,29 @@ class TextToSpeech(Protocol):
         """Speak one sentence at `settings.rate` Hz. Raises `ModelError`."""
 
 
+class EndOfTurnStream(Protocol):
+    """Judges one call's turns. `feed`, `ask` and `discard` come from the tick thread and return at once."""
+
+    def feed(self, samples: Samples) -> None:
+        """The next mono int16 samples of the turn, at the rate given to `open`: those that the ear gets."""
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        """Is the turn over? `answer` gets the probability 0..1, or None when there is nothing to judge by: exactly
+        once, at once or later, from any thread."""
+
+    def discard(self) -> None:
+        """The turn is over: forget what was fed."""
+
+    def close(self) -> None:
+        """Free the stream. Idempotent."""
+
+
 class EndOfTurn(Protocol):
-    """Judges whether the caller has finished."""
+    """Judges whether callers have finished. `ahead_ms`: how long an answer usually takes, so that it is asked so much
+    before it is needed."""
 
     name: str
+    ahead_ms: int
 
-    def probability(self, partial: str, language: str | None) -> float:
-        """Probability 0..1 that the turn is over, from the words so far. At once (under 100 microseconds)."""
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> EndOfTurnStream:
+        """A stream for mono int16 sound at `rate` Hz (8000 or 16000). `partial()` is the text of the turn so far."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from models.facts import Brief, read_prompt
 from models.matching import STOP_WORDS, TextIndex, tokens
-from models.protocols import AnswerPart, ChatPrompt, EndCall, TextDelta
+from models.protocols import END_CALL, AnswerPart, ChatPrompt, TextDelta, ToolCall
 from models.sentences import split_sentences
 
 NAME: Final = "extractive-responder"
@@ -73,7 +73,7 @@ class ExtractiveResponder:
         for number, sentence in enumerate(sentences, 1):
             yield TextDelta(sentence if number == len(sentences) else sentence + " ")
         if ends_call:
-            yield EndCall()
+            yield ToolCall(END_CALL, END_CALL, "{}")
 
     async def _read(self, system: str) -> _Knowledge:
         """The prompt, taken apart once; a long one takes some milliseconds, so off the event loop."""

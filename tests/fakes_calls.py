@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from calls.answer import Mouth
 from calls.conversation import Conversation, Inbox, Script
+from calls.mouth import Mouth
 from calls.timeline import Timeline
 from media.engine_call import UtteranceSent
 from media.events import AgentStarted, AgentStopped, Interrupted, SpeechStarted, TurnDropped, TurnEnded
@@ -105,6 +105,9 @@ class ScriptedStream:
     def partial(self) -> str:
         return "..."
 
+    async def settle(self) -> str:
+        return self.texts[0] if self.texts else ""
+
     async def finish(self) -> str:
         self.turns.append(self.fed)
         self.fed = 0
@@ -133,12 +136,25 @@ class ScriptedEars:
 
 
 class AlwaysOver:
-    """An end-of-turn model that thinks that every turn is over."""
+    """An end-of-turn model, and its streams, that think that every turn is over."""
 
     name = "always"
+    ahead_ms = 0
 
-    def probability(self, partial: str, language: str | None) -> float:
-        return 1.0
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> AlwaysOver:
+        return self
+
+    def feed(self, samples: Samples) -> None:
+        pass
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        answer(1.0)
+
+    def discard(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def scripted_catalogue(language: ScriptedLanguage, ears: ScriptedEars, voice: ScriptedVoice) -> Catalogue:

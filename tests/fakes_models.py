@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bench.scripted import InstantEarStream
+from bench.scripted import HANG_UP, InstantEarStream
 from config.settings import Settings
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.flite_tts import FliteTextToSpeech
 from models.protocols import (
     AnswerPart,
     ChatPrompt,
-    EndCall,
     Speech,
     SpeechToText,
     SpeechToTextStream,
@@ -53,7 +52,7 @@ class PromptedLanguage:
         text, end, _ = prompt.system.partition("END")
         yield TextDelta(text)
         if end:
-            yield EndCall()
+            yield HANG_UP
 
 
 class FragileVoice(TextToSpeech):

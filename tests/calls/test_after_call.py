@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from models.protocols import EndCall, TextDelta
+from bench.scripted import HANG_UP
+from models.protocols import TextDelta
 from storage import calls, webhook_deliveries
 from storage.database import StorageTrouble
 from tests.calls.house import House, open_house, until
@@ -23,7 +24,7 @@ async def deliveries(house: House) -> list[webhook_deliveries.Delivery]:
 
 
 async def test_the_webhook_tells_the_stored_call(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [TextDelta("Bye."), EndCall()]) as house:
+    async with open_house(tmp_path, [TextDelta("Bye."), HANG_UP]) as house:
         number, agent = await house.number(first_speaker="agent", post_call_webhook_secret_encrypted="token", **WEBHOOK)
         call = await house.ends(house.rings(number="+4917012"))
         (delivery,) = await deliveries(house)

@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
+from bench.scripted import HANG_UP
 from calls import metrics
-from calls.answer import Answer, Mouth
+from calls.answer import Answer
 from calls.conversation import AnswerDone, Script
 from calls.digits import DigitsDialled
+from calls.mouth import Mouth
 from calls.transcript import Line
 from config.errors import ModelError
 from media.engine_call import Broken
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt, EndCall, TextDelta, VoiceSettings
+from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
 from tests.fakes_calls import RATE, WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
@@ -301,7 +303,7 @@ async def test_what_was_not_heard_when_the_call_ends_is_not_in_the_transcript(be
 
 
 async def test_the_agent_hangs_up_once_its_last_sample_was_sent(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Good bye."), EndCall()])
+    talk = begin(LISTENS, [TextDelta("Good bye."), HANG_UP])
     await talk.says("bye")
     await talk.play(2 * WORD_MS - 20)
     assert not talk.run.done()
@@ -312,7 +314,7 @@ async def test_the_agent_hangs_up_once_its_last_sample_was_sent(begin: Begin) ->
 
 
 async def test_nothing_is_asked_of_the_language_model_after_its_wish_to_hang_up(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Good bye."), EndCall(), TextDelta(" And more.")])
+    talk = begin(LISTENS, [TextDelta("Good bye."), HANG_UP, TextDelta(" And more.")])
     await talk.says("bye")
     assert talk.language.closed == 1
     await talk.play(2 * WORD_MS)
@@ -336,18 +338,18 @@ async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begi
 
 
 async def test_an_agent_that_may_not_end_calls_goes_on_listening(begin: Begin) -> None:
-    talk = begin(Script("", may_end_call=False), [TextDelta("Bye."), EndCall()], "Still here.")
+    talk = begin(Script("", may_end_call=False), [TextDelta("Bye."), HANG_UP], "Still here.")
     await talk.says("bye")
     await talk.play(WORD_MS)
     assert not talk.run.done()
-    assert talk.language.prompts[0].may_end_call is False
+    assert talk.language.prompts[0].tools == []
     await talk.says("hello")
     await talk.play(2 * WORD_MS)
     assert talk.items[-1] == ("assistant", "Still here.")
 
 
 async def test_a_goodbye_that_is_interrupted_does_not_end_the_call(begin: Begin) -> None:
-    talk = begin(LISTENS, [TextDelta("Good bye."), EndCall()], "Yes.")
+    talk = begin(LISTENS, [TextDelta("Good bye."), HANG_UP], "Yes.")
     await talk.says("bye")
     await talk.play(WORD_MS)
     await talk.interrupts()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from bench.scripted import HANG_UP
 from calls.outbound import trunk_problem
 from config.clock import utc_now
-from models.protocols import EndCall, TextDelta
+from models.protocols import TextDelta
 from sipcore.headers import Party
 from storage import agents, calls, phone_numbers, webhook_deliveries
 from storage.database import StorageTrouble
@@ -77,7 +78,7 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
 
 
 async def test_an_agent_that_listens_first_says_nothing_until_it_is_spoken_to(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [TextDelta("You chose four."), EndCall()]) as house:
+    async with open_house(tmp_path, [TextDelta("You chose four."), HANG_UP]) as house:
         call = await queue(house, await house.number(**{**GREETS, "first_speaker": "user"}))
         there = await callee(house)
         there.answers()

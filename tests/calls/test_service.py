@@ -8,9 +8,10 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
+from bench.scripted import HANG_UP
 from media.recording import HEADER_BYTES
 from models.flite_tts import FliteTextToSpeech
-from models.protocols import EndCall, TextDelta, VoiceSettings
+from models.protocols import TextDelta, VoiceSettings
 from storage import calls, recordings
 from tests.calls.house import GREETS, House, open_house, until
 from tests.fakes_calls import RATE, WORD_MS
@@ -49,7 +50,7 @@ async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
     spoken = await flite.synthesize(
         "Hello, I would like to know your opening hours please.", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000)
     )
-    answer = [TextDelta("We open at nine. Good bye."), EndCall()]
+    answer = [TextDelta("We open at nine. Good bye."), HANG_UP]
     async with open_house(tmp_path, answer, hears=["what are your opening hours"]) as house:
         await house.number(turn_endpoint_delay=600)
         phone = house.rings(caller=spoken.samples)
@@ -117,7 +118,7 @@ async def test_what_a_caller_did_not_wait_for_is_not_in_the_transcript(tmp_path:
 
 
 async def test_digits_reach_the_conversation(tmp_path: Path) -> None:
-    async with open_house(tmp_path, [TextDelta("You chose four two."), EndCall()]) as house:
+    async with open_house(tmp_path, [TextDelta("You chose four two."), HANG_UP]) as house:
         await house.number()
         phone = house.rings()
         await until(lambda: phone.leg.on_digit is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -60,6 +60,24 @@ class DeafEar(Ear):
 
     def feed(self, samples: Samples) -> None:
         raise RuntimeError("the recognizer is gone")
+
+
+class AnsweringJudge:
+    """Answers one question after the other at once, and keeps what it is fed."""
+
+    def __init__(self, answers: Iterator[float | None]) -> None:
+        self.answers = answers
+        self.fed: list[Samples] = []
+        self.discarded = 0
+
+    def feed(self, samples: Samples) -> None:
+        self.fed.append(samples)
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        answer(next(self.answers))
+
+    def discard(self) -> None:
+        self.discarded += 1
 
 
 class Studio:
@@ -250,11 +268,37 @@ def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
     studio = Studio()
     call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
     answers = iter([None, 0.0, 0.9])
-    call.end_of_turn = lambda: next(answers)
+    call.judge = AnsweringJudge(answers)
     studio.run(2500)
     (ended,) = listener.of(TurnEnded)
     assert ended.reason == "model"
     assert ended.at_ms - ended.speech_end_ms == pytest.approx(500, abs=TICK_MS)
+
+
+def test_an_answer_from_another_thread_counts_at_the_next_tick() -> None:
+    studio = Studio()
+    call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
+    asked: list[Callable[[float | None], None]] = []
+    judge = AnsweringJudge(iter(()))
+    judge.ask = asked.append  # type: ignore[method-assign]
+    call.judge = judge
+    studio.run(2000)
+    assert listener.of(TurnEnded) == []
+    answering = threading.Thread(target=asked[-1], args=(0.9,))
+    answering.start()
+    answering.join()
+    studio.run(TICK_MS)
+    assert [ended.reason for ended in listener.of(TurnEnded)] == ["model"]
+    assert judge.discarded == 1
+
+
+def test_the_judge_is_fed_what_the_ear_gets() -> None:
+    studio = Studio()
+    call, _, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(1000)]), TurnSettings())
+    judge = call.judge = AnsweringJudge(iter([1.0]))
+    ear = call.ear = Ear()
+    studio.run(1800)
+    assert len(judge.fed) > 5 and np.array_equal(np.concatenate(judge.fed), ear.sound)
 
 
 def test_an_ear_that_raises_ends_its_own_call_alone() -> None:

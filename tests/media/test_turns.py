@@ -44,7 +44,7 @@ class Talk:
         for event in events:
             self.events.append(event)
             if isinstance(event, AskEndOfTurn):
-                self.take(self.turns.eot(self.now, self.eot))
+                self.take(self.turns.eot(self.now, self.eot, event.at_ms))
 
     def pass_ms(self, ms: int, p: float = SILENCE) -> Talk:
         for _ in range(ms // SPAN):
@@ -115,9 +115,9 @@ def test_the_model_ends_the_turn_at_its_threshold() -> None:
     assert talk.pass_ms(50).of(TurnEnded) == [TurnEnded(600, 0, 300, "model")]
 
 
-def test_a_late_answer_of_the_model_counts_only_while_the_silence_lasts() -> None:
+def test_an_answer_of_the_model_counts_only_while_the_silence_lasts() -> None:
     talk = Talk(replace(NO_MODEL, ultravad_eot_threshold=0.5)).speak(300).pass_ms(120).speak(50)
-    assert talk.turns.eot(talk.now, 0.9) == ()
+    assert talk.turns.eot(talk.now, 0.9, talk.now) == ()
     assert talk.of(SpeechResumed) == [SpeechResumed(430)]
 
 

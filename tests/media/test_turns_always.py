@@ -87,7 +87,7 @@ class Run:
         for event in events:
             self.events.append(event)
             if isinstance(event, AskEndOfTurn):
-                self.take(self.turns.eot(self.now, eot), eot)
+                self.take(self.turns.eot(self.now, eot, event.at_ms), eot)
 
     def step(self, step: Step) -> None:
         self.now += TICK

@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from bench.scripted import HANG_UP
+from models import protocols
 from models.facts import read_prompt
 from models.matching import TextIndex
-from models.protocols import ChatMessage, ChatPrompt, EndCall, LanguageModel, TextDelta
+from models.protocols import ChatMessage, ChatPrompt, LanguageModel, TextDelta
 from models.responder import ExtractiveResponder
 
 PROMPT = """You are Anna, the assistant of the Harbour Dental Clinic. Be brief and friendly.
@@ -35,10 +37,12 @@ def ask(
     if heard is not None:
         messages.append(ChatMessage("user", heard))
 
+    tools = [protocols.HANG_UP] if may_end else []
+
     async def parts() -> tuple[str, bool]:
-        found = [part async for part in model.answer(ChatPrompt("call", system, messages, may_end))]
-        assert EndCall() not in found[:-1]
-        return "".join(part.text for part in found if isinstance(part, TextDelta)), found[-1] == EndCall()
+        found = [part async for part in model.answer(ChatPrompt("call", system, messages, tools=tools))]
+        assert HANG_UP not in found[:-1]
+        return "".join(part.text for part in found if isinstance(part, TextDelta)), found[-1] == HANG_UP
 
     return asyncio.run(parts())
 
