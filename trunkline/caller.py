@@ -37,7 +37,8 @@ class Script:
     """What to do. `lines` are spoken one after the other, each when the agent has spoken and then been silent for
     `patience_ms`; with `first` the caller speaks before the agent has said anything. After the last line it waits for
     the agent to hang up, at most `last_wait_s`, or hangs up itself when `hang_up` says so. With `barge_after_ms` each
-    line but the first is spoken over the agent, that long after it began."""
+    line but the first is spoken over the agent, that long after it began; `barge_lines` (counted from 0) says which
+    are, if not all."""
 
     uri: str
     lines: list[str]
@@ -50,6 +51,11 @@ class Script:
     last_wait_s: float = 20.0
     hang_up: bool = False
     barge_after_ms: int | None = None
+    barge_lines: list[int] | None = None
+
+    def barge_ms(self, line: int) -> int | None:
+        """After how much of the agent's voice this line is spoken over it; None when it waits for silence."""
+        return self.barge_after_ms if self.barge_lines is None or line in self.barge_lines else None
 
 
 def _say(event: str, **facts: Any) -> None:
@@ -132,11 +138,11 @@ class Caller:
     def _converse(self, endpoint: Endpoint, leg: Leg, media: Media, ear: Ear, speech: list[Samples]) -> None:
         """The talk, on a thread of its own: it blocks on the pump's ticks."""
         said_at: float | None = None
-        if not self._script.first and not self._hear_agent(leg, ear, None, self._script.answer_wait_s):
+        if not self._script.first and not self._hear_agent(leg, ear, None, 0):
             return
-        for line, samples in zip(self._script.lines, speech, strict=True):
+        for number, (line, samples) in enumerate(zip(self._script.lines, speech, strict=True), 1):
             said_at = self._utter(endpoint, leg, media, ear, samples, line)
-            if said_at is None or not self._hear_agent(leg, ear, said_at, self._script.answer_wait_s):
+            if said_at is None or not self._hear_agent(leg, ear, said_at, number):
                 break
         if not self._script.hang_up:
             self._wait(leg, ear, self._script.last_wait_s)
@@ -154,24 +160,25 @@ class Caller:
                 return last
         return None
 
-    def _hear_agent(self, leg: Leg, ear: Ear, said_at: float | None, wait_s: float) -> bool:
-        """Wait for the agent's voice and for `patience_ms` of silence after it; False when neither comes or it ends."""
+    def _hear_agent(self, leg: Leg, ear: Ear, said_at: float | None, upcoming: int) -> bool:
+        """Wait for the agent's voice and until the `upcoming` line may be spoken; False when the agent stays silent or
+        the call ends."""
         began: float | None = None
         last = 0.0
-        deadline = time.monotonic() + wait_s
+        deadline = time.monotonic() + self._script.answer_wait_s
         while not leg.ended.done() and (began is not None or time.monotonic() < deadline):
             for at, agent, _ in ear.listen():
                 if agent:
                     began, last = (at if began is None else began), at
-            if began is not None and self._our_turn(ear.clock_ms, began, last):
+            if began is not None and self._our_turn(upcoming, ear.clock_ms, began, last):
                 break
         if began is not None:
             gap = None if said_at is None else began - said_at
             _say("heard", from_ms=began, to_ms=last, gap_ms=gap)
         return began is not None and not leg.ended.done()
 
-    def _our_turn(self, now: float, began: float, last: float) -> bool:
-        barge = self._script.barge_after_ms
+    def _our_turn(self, line: int, now: float, began: float, last: float) -> bool:
+        barge = self._script.barge_ms(line)
         return now - last >= self._script.patience_ms if barge is None else now - began >= barge
 
     def _wait(self, leg: Leg, ear: Ear, wait_s: float) -> None:
