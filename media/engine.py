@@ -1,9 +1,6 @@
 """The tick thread: every 20 ms one read of all calls, one measurement, one batched voice-activity run, and a step of
 turn taking for the calls in which something goes on. It decides pauses and interruptions itself: a barge-in must not
-wait for the event loop.
-
-Sound has the time at which it arrived on the wire: when the jitter buffer let it go, less what waited in the buffer.
-"""
+wait for the event loop."""
 
 from __future__ import annotations
 
@@ -18,16 +15,15 @@ from typing import Final
 import numpy as np
 import structlog
 
+from media.caller_sound import RATES, CallerSound
 from media.delivery import Outbox, Post
 from media.engine_call import Broken, CallListener, Command, EngineCall, UtteranceSent
 from media.events import AskEndOfTurn, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
-from media.history import Cursor, History, Rows
-from media.levels import BLOCK_MS, BLOCKS, Levels
+from media.hand_over import HandOver
+from media.history import Rows
 from media.playout import Playout
 from media.ports import (
-    INFO_ARRIVAL_NS,
     INFO_COLUMNS,
-    INFO_JITTER_MS,
     INFO_QUEUED,
     INFO_TAKEN,
     INFO_TICK_NS,
@@ -37,20 +33,10 @@ from media.ports import (
 )
 from media.recording import Recording
 from media.turns import Turns, TurnSettings
-from media.voice import WINDOW_MS, SileroModel, VoiceActivity, silero_path
+from media.voice import WINDOW_MS, Probabilities, SileroModel, silero_path
 
 CAPACITY: Final = 6400
 """Samples per row and read: what the port keeps for us, 400 ms at 16 kHz."""
-PREROLL_MS: Final = 300
-"""Sound before the start of speech that the ear gets too."""
-RECORD_MS: Final = 500
-"""A recording is handed this much at a time."""
-RATES: Final = (8000, 16000)
-_FRAME_MS: Final = BLOCK_MS * BLOCKS
-_CLOCK_SHARE: Final = 0.05
-"""Weight of a new observation of the arrival clock against its average (jitter buffers count in whole frames)."""
-_CLOCK_JUMP_MS: Final = 100.0
-"""An observation this far off is a new stream, not jitter."""
 _log = structlog.get_logger()
 
 
@@ -81,21 +67,16 @@ class Engine:
         self._said = np.zeros((rows, CAPACITY), np.int16)
         self._counts = np.zeros(rows, np.int32)
         self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
-        self._history = History(rows)
-        self._levels = Levels(rows)
-        self._voice = VoiceActivity(rows, SileroModel(silero_path()))
+        self._sound = CallerSound(rows, SileroModel(silero_path()))
+        self._hand_over = HandOver(rows, self._sound)
         self._by_slot: dict[int, EngineCall] = {}  # as the callers of add and remove see it
         self._calls: dict[int, EngineCall] = {}  # by row, as the tick thread sees it
-        self._of_rate: dict[int, Rows] = {rate: np.zeros(0, np.intp) for rate in RATES}
-        self._per_ms = np.ones(rows)  # samples per ms
         self._activation = np.ones(rows, np.float32)
         self._attached = np.zeros(rows, np.bool_)
         self._open = np.zeros(rows, np.bool_)  # the turn taking of the row is not idle
         self._talking = np.zeros(rows, np.bool_)
-        self._feeding = np.zeros(rows, np.bool_)  # the ear gets the caller's sound
         self._audible = np.zeros(rows, np.bool_)  # the agent, at the last tick
         self._taken = np.zeros(rows, np.int64)
-        self._arrival = np.zeros(rows)  # ms of CLOCK_MONOTONIC at which the row's newest sample arrived; 0 before
         self._now = 0.0
         self._orders: deque[Callable[[], None]] = deque()
         self._outbox = Outbox(post, self._disown)
@@ -123,7 +104,7 @@ class Engine:
     @property
     def stats(self) -> EngineStats:
         """The counters, at any time."""
-        voice = self._voice
+        voice = self._sound.voice
         return EngineStats(
             len(self._by_slot), self._ticks, self._busy, self._longest, voice.windows_run, voice.windows_skipped
         )
@@ -158,11 +139,10 @@ class Engine:
         pumped = self._info[rows, INFO_TICK_NS].max() if len(rows) else self._clock_ns()
         self._now = max(self._now, float(pumped) / 1e6)
         self._ingest(rows)
-        for rate, members in self._of_rate.items():
-            self._measure(rate, members)
-            self._judge(rate, members)
+        for rows, p in self._sound.windows(self._talking):
+            self._judge(rows, p)
         self._step(upper)
-        self._hand_over()
+        self._record_due()
         self._outbox.send()
         took = time.perf_counter() - started
         self._ticks += 1
@@ -201,12 +181,8 @@ class Engine:
             self._detach(self._calls[row])
         self._calls[row] = call
         self._counts[row] = 0
-        self._per_ms[row] = call.rate / 1000
         self._activation[row] = call.turns.activation
-        self._history.open(row, call.rate)
-        self._levels.open(row)
-        self._voice.open(row)
-        self._arrival[row] = 0.0
+        self._sound.open(row, call.rate)
         self._taken[row] = self._info[row, INFO_TAKEN]
         self._regroup(call)
 
@@ -215,70 +191,42 @@ class Engine:
         if self._calls.get(row) is not call:
             return
         if call.recording is not None:
-            self._guard(call, partial(self._record, call, row))
+            self._guard(call, partial(self._hand_over.record, call, row))
             call.recording.close()
         self._calls.pop(row, None)
         self._regroup(call)
 
     def _regroup(self, call: EngineCall) -> None:
         row = row_of(call.slot)
-        for flags in (self._open, self._talking, self._feeding, self._audible):
+        for flags in (self._open, self._talking, self._audible):
             flags[row] = False
+        self._hand_over.open(row)
         self._attached[row] = row in self._calls
-        members = sorted(row for row, other in self._calls.items() if other.rate == call.rate)
-        self._of_rate[call.rate] = np.array(members, np.intp)
+        self._sound.group(call.rate, sorted(row for row, other in self._calls.items() if other.rate == call.rate))
 
     # The caller's sound.
 
     def _ingest(self, rows: Rows) -> None:
         counts = self._counts[rows].astype(np.int64)
-        for row in rows[self._history.full(rows, counts)].tolist():
-            self._save(row)
-            self._history.make_room(row)
-        self._history.append(rows, counts, self._heard, self._said)
-        observed = self._info[rows, INFO_ARRIVAL_NS] / 1e6 - self._info[rows, INFO_JITTER_MS]
-        expected = self._arrival[rows] + counts / self._per_ms[rows]
-        off = observed - expected
-        jumped = np.abs(off) > _CLOCK_JUMP_MS
-        self._arrival[rows] = np.where(jumped, observed, expected + _CLOCK_SHARE * off)
+        self._sound.take(rows, counts, (self._heard, self._said), self._info, self._save)
 
     def _save(self, row: int) -> None:
         """Hand over what would be lost when the row is moved to the front."""
         call = self._calls[row]
-        self._guard(call, partial(self._record, call, row))
+        self._guard(call, partial(self._hand_over.record, call, row))
 
-    def _measure(self, rate: int, members: Rows) -> None:
-        cursor, frame = self._history.cursor, rate * _FRAME_MS // 1000
-        while True:
-            rows = members[cursor[members, Cursor.END] - cursor[members, Cursor.LEVEL] >= frame]
-            if not len(rows):
-                return
-            self._levels.measure(rows, self._history.gather(rows, cursor[rows, Cursor.LEVEL], frame))
-            cursor[rows, Cursor.LEVEL] += frame
-
-    def _judge(self, rate: int, members: Rows) -> None:
-        cursor, window = self._history.cursor, rate * WINDOW_MS // 1000
-        while True:
-            rows = members[cursor[members, Cursor.END] - cursor[members, Cursor.VOICE] >= window]
-            if not len(rows):
-                return
-            p = self._voice.judge(self._history, self._levels, rows, rate, self._talking[rows])
-            cursor[rows, Cursor.VOICE] += window
-            for i in np.flatnonzero((p >= self._activation[rows]) | self._open[rows]).tolist():
-                row = int(rows[i])
-                call = self._calls.get(row)
-                if call is not None:
-                    self._guard(call, partial(self._frame, call, row, float(p[i])))
+    def _judge(self, rows: Rows, p: Probabilities) -> None:
+        for i in np.flatnonzero((p >= self._activation[rows]) | self._open[rows]).tolist():
+            row = int(rows[i])
+            call = self._calls.get(row)
+            if call is not None:
+                self._guard(call, partial(self._frame, call, row, float(p[i])))
 
     def _frame(self, call: EngineCall, row: int, p: float) -> None:
-        end, level, voice = self._history.cursor[row, : Cursor.VOICE + 1].tolist()
-        per_ms = call.rate / 1000
-        past = (level - voice) / per_ms
-        quiet = max(float(self._levels.quiet_ms[row]) - past, 0.0)
-        onset = max(float(self._levels.onset_ms[row]) - past, 0.0)
-        at = float(self._arrival[row]) - (end - voice) / per_ms
-        audible, loud = bool(self._audible[row]), bool(self._levels.loud[row])
-        self._apply(call, call.turns.frame(at, p, WINDOW_MS, audible, quiet, onset, loud))
+        heard = self._sound.window(row, p)
+        audible = bool(self._audible[row])
+        frame = call.turns.frame(heard.at_ms, p, WINDOW_MS, audible, heard.quiet_ms, heard.onset_ms, heard.loud)
+        self._apply(call, frame)
 
     # Turn taking.
 
@@ -294,13 +242,12 @@ class Engine:
     def _step_call(self, call: EngineCall, row: int, sending: bool, taken: int) -> None:
         for utterance in call.playout.advance(taken):
             self._outbox.put(call, UtteranceSent(self._now, utterance))
-        self._feed(call, row)
+        self._hand_over.feed(call, row)
         audible = sending or call.playout.open
         if self._open[row] or audible != self._audible[row]:
             self._audible[row] = audible
-            end, level = self._history.cursor[row, : Cursor.LEVEL + 1].tolist()
-            heard = float(self._arrival[row]) - (end - level) / (call.rate / 1000)
-            self._apply(call, call.turns.tick(self._now, audible, heard, float(self._levels.quiet_ms[row])))
+            heard, quiet = self._sound.measured_ms(row), float(self._sound.levels.quiet_ms[row])
+            self._apply(call, call.turns.tick(self._now, audible, heard, quiet))
 
     def _apply(self, call: EngineCall, events: Sequence[TurnEvent]) -> None:
         """Do what the events ask of the audio side at once, and keep them for the conversation."""
@@ -314,9 +261,9 @@ class Engine:
                 case Interrupted():
                     call.playout.bar()
                 case SpeechStarted():
-                    self._open_ear(row, event.began_ms)
+                    self._hand_over.open_ear(row, event.began_ms)
                 case TurnEnded() | TurnDropped():
-                    self._close_ear(call, row, forget=isinstance(event, TurnDropped))
+                    self._hand_over.close_ear(call, row, forget=isinstance(event, TurnDropped))
                 case _:
                     pass
             if isinstance(event, AskEndOfTurn):
@@ -343,48 +290,12 @@ class Engine:
         for p in at_once:
             self._apply(call, call.turns.eot(self._now, p, asked_ms))
 
-    # Ears and recordings.
-
-    def _open_ear(self, row: int, began_ms: float) -> None:
-        cursor, per_ms = self._history.cursor[row], float(self._per_ms[row])
-        end = int(cursor[Cursor.END])
-        back = int((float(self._arrival[row]) - began_ms + PREROLL_MS) * per_ms)
-        cursor[Cursor.EAR] = max(int(cursor[Cursor.EAR]), end - back, 0)
-        self._feeding[row] = True
-
-    def _feed(self, call: EngineCall, row: int) -> None:
-        listeners = [each for each in (call.ear, call.judge) if each is not None]
-        if self._feeding[row] and listeners:
-            end, _, _, ear, _ = self._history.cursor[row].tolist()
-            if end > ear:
-                self._history.cursor[row, Cursor.EAR] = end
-                sound = self._history.heard[row, ear:end].copy()
-                for listener in listeners:
-                    listener.feed(sound)
-
-    def _close_ear(self, call: EngineCall, row: int, *, forget: bool) -> None:
-        self._feed(call, row)
-        self._feeding[row] = False
-        if forget and call.ear is not None:
-            call.ear.discard()
-        if call.judge is not None:
-            call.judge.discard()
-
-    def _hand_over(self) -> None:
+    def _record_due(self) -> None:
         """Give recordings their next piece, some calls at each tick."""
-        cursor = self._history.cursor
-        due = cursor[:, Cursor.END] - cursor[:, Cursor.RECORDED] >= RECORD_MS * self._per_ms
-        for row in np.flatnonzero(due).tolist():
+        for row in self._hand_over.due().tolist():
             call = self._calls.get(row)
             if call is not None:
-                self._guard(call, partial(self._record, call, row))
-
-    def _record(self, call: EngineCall, row: int) -> None:
-        end, recorded = (int(self._history.cursor[row, c]) for c in (Cursor.END, Cursor.RECORDED))
-        self._history.cursor[row, Cursor.RECORDED] = end
-        if call.recording is not None and end > recorded:
-            heard, said = self._history.heard[row, recorded:end], self._history.said[row, recorded:end]
-            call.recording.append(heard.copy(), said.copy())
+                self._guard(call, partial(self._hand_over.record, call, row))
 
     # Faults.
 
