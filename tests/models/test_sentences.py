@@ -1,4 +1,4 @@
-"""Sentences come out early, whole, and cut in the right places."""
+"""What is spoken is cut early, in the right places, and loses nothing."""
 
 from __future__ import annotations
 
@@ -6,31 +6,61 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.sentences import Sentences, split_sentences
+from models.sentences import LONGEST, Sentences, split_sentences
 
-CASES = [
-    ("Hello there. How are you? Fine!", ["Hello there.", "How are you?", "Fine!"]),
-    ("Dr. Smith is in. Mr. J. R. Jones is not.", ["Dr. Smith is in.", "Mr. J. R. Jones is not."]),
-    ("It costs 3.50 dollars. Yes.", ["It costs 3.50 dollars.", "Yes."]),
-    ("Wait... what? Well... Then go.", ["Wait... what?", "Well...", "Then go."]),
-    ("From 9 a.m. to 5 p.m. The rest is free.", ["From 9 a.m. to 5 p.m.", "The rest is free."]),
-    ("1. First thing\n2. Second thing", ["1. First thing", "2. Second thing"]),
-    ("\u8fd9\u662f\u4e00\u3002\u90a3\u662f\u4e8c\u3002", ["\u8fd9\u662f\u4e00\u3002", "\u90a3\u662f\u4e8c\u3002"]),
-    ('He said "no." Then he left.', ['He said "no."', "Then he left."]),
-    ("Pets, e.g. dogs, are fine.", ["Pets, e.g. dogs, are fine."]),
-    ("A heading\n\nA text without an end", ["A heading", "A text without an end"]),
+CASES: list[tuple[str | None, list[str]]] = [
+    (None, ["Hello there.", "How are you?", "Fine!"]),
+    (None, ["Dr. Smith is in.", "Mr. J. R. Jones is not."]),
+    (None, ["It costs 3.50 dollars.", "Yes."]),
+    (None, ["Wait... what?", "Well...", "Then go."]),
+    (None, ["From 9 a.m. to 5 p.m.", "The rest is free."]),
+    (None, ["1. First thing", "2. Second thing"]),
+    (None, ['He said "no."', "Then he left."]),
+    (None, ['"Really?" he asked.', '"Yes!" she said.', '"Good!"', "He left."]),
+    (None, ["Pets, e.g. dogs, are fine."]),
+    (None, ["A heading", "A text without an end"]),
+    (None, ["It is 1,000.50 dollars, v2.0 of 14.30.", "That is all."]),
+    (None, ["Write to ann.lee@example.com.", "Or see https://www.example.com/a.b?c=d.", "Bye."]),
+    (None, ["It is in Nov. 2026 or on Nov. 21.", "We are closed in Dec.", "The rest is open."]),
+    (None, ["Ask for No. 5 on St. James Road.", "No.", "It is not."]),
+    (None, ["Is it **free?**", "It is **free!**", "(Really.)", "So do I.", "Fine."]),
+    (None, ["It was 1998.", "In 1999 it was 12.", "Then 3."]),
+    ("de", ["Wir treffen uns am 3. Mai um 14.30 Uhr.", "Passt das?"]),
+    ("de", ["Der 3. Versuch am 21. November klappt.", "Es kostet 12.", "Das ist wenig."]),
+    ("de", ["Obst, z.B. Äpfel, bzw. Birnen, d.h. alles.", "Ca. 5 Stk. usw.", "Dann Schluss."]),
+    ("de", ["Hr. Dr. Meier in der Hauptstr. 5 hat Tel. Nr. 12.", "So ist es.", "Gut."]),
+    ("de", ["Er sagte: „Das geht.“", "Dann ging er."]),
+    ("fr", ["M. Durand et Mme. Petit arrivent le 3 mai.", "C.-à-d. bientôt.", "D'accord ?", "Oui !"]),
+    ("es", ["El Sr. García vive en EE. UU. desde 1998.", "¿Cómo está?", "¡Bien!", "Cuesta 3,50 €."]),
+    ("es", ["Traiga algo, p. ej. agua.", "Ud. decide."]),
+    ("it", ["Il Sig. Rossi e la Dott.ssa Bianchi, ecc.", "Che ore sono?", "Sono le 14.30."]),
+    ("nl", ["Dhr. De Vries komt a.s. maandag, d.w.z. morgen.", "Bel bijv. om 9.30 uur.", "Goed?"]),
+    ("pt", ["O Sr. Silva mora na Av. Brasil, n.º 5.", "Tudo bem?", "Sim, p.ex. hoje."]),
+    ("ru", ["Добрый день.", "Чем помочь?"]),
+    ("hi", ["यह ठीक है।", "धन्यवाद।"]),
+    ("zh", ["\u8fd9\u662f\u4e00\u3002", "\u90a3\u662f\u4e8c\uff01", "\u300c\u597d\u3002\u300d", "\u4e09"]),
+    ("ja", ["「はい。」", "そうです。", "本当\uff1f"]),
 ]
+IDS = [f"{language}: {pieces[0][:20]}" for language, pieces in CASES]
+SEPARATE = {"zh": "", "ja": ""}
+NO_SPACE_AFTER = {"1. First thing", "A heading"}
 
 
-@pytest.mark.parametrize(("text", "sentences"), CASES, ids=[text[:20] for text, _ in CASES])
-def test_sentences_are_cut_in_the_right_places(text: str, sentences: list[str]) -> None:
-    assert split_sentences(text) == sentences
+def whole(language: str | None, sentences: list[str]) -> str:
+    """The sentences as one text."""
+    separator = SEPARATE.get(language or "", " ")
+    return separator.join(f"{one}\n" if one in NO_SPACE_AFTER else one for one in sentences)
 
 
-@pytest.mark.parametrize(("text", "sentences"), CASES, ids=[text[:20] for text, _ in CASES])
-def test_how_the_text_is_dealt_out_makes_no_difference(text: str, sentences: list[str]) -> None:
-    cutter = Sentences()
-    found = [sentence for character in text for sentence in cutter.push(character)]
+@pytest.mark.parametrize(("language", "sentences"), CASES, ids=IDS)
+def test_sentences_are_cut_in_the_right_places(language: str | None, sentences: list[str]) -> None:
+    assert split_sentences(whole(language, sentences), language) == sentences
+
+
+@pytest.mark.parametrize(("language", "sentences"), CASES, ids=IDS)
+def test_letter_by_letter_they_are_the_same(language: str | None, sentences: list[str]) -> None:
+    cutter = Sentences(language, clauses=False)
+    found = [sentence for character in whole(language, sentences) for sentence in cutter.push(character)]
     assert [sentence for sentence in (*found, cutter.rest()) if sentence] == sentences
 
 
@@ -47,6 +77,63 @@ def test_a_doubtful_end_waits_for_the_next_word() -> None:
     assert cutter.push(" Sunday. ") == ["We close at 5 p.m. on Sunday."]
 
 
+CLAUSES: list[tuple[str, str, list[str]]] = [
+    ("en", "We are open from nine to five, and on Saturday until noon.", ["We are open from nine to five,"]),
+    ("en", "You can come whenever you like: we are always here.", ["You can come whenever you like:"]),
+    ("en", "That would be nice \u2013 but not today.", ["That would be nice \u2013"]),
+    ("en", "That is a good idea\u2014I like it.", ["That is a good idea\u2014"]),
+    ("en", "Yes, we are, of course, still there for you, all day.", ["Yes, we are, of course,"]),
+    ("en", "Yes. We have that in all colours, for example red.", ["Yes.", "We have that in all colours,"]),
+    ("en", "It happened on November 21, 2026, as planned.", ["It happened on November 21, 2026,"]),
+    ("en", "The number that you get is 1, 2, 3 or 4.", []),
+    ("en", "We offer (among other things, of course) a guarantee.", []),
+    ("en", 'They told me "come in, sit down and wait" again.', []),
+    ("en", "It costs about 1,000.50 dollars at 10:30 sharp.", []),
+    ("de", "Wir haben heute geöffnet, aber nur bis zwölf.", ["Wir haben heute geöffnet,"]),
+    ("fr", "Nous sommes ouverts demain, et aussi lundi.", ["Nous sommes ouverts demain,"]),
+    ("zh", "\u6211\u4eec\u4eca\u5929\u4e00\u76f4\u5f00\u95e8\uff0c\u6b22\u8fce", [
+        "\u6211\u4eec\u4eca\u5929\u4e00\u76f4\u5f00\u95e8\uff0c"
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("language", "text", "pieces"), CLAUSES, ids=[text[:30] for _, text, _ in CLAUSES])
+def test_the_first_clause_comes_out_before_its_sentence_ends(language: str, text: str, pieces: list[str]) -> None:
+    assert Sentences(language).push(text) == pieces
+
+
+def test_after_the_first_clause_sentences_stay_whole() -> None:
+    cutter = Sentences("en")
+    text = "We are open from nine to five, and on Saturday until noon, if you like. On Sunday, we are closed, sorry. "
+    assert cutter.push(text) == [
+        "We are open from nine to five,",
+        "and on Saturday until noon, if you like.",
+        "On Sunday, we are closed, sorry.",
+    ]
+    cutter.rest()
+    assert cutter.push("The next answer has a clause, too") == ["The next answer has a clause,"]
+
+
+def test_a_very_long_sentence_is_cut_at_its_last_clause() -> None:
+    clauses = [f"this is the clause with the number {number}," for number in range(20)]
+    pieces = Sentences("en").push(f"It begins. {' '.join(clauses)}")
+    assert pieces[1] == clauses[0]
+    assert len(pieces) > 3 and all(piece.endswith(",") and 200 < len(piece) <= LONGEST for piece in pieces[2:])
+
+
+def test_a_sentence_without_clauses_is_cut_between_words() -> None:
+    pieces = Sentences("en").push("word " * 120)
+    assert all(piece.endswith("word") and 200 < len(piece) <= LONGEST for piece in pieces) and len(pieces) == 2
+
+
+def test_cutting_now_gives_all_that_is_there() -> None:
+    cutter = Sentences("en")
+    cutter.push("One moment")
+    assert cutter.flush() == "One moment"
+    assert cutter.flush() == ""
+    assert cutter.push(" please. ") == ["please."]
+
+
 def test_after_the_rest_the_next_text_starts_empty() -> None:
     cutter = Sentences()
     cutter.push("half a")
@@ -54,8 +141,29 @@ def test_after_the_rest_the_next_text_starts_empty() -> None:
     assert cutter.rest() == ""
 
 
-@given(st.lists(st.text(alphabet="ab. !?\n1", max_size=6)))
-def test_no_text_is_lost(deltas: list[str]) -> None:
-    cutter = Sentences()
-    found = [sentence for delta in deltas for sentence in cutter.push(delta)]
-    assert "".join("".join((*found, cutter.rest())).split()) == "".join("".join(deltas).split())
+TEXTS = st.one_of(
+    st.text(alphabet="ab. ,!?\n1", max_size=60),
+    st.lists(
+        st.sampled_from(
+            ["We are", " open", ".", ",", " ", "3", "3.5", "\n", "Dr.", "am", "Mai", "...", "\u3002", "\u300d", '"',
+             "e.g.", " Well", "; ", " \u2013 ", "?", "**", "(", ")", "word " * 12, "x" * 90, "I."]
+        ),
+        max_size=40,
+    ).map("".join),
+)  # fmt: skip
+
+
+@given(TEXTS, st.sampled_from(["en", "de", "zh", None]), st.data())
+def test_the_pieces_are_the_text_however_it_is_dealt_out(text: str, language: str | None, data: st.DataObject) -> None:
+    def cut(deltas: list[str]) -> list[str]:
+        cutter = Sentences(language)
+        found = [piece for delta in deltas for piece in cutter.push(delta)]
+        return [piece for piece in (*found, cutter.rest()) if piece]
+
+    pieces = cut([text])
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(len(piece) <= LONGEST for piece in pieces[:-1])
+    places = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    dealt = [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+    assert cut(dealt) == pieces
+    assert cut(list(text)) == pieces
