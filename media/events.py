@@ -20,6 +20,9 @@ class SpeechStarted:
 
     at_ms: float
     began_ms: float
+    reopens: bool = False
+    """It goes on with the turn before it: the agent has not been heard since that ended, or only for a moment. It is
+    no speech over the agent; should the agent become audible, it pauses at once, and any word interrupts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class Interrupted:
 
     at_ms: float
     speech_start_ms: float
+    reopens: bool = False
+    """The speech that interrupts goes on with the turn that the agent wanted to answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,13 @@ class Speech:
     start: float
     segment: float  # where its present stretch began
     end: float
+    guarded: bool = False  # it began under a guard and has not outlasted it: a backchannel takes no turn
+    reopens: bool = False  # it goes on with the turn before it
     spoken: float = 0.0  # stretches that are over, ms
-    words: bool = False
-    resumed: bool = False  # playout went on: no second pause for the same speech
+    words: bool = False  # it has words that take the turn
+    backchannel: bool = False  # it has words, so far only such as say that one listens
+    pauses_at: float = 0.0  # playout pauses when so much has been spoken, ms; infinite: never again
+    resumed: bool = False  # playout was paused for it and went on
     kept: bool = False  # it interrupted the agent: it is a turn, however short
 
 
@@ -42,7 +46,7 @@ class Silence:
     """What has been done in the present silence within a turn."""
 
     by_energy: bool = False  # told by quiet alone, the model has not confirmed it
-    asked: float | None = None
     announced: bool = False
     speculated: bool = False
     doubt: float | None = None  # when sound came again
+    doubtful: bool = False  # that sound has not been judged yet

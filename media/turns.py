@@ -7,11 +7,7 @@ of the last speech to the present, so a deep jitter buffer does not delay the an
 
 from __future__ import annotations
 
-from typing import Final
-
 from media.events import (
-    AgentStarted,
-    AgentStopped,
     AskEndOfTurn,
     DropReason,
     EndReason,
@@ -26,41 +22,27 @@ from media.events import (
     TurnEnded,
     TurnEvent,
 )
+from media.turn_agent import AgentSide
+from media.turn_asking import Asking
 from media.turn_settings import TurnSettings as TurnSettings
 from media.turn_state import TALKING, Silence, Speech, State
-
-RELEASE_BELOW: Final = 0.15
-"""Speech ends when its probability is this much under `frameActivationThreshold` (hysteresis, as in Silero's own
-iterator, which also keeps the lower bound at 0.01)."""
-ASK_AGAIN_MS: Final = 200
-"""The end-of-turn model is asked again this long after its last answer, while the silence lasts."""
-PAUSE_LIMIT_MS: Final = 2000
-"""Playout that was paused for the caller goes on after this long without words."""
-WORDS_GRACE_MS: Final = 300
-"""How long after the end of speech the recognizer may still find its first word before a paused playout goes on."""
-LATE_WORDS_MS: Final = 1000
-"""Words found this late, after playout went on, still interrupt."""
-QUIET_END_MS: Final = 40
-"""Quiet (far below the level of the speech) of this length ends speech without waiting for the probability to fall:
-Silero needs one to three windows of 32 ms for that. Closures of stop consonants (up to 80 ms) are longer than this and
-shorter than a sensible `turnEndpointDelay`: the timers start again when speech goes on."""
-STILL_SPEECH: Final = 0.97
-QUIET_SURE_MS: Final = 100
-"""While the model is as sure as `STILL_SPEECH`, quiet is taken for a gap between sounds unless it is this long. (Flite
-voices: with it a third of the false ends at 100 ms go away, the right ones stay where they were.)"""
-LOUD_DIP_MS: Final = 200
-"""A probability that falls while the sound stays as loud as speech ends it only after so long: Silero is unsure of even
-vowels (0.15 in the middle of "hello")."""
-DECAY_MS: Final = 150
-"""For so long after speech the probability may stay high although nothing is heard."""
-ONSET_LIMIT_MS: Final = 96
-"""Speech begins at most this long before the window in which its probability rose (three windows)."""
-ONSET_KNOWN_MS: Final = 300
-"""An onset longer ago than this tells nothing: something else than speech began then."""
-DOUBT_MS: Final = 48
-"""Sound after the end of speech waits so long for the verdict of the voice activity model before the turn may end."""
-EPSILON_MS: Final = 0.5
-"""Ticks wander by parts of a millisecond; a deadline this near has been reached."""
+from media.turn_timing import (
+    DECAY_MS,
+    DOUBT_MS,
+    EARLY_ANSWER_MS,
+    EPSILON_MS,
+    LATE_WORDS_MS,
+    LOUD_DIP_MS,
+    ONSET_KNOWN_MS,
+    ONSET_LIMIT_MS,
+    PAUSE_LIMIT_MS,
+    QUIET_END_MS,
+    QUIET_SURE_MS,
+    RELEASE_BELOW,
+    REOPEN_SPEECH_MS,
+    STILL_SPEECH,
+    WORDS_GRACE_MS,
+)
 
 
 class Turns:
@@ -69,15 +51,15 @@ class Turns:
     Feed it, in the order of time: `frame` with each judged window of the caller's sound, then `tick` every 20 ms, and
     `eot`, `words` and `protect` when they happen. Each returns the events that follow from it.
     `lead_ms` is how long after a decision the first sound that answers it leaves; endings are decided by so much
-    earlier, at the tick whose next send is the first at or after the deadline.
+    earlier, at the tick whose next send is the first at or after the deadline. `ask_ahead_ms` is how long the
+    end-of-turn model takes: it is asked by so much earlier still, and its verdict waits for the deadline.
     """
 
-    def __init__(self, settings: TurnSettings, lead_ms: float = 0.0) -> None:
+    def __init__(self, settings: TurnSettings, lead_ms: float = 0.0, ask_ahead_ms: float = 0.0) -> None:
         chosen = settings.resolved()
         self._delay = float(chosen.turn_endpoint_delay or 0)
         self._min_turn = float(chosen.min_turn_duration or 0)
         self._min_interruption = float(chosen.min_interruption_duration or 0)
-        self._cooldown = float(chosen.post_speech_cooldown or 0)
         self._fallback = max(float(chosen.fallback_silence_ms or 0), self._delay)
         self._speculative = chosen.speculative_silence_ms
         self._eot_threshold = chosen.ultravad_eot_threshold
@@ -85,17 +67,17 @@ class Turns:
         """Probability at and above which a window is speech."""
         self._release = max(self.activation - RELEASE_BELOW, 0.01)
         self._lead = lead_ms
+        self._ask_ahead = ask_ahead_ms
         self._events: list[TurnEvent] = []
         self._now = float("-inf")
         self._state = State.IDLE
-        self._audible = self._protected = False
-        self._agent_started = self._agent_stopped = float("-inf")
-        self._cut = False  # interrupted; the flushed playout still counts as audible for a moment
+        self._agent = AgentSide(float(chosen.post_speech_cooldown or 0))
         self._judged, self._p = float("-inf"), 0.0  # the last window that was judged: its end, its probability
         self._dip = 0.0  # how long the probability has been under the release threshold
         self._paused_at = 0.0
         self._speech = Speech(float("-inf"), float("-inf"), float("-inf"))
         self._silence = Silence()
+        self._asking = Asking()
 
     @property
     def state(self) -> State:
@@ -151,24 +133,26 @@ class Turns:
 
     def eot(self, now_ms: float, p: float | None, asked_ms: float) -> tuple[TurnEvent, ...]:
         """The end-of-turn model's answer to the `AskEndOfTurn` of `asked_ms`; `None` when it has nothing to judge by.
-        An answer to any but the last question counts for nothing."""
+        It counts in the silence in which it was asked: now, or at `turnEndpointDelay` if that is to come."""
         self._now = max(self._now, now_ms)
-        asked = self._state is State.SILENCE and self._silence.asked == asked_ms
-        if asked and p is not None and self._eot_threshold is not None and p >= self._eot_threshold:
-            self._end("model")
+        self._asking.answer(self._now, p, asked_ms)
+        if self._state is State.SILENCE and self._silence.announced and not self._silence.doubtful:
+            self._end_by_model()
         return self._take()
 
     def words(self, now_ms: float, backchannel: bool = False) -> tuple[TurnEvent, ...]:
-        """The recognizer has words for the speech that is open; `backchannel`: none that take the turn."""
+        """The recognizer has words for the speech that is open. `backchannel`: so far only such as say that one listens
+        ("mm-hmm"); spoken over the agent they take no turn."""
         self._now = max(self._now, now_ms)
-        if backchannel:
+        if self._state is State.IDLE:
+            return ()
+        if backchannel and self._speech.guarded:
+            self._speech.backchannel = True
             return ()
         match self._state:
-            case State.IDLE:
-                return ()
             case State.PAUSED | State.PAUSED_SILENCE:
                 self._interrupt()
-            case State.GUARDED | State.GUARDED_SILENCE if self._speech.resumed and self._may_interrupt():
+            case State.GUARDED | State.GUARDED_SILENCE if self._speech.resumed and self._agent.stoppable:
                 self._interrupt()
             case _:
                 pass
@@ -177,22 +161,16 @@ class Turns:
 
     def protect(self, on: bool) -> tuple[TurnEvent, ...]:
         """Say whether what plays now cannot be interrupted (`firstMessageUninterruptible`)."""
-        self._protected = on
+        self._agent.protected = on
         if on and self._state in (State.PAUSED, State.PAUSED_SILENCE):
             self._resume()
         return self._take()
 
     def _see(self, now: float, audible: bool) -> None:
         self._now = max(self._now, now)
-        if audible == self._audible:
-            return
-        self._audible = audible
-        if audible:
-            self._agent_started = self._now
-            self._emit(AgentStarted(self._now))
-        else:
-            self._agent_stopped, self._cut = self._now, False
-            self._emit(AgentStopped(self._now))
+        change = self._agent.hear(self._now, audible)
+        if change is not None:
+            self._emit(change)
 
     def _voiced(self, now: float, span: float, quiet: float, onset: float | None) -> None:
         """A window that holds speech, which reaches to `now - quiet`."""
@@ -220,9 +198,11 @@ class Turns:
             self._speech.end = max(self._speech.end, heard - quiet)
 
     def _open(self, began: float, until: float) -> None:
-        self._speech = Speech(began, began, until)
-        self._state = State.GUARDED if self._audible or began < self._guard_end() else State.SPEECH
-        self._emit(SpeechStarted(self._now, began))
+        reopens = self._agent.is_reopened(began)
+        guarded = not reopens and self._agent.guards(began)
+        self._speech = Speech(began, began, until, guarded, reopens, pauses_at=self._min_interruption)
+        self._state = State.GUARDED if guarded else State.SPEECH
+        self._emit(SpeechStarted(self._now, began, reopens))
 
     def _go_on(self, began: float) -> None:
         """Speech again within an open turn."""
@@ -245,6 +225,7 @@ class Turns:
         self._speech.end = max(ended, self._speech.segment)
         self._speech.spoken += self._speech.end - self._speech.segment
         self._silence = Silence(by_energy)
+        self._asking.new_silence()
         match self._state:
             case State.SPEECH:
                 self._state = State.SILENCE
@@ -260,11 +241,11 @@ class Turns:
             case State.IDLE:
                 pass
             case State.SPEECH:
-                since = max(self._speech.start, self._agent_started)
-                if self._audible and self._may_barge() and self._speech.end - since >= self._min_interruption:
+                if self._agent.stoppable and self._outlasts_agent():
                     self._barge()
             case State.SILENCE:
-                if not self._in_doubt(heard, quiet):
+                self._silence.doubtful = self._in_doubt(heard, quiet)
+                if not self._silence.doubtful:
                     self._in_silence()
             case State.GUARDED | State.GUARDED_SILENCE:
                 self._guarded()
@@ -280,58 +261,86 @@ class Turns:
         return self._judged < self._silence.doubt + DOUBT_MS and heard < self._silence.doubt + 2 * DOUBT_MS
 
     def _in_silence(self) -> None:
-        """The caller's turn, in silence: speculate, ask, end or drop it."""
-        counts = self._speech.kept or self._speech.spoken >= self._min_turn
-        speculative = self._speculative
-        if counts and not self._silence.speculated and speculative is not None and self._lasted(speculative):
-            self._silence.speculated = True
-            self._emit(Speculate(self._now))
-        if not self._lasted(self._delay, self._lead):
-            return
-        if not self._silence.announced:
+        """The caller's turn, in silence: end or drop it, speculate, ask."""
+        over = self._lasted(self._delay, self._lead)
+        if over and not self._silence.announced:
             self._silence.announced = True
             self._emit(SpeechStopped(self._now, self._speech.end))
-        if not counts:
-            self._drop("short")
-        elif self._eot_threshold is None:
+        if not self._speech.kept and self._speech.spoken < self._min_turn:
+            if over:
+                self._drop("short")
+        elif not (over and self._ends()):
+            self._prepare()
+
+    def _ends(self) -> bool:
+        """The silence has lasted long enough: end the turn, unless the end-of-turn model wants to wait."""
+        if self._eot_threshold is None:
             self._end("delay")
-        elif self._lasted(self._fallback, self._lead):
+        elif not self._end_by_model() and self._lasted(self._fallback, self._lead):
             self._end("fallback")
-        elif self._silence.asked is None or self._now - self._silence.asked >= ASK_AGAIN_MS - EPSILON_MS:
-            self._silence.asked = self._now
+        return self._state is State.IDLE
+
+    def _end_by_model(self) -> bool:
+        verdict = self._asking.verdict
+        if verdict is None or self._eot_threshold is None or verdict < self._eot_threshold:
+            return False
+        self._end("model", verdict)
+        return True
+
+    def _prepare(self) -> None:
+        """What is to be begun before the turn ends: speculation, once in a silence, and the next question."""
+        if self._speculative is not None and not self._silence.speculated and self._lasted(self._speculative):
+            self._silence.speculated = True
+            self._emit(Speculate(self._now))
+        if self._eot_threshold is None or not self._lasted(self._delay, self._lead + self._ask_ahead):
+            return
+        if self._asking.due(self._now):
+            self._asking.ask(self._now)
             self._emit(AskEndOfTurn(self._now))
+
+    def _outlasts_agent(self) -> bool:
+        """Whether the caller, whose turn it is, speaks on although the agent has become audible. Who was speaking
+        before it did does so at once."""
+        speech = self._speech
+        if speech.segment <= self._agent.started:
+            return True
+        least = min(self._min_interruption, REOPEN_SPEECH_MS) if speech.reopens else self._min_interruption
+        return speech.end - speech.segment >= least
 
     def _guarded(self) -> None:
         """Speech that does not count yet: it may interrupt, outlast what guards it, or be dropped."""
         talking = self._state is State.GUARDED
-        if self._audible:
-            if talking and not self._speech.resumed and self._may_interrupt():
+        if self._agent.audible:
+            if talking and self._agent.stoppable and self._speech_ms() >= self._speech.pauses_at:
                 self._barge()
-        elif self._speech.end >= self._guard_end():
+        elif self._speech.end >= self._agent.guards_until or self._answered_early():
             self._state = State.SPEECH if talking else State.SILENCE
+            self._speech.guarded = False
             return
         if self._state is State.GUARDED_SILENCE:
             hold = max(LATE_WORDS_MS if self._speech.resumed else 0, self._delay)
             if self._lasted(hold):
                 self._drop(self._why_guarded())
 
+    def _answered_early(self) -> bool:
+        """Words over the last moment of what the agent said, which then had its end: they answer it."""
+        speech = self._speech
+        heard = speech.resumed and (speech.words or speech.backchannel)
+        return heard and self._agent.stopped - speech.end <= EARLY_ANSWER_MS
+
     def _why_guarded(self) -> DropReason:
-        if self._protected:
+        if self._agent.protected:
             return "protected"
-        return "no_words" if self._speech.resumed or self._audible else "cooldown"
+        if not (self._speech.resumed or self._agent.audible):
+            return "cooldown"
+        return "backchannel" if self._speech.backchannel else "no_words"
 
     def _paused(self) -> None:
         """Playout waits for words. It goes on without them: after 2 s, and when the speech ended."""
         ended = self._state is State.PAUSED_SILENCE and self._lasted(WORDS_GRACE_MS)
         late = self._now - self._paused_at >= PAUSE_LIMIT_MS - EPSILON_MS
-        if ended or late or not self._audible:
+        if ended or late or not self._agent.audible:
             self._resume()
-
-    def _may_interrupt(self) -> bool:
-        return self._may_barge() and self._audible and self._speech_ms() >= self._min_interruption
-
-    def _may_barge(self) -> bool:
-        return not self._protected and not self._cut
 
     def _barge(self) -> None:
         """The caller has spoken over the agent for long enough."""
@@ -344,18 +353,23 @@ class Turns:
 
     def _interrupt(self) -> None:
         self._state = State.SPEECH if self.talking else State.SILENCE
-        self._cut = self._audible
+        self._agent.cut = self._agent.audible
         self._speech.kept = True
-        self._emit(Interrupted(self._now, self._speech.start))
+        self._speech.guarded = False
+        self._emit(Interrupted(self._now, self._speech.start, self._speech.reopens))
 
     def _resume(self) -> None:
-        self._state = State.GUARDED if self._state is State.PAUSED else State.GUARDED_SILENCE
+        """Playout goes on. Speech that goes on as well has had its pause; new speech after it may pause again."""
+        talking = self._state is State.PAUSED
+        self._state = State.GUARDED if talking else State.GUARDED_SILENCE
         self._speech.resumed = True
+        self._speech.pauses_at = float("inf") if talking else self._speech.spoken + self._min_interruption
         self._emit(Resume(self._now))
 
-    def _end(self, reason: EndReason) -> None:
+    def _end(self, reason: EndReason, probability: float | None = None) -> None:
         self._state = State.IDLE
-        self._emit(TurnEnded(self._now, self._speech.start, self._speech.end, reason))
+        self._agent.turn_ended(self._now)
+        self._emit(TurnEnded(self._now, self._speech.start, self._speech.end, reason, probability))
 
     def _drop(self, reason: DropReason) -> None:
         self._state = State.IDLE
@@ -364,9 +378,6 @@ class Turns:
     def _speech_ms(self) -> float:
         """Speech of this turn so far, pauses left out."""
         return self._speech.spoken + (self._speech.end - self._speech.segment if self.talking else 0.0)
-
-    def _guard_end(self) -> float:
-        return self._agent_stopped + self._cooldown
 
     def _lasted(self, ms: float, lead: float = 0.0) -> bool:
         """Whether the silence, as it will be in `lead` ms, is at least this long."""

@@ -388,7 +388,7 @@ def test_what_the_old_answer_begins_before_it_knows_of_the_interruption_is_not_s
     assert stale.cut and not call.playout.write(tone(500))
     studio.loop.run()
     assert listener.of(Interrupted)
-    studio.run(100)
+    studio.run(1000)  # the caller's turn is over
     fresh = call.playout.begin("the new answer")
     assert call.playout.write(tone(100))
     studio.run(200)

@@ -22,7 +22,8 @@ from media.events import (
     TurnEnded,
     TurnEvent,
 )
-from media.turns import PAUSE_LIMIT_MS, Turns, TurnSettings
+from media.turn_timing import PAUSE_LIMIT_MS
+from media.turns import Turns, TurnSettings
 
 TICK = 20
 DEEP = settings(max_examples=500, deadline=None)
