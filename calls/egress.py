@@ -10,7 +10,8 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, Literal
@@ -19,6 +20,7 @@ import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from multidict import CIMultiDictProxy
 
+from calls.egress_names import NamesInThreads
 from config.errors import TrunklineError
 
 Address = IPv4Address | IPv6Address
@@ -127,11 +129,15 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 class EgressClient:
     """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
     Each has a connection of its own, so that none fails because the other side had closed an idle one; how many there
-    are at once is for the callers to bound. To be made and closed inside the running loop."""
+    are at once is for the callers to bound (`Lanes`). What must not wait for others' slow name servers has a client of
+    its own. To be made and closed inside the running loop."""
 
     def __init__(self, rules: EgressRules, tls: ssl.SSLContext) -> None:
         self._rules = rules
-        connector = aiohttp.TCPConnector(ssl=tls, socket_factory=self._socket, limit=0, force_close=True)
+        self._names = NamesInThreads()
+        connector = aiohttp.TCPConnector(
+            ssl=tls, socket_factory=self._socket, limit=0, force_close=True, resolver=self._names
+        )
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -192,6 +198,38 @@ class EgressClient:
     async def close(self) -> None:
         """Close every connection."""
         await self._session.close()
+        await self._names.close()
+
+
+class Lanes:
+    """How many requests are under way at once: `most` in all, and at most `most_of_one` of each organization, so that
+    one with slow servers leaves room for the others. What has no room waits, in the order of asking."""
+
+    def __init__(self, most: int = 128, most_of_one: int = 32) -> None:
+        self._all = asyncio.Semaphore(most)
+        self._most_of_one = most_of_one
+        self._own: dict[str, _Own] = {}
+
+    @asynccontextmanager
+    async def one(self, organization_id: str) -> AsyncIterator[None]:
+        """A lane, once there is one, for as long as the block takes."""
+        own = self._own.setdefault(organization_id, _Own(asyncio.Semaphore(self._most_of_one)))
+        own.users += 1
+        try:
+            async with own.room, self._all:
+                yield
+        finally:
+            own.users -= 1
+            if not own.users:
+                del self._own[organization_id]
+
+
+@dataclass
+class _Own:
+    """An organization's share; it is forgotten with its last user."""
+
+    room: asyncio.Semaphore
+    users: int = 0
 
 
 def _told(error: Exception) -> str:

@@ -4,40 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 
-from calls.egress import EgressClient, EgressError, EgressRules, tls_context
-
-LOOPBACK = EgressRules(allow=["127.0.0.0/8", "::1/128"])
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[str]:
-    """A server on loopback; gives its origin."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app, shutdown_timeout=0.01)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
-
-
-@asynccontextmanager
-async def client_with(rules: EgressRules) -> AsyncIterator[EgressClient]:
-    client = EgressClient(rules, await asyncio.to_thread(tls_context, None))
-    try:
-        yield client
-    finally:
-        await client.close()
+from calls.egress import EgressError, EgressRules, tls_context
+from tests.calls.web_server import LOOPBACK, client_with, serving
 
 
 async def says_ok(request: web.Request) -> web.Response:

@@ -1,0 +1,68 @@
+"""How many requests are under way at once, and that one organization leaves room for the others."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from calls.egress import Lanes
+
+
+async def in_a_lane(lanes: Lanes, organization: str, begun: list[str], end: asyncio.Event) -> None:
+    async with lanes.one(organization):
+        begun.append(organization)
+        await end.wait()
+
+
+async def until_settled() -> None:
+    """All that could begin has begun."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_an_organization_that_has_its_share_waits_and_another_does_not() -> None:
+    lanes, begun, end = Lanes(most=4, most_of_one=2), list[str](), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for organization in ("slow", "slow", "slow", "slow", "quick"):
+            group.create_task(in_a_lane(lanes, organization, begun, end))
+        await until_settled()
+        assert begun == ["slow", "slow", "quick"]
+        end.set()
+    assert sorted(begun) == ["quick", "slow", "slow", "slow", "slow"]
+
+
+async def test_all_together_have_no_more_than_there_are() -> None:
+    lanes, begun, end = Lanes(most=3, most_of_one=2), list[str](), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for organization in ("a", "a", "b", "b", "c"):
+            group.create_task(in_a_lane(lanes, organization, begun, end))
+        await until_settled()
+        assert begun == ["a", "a", "b"]
+        end.set()
+    assert sorted(begun) == ["a", "a", "b", "b", "c"]
+
+
+async def test_who_gives_up_waiting_takes_no_lane() -> None:
+    lanes, begun, end = Lanes(most=1, most_of_one=1), list[str](), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(in_a_lane(lanes, "a", begun, end))
+        impatient = [group.create_task(in_a_lane(lanes, each, begun, end)) for each in ("a", "b")]
+        await until_settled()
+        for each in impatient:
+            each.cancel()
+        await until_settled()
+        end.set()
+        await first
+    async with AsyncExitStack() as stack, asyncio.timeout(5):
+        await stack.enter_async_context(lanes.one("b"))
+    assert begun == ["a"]
+
+
+async def test_a_lane_is_given_back_when_its_request_fails() -> None:
+    lanes = Lanes(most=1, most_of_one=1)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            async with asyncio.timeout(5), lanes.one("a"):
+                raise ZeroDivisionError

@@ -1,0 +1,38 @@
+"""A real HTTP server on loopback, and a client that may reach it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from calls.egress import EgressClient, EgressRules, tls_context
+
+LOOPBACK = EgressRules(allow=["127.0.0.0/8", "::1/128"])
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    """A server on loopback; gives its origin."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def client_with(rules: EgressRules) -> AsyncIterator[EgressClient]:
+    client = EgressClient(rules, await asyncio.to_thread(tls_context, None))
+    try:
+        yield client
+    finally:
+        await client.close()
