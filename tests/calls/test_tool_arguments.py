@@ -1,0 +1,162 @@
+"""What a model writes for a tool is taken when it fits, and refused in words that help it otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calls.tool_arguments import DEEPEST, MOST_BYTES, BadArguments, arguments_of
+
+TYPES = ("string", "number", "integer", "boolean", "object", "array")
+BOOKING: dict[str, Any] = {
+    "type": "object",
+    "properties": {"date": {"type": "string"}, "people": {"type": "integer"}, "note": {"type": "string"}},
+    "required": ["date", "people"],
+}
+
+
+def of_type(kind: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {"value": {"type": kind}}, "required": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        ("string", '"Ann"', "Ann"),
+        ("string", '""', ""),
+        ("string", "5", "5"),
+        ("number", "2.5", 2.5),
+        ("number", "2", 2),
+        ("number", '"2.5"', 2.5),
+        ("number", '"-7"', -7),
+        ("integer", "-5", -5),
+        ("integer", "5.0", 5),
+        ("integer", '"5"', 5),
+        ("boolean", "true", True),
+        ("boolean", '"true"', True),
+        ("boolean", '"False"', False),
+        ("object", '{"a":[1,{"b":null}]}', {"a": [1, {"b": None}]}),
+        ("array", "[1,[2]]", [1, [2]]),
+    ],
+)
+def test_a_value_of_the_type_or_one_that_loses_nothing_is_taken(kind: str, written: str, value: object) -> None:
+    (taken,) = arguments_of(f'{{"value": {written}}}', of_type(kind)).values()
+    assert (taken, type(taken)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        ("string", "true"),
+        ("string", "2.5"),
+        ("string", '["a"]'),
+        ("string", "{}"),
+        ("number", "true"),
+        ("number", '"two"'),
+        ("number", '"1e3"'),
+        ("number", '" 2"'),
+        ("number", "[2]"),
+        ("integer", "5.5"),
+        ("integer", "1e300"),
+        ("integer", "false"),
+        ("integer", '"5.0"'),
+        ("integer", '"007"'),
+        ("integer", '"५"'),
+        ("boolean", "1"),
+        ("boolean", '"yes"'),
+        ("object", "[]"),
+        ("object", '"{}"'),
+        ("array", "{}"),
+        ("array", '"a"'),
+    ],
+)
+def test_a_value_of_another_type_is_refused_and_the_wanted_type_is_told(kind: str, written: str) -> None:
+    with pytest.raises(BadArguments, match=r"^parameter `value` must be (a|an|true or false)\b.*, not an? \w+$"):
+        arguments_of(f'{{"value": {written}}}', of_type(kind))
+
+
+def test_a_missing_parameter_and_a_null_one_are_told_by_name() -> None:
+    with pytest.raises(BadArguments) as refused:
+        arguments_of('{"people": null}', BOOKING)
+    assert refused.value.message == "parameter `date` is required; parameter `people` is required"
+
+
+def test_null_for_a_parameter_that_may_be_left_out_leaves_it_out() -> None:
+    assert arguments_of('{"date": "today", "people": 2, "note": null}', BOOKING) == {"date": "today", "people": 2}
+
+
+def test_a_parameter_that_does_not_exist_is_refused_and_the_others_are_named() -> None:
+    with pytest.raises(BadArguments) as refused:
+        arguments_of('{"date": "today", "people": 2, "day": 1}', BOOKING)
+    assert refused.value.message == "there is no parameter `day`, only `date`, `people`, `note`"
+
+
+def test_what_a_tool_without_parameters_is_given_is_refused() -> None:
+    assert arguments_of("{}", {"type": "object"}) == {}
+    with pytest.raises(BadArguments, match="there is no parameter `reason`, the tool takes none"):
+        arguments_of('{"reason": "bye"}', {"type": "object"})
+
+
+@pytest.mark.parametrize("nothing", ["", " \n"])
+def test_no_text_is_an_object_without_values(nothing: str) -> None:
+    assert arguments_of(nothing, of_type("string")) == {}
+
+
+@pytest.mark.parametrize("text", ["{", '{"value": }', "value=1", "{'value': 1}", '{"value": NaN', "9" * 5000])
+def test_what_is_no_json_is_told(text: str) -> None:
+    with pytest.raises(BadArguments, match="no valid JSON"):
+        arguments_of(text, of_type("number"))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("[]", "an array"), ("null", "null"), ('"x"', "a string"), ("1", "a number")]
+)
+def test_json_that_is_no_object_is_told(text: str, told: str) -> None:
+    with pytest.raises(BadArguments, match=f"one JSON object, not {told}$"):
+        arguments_of(text, of_type("number"))
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+@pytest.mark.parametrize("place", ['{{"value": {}}}', '{{"value": {{"a": [{}]}}}}'])
+def test_numbers_that_json_cannot_carry_on_are_refused(number: str, place: str) -> None:
+    with pytest.raises(BadArguments, match="finite"):
+        arguments_of(place.format(number), of_type("object"))
+
+
+@pytest.mark.parametrize("text", [r'{"value": "\ud800"}', r'{"value": {"\udfff": 1}}', '{"value": "\ud800"}'])
+def test_half_a_character_is_refused_wherever_it_is(text: str) -> None:
+    with pytest.raises(BadArguments, match="half of a character"):
+        arguments_of(text, of_type("object"))
+
+
+def test_arguments_are_bounded_in_bytes() -> None:
+    frame = len('{"value": ""}')
+    letter = "é"
+    fits = letter * ((MOST_BYTES - frame) // 2)
+    assert arguments_of(f'{{"value": "{fits}"}}', of_type("string")) == {"value": fits}
+    with pytest.raises(BadArguments, match="longer than 32 KiB"):
+        arguments_of(f'{{"value": "{fits}{letter}"}}', of_type("string"))
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_arguments_are_bounded_in_depth(opening: str, closing: str) -> None:
+
+    def nested(depth: int) -> str:
+        inside = "1" if opening != "[" else ""
+        return f'{{"value": {opening * depth}{inside}{closing * depth}}}'
+
+    kind = "array" if opening == "[" else "object"
+    assert arguments_of(nested(DEEPEST - 1), of_type(kind))
+    for depth in (DEEPEST, 5_000):
+        with pytest.raises(BadArguments, match="nested too deeply"):
+            arguments_of(nested(depth), of_type(kind))
+
+
+def test_no_more_than_five_problems_are_told_and_made_up_names_are_cut() -> None:
+    made_up = {f"{number}{'x' * 100}": 1 for number in range(9)}
+    text = str(made_up).replace("'", '"')
+    with pytest.raises(BadArguments) as refused:
+        arguments_of(text, of_type("string"))
+    assert refused.value.message.count("there is no parameter") == 5
+    assert "x" * 64 not in refused.value.message

@@ -1,0 +1,177 @@
+"""The belt: names, unknown tools, arguments, faults, and how much goes on at once."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from calls.tools import AT_ONCE, ToolBelt, ToolResult, function_name
+from config.errors import Unavailable
+from models.protocols import ToolCall, ToolDefinition
+
+DAY = {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
+
+
+@dataclass
+class Noting:
+    """A tool that keeps what it is given, and waits for `gate`."""
+
+    name: str = "free_berths"
+    effects: bool = True
+    fault: Exception | None = None
+    gate: asyncio.Event | None = None
+    given: list[Mapping[str, Any]] = field(default_factory=list)
+    begun: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+
+    @property
+    def definition(self) -> ToolDefinition:
+        return ToolDefinition(self.name, "Free berths", DAY)
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        self.given.append(arguments)
+        self.begun.release()
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        return ToolResult("3 berths", ok=True)
+
+
+def call(name: str = "free_berths", arguments: str = '{"day": "today"}') -> ToolCall:
+    return ToolCall("1", name, arguments)
+
+
+async def test_a_call_that_fits_is_run_and_its_result_given_back() -> None:
+    tool = Noting()
+    assert await ToolBelt([tool]).run(call()) == ToolResult("3 berths", ok=True)
+    assert tool.given == [{"day": "today"}]
+
+
+async def test_the_definitions_are_those_of_the_tools_in_their_order() -> None:
+    belt = ToolBelt([Noting("b"), Noting("a")])
+    assert [each.name for each in belt.definitions] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("free_births", "{}", "There is no tool `free_births`. There are: free_berths."),
+        ("x" * 500, "{}", f"There is no tool `{'x' * 64}`. There are: free_berths."),
+        ("free_berths", "{}", "`free_berths` was not called: parameter `day` is required."),
+        (
+            "free_berths",
+            "day",
+            "`free_berths` was not called: the arguments are no valid JSON; write one JSON object.",
+        ),
+    ],
+)
+async def test_what_the_model_does_wrong_is_told_and_nothing_is_run(name: str, arguments: str, told: str) -> None:
+    tool = Noting()
+    assert await ToolBelt([tool]).run(call(name, arguments)) == ToolResult(told, ok=False)
+    assert tool.given == []
+
+
+async def test_a_belt_without_tools_says_so() -> None:
+    result = await ToolBelt().run(call("weather"))
+    assert result == ToolResult("There is no tool `weather`. There are no tools.", ok=False)
+
+
+async def test_a_tool_that_breaks_is_logged_and_the_model_is_told_without_the_reason() -> None:
+    belt = ToolBelt([Noting(fault=Unavailable("the disk is full"))], call_id="c1")
+    with capture_logs() as logs:
+        result = await belt.run(call())
+    assert result == ToolResult("`free_berths` does not work at the moment.", ok=False)
+    assert logs == [
+        {
+            "event": "tool.broken",
+            "log_level": "error",
+            "call_id": "c1",
+            "name": "free_berths",
+            "error": "the disk is full",
+        }
+    ]
+
+
+async def test_a_fault_of_ours_is_not_swallowed() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await ToolBelt([Noting(fault=ZeroDivisionError())]).run(call())
+
+
+async def test_what_the_model_writes_is_not_in_the_log() -> None:
+    with capture_logs() as logs:
+        await ToolBelt([Noting()]).run(call(arguments='{"day": ["my secret"]}'))
+        await ToolBelt([Noting()]).run(call(arguments="my secret"))
+    assert [each["event"] for each in logs] == ["tool.arguments_refused"] * 2
+    assert "secret" not in str(logs)
+
+
+def test_effects_are_those_of_the_tool_and_a_tool_that_does_not_exist_has_none() -> None:
+    belt = ToolBelt([Noting("asks", effects=False), Noting("books")])
+    assert [belt.has_effects(name) for name in ("asks", "books", "nothing")] == [False, True, False]
+
+
+def test_two_tools_of_one_name_are_a_mistake() -> None:
+    with pytest.raises(ValueError, match="same name"):
+        ToolBelt([Noting(), Noting()])
+
+
+async def test_two_tools_of_a_call_work_at_once_and_a_third_waits() -> None:
+    tool = Noting(gate=asyncio.Event())
+    assert tool.gate is not None
+    belt = ToolBelt([tool])
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(belt.run(call())) for _ in range(AT_ONCE + 1)]
+        for _ in range(AT_ONCE):
+            await tool.begun.acquire()
+        assert len(tool.given) == AT_ONCE
+        assert tool.begun.locked()
+        tool.gate.set()
+    assert [each.result().ok for each in asked] == [True] * (AT_ONCE + 1)
+
+
+async def test_a_cancelled_call_gives_its_place_back() -> None:
+    tool = Noting(gate=asyncio.Event())
+    assert tool.gate is not None
+    belt = ToolBelt([tool])
+    asked = [asyncio.ensure_future(belt.run(call())) for _ in range(AT_ONCE + 1)]
+    for _ in range(AT_ONCE):
+        await tool.begun.acquire()
+    asked[0].cancel()
+    await tool.begun.acquire()
+    tool.gate.set()
+    assert [each.ok for each in await asyncio.gather(*asked[1:])] == [True] * AT_ONCE
+    assert asked[0].cancelled()
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("free_berths", "free_berths"),
+        ("Look up order", "Look_up_order"),
+        ("Öffnungszeiten!", "Offnungszeiten"),
+        ("  a / b  ", "a_b"),
+        ("予約", "tool"),
+        ("---", "tool"),
+        ("x" * 255, "x" * 64),
+        ("end_call", "end_call_2"),
+        ("End Call", "End_Call_2"),
+    ],
+)
+def test_a_name_becomes_one_that_models_take(name: str, made: str) -> None:
+    assert function_name(name, {"end_call"}) == made
+
+
+def test_names_that_come_out_alike_are_numbered_and_stay_short() -> None:
+    taken: set[str] = set()
+    for name in ["a b", "a_b", "A-b", "a?b", "予", "約", *["y" * 99] * 11]:
+        made = function_name(name, taken)
+        assert made.lower() not in taken
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", made)
+        taken.add(made.lower())
+    assert {"a_b", "a_b_2", "a_b_3", "a-b", "tool", "tool_2", "y" * 64, "y" * 61 + "_11"} <= taken
