@@ -17,3 +17,9 @@ RESPONSE_GAP: Final = Histogram(
     buckets=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0),
 )
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook sendings", ["outcome"])
+TOOL_SECONDS: Final = Histogram(
+    "trunkline_tool_seconds",
+    "How long the HTTP requests of tools took, the wait for their turn included",
+    ["outcome"],
+    buckets=(0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 5.0, 10.0, 30.0),
+)

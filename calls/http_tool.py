@@ -1,0 +1,164 @@
+"""The tools that organizations define: an HTTP request each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import structlog
+
+from calls import metrics
+from calls.context import ContextValue
+from calls.egress import EgressClient, EgressError, HttpAnswer, Lanes
+from calls.tool_answer import LONGEST_ERROR, redacted, text_of
+from calls.tool_request import Template, ToolRequest, Unfillable
+from calls.tools import ToolResult
+from config.secrets import Secrets
+from models.protocols import ToolDefinition
+from storage import tools
+from storage.tools import Parameter
+
+MOST_BYTES: Final = 64 * 1024
+"""Read of an answer."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class WayOut:
+    """What tools need of the house to reach other servers."""
+
+    client: EgressClient
+    lanes: Lanes
+    secrets: Secrets
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The call that tools are used in; `values` are what `{{variables}}` stand for."""
+
+    call_id: str
+    values: Mapping[str, ContextValue]
+
+
+@dataclass
+class _Account:
+    """One use of a tool, as the log tells it."""
+
+    outcome: Literal["answered", "status", "unfillable", "refused", "timeout", "connection", "cancelled", "broken"]
+    status: int | None = None
+    error: str | None = None
+
+
+class HttpTool:
+    """A stored tool under the name that the model calls it by."""
+
+    def __init__(self, stored: tools.Tool, name: str, caller: Caller, way_out: WayOut) -> None:
+        self.definition: Final = ToolDefinition(
+            name, stored.description or stored.name, parameters_of(stored.config["body"])
+        )
+        self.effects: Final = stored.config["method"] != "GET"
+        self._stored = stored
+        self._timeout_s = stored.config["timeout"] / 1000
+        self._caller = caller
+        self._way_out = way_out
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Send the request, once. Raises `SecretUnreadable`."""
+        with self._told() as account:
+            try:
+                request = self._template().filled(arguments, self._caller.values, call_id=self._caller.call_id)
+            except Unfillable as error:
+                account.outcome, account.error = "unfillable", error.message
+                return ToolResult(f"The request was not sent: {error.message}.", ok=False)
+            try:
+                answer = await self._exchange(request)
+            except EgressError as error:
+                account.outcome, account.error = error.kind, redacted(error.message, request.hidden)
+                return ToolResult(self._excuse(error), ok=False)
+            account.status = answer.status
+            account.outcome = "answered" if 200 <= answer.status < 300 else "status"
+            return _result(answer.status, await asyncio.to_thread(text_of, answer, request.hidden))
+
+    def _template(self) -> Template:
+        config, secrets = self._stored.config, self._way_out.secrets
+        headers = [(header["key"], secrets.decrypt(header["value_encrypted"])) for header in config["headers"]]
+        return Template(config["method"], config["url"], headers)
+
+    async def _exchange(self, request: ToolRequest) -> HttpAnswer:
+        """Waiting for a lane counts as waiting for the answer."""
+        try:
+            async with asyncio.timeout(self._timeout_s), self._way_out.lanes.one(self._stored.organization_id):
+                return await self._way_out.client.request(
+                    request.method,
+                    request.url,
+                    headers=request.headers,
+                    body=request.body,
+                    timeout_s=self._timeout_s,
+                    max_bytes=MOST_BYTES,
+                )
+        except TimeoutError as error:
+            raise EgressError("timeout", f"no complete answer within {self._timeout_s:g} s") from error
+
+    def _excuse(self, error: EgressError) -> str:
+        """For the model, which might tell the caller: no addresses."""
+        match error.kind:
+            case "timeout":
+                return f"The tool did not answer within {self._timeout_s:g} seconds."
+            case "refused":
+                return "The tool's address is not allowed on this server."
+            case "connection":
+                return "The tool's server could not be reached."
+
+    @contextmanager
+    def _told(self) -> Iterator[_Account]:
+        """Log and count one use of the tool, however it ends."""
+        account = _Account("broken")
+        started = time.monotonic()
+        try:
+            yield account
+        except asyncio.CancelledError:
+            account.outcome = "cancelled"
+            raise
+        finally:
+            seconds = time.monotonic() - started
+            metrics.TOOL_SECONDS.labels(outcome=account.outcome).observe(seconds)
+            (log.info if account.outcome in ("answered", "cancelled") else log.warning)(
+                "tool.called",
+                call_id=self._caller.call_id,
+                tool_id=self._stored.id,
+                outcome=account.outcome,
+                status=account.status,
+                ms=round(seconds * 1000),
+                error=account.error,
+            )
+
+
+def _result(status: int, text: str) -> ToolResult:
+    if 200 <= status < 300:
+        return ToolResult(text or f"Done: the tool answered with status {status} and nothing else.", ok=True)
+    follows = " Redirects are not followed." if 300 <= status < 400 else ""
+    said = f" It said: {text[:LONGEST_ERROR]}" if text else ""
+    return ToolResult(f"The tool answered with status {status}.{follows}{said}", ok=False)
+
+
+def parameters_of(body: list[Parameter]) -> dict[str, Any]:
+    """The JSON Schema of a tool's parameters."""
+    properties: dict[str, dict[str, Any]] = {}
+    for parameter in body:
+        schema: dict[str, Any] = {"type": parameter["type"]}
+        if parameter["description"]:
+            schema["description"] = parameter["description"]
+        if parameter["type"] == "array":
+            schema["items"] = {}  # some servers take no array without
+        properties[parameter["name"]] = schema
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [parameter["name"] for parameter in body if parameter["required"]],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,76 @@
+"""What a tool's server said, as text for a language model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from calls.egress import HttpAnswer
+from storage.documents.blocks import tidy
+from storage.documents.from_html import blocks_from_html, declared_charset
+from storage.documents.kinds import Kind, charset_of, kind_of
+
+LONGEST: Final = 8_000
+"""Characters that the model gets of an answer."""
+LONGEST_ERROR: Final = 500
+"""Characters that it gets of an answer that is an error."""
+CUT: Final = "\n[The answer is longer; this is its beginning.]"
+HIDDEN: Final = "[hidden]"
+_NOT_TEXT: Final = re.compile("(image|audio|video|font)/", re.IGNORECASE)
+_FAULTS: Final = 0.02
+"""Share of characters up to which text may be damaged."""
+_CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\ufffd]")
+_HALVES: Final = re.compile("[\ud800-\udfff]")
+"""JSON can name them; nobody can write them."""
+
+
+def text_of(answer: HttpAnswer, hidden: Iterable[str]) -> str:
+    """The body: JSON without the spaces between its values, of HTML what a reader sees, other text as it is; without
+    the `hidden` texts; cut. What is no JSON takes some milliseconds of a processor: not for the event loop."""
+    if not answer.body:
+        return ""
+    media_type = answer.headers.get("Content-Type", "")
+    encoding = answer.headers.get("Content-Encoding", "identity").lower()
+    if encoding != "identity":
+        return f"(an answer in an encoding that is not read: {tidy(encoding)[:40]})"
+    text = _read(answer.body, media_type)
+    if text is None:
+        return f"(no text: {len(answer.body)} bytes of type {tidy(media_type)[:80] or 'unknown'})"
+    text = redacted(_HALVES.sub("\ufffd", text), hidden)
+    if len(text) > LONGEST or answer.truncated:
+        return text[:LONGEST] + CUT
+    return text
+
+
+def redacted(text: str, hidden: Iterable[str]) -> str:
+    """`text` without the `hidden` texts, also as they stand in JSON; the longest go first, they may hold others."""
+    for secret in sorted(hidden, key=len, reverse=True):
+        for form in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], secret):
+            text = text.replace(form, HIDDEN)
+    return text
+
+
+def _read(body: bytes, media_type: str) -> str | None:
+    """None: it is no text."""
+    html = kind_of(media_type) is Kind.HTML
+    text = _decoded(body, charset_of(media_type) or (declared_charset(body) if html else None))
+    if _NOT_TEXT.match(media_type) or len(_CONTROLS.findall(text)) > _FAULTS * len(text) + 1:
+        return None
+    if html:
+        return tidy("\n".join(block.text for block in blocks_from_html(text)))
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return tidy(text)
+
+
+def _decoded(body: bytes, charset: str | None) -> str:
+    """As it says that it is encoded, else as UTF-8, of which a cut may have damaged the end, else as Windows does."""
+    if charset is not None:
+        with suppress(LookupError, ValueError):  # a name that is none, or bytes that are not in it
+            return body.decode(charset)
+    text = body.decode("utf-8", "replace")
+    return text if text.count("\ufffd") <= _FAULTS * len(text) else body.decode("cp1252", "replace")

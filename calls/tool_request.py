@@ -1,0 +1,155 @@
+"""The HTTP request of a stored tool: what the model and the call give it, put in its places."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from multidict import CIMultiDict
+from yarl import URL
+
+from calls.context import PLACEHOLDER, ContextValue, as_text, substitute
+from config.errors import TrunklineError
+from storage.tools import Method
+
+IN_QUERY: Final = frozenset(("GET", "DELETE"))
+"""Methods whose parameters go into the query string."""
+_URL: Final = re.compile(
+    r"(?P<scheme>https?)://((?P<user>[^/?#@]*)@)?(?P<host>\[[^\]]*\]|[^:/?#@]+)(:(?P<port>[^/?#]*))?"
+    r"(?P<path>[^?#]*)(\?(?P<query>[^#]*))?(#.*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_HOST_VALUE: Final = re.compile(r"[A-Za-z0-9._-]+")
+_PORT_VALUE: Final = re.compile(r"[0-9]{1,5}")
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
+_PLAIN_HEADERS: Final = re.compile(r"accept.*|content-.*|user-agent|cache-control|date", re.IGNORECASE)
+"""Headers that hold nothing to hide."""
+_SHORTEST_SECRET: Final = 4
+"""Characters. What is shorter would be found in any text."""
+_SHORTEST_WORD: Final = 8
+"""Characters of a word in a header's value (the token behind `Bearer`) that is hidden by itself too."""
+
+
+class Unfillable(TrunklineError):
+    """A value of the call cannot stand where the tool's owner put its variable; the message has no values in it."""
+
+
+@dataclass(frozen=True)
+class ToolRequest:
+    """What is sent. `hidden` are the texts of it that nobody may see in an answer or a log."""
+
+    method: Method
+    url: str = field(repr=False)
+    headers: CIMultiDict[str] = field(repr=False)
+    body: bytes | None = field(repr=False)
+    hidden: frozenset[str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A stored tool's request with its headers decrypted; `url` and the headers' values may hold `{{variables}}`."""
+
+    method: Method
+    url: str = field(repr=False)
+    headers: Sequence[tuple[str, str]] = field(repr=False)
+
+    def filled(self, arguments: Mapping[str, Any], values: Mapping[str, ContextValue], *, call_id: str) -> ToolRequest:
+        """The request with the model's `arguments` and the call's `values`. Raises `Unfillable`."""
+        url, credentials = _filled_url(self.url, values, call_id)
+        headers = self._filled_headers(values, call_id)
+        body = None
+        if self.method in IN_QUERY:
+            url = url.extend_query(list(_pairs(arguments)))
+        else:
+            body = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode()
+            headers.setdefault("Content-Type", "application/json")
+        hidden = frozenset((*_secrets_in(headers), *credentials))
+        return ToolRequest(self.method, str(url), headers, body, hidden)
+
+    def _filled_headers(self, values: Mapping[str, ContextValue], call_id: str) -> CIMultiDict[str]:
+        headers: CIMultiDict[str] = CIMultiDict()
+        for name, template in self.headers:
+            value = substitute(template, values, call_id=call_id)
+            if _CONTROLS.search(value):
+                raise Unfillable(f"header {name} would hold a line break or another control character")
+            if name.lower() != "accept-encoding":  # what is compressed is not read
+                headers.add(name, value)
+        return headers
+
+
+def _filled_url(template: str, values: Mapping[str, ContextValue], call_id: str) -> tuple[URL, tuple[str, ...]]:
+    """The address and the credentials in it. Each part is filled by its own rules, so that no value ends its part."""
+    parts = _URL.fullmatch(template)
+    if parts is None:
+        raise Unfillable("the tool's address is no URL")
+    host = _filled(parts["host"], values, _matching(_HOST_VALUE, "host"))
+    port = _filled(parts["port"] or "", values, _matching(_PORT_VALUE, "port"))
+    path = "/".join(_filled_segment(each, values) for each in parts["path"].split("/"))
+    user = substitute(parts["user"] or "", _quoted(values, parts["user"]), call_id=call_id)
+    query = substitute(parts["query"] or "", _quoted(values, parts["query"]), call_id=call_id)
+    place = f"{user}@" * bool(user) + host + f":{port}" * bool(port)
+    try:
+        url = URL(f"{parts['scheme']}://{place}{path}" + f"?{query}" * bool(query))
+    except ValueError as error:
+        raise Unfillable("the tool's address is no URL") from error
+    basic = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode() if user else ""
+    return url, tuple(each for each in (user, url.password or "", basic) if len(each) >= _SHORTEST_SECRET)
+
+
+def _filled(part: str, values: Mapping[str, ContextValue], put: Callable[[str], str]) -> str:
+    """A part that says what is asked for: a variable in it must have a value."""
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match.group(1)
+        text = as_text(values[name]) if name in values else ""
+        if not text:
+            raise Unfillable(f"the tool's address needs {{{{{name}}}}}, which has no value in this call")
+        return put(text)
+
+    return PLACEHOLDER.sub(value_of, part)
+
+
+def _matching(pattern: re.Pattern[str], part: str) -> Callable[[str], str]:
+    def checked(text: str) -> str:
+        if pattern.fullmatch(text) is None:
+            raise Unfillable(f"a variable in the {part} of the tool's address has a value that is no {part}")
+        return text
+
+    return checked
+
+
+def _filled_segment(segment: str, values: Mapping[str, ContextValue]) -> str:
+    """Of a path. One that comes out as `.` or `..` would lead elsewhere (RFC 3986, 5.2.4)."""
+    filled = _filled(segment, values, _quote)
+    if filled != segment and unquote(filled) in (".", ".."):
+        raise Unfillable("a variable in the path of the tool's address has a value that leads elsewhere")
+    return filled
+
+
+def _quoted(values: Mapping[str, ContextValue], part: str | None) -> dict[str, ContextValue]:
+    """The values that the part asks for, as they stand in a URL."""
+    return {name: _quote(as_text(values[name])) for name in PLACEHOLDER.findall(part or "") if name in values}
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="", errors="replace")
+
+
+def _pairs(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """As a query has them: an array repeats its name, what is nested is JSON."""
+    for name, value in arguments.items():
+        for each in value if isinstance(value, list) else (value,):
+            text = each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, separators=(",", ":"))
+            yield name, text
+
+
+def _secrets_in(headers: CIMultiDict[str]) -> Iterator[str]:
+    for name, value in headers.items():
+        if not _PLAIN_HEADERS.fullmatch(name):
+            yield from (each for each in (value, value.strip()) if len(each) >= _SHORTEST_SECRET)
+            yield from (word for word in value.split() if len(word) >= _SHORTEST_WORD)

@@ -1,0 +1,140 @@
+"""What goes where in a tool's request, and which values of a call are kept from going astray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from calls.context import ContextValue
+from calls.tool_request import Template, ToolRequest, Unfillable
+
+
+def filled(
+    url: str,
+    values: dict[str, ContextValue] | None = None,
+    arguments: dict[str, Any] | None = None,
+    *,
+    method: Any = "GET",
+    headers: list[tuple[str, str]] | None = None,
+) -> ToolRequest:
+    return Template(method, url, headers or []).filled(arguments or {}, values or {}, call_id="c")
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_without_a_body_the_parameters_go_into_the_query(method: str) -> None:
+    arguments = {"name": "Ann & Bob", "count": 2, "share": 2.5, "now": True, "tags": ["a", 1], "at": {"x": [1]}}
+    request = filled("http://h.example/p?k=1#f", arguments=arguments, method=method)
+    assert request.url == (
+        "http://h.example/p?k=1&name=Ann+%26+Bob&count=2&share=2.5&now=true&tags=a&tags=1&at=%7B%22x%22:%5B1%5D%7D"
+    )
+    assert request.body is None
+    assert "Content-Type" not in request.headers
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_with_a_body_the_parameters_go_into_it_as_json(method: str) -> None:
+    request = filled("http://h.example/p?k=1", arguments={"name": "Änn", "n": [1, {"a": None}]}, method=method)
+    assert request.url == "http://h.example/p?k=1"
+    assert request.body == '{"name":"Änn","n":[1,{"a":null}]}'.encode()
+    assert request.headers == {"Content-Type": "application/json"}
+    assert filled("http://h.example/", method=method).body == b"{}"
+
+
+def test_an_owner_s_content_type_stays() -> None:
+    request = filled("http://h.example/", method="POST", headers=[("content-type", "application/vnd.x+json")])
+    assert list(request.headers.items()) == [("content-type", "application/vnd.x+json")]
+
+
+@pytest.mark.parametrize(
+    ("url", "values", "sent"),
+    [
+        ("http://{{host}}/", {"host": "a.example"}, "http://a.example/"),
+        ("http://{{ region }}.example:{{port}}/", {"region": "eu", "port": 8080}, "http://eu.example:8080/"),
+        ("http://h.example/o/{{id}}/x", {"id": "7/8?#&%2F é"}, "http://h.example/o/7%2F8%3F%23&%252F%20%C3%A9/x"),
+        ("http://h.example/o/v{{id}}", {"id": ".."}, "http://h.example/o/v.."),
+        ("http://h.example/?q={{q}}&z=1", {"q": "a&b=c#d+e f"}, "http://h.example/?q=a%26b%3Dc%23d%2Be%20f&z=1"),
+        ("http://h.example/?q={{q}}", {}, "http://h.example/?q="),
+        ("http://{{u}}:{{p}}@h.example/", {"u": "a@b", "p": "c:d/e"}, "http://a%40b:c%3Ad%2Fe@h.example/"),
+        ("http://h.example?x={{v}}", {"v": "{{w}}", "w": "no"}, "http://h.example/?x=%7B%7Bw%7D%7D"),
+        ("HTTPS://h.example/{{n}}", {"n": 7}, "https://h.example/7"),
+        ("http://[::1]:80/{{n}}", {"n": True}, "http://[::1]/true"),
+    ],
+)
+def test_a_value_fills_the_place_of_its_variable_and_no_other(
+    url: str, values: dict[str, ContextValue], sent: str
+) -> None:
+    assert filled(url, values).url == sent
+
+
+@pytest.mark.parametrize(
+    ("url", "values"),
+    [
+        ("http://{{host}}/", {}),
+        ("http://{{host}}/", {"host": ""}),
+        ("http://{{host}}/", {"host": "good.example/evil"}),
+        ("http://{{host}}/", {"host": "user@evil.example"}),
+        ("http://{{host}}/", {"host": "evil.example:99"}),
+        ("http://{{host}}.good.example/", {"host": "evil.example#"}),
+        ("http://{{host}}.good.example/", {"host": "evil.example\\"}),
+        ("http://h.example:{{port}}/", {"port": "80@evil.example"}),
+        ("http://h.example:{{port}}/", {"port": 123456}),
+        ("http://h.example:{{port}}/", {"port": 99999}),
+        ("http://h.example/orders/{{id}}", {}),
+        ("http://h.example/orders/{{id}}", {"id": ""}),
+        ("http://h.example/orders/{{id}}/x", {"id": ".."}),
+        ("http://h.example/orders/{{id}}", {"id": "."}),
+        ("http://h.example/orders/.{{id}}", {"id": "."}),
+        ("http://h.example/orders/%2E{{id}}", {"id": "."}),
+    ],
+)
+def test_a_value_that_would_lead_elsewhere_is_refused(url: str, values: dict[str, ContextValue]) -> None:
+    with pytest.raises(Unfillable) as refused:
+        filled(url, values, method="DELETE")
+    assert "evil" not in refused.value.message
+
+
+def test_headers_are_filled_and_may_come_twice() -> None:
+    headers = [("X-Call", "{{ call_id }}-{{n}}"), ("Cookie", "a=1"), ("Cookie", "b={{gone}}")]
+    request = filled("http://h.example/", {"call_id": "c1", "n": 2.5}, headers=headers)
+    assert list(request.headers.items()) == [("X-Call", "c1-2.5"), ("Cookie", "a=1"), ("Cookie", "b=")]
+
+
+@pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\x00b", "a\x7fb"])
+def test_a_value_that_would_begin_another_header_is_refused(value: str) -> None:
+    with pytest.raises(Unfillable, match="header X-Call would hold a line break") as refused:
+        filled("http://h.example/", {"v": value}, headers=[("X-Call", "{{v}}")])
+    assert "Evil" not in refused.value.message
+
+
+def test_compressed_answers_are_not_asked_for() -> None:
+    assert not filled("http://h.example/", headers=[("Accept-Encoding", "gzip")]).headers
+
+
+def test_what_is_hidden_are_the_values_of_headers_and_the_credentials_of_the_url() -> None:
+    headers = [
+        ("Authorization", "Bearer {{key}}"),
+        ("X-Pin", "123"),
+        ("X-Key", "hush"),
+        ("Accept", "application/json"),
+        ("Content-Type", "application/json"),
+    ]
+    request = filled("http://user:p%40ss@h.example/", {"key": "s3cret-token"}, headers=headers)
+    assert request.hidden == {
+        "Bearer s3cret-token",
+        "s3cret-token",
+        "hush",
+        "user:p%40ss",
+        "p@ss",
+        "dXNlcjpwQHNz",
+    }
+
+
+def test_nothing_of_a_request_is_in_its_repr() -> None:
+    template = Template("POST", "http://u:hush@h.example/", [("Authorization", "hush")])
+    assert "hush" not in repr(template) + repr(template.filled({"a": "hush"}, {}, call_id="c"))
+
+
+def test_a_stored_address_that_is_no_url_is_told() -> None:
+    with pytest.raises(Unfillable, match="no URL"):
+        filled("ftp://h.example/")
