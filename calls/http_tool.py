@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class WayOut:
+class Outside:
     """What tools need of the house to reach other servers."""
 
     client: EgressClient
@@ -38,7 +38,7 @@ class WayOut:
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallContext:
     """The call that tools are used in; `values` are what `{{variables}}` stand for."""
 
     call_id: str
@@ -57,21 +57,21 @@ class _Account:
 class HttpTool:
     """A stored tool under the name that the model calls it by."""
 
-    def __init__(self, stored: tools.Tool, name: str, caller: Caller, way_out: WayOut) -> None:
+    def __init__(self, stored: tools.Tool, name: str, context: CallContext, outside: Outside) -> None:
         self.definition: Final = ToolDefinition(
             name, stored.description or stored.name, parameters_of(stored.config["body"])
         )
         self.effects: Final = stored.config["method"] != "GET"
         self._stored = stored
         self._timeout_s = stored.config["timeout"] / 1000
-        self._caller = caller
-        self._way_out = way_out
+        self._context = context
+        self._outside = outside
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Send the request, once. Raises `SecretUnreadable`."""
         with self._told() as account:
             try:
-                request = self._template().filled(arguments, self._caller.values, call_id=self._caller.call_id)
+                request = self._template().filled(arguments, self._context.values, call_id=self._context.call_id)
             except Unfillable as error:
                 account.outcome, account.error = "unfillable", error.message
                 return ToolResult(f"The request was not sent: {error.message}.", ok=False)
@@ -85,15 +85,15 @@ class HttpTool:
             return _result(answer.status, await asyncio.to_thread(text_of, answer, request.hidden))
 
     def _template(self) -> Template:
-        config, secrets = self._stored.config, self._way_out.secrets
+        config, secrets = self._stored.config, self._outside.secrets
         headers = [(header["key"], secrets.decrypt(header["value_encrypted"])) for header in config["headers"]]
         return Template(config["method"], config["url"], headers)
 
     async def _exchange(self, request: ToolRequest) -> HttpAnswer:
         """Waiting for a lane counts as waiting for the answer."""
         try:
-            async with asyncio.timeout(self._timeout_s), self._way_out.lanes.one(self._stored.organization_id):
-                return await self._way_out.client.request(
+            async with asyncio.timeout(self._timeout_s), self._outside.lanes.one(self._stored.organization_id):
+                return await self._outside.client.request(
                     request.method,
                     request.url,
                     headers=request.headers,
@@ -129,7 +129,7 @@ class HttpTool:
             metrics.TOOL_SECONDS.labels(outcome=account.outcome).observe(seconds)
             (log.info if account.outcome in ("answered", "cancelled") else log.warning)(
                 "tool.called",
-                call_id=self._caller.call_id,
+                call_id=self._context.call_id,
                 tool_id=self._stored.id,
                 outcome=account.outcome,
                 status=account.status,

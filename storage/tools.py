@@ -94,13 +94,15 @@ def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) 
     return Page([TOOL.build(row) for row in rows], total)
 
 
-def of_agent(conn: sa.Connection, organization_id: str, tool_ids: Collection[str] | None) -> list[Tool]:
-    """The tools of an agent with these `tool_ids`, oldest first; None: every tool of the organization. An id that
-    names no tool of the organization gives none."""
+def of_agent(
+    conn: sa.Connection, organization_id: str, tool_ids: Collection[str] | None, *, most: int | None = None
+) -> list[Tool]:
+    """The tools of an agent with these `tool_ids`, oldest first and not more than `most`; None: every tool of the
+    organization. An id that names no tool of the organization gives none."""
     query = sa.select(*TOOL.columns).where(_t.c.organization_id == organization_id)
     if tool_ids is not None:
         query = query.where(_t.c.id.in_(set(tool_ids)))
-    return [TOOL.build(row) for row in conn.execute(query.order_by(_t.c.created_at, _t.c.id))]
+    return [TOOL.build(row) for row in conn.execute(query.order_by(_t.c.created_at, _t.c.id).limit(most))]
 
 
 def update(conn: sa.Connection, stored: Tool, changes: Mapping[str, Any]) -> Tool:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from calls.context import ContextValue
 from calls.egress import EgressRules, Lanes
-from calls.http_tool import MOST_BYTES, Caller, HttpTool, WayOut
+from calls.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
 from calls.tool_answer import CUT, LONGEST, LONGEST_ERROR
 from calls.tools import ToolBelt, ToolResult
 from config.clock import utc_now
@@ -57,7 +57,7 @@ class Office:
 class Desk:
     """Tools of one call."""
 
-    way_out: WayOut
+    outside: Outside
     values: Mapping[str, ContextValue]
 
     def tool(
@@ -69,7 +69,7 @@ class Desk:
         body: Sequence[Parameter] = (),
         timeout: int = 5000,
     ) -> HttpTool:
-        encrypt = self.way_out.secrets.encrypt
+        encrypt = self.outside.secrets.encrypt
         config: ToolConfig = {
             "url": url,
             "method": method,
@@ -81,7 +81,7 @@ class Desk:
         stored = Tool(
             id="tool-1", organization_id="org", name="Free berths", config=config, created_at=now, updated_at=now
         )
-        return HttpTool(stored, "free_berths", Caller("call-1", self.values), self.way_out)
+        return HttpTool(stored, "free_berths", CallContext("call-1", self.values), self.outside)
 
 
 @asynccontextmanager
@@ -97,7 +97,7 @@ async def desk(
     rules: EgressRules = LOOPBACK, lanes: Lanes | None = None, **values: ContextValue
 ) -> AsyncIterator[Desk]:
     async with client_with(rules) as client:
-        yield Desk(WayOut(client, lanes or Lanes(), Secrets([Fernet.generate_key()])), values)
+        yield Desk(Outside(client, lanes or Lanes(), Secrets([Fernet.generate_key()])), values)
 
 
 async def answered(answer: web.Response) -> ToolResult:
@@ -322,8 +322,8 @@ async def test_a_broken_answer_gives_no_secret_away(capsys: pytest.CaptureFixtur
 async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> None:
     async with office() as server, desk() as calling:
         tool = calling.tool(server.origin, headers=[("Authorization", KEY)])
-        other = WayOut(calling.way_out.client, calling.way_out.lanes, Secrets([Fernet.generate_key()]))
-        broken = HttpTool(tool._stored, "free_berths", Caller("call-1", {}), other)
+        other = Outside(calling.outside.client, calling.outside.lanes, Secrets([Fernet.generate_key()]))
+        broken = HttpTool(tool._stored, "free_berths", CallContext("call-1", {}), other)
         result = await ToolBelt([broken]).run(ToolCall("1", "free_berths", "{}"))
     assert result == ToolResult("`free_berths` does not work at the moment.", ok=False)
     assert server.asked == []

@@ -1,0 +1,222 @@
+"""The tools that an agent has in a call: the built-in ones that are meant for it, and those of its organization."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from calls import talk_tools
+from calls.egress import Lanes
+from calls.http_tool import CallContext, Outside
+from calls.talk_tools import MOST_TOOLS, PASSAGES, EndCall, SearchKnowledge, SendDtmf, belt_for
+from calls.tools import ToolBelt, ToolResult
+from config.secrets import Secrets
+from models.protocols import END_CALL, ToolCall
+from storage import agents, tools
+from storage.agents import Agent
+from storage.database import Database
+from storage.tools import ToolConfig, ToolFields
+from tests.calls.archive import Archive, at_work
+from tests.calls.web_server import LOOPBACK, client_with
+
+CONFIG: ToolConfig = {
+    "url": "http://127.0.0.1:9/",
+    "method": "POST",
+    "timeout": 100,
+    "headers": [],
+    "body": [{"name": "day", "type": "string", "description": "", "required": True}],
+}
+CONTEXT = CallContext("call-1", {"company": "Harbour Dental"})
+
+
+@pytest.fixture
+async def outside(secrets: Secrets) -> AsyncIterator[Outside]:
+    async with client_with(LOOPBACK) as client:
+        yield Outside(client, Lanes(), secrets)
+
+
+async def changed(archive: Archive, **changes: Any) -> Agent:
+    """The archive's agent, with other settings."""
+    update = partial(agents.update, organization_id=archive.organization_id, agent_id=archive.agent_id, changes=changes)
+    agent = await archive.database.write(update)
+    assert agent is not None
+    return agent
+
+
+async def tools_called(archive: Archive, *names: str) -> list[str]:
+    """New tools of the organization; their ids."""
+
+    def create(conn: sa.Connection) -> list[str]:
+        fields = [ToolFields(name=name, description="Does it", config=CONFIG) for name in names]
+        return [tools.create(conn, archive.organization_id, each).id for each in fields]
+
+    return await archive.database.write(create)
+
+
+def names_of(belt: ToolBelt) -> list[str]:
+    return [each.name for each in belt.definitions]
+
+
+async def nothing(digits: str) -> None:
+    """No keys."""
+
+
+async def test_an_agent_has_what_its_settings_and_its_call_give_it(archive: Archive, outside: Outside) -> None:
+    everything = await changed(archive, allow_end_call=True, knowledge_search_instructions="For prices")
+    belt = await belt_for(everything, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    assert names_of(belt) == ["end_call", "send_dtmf", "search_knowledge"]
+    bare = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
+    assert names_of(await belt_for(bare, CONTEXT, database=archive.database, outside=outside)) == []
+
+
+async def test_only_a_search_is_without_effects(archive: Archive, outside: Outside) -> None:
+    agent = await changed(archive, knowledge_search_instructions="For prices")
+    await tools_called(archive, "book")
+    belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    assert [name for name in names_of(belt) if not belt.has_effects(name)] == ["search_knowledge"]
+    assert "book" in names_of(belt)
+
+
+async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(archive: Archive, outside: Outside) -> None:
+    agent = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
+    await tools_called(archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order")
+    belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    made = {"end_call_2", "Send_DTMF_2", "search-knowledge", "search_knowledge_2", "Look_up_order"}
+    assert set(names_of(belt)) == made
+
+
+async def test_an_agent_has_the_tools_that_it_names(archive: Archive, outside: Outside) -> None:
+    first, _, third = await tools_called(archive, "first", "second", "third")
+    for tool_ids, named in (([third, first], ["first", "third"]), ([], []), (None, ["first", "second", "third"])):
+        agent = await changed(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
+        belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+        assert sorted(names_of(belt)) == named
+
+
+async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(archive: Archive, outside: Outside) -> None:
+    agent = await changed(archive)
+    await tools_called(archive, *(f"t{number}" for number in range(MOST_TOOLS)))
+    with capture_logs() as logs:
+        kept = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+        assert logs == []
+        await tools_called(archive, "one_more")
+        belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    assert names_of(belt) == names_of(kept)
+    assert [each["event"] for each in logs] == ["tools.left_out"]
+
+
+async def test_all_tools_come_from_one_read(
+    archive: Archive, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await changed(archive, knowledge_search_instructions="For prices")
+    await tools_called(archive, "first", "second")
+    reads: list[Callable[[sa.Connection], Any]] = []
+    read = archive.database.read
+
+    async def counted(work: Callable[[sa.Connection], Any]) -> Any:
+        reads.append(work)
+        return await read(work)
+
+    monkeypatch.setattr(archive.database, "read", counted)
+    await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    assert len(reads) == 1
+
+
+async def test_hanging_up_is_left_to_the_conversation() -> None:
+    assert EndCall().definition.name == END_CALL
+    assert await ToolBelt([EndCall()]).run(ToolCall("1", END_CALL, "")) == ToolResult("The call ends.", ok=True)
+
+
+async def pressed(arguments: str) -> tuple[list[str], ToolResult]:
+    sent: list[str] = []
+
+    async def send(digits: str) -> None:
+        sent.append(digits)
+
+    return sent, await ToolBelt([SendDtmf(send)]).run(ToolCall("1", "send_dtmf", arguments))
+
+
+@pytest.mark.parametrize(
+    ("written", "digits"),
+    [
+        ('"1"', "1"),
+        ("4711", "4711"),
+        ('"1w2W3,*#ABCD"', "1w2W3,*#ABCD"),
+        ('" 0 1 "', "01"),
+        (f'"{"9" * 32}"', "9" * 32),
+    ],
+)
+async def test_keys_are_pressed_in_their_order(written: str, digits: str) -> None:
+    sent, result = await pressed(f'{{"digits": {written}}}')
+    assert (sent, result) == ([digits], ToolResult("The keys were pressed.", ok=True))
+
+
+@pytest.mark.parametrize("written", ['""', '"one"', '"1-2"', '"E"', '"\uff11"', f'"{"9" * 33}"'])
+async def test_what_is_no_key_is_not_pressed(written: str) -> None:
+    sent, result = await pressed(f'{{"digits": {written}}}')
+    assert (sent, result.ok) == ([], False)
+    assert "`digits` takes 1 to 32 of" in result.content
+
+
+async def test_keys_of_a_call_that_has_ended_are_told_as_not_pressed() -> None:
+    async def gone(digits: str) -> None:
+        raise ConnectionError("the leg has no sound")
+
+    result = await ToolBelt([SendDtmf(gone)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
+    assert result == ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
+
+
+async def test_the_instructions_say_when_to_search_with_their_variables_filled(
+    archive: Archive, outside: Outside
+) -> None:
+    agent = await changed(archive, knowledge_search_instructions="For prices of {{company}}", allow_end_call=False)
+    (definition,) = (await belt_for(agent, CONTEXT, database=archive.database, outside=outside)).definitions
+    assert (definition.name, definition.description) == ("search_knowledge", "For prices of Harbour Dental")
+
+
+async def found(database: Database, agent_id: str, query: str) -> ToolResult:
+    tool = SearchKnowledge(database, agent_id, "For opening hours")
+    return await tool.run({"query": query})
+
+
+async def test_a_search_tells_the_passages_and_their_documents(archive: Archive) -> None:
+    await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+    result = await found(archive.database, archive.agent_id, "Are you open on Sundays?")
+    told = "From the document Hours:\nWe open at nine.\nOn Sundays we are closed."
+    assert result == ToolResult(told, ok=True)
+
+
+async def test_a_search_tells_the_best_passages_only(archive: Archive) -> None:
+    for number in range(PASSAGES + 2):
+        await archive.upload(f"Berth {number} costs {number} euros.".encode())
+    async with at_work(archive) as worker:
+        await worker.idle()
+    result = await found(archive.database, archive.agent_id, "What does berth 5 cost, in euros?")
+    assert result.content.count("From the document") == PASSAGES
+    assert result.content.startswith("From the document Hours:\nBerth 5 costs")
+
+
+async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(archive: Archive) -> None:
+    await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+    nothing_there = ToolResult("The documents say nothing about that.", ok=True)
+    for query in ("Do you sell helicopters?", "", '" OR agent:*', "x" * 5_000):
+        assert await found(archive.database, archive.agent_id, query) == nothing_there
+    assert await found(archive.database, "another", "open on sunday") == nothing_there
+
+
+async def test_a_database_in_trouble_is_told_as_a_tool_that_does_not_work(archive: Archive) -> None:
+    closed = Database(str(archive.database.url))
+    belt = ToolBelt([SearchKnowledge(closed, archive.agent_id, "For opening hours")])
+    with capture_logs() as logs:
+        result = await belt.run(ToolCall("1", talk_tools.SEARCH_KNOWLEDGE, '{"query": "open"}'))
+    assert result == ToolResult("`search_knowledge` does not work at the moment.", ok=False)
+    assert [each["event"] for each in logs] == ["tool.broken"]
