@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from models.vocabulary import words
+from models.vocabulary import words as listed
 
 _K1: Final = 1.2
 _B: Final = 0.5
@@ -22,7 +22,7 @@ _SIMILAR: Final = 0.55
 _IMPLIED_WEIGHT: Final = 0.6
 """What a word counts that the question only implies ("where": address)."""
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
-STOP_WORDS: Final = words(
+STOP_WORDS: Final = listed(
     """
     a about all also am an and any are as at be been but by can could did do does for from get give got
     had has have he hello hey hi how i i'd i'm if in is it it's its just like many may me might much my no not of
@@ -78,11 +78,18 @@ def stem(word: str) -> str:
 
 @dataclass(frozen=True)
 class Match:
-    """A text's index, its score, and how sure the best word of it was (1: heard as it is written)."""
+    """A text's index, its score, how sure the best word of it was (1: heard as it is written), and what each word of
+    the question counts that is in it (0..1)."""
 
     index: int
     score: float
     certainty: float
+    words: Mapping[str, float]
+
+    @property
+    def weight(self) -> float:
+        """How many of the question's words are in it, less for those that were misheard or are only implied."""
+        return sum(self.words.values())
 
 
 class TextIndex:
@@ -104,26 +111,26 @@ class TextIndex:
     def search(self, question: str) -> list[Match]:
         """The texts that share something with the question, the best first; ties by their order."""
         scores: dict[int, float] = defaultdict(float)
-        certainties: dict[int, float] = defaultdict(float)
-        for term, weight in self._terms(question).items():
+        words: dict[int, dict[str, float]] = defaultdict(dict)
+        for term, (weight, word) in self._terms(question).items():
             for index in self._holders.get(term, ()):
                 scores[index] += weight * self._bm25(term, index)
-                certainties[index] = max(certainties[index], weight)
-        found = [Match(index, score, certainties[index]) for index, score in scores.items()]
+                words[index][word] = max(weight, words[index].get(word, 0.0))
+        found = [Match(index, score, max(words[index].values()), words[index]) for index, score in scores.items()]
         return sorted(found, key=lambda match: (-match.score, match.index))
 
-    def _terms(self, question: str) -> dict[str, float]:
-        """Indexed terms that the question asks for, and their weight 0..1."""
-        weights: dict[str, float] = {}
+    def _terms(self, question: str) -> dict[str, tuple[float, str]]:
+        """Indexed terms that the question asks for, their weight 0..1, and the word that asks for them."""
+        weights: dict[str, tuple[float, str]] = {}
         asked = tokens(question)
         for word in (*asked, *map(" ".join, pairwise(asked))):
             if word not in STOP_WORDS and " " not in word:
                 term, similarity = self._nearest(stem(word))
                 if similarity:
-                    weights[term] = max(similarity, weights.get(term, 0.0))
+                    weights[term] = max((similarity, word), weights.get(term, (0.0, "")))
             for implied in _IMPLIED.get(word, "").split():
                 if stem(implied) in self._holders:
-                    weights.setdefault(stem(implied), _IMPLIED_WEIGHT)
+                    weights.setdefault(stem(implied), (_IMPLIED_WEIGHT, word))
         return weights
 
     def _nearest(self, term: str) -> tuple[str, float]:

@@ -1,6 +1,8 @@
-"""A language model without weights: it answers with sentences of the agent's own prompt, and with nothing else.
+"""A language model without weights: it answers with sentences of the agent's own prompt, and
+makes nothing up.
 
-Deterministic and quick, so that a call can be held, shown and tested where no language model is installed.
+Deterministic and quick, so that a call can be held, shown and tested where no language model is installed. What tools
+and documents told is said too.
 """
 
 from __future__ import annotations
@@ -8,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from models.facts import Brief, read_prompt
 from models.matching import STOP_WORDS, TextIndex, tokens
-from models.protocols import END_CALL, AnswerPart, ChatPrompt, TextDelta, ToolCall
+from models.protocols import END_CALL, AnswerPart, ChatPrompt, TextDelta, ToolCall, ToolDefinition
+from models.responder_keys import is_menu
+from models.responder_results import said_result, sentences_of
+from models.responder_tools import Toolbox
 from models.sentences import split_sentences
 
 NAME: Final = "extractive-responder"
@@ -24,6 +29,8 @@ CONTEXT_LENGTH: Final = 32_768
 _KEPT_BRIEFS: Final = 64
 _CLOSE: Final = 0.75
 """A second sentence is said too when its score comes this near the best one's."""
+_COVERED: Final = 0.5
+"""Share of a question's words that a fact must have to be told without a look into the documents."""
 _TOPICS: Final = 3
 _MORE: Final = "Is there anything else I can help you with?"
 _GOODBYE: Final = "Thank you for calling. Goodbye!"
@@ -43,6 +50,10 @@ _THANKS: Final = re.compile(r"\b(thanks|thank you)\b")
 _GREETS: Final = re.compile(r"^(hello|hi|hey|good (morning|afternoon|evening|day))\b")
 _YES: Final = frozenset({"yes", "yeah", "yep", "sure", "okay", "ok", "please", "of", "course"})
 _NO: Final = frozenset({"no", "nope", "nothing", "thanks", "thank", "you", "not", "really", "i'm", "good", "fine"})
+_SMALL: Final = frozenset(
+    {"thanks", "thank", "morning", "afternoon", "evening", "day", "great", "perfect", "lot", "much", "bye", "nice"}
+)
+"""With the words for yes and no: what courtesies consist of."""
 _SUBJECT_END: Final = re.compile(
     r"\s*(?::|,|\b(?:is|are|was|were|has|have|can|costs?|opens?|closes?|starts?|takes?|will)\b)"
 )
@@ -55,6 +66,11 @@ class _Knowledge:
 
     brief: Brief
     index: TextIndex
+    toolbox: Toolbox
+
+
+Reply = tuple[str, ToolCall | None]
+"""What to say, and the tool to call then."""
 
 
 class ExtractiveResponder:
@@ -66,48 +82,66 @@ class ExtractiveResponder:
         self._knowledge: OrderedDict[str, _Knowledge] = OrderedDict()
 
     async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
-        """Stream the answer sentence by sentence."""
-        knowledge = await self._read(prompt.system)
-        text, ends_call = reply(prompt, knowledge.brief, knowledge.index)
+        """Stream the answer sentence by sentence; a tool call comes last."""
+        text, call = reply(prompt, await self._read(prompt))
         sentences = split_sentences(text)
         for number, sentence in enumerate(sentences, 1):
             yield TextDelta(sentence if number == len(sentences) else sentence + " ")
-        if ends_call:
-            yield ToolCall(END_CALL, END_CALL, "{}")
+        if call is not None:
+            yield call
 
-    async def _read(self, system: str) -> _Knowledge:
-        """The prompt, taken apart once; a long one takes some milliseconds, so off the event loop."""
-        knowledge = self._knowledge.get(system)
+    async def _read(self, prompt: ChatPrompt) -> _Knowledge:
+        """The prompt and its tools, taken apart once; a long one takes some milliseconds, so off the event loop."""
+        key = f"{prompt.system}\n{prompt.tools}"
+        knowledge = self._knowledge.get(key)
         if knowledge is None:
-            knowledge = await asyncio.to_thread(_study, system)
-            self._knowledge[system] = knowledge
+            knowledge = await asyncio.to_thread(_study, prompt.system, prompt.tools)
+            self._knowledge[key] = knowledge
             while len(self._knowledge) > _KEPT_BRIEFS:
                 self._knowledge.popitem(last=False)
-        self._knowledge.move_to_end(system)
+        self._knowledge.move_to_end(key)
         return knowledge
 
 
-def reply(prompt: ChatPrompt, brief: Brief, index: TextIndex) -> tuple[str, bool]:
-    """What to say, and whether to hang up afterwards."""
-    said = [message.content for message in prompt.messages if message.role == "assistant"]
-    if not prompt.messages or prompt.messages[-1].role != "user":
-        return _greeting(brief), False
-    heard = prompt.messages[-1].content.lower().replace("\u2019", "'").strip(" .,!?")
+def reply(prompt: ChatPrompt, known: _Knowledge) -> Reply:
+    """What to do next in the talk."""
+    said = [message.content for message in prompt.messages if message.role == "assistant" and message.content]
+    last = prompt.messages[-1] if prompt.messages else None
+    if last is None or last.role == "assistant":
+        return _greeting(known.brief), None
+    if last.role == "tool":
+        return _told(prompt, said, known), None
+    heard = _plain(last.content)
     if not heard:
-        return "I am sorry, I did not hear you. Could you say that again?", False
+        return "I am sorry, I did not hear you. Could you say that again?", None
+    if keys := known.toolbox.press(prompt, heard):
+        return "", keys
     if _ASKS_AGAIN.search(heard):
-        return (said[-1] if said else _greeting(brief)), False
+        return (said[-1] if said else _greeting(known.brief)), None
     if _ASKS_WHO.search(heard):
-        return _introduction(brief), False
+        return _introduction(known.brief), None
     if _SAYS_GOODBYE.search(heard) or (_is_only(heard, _NO) and _offered_more(said)):
-        return _GOODBYE, prompt.may_end_call
-    return _answer(heard, said, brief, index), False
+        return _GOODBYE, known.toolbox.call(prompt, END_CALL, {})
+    return _answer(prompt, heard, said, known)
 
 
-def _answer(heard: str, said: list[str], brief: Brief, index: TextIndex) -> str:
-    facts = _facts_for(heard, brief, index)
+def _answer(prompt: ChatPrompt, heard: str, said: list[str], known: _Knowledge) -> Reply:
+    """A tool when the words fit one clearly better than any fact; else a fact; else what the documents tell."""
+    facts = known.index.search(heard)
+    step = known.toolbox.step(prompt, heard, facts[0].weight if facts else 0.0)
+    if step is not None:
+        return (step, None) if isinstance(step, str) else ("", step)
+    covered = bool(facts) and facts[0].weight >= _COVERED * len(_content(heard))
+    if not covered and _content(heard) and (call := known.toolbox.search(prompt)):
+        return "", call
+    return _without_tools(heard, said, known), None
+
+
+def _without_tools(heard: str, said: list[str], known: _Knowledge) -> str:
+    brief = known.brief
+    facts = _best_of(heard, [fact.text for fact in brief.facts], known.index)
     if facts:
-        return " ".join(facts)
+        return facts
     if _THANKS.search(heard):
         return f"You are welcome. {_MORE}"
     if _GREETS.match(heard):
@@ -119,21 +153,47 @@ def _answer(heard: str, said: list[str], brief: Brief, index: TextIndex) -> str:
     return f"I am sorry, I do not know that. {_offer(brief)}"
 
 
-def _facts_for(heard: str, brief: Brief, index: TextIndex) -> list[str]:
-    """The best sentence; a second one when it fits nearly as well."""
+def _told(prompt: ChatPrompt, said: list[str], known: _Knowledge) -> str:
+    """What to say after a tool has answered; nothing to a machine, and nothing more after a farewell."""
+    result = prompt.messages[-1]
+    calls = {call.id: call.name for message in prompt.messages for call in message.tool_calls}
+    heard = next((_plain(message.content) for message in reversed(prompt.messages) if message.role == "user"), "")
+    match calls.get(result.tool_call_id or "", ""):
+        case "end_call":
+            return ""
+        case "send_dtmf" if is_menu(heard):
+            return ""
+        case "search_knowledge":
+            passages = sentences_of(result.content)
+            return _best_of(heard, passages, TextIndex(passages)) or _without_tools(heard, said, known)
+        case tool:
+            return said_result(result.content, tool)
+
+
+def _plain(said: str) -> str:
+    return said.lower().replace("\u2019", "'").strip(" .,!?")
+
+
+def _content(heard: str) -> list[str]:
+    """The words that say what it is about; none are left of courtesies."""
+    return [word for word in tokens(heard) if not (word in STOP_WORDS or word in _NO or word in _YES or word in _SMALL)]
+
+
+def _best_of(heard: str, texts: Sequence[str], index: TextIndex) -> str:
+    """The best sentence; a second one with it when that fits nearly as well; "" for none."""
     matches = index.search(heard)
     if not matches:
-        return []
+        return ""
     best = matches[0]
     close = [
         match for match in matches[1:2] if match.score >= _CLOSE * best.score and match.certainty >= best.certainty
     ]
-    return [brief.facts[match.index].text for match in sorted([best, *close], key=lambda match: match.index)]
+    return " ".join(texts[match.index] for match in sorted([best, *close], key=lambda match: match.index))
 
 
-def _study(system: str) -> _Knowledge:
+def _study(system: str, tools: Sequence[ToolDefinition]) -> _Knowledge:
     brief = read_prompt(system)
-    return _Knowledge(brief, TextIndex([f"{fact.asked} {fact.text}" for fact in brief.facts]))
+    return _Knowledge(brief, TextIndex([f"{fact.asked} {fact.text}" for fact in brief.facts]), Toolbox(tools))
 
 
 def _greeting(brief: Brief) -> str:

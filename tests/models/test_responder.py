@@ -6,11 +6,9 @@ import asyncio
 
 import pytest
 
-from bench.scripted import HANG_UP
-from models import protocols
 from models.facts import read_prompt
 from models.matching import TextIndex
-from models.protocols import ChatMessage, ChatPrompt, LanguageModel, TextDelta
+from models.protocols import HANG_UP, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
 from models.responder import ExtractiveResponder
 
 PROMPT = """You are Anna, the assistant of the Harbour Dental Clinic. Be brief and friendly.
@@ -36,13 +34,14 @@ def ask(
     messages = [ChatMessage("assistant", before)] if before else []
     if heard is not None:
         messages.append(ChatMessage("user", heard))
-
-    tools = [protocols.HANG_UP] if may_end else []
+    tools = [HANG_UP] if may_end else []
 
     async def parts() -> tuple[str, bool]:
         found = [part async for part in model.answer(ChatPrompt("call", system, messages, tools=tools))]
-        assert HANG_UP not in found[:-1]
-        return "".join(part.text for part in found if isinstance(part, TextDelta)), found[-1] == HANG_UP
+        calls = [part for part in found if isinstance(part, ToolCall)]
+        assert calls in ([], found[-1:]), "a tool is called when all is said"
+        assert all((call.name, call.arguments) == ("end_call", "{}") for call in calls)
+        return "".join(part.text for part in found if isinstance(part, TextDelta)), bool(calls)
 
     return asyncio.run(parts())
 
@@ -125,7 +124,7 @@ def test_thanks_are_answered() -> None:
 
 def test_the_answer_comes_sentence_by_sentence() -> None:
     async def parts() -> list[object]:
-        prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "thank you")], True)
+        prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "thank you")])
         return [part async for part in ExtractiveResponder().answer(prompt)]
 
     assert asyncio.run(parts()) == [TextDelta("You are welcome. "), TextDelta(OFFER)]
@@ -135,7 +134,7 @@ def test_the_same_question_has_the_same_answer() -> None:
     model = ExtractiveResponder()
 
     async def twice() -> list[list[object]]:
-        prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "where can i park my car")], True)
+        prompt = ChatPrompt("call", PROMPT, [ChatMessage("user", "where can i park my car")])
         return [[part async for part in model.answer(prompt)] for _ in range(2)]
 
     first, second = asyncio.run(twice())

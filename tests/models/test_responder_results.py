@@ -1,0 +1,86 @@
+"""What a tool has answered is said in a sentence; what went wrong is not read out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from calls.tools import ToolBelt, ToolResult
+from config.errors import TrunklineError
+from models.protocols import ToolCall, ToolDefinition
+from models.responder_results import DONE, NOTHING, SORRY, said_result, sentences_of
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("It is sunny. It is warm. It is late.", "It is sunny. It is warm."),
+        ({"message": "Your table is booked.", "id": 3}, "Your table is booked."),
+        ({"status": "sent", "deliveryDate": "Monday"}, "The order status is sent, and the delivery date is Monday."),
+        ({"status": "in_transit"}, "The order status is in transit."),
+        ({"order_id": 5, "link": "https://example.com", "uuid": "1f0e1f0e-aaaa", "total": 12.5}, "The total is 12.5."),
+        ({"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}, "The a is 1, the b is 2, the c is 3, and the d is 4."),
+        ({"opening_hours": "nine to five"}, "The opening hours are nine to five."),
+        ({"in_stock": True, "isOpen": False}, "It is in stock, and it is not open."),
+        ({"has_parking": False}, "It has no parking."),
+        ({"data": {"temperature": 7}}, "The temperature is 7."),
+        ({"success": True}, DONE),
+        ([{"name": "Anna"}, {"name": "Ben"}, {"name": "Carl"}], "I found Anna, Ben and Carl."),
+        ([{"time": "noon"}], "The time is noon."),
+        (["red", "blue"], "I found red and blue."),
+        ([], NOTHING),
+        ({}, NOTHING),
+        (None, NOTHING),
+        (True, "Yes."),
+        (7, "It is 7."),
+        ("", DONE),
+        ("Done: the tool answered with status 204 and nothing else.", DONE),
+    ],
+)  # fmt: skip
+def test_a_result_is_said_in_plain_words(content: Any, said: str) -> None:
+    assert said_result(content if isinstance(content, str) else json.dumps(content), "order_status") == said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "The tool answered with status 500. It said: Traceback",
+        "The tool did not answer within 5 seconds.",
+        "The tool's server could not be reached.",
+        "The tool's address is not allowed on this server.",
+        "The request was not sent: {{token}} has no value.",
+        "Error: no such order",
+        '{"error": "no such order"}',
+        '{"success": false, "message": "E_FAIL"}',
+        '{"items": [1, 2\n[The answer is longer; this is its beginning.]',
+        "(no text: 512 bytes of type image/png)",
+    ],
+)
+def test_an_error_is_an_apology_without_its_text(content: str) -> None:
+    assert said_result(content, "order_status") == SORRY
+
+
+class _Broken:
+    definition = ToolDefinition("count", "", {"type": "object", "properties": {"n": {"type": "integer"}}})
+    effects = False
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        raise TrunklineError("out of order")
+
+
+@pytest.mark.parametrize("call", [("count", '{"n": 1}'), ("count", '{"n": "x"}'), ("count", "{"), ("other", "{}")])
+def test_whatever_goes_wrong_with_a_call_is_taken_for_an_error(call: tuple[str, str]) -> None:
+    result = asyncio.run(ToolBelt([_Broken()]).run(ToolCall("1", *call)))
+    assert not result.ok
+    assert said_result(result.content, "count") == SORRY
+
+
+def test_passages_are_taken_apart_without_the_names_of_their_documents() -> None:
+    passages = "From the document menu.pdf:\nSoup is hot. Tea too.\n\nFrom the document b.txt:\nWifi is free."
+    assert sentences_of(passages) == ["Soup is hot.", "Tea too.", "Wifi is free."]
+    assert sentences_of("The documents say nothing about that.") == []
+    assert sentences_of("`search_knowledge` does not work at the moment.") == []
