@@ -19,6 +19,7 @@ from typing import Final, Literal
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
 from multidict import CIMultiDictProxy
+from yarl import URL
 
 from calls.egress_names import NamesInThreads
 from config.errors import TrunklineError
@@ -155,7 +156,7 @@ class EgressClient:
     async def request(
         self,
         method: str,
-        url: str,
+        url: str | URL,
         *,
         timeout_s: float,
         max_bytes: int,
@@ -163,7 +164,7 @@ class EgressClient:
         body: bytes | None = None,
     ) -> HttpAnswer:
         """Send one request and read at most `max_bytes` of its answer, both within `timeout_s`. Any status is an
-        answer, a redirect too. Raises `EgressError`."""
+        answer, a redirect too. A `URL` is sent as it is, a text as what it means. Raises `EgressError`."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._exchange(method, url, headers or {}, body, max_bytes)
@@ -176,7 +177,7 @@ class EgressClient:
             raise EgressError("connection", _told(error)) from error
 
     async def _exchange(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
+        self, method: str, url: str | URL, headers: Mapping[str, str], body: bytes | None, max_bytes: int
     ) -> HttpAnswer:
         request = self._session.request(
             method,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -24,6 +24,9 @@ _URL: Final = re.compile(
     r"(?P<path>[^?#]*)(\?(?P<query>[^#]*))?(#.*)?",
     re.IGNORECASE | re.DOTALL,
 )
+_URL_CHARACTERS: Final = "%:/?#[]@!$&'()*+,;=-._~"
+"""RFC 3986, 2.2 and 2.3, beside letters and digits."""
+_LONE_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 _HOST_VALUE: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PORT_VALUE: Final = re.compile(r"[0-9]{1,5}")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
@@ -44,7 +47,7 @@ class ToolRequest:
     """What is sent. `hidden` are the texts of it that nobody may see in an answer or a log."""
 
     method: Method
-    url: str = field(repr=False)
+    url: URL = field(repr=False)
     headers: CIMultiDict[str] = field(repr=False)
     body: bytes | None = field(repr=False)
     hidden: frozenset[str] = field(repr=False)
@@ -60,16 +63,15 @@ class Template:
 
     def filled(self, arguments: Mapping[str, Any], values: Mapping[str, ContextValue], *, call_id: str) -> ToolRequest:
         """The request with the model's `arguments` and the call's `values`. Raises `Unfillable`."""
-        url, credentials = _filled_url(self.url, values, call_id)
+        in_query = self.method in IN_QUERY
+        url, credentials = _filled_url(self.url, values, _pairs(arguments) if in_query else (), call_id)
         headers = self._filled_headers(values, call_id)
         body = None
-        if self.method in IN_QUERY:
-            url = url.extend_query(list(_pairs(arguments)))
-        else:
+        if not in_query:
             body = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode()
             headers.setdefault("Content-Type", "application/json")
         hidden = frozenset((*_secrets_in(headers), *credentials))
-        return ToolRequest(self.method, str(url), headers, body, hidden)
+        return ToolRequest(self.method, url, headers, body, hidden)
 
     def _filled_headers(self, values: Mapping[str, ContextValue], call_id: str) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict()
@@ -82,8 +84,11 @@ class Template:
         return headers
 
 
-def _filled_url(template: str, values: Mapping[str, ContextValue], call_id: str) -> tuple[URL, tuple[str, ...]]:
-    """The address and the credentials in it. Each part is filled by its own rules, so that no value ends its part."""
+def _filled_url(
+    template: str, values: Mapping[str, ContextValue], pairs: Iterable[str], call_id: str
+) -> tuple[URL, tuple[str, ...]]:
+    """The address, with `pairs` behind its query, and the credentials in it. Each part is filled by its own rules, so
+    that no value ends its part; what is encoded here is sent as it is."""
     parts = _URL.fullmatch(template)
     if parts is None:
         raise Unfillable("the tool's address is no URL")
@@ -92,13 +97,19 @@ def _filled_url(template: str, values: Mapping[str, ContextValue], call_id: str)
     path = "/".join(_filled_segment(each, values) for each in parts["path"].split("/"))
     user = substitute(parts["user"] or "", _quoted(values, parts["user"]), call_id=call_id)
     query = substitute(parts["query"] or "", _quoted(values, parts["query"]), call_id=call_id)
+    query = "&".join((*filter(None, (query,)), *pairs))
     place = f"{user}@" * bool(user) + host + f":{port}" * bool(port)
     try:
-        url = URL(f"{parts['scheme']}://{place}{path}" + f"?{query}" * bool(query))
+        url = URL(_encoded(f"{parts['scheme']}://{place}{path or '/'}" + f"?{query}" * bool(query)), encoded=True)
+        basic = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode() if user else ""
+        return url, tuple(each for each in (user, url.password or "", basic) if len(each) >= _SHORTEST_SECRET)
     except ValueError as error:
         raise Unfillable("the tool's address is no URL") from error
-    basic = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode() if user else ""
-    return url, tuple(each for each in (user, url.password or "", basic) if len(each) >= _SHORTEST_SECRET)
+
+
+def _encoded(url: str) -> str:
+    """What the owner wrote and a URL does not take is percent-encoded; what is encoded already stays."""
+    return quote(_LONE_PERCENT.sub("%25", url), safe=_URL_CHARACTERS)
 
 
 def _filled(part: str, values: Mapping[str, ContextValue], put: Callable[[str], str]) -> str:
@@ -140,12 +151,12 @@ def _quote(text: str) -> str:
     return quote(text, safe="", errors="replace")
 
 
-def _pairs(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _pairs(arguments: Mapping[str, Any]) -> Iterator[str]:
     """As a query has them: an array repeats its name, what is nested is JSON."""
     for name, value in arguments.items():
         for each in value if isinstance(value, list) else (value,):
             text = each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, separators=(",", ":"))
-            yield name, text
+            yield f"{_quote(name)}={_quote(text)}"
 
 
 def _secrets_in(headers: CIMultiDict[str]) -> Iterator[str]:

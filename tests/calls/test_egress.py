@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiohttp import web
@@ -92,6 +94,20 @@ async def test_the_proxy_of_the_environment_is_ignored(monkeypatch: pytest.Monke
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
         answer = await client.request("GET", f"{origin}/", timeout_s=5, max_bytes=10)
+    assert answer.body == b"ok"
+
+
+async def test_names_are_looked_up_though_all_threads_for_other_work_are_busy() -> None:
+    loop, release = asyncio.get_running_loop(), threading.Event()
+    async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, release.wait)
+        try:
+            url = origin.replace("127.0.0.1", "localhost")
+            answer = await client.request("GET", url, timeout_s=20, max_bytes=10)
+        finally:
+            release.set()
+            await busy
     assert answer.body == b"ok"
 
 
