@@ -1,0 +1,73 @@
+"""A call's turn taking on a virtual clock."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from media.events import AskEndOfTurn, TurnEvent
+from media.turns import Turns, TurnSettings
+
+Kind = TypeVar("Kind", bound=TurnEvent)
+SPAN = 10
+SPEECH, SILENCE = 0.9, 0.0
+NO_MODEL = TurnSettings(ultravad_eot_threshold=None, speculative_silence_ms=None)
+NEVER = 10**9
+
+
+class Talk:
+    """A call in windows of 10 ms. The end-of-turn model answers `eot` to every question, `answers_ms` after it."""
+
+    def __init__(
+        self, settings: TurnSettings = NO_MODEL, eot: float | None = None, answers_ms: int = 0, ask_ahead_ms: int = 0
+    ) -> None:
+        self.turns = Turns(settings, ask_ahead_ms=ask_ahead_ms)
+        self.now = 0.0
+        self.audible = False
+        self.eot = eot
+        self.answers_ms = answers_ms
+        self.events: list[TurnEvent] = []
+        self._asked: list[float] = []
+
+    def take(self, events: tuple[TurnEvent, ...]) -> None:
+        for event in events:
+            self.events.append(event)
+            if isinstance(event, AskEndOfTurn):
+                self._asked.append(event.at_ms)
+                self._answer()
+
+    def pass_ms(self, ms: int, p: float = SILENCE) -> Talk:
+        for _ in range(ms // SPAN):
+            self.now += SPAN
+            self._answer()
+            self.take(self.turns.frame(self.now, p, SPAN, self.audible))
+            self.take(self.turns.tick(self.now, self.audible))
+        return self
+
+    def speak(self, ms: int) -> Talk:
+        return self.pass_ms(ms, SPEECH)
+
+    def agent(self, audible: bool) -> Talk:
+        self.audible = audible
+        self.take(self.turns.tick(self.now, audible))
+        return self
+
+    def words(self, *, backchannel: bool = False) -> Talk:
+        self.take(self.turns.words(self.now, backchannel))
+        return self
+
+    def protect(self, on: bool) -> Talk:
+        self.take(self.turns.protect(on))
+        return self
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def at(self, kind: type[TurnEvent]) -> list[float]:
+        return [event.at_ms for event in self.events if isinstance(event, kind)]
+
+    def kinds(self) -> list[type[TurnEvent]]:
+        return [type(event) for event in self.events]
+
+    def _answer(self) -> None:
+        while self._asked and self._asked[0] + self.answers_ms <= self.now:
+            self.take(self.turns.eot(self.now, self.eot, self._asked.pop(0)))
