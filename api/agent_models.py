@@ -118,6 +118,11 @@ class AgentSettings(Body):
     )
     tool_ids: list[Id] | None = Field(None, description="Tools of this agent; null: every tool of the organization")
     transfer_targets: list[TransferTarget] = Field([], description="Where the agent may hand a call to")
+    customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
+        10_000,
+        description="ms in which nobody speaks before the agent asks whether the caller is still there; after as long "
+        "again it says goodbye and ends the call (customer_silent). 0: never",
+    )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
         """The values under the names of `storage.agents.AgentFields`, all or only those that the body had."""
@@ -205,6 +210,7 @@ class Agent(View):
     hold_music_url: str | None
     tool_ids: list[IdView] | None
     transfer_targets: list[TransferTargetView]
+    customer_silence_ms: int
     created_at: Instant
     updated_at: Instant
 

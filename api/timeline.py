@@ -13,13 +13,26 @@ from storage import calls
 from storage.calls import Status
 
 
+class ToolTimes(View):
+    """The use of a tool. Times are ms since the call's startedAt."""
+
+    name: str = Field(description="As the language model knows it")
+    start_ms: int = Field(description="It was called, ms")
+    end_ms: int = Field(description="Its result was there, ms")
+    ok: bool = Field(description="It did what it was asked")
+
+
 class TurnTimes(View):
     """A turn of the caller and its answer. Times are ms since the call's startedAt, null where nothing is known."""
 
     turn: int = Field(description="0 is the agent's opening message; the caller's turns count from 1")
-    ended_by: Literal["model", "delay", "fallback", "digits"] | None = Field(
+    ended_by: Literal["model", "delay", "fallback", "digits", "silence"] | None = Field(
         description="What ended the turn: the end-of-turn model, turnEndpointDelay alone, fallbackSilenceMs, or "
-        "dialled digits; null for the opening message"
+        "dialled digits; silence: nobody spoke for customerSilenceMs, and the agent asks whether the caller is still "
+        "there; null for the opening message"
+    )
+    eot_probability: float | None = Field(
+        None, description="What the end-of-turn model said, 0..1, if it ended the turn"
     )
     speech_start_ms: int | None = Field(description="The caller began to speak, ms")
     speech_end_ms: int | None = Field(description="The caller's last speech of the turn ended, ms")
@@ -30,11 +43,17 @@ class TurnTimes(View):
     )
     speech_ready_ms: int | None = Field(description="The first sentence of the answer was there as sound, ms")
     agent_start_ms: int | None = Field(description="The first sound of the answer left, ms")
+    interrupted_ms: int | None = Field(None, description="The caller cut the answer, ms")
     agent_end_ms: int | None = Field(description="The last sound of the answer left, or the answer was cut, ms")
     response_gap_ms: int | None = Field(
         description="From speechEndMs to agentStartMs, ms; null for a turn that digits ended"
     )
+    played_ms: int = Field(0, description="How much of the answer's sound left, ms")
     interrupted: bool = Field(description="The caller cut the answer")
+    speculated: bool = Field(
+        False, description="The answer was begun before the turn was over, in the silence after speculativeSilenceMs"
+    )
+    tools: list[ToolTimes] = Field([], description="The tools that were used for the answer, in order of their ends")
 
 
 class Timeline(View):

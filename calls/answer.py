@@ -1,20 +1,23 @@
-"""One answer of the agent: language model -> sentences -> speech -> playout, one sentence ahead of what is heard.
+"""One answer of the agent: its words -> sentences -> speech -> playout, one sentence ahead of what is heard.
 
 The first sentence goes out as soon as it is spoken; while a sentence plays, the next one waits behind it in the ring,
-so that there is no gap between them.
+so that there is no gap between them. An answer may be made before it is certain that it will be given.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
 from calls.mouth import Mouth
-from calls.transcript import Line, heard_text
+from calls.reply import HangUp, Pause, ReplyPart, Say
+from calls.timeline import Making
+from calls.transcript import Line, ToolUse, heard_text
 from media.playout import Utterance
-from models.protocols import AnswerPart, Speech, TextDelta, ToolCall
+from models.protocols import ChatPrompt, Speech
 from models.sentences import Sentences
 
 AHEAD: Final = 1
@@ -31,30 +34,40 @@ class Manner:
     fixed: bool = False
 
 
+_Spoken = tuple[str, Line]
+"""A sentence, and the line that it is of."""
+
+
 @dataclass
 class _Piece:
     speech: Speech
     utterance: Utterance
+    line: Line
 
 
 @dataclass(eq=False)
 class Answer:
-    """An answer in the making. `line` is its place in the transcript. `on_text` is called at each piece of its text,
-    `on_speech` when its first sentence is there as sound, `on_begin` before its first sound."""
+    """An answer in the making. What it says is one line of the transcript, and another one after each pause of the
+    reply. `prompt` is what a language model was asked, None for a fixed text. `on_line` is called before the first
+    sound of each line. Nothing is heard before `confirm`."""
 
-    parts: AsyncIterator[AnswerPart]
-    line: Line
+    parts: AsyncGenerator[ReplyPart, None]
     mouth: Mouth
+    making: Making
     manner: Manner = Manner()
-    on_begin: Callable[[], None] = lambda: None
-    on_text: Callable[[], None] = lambda: None
-    on_speech: Callable[[], None] = lambda: None
+    prompt: ChatPrompt | None = None
+    on_line: Callable[[Line], None] = lambda _: None
     ends_call: bool = False
     """The agent wants to hang up once this has been heard."""
+    task: asyncio.Task[None] | None = None
+    """What runs it."""
+    unconfirmed_uses: list[ToolUse] = field(default_factory=list)
+    """Tools that were used before it was confirmed."""
     _pieces: list[_Piece] = field(default_factory=list)
     _unsent: list[Utterance] = field(default_factory=list)
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
     _may_speak: asyncio.Event = field(default_factory=asyncio.Event)
+    _confirmed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._may_speak.set()
@@ -64,6 +77,31 @@ class Answer:
         """Some of its sound was given to the playout."""
         return bool(self._pieces)
 
+    @property
+    def confirmed(self) -> bool:
+        """It will be given, unless the caller speaks."""
+        return self._confirmed.is_set()
+
+    @property
+    def heard(self) -> str:
+        """What was heard of it when it was settled last."""
+        lines = dict.fromkeys(piece.line for piece in self._pieces)
+        return " ".join(line.text for line in lines if line.text)
+
+    @property
+    def heard_ms(self) -> float:
+        """How much sound of it was sent."""
+        sent = sum(self.mouth.playout.heard(piece.utterance) for piece in self._pieces)
+        return sent * 1000 / self.mouth.settings.rate
+
+    def confirm(self) -> None:
+        """It answers what the caller said."""
+        self._confirmed.set()
+
+    async def until_confirmed(self) -> None:
+        """Wait for `confirm`."""
+        await self._confirmed.wait()
+
     def hold(self) -> None:
         """Begin no sound for now: the caller speaks."""
         self._may_speak.clear()
@@ -71,6 +109,11 @@ class Answer:
     def go_on(self) -> None:
         """Undo `hold`."""
         self._may_speak.set()
+
+    def cancel(self) -> None:
+        """Nothing more of it is said. The caller flushes the playout."""
+        if self.task is not None:
+            self.task.cancel()
 
     def sent(self, utterance: Utterance) -> None:
         """An utterance, perhaps one of ours, was sent to its end."""
@@ -80,66 +123,77 @@ class Answer:
             self.settle()
 
     def settle(self) -> None:
-        """Bring the transcript's line to what was heard by now. Right also after the playout was flushed or closed."""
-        heard = (heard_text(piece.speech, self.mouth.playout.heard(piece.utterance)) for piece in self._pieces)
-        self.line.text = " ".join(text for text in heard if text)
+        """Bring the transcript's lines to what was heard by now. Right also after the playout was flushed or closed."""
+        texts: dict[Line, list[str]] = {}
+        for piece in self._pieces:
+            heard = heard_text(piece.speech, self.mouth.playout.heard(piece.utterance))
+            texts.setdefault(piece.line, []).append(heard)
+        for line, parts in texts.items():
+            line.text = " ".join(text for text in parts if text)
 
     async def run(self) -> None:
         """Say it; returns when all of it has been sent. Cancelling stops it for good. Raises what a model raised, in an
         exception group."""
-        sentences: asyncio.Queue[str | None] = asyncio.Queue()
+        sentences: asyncio.Queue[_Spoken | Pause | None] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._think(sentences))
             await self._speak(sentences)
+        await self._confirmed.wait()
 
-    async def _think(self, sentences: asyncio.Queue[str | None]) -> None:
-        splitter = Sentences()
-        try:
+    async def _think(self, sentences: asyncio.Queue[_Spoken | Pause | None]) -> None:
+        splitter, line = Sentences(), Line("assistant", "")
+        async with aclosing(self.parts):
             async for part in self.parts:
                 match part:
-                    case TextDelta(text):
-                        self.on_text()
+                    case Say(text):
+                        self.making.first_token()
                         for sentence in splitter.push(text):
-                            sentences.put_nowait(sentence)
-                    case ToolCall():
+                            sentences.put_nowait((sentence, line))
+                    case Pause():
+                        if rest := splitter.rest():
+                            sentences.put_nowait((rest, line))
+                        sentences.put_nowait(part)
+                        line = Line("assistant", "")
+                    case HangUp():
                         self.ends_call = True
                         break
-        finally:
-            if isinstance(self.parts, AsyncGenerator):
-                await self.parts.aclose()
         if rest := splitter.rest():
-            sentences.put_nowait(rest)
+            sentences.put_nowait((rest, line))
         sentences.put_nowait(None)
 
-    async def _speak(self, sentences: asyncio.Queue[str | None]) -> None:
-        while (sentence := await sentences.get()) is not None:
+    async def _speak(self, sentences: asyncio.Queue[_Spoken | Pause | None]) -> None:
+        while (next_one := await sentences.get()) is not None:
+            if isinstance(next_one, Pause):
+                self.mouth.playout.answering(False)
+                continue
+            sentence, line = next_one
             speech = await self.mouth.speech(sentence)
             if len(speech.samples) == 0:
                 continue
-            if not self.begun:
-                self.on_speech()
+            self.making.speech_ready()
             await self._turn_to_speak()
-            self._utter(speech)
+            self._utter(speech, line)
             await self._until_unsent(AHEAD)
         self.mouth.playout.answering(False)
         await self._until_unsent(0)
 
     async def _turn_to_speak(self) -> None:
+        await self._confirmed.wait()
         wait_s = self.manner.not_before - asyncio.get_running_loop().time()
         if not self.begun and wait_s > 0:
             await asyncio.sleep(wait_s)
         await self._may_speak.wait()
 
-    def _utter(self, speech: Speech) -> None:
+    def _utter(self, speech: Speech, line: Line) -> None:
         """Give a sentence to the playout, unless the one before it was flushed: then the cancellation is on its way."""
         playout = self.mouth.playout
-        if not self.begun:
-            self.on_begin()
-            playout.answering(True)
-        elif self._pieces[-1].utterance.cut:
+        if self.begun and self._pieces[-1].utterance.cut:
             return
+        if not self.begun or self._pieces[-1].line is not line:
+            self.on_line(line)
+        playout.answering(True)
         utterance = playout.begin(speech.text)
-        self._pieces.append(_Piece(speech, utterance))
+        self._pieces.append(_Piece(speech, utterance, line))
         self._unsent.append(utterance)
         playout.write(speech.samples)
         playout.end()

@@ -4,80 +4,78 @@ dealt with in order, so that each change of state stands in one place: `Conversa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, Literal
 
 import structlog
 
 from calls import metrics
 from calls.answer import Answer, Manner
+from calls.answering import Answering, Mind
 from calls.digits import DigitsDialled
+from calls.inbox import AnswerDone, Happening, Inbox, NobodySpeaks
 from calls.mouth import Mouth
+from calls.script import Script
+from calls.silence import SilenceWatch
 from calls.timeline import Timeline
 from calls.transcript import Line, Transcript
-from media.engine_call import Broken, CallEvent, DigitHeard, UtteranceSent
-from media.events import AgentStarted, AgentStopped, Interrupted, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
-from models.protocols import (
-    HANG_UP,
-    AnswerPart,
-    ChatPrompt,
-    LanguageModel,
-    SpeechToTextStream,
-    TextDelta,
+from media.engine_call import Broken, DigitHeard, UtteranceSent
+from media.events import (
+    AgentStarted,
+    AgentStopped,
+    Interrupted,
+    Speculate,
+    SpeechResumed,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+    TurnEvent,
 )
+from models.protocols import SpeechToTextStream
 
 log = structlog.get_logger()
 
-
-@dataclass(frozen=True)
-class Script:
-    """What the agent was told, its placeholders filled. `greeting` None: the language model opens the talk, if the
-    agent speaks first."""
-
-    system: str
-    greeting: str | None = None
-    speaks_first: bool = False
-    first_message_delay_ms: int = 0
-    first_message_protected: bool = False
-    may_end_call: bool = True
-    language: str | None = None
+TalkEnd = Literal["agent_ended", "customer_silent"]
+ASKS: Final = 1
+"""So often the agent asks whether a silent caller is still there; then it says goodbye."""
 
 
-@dataclass(frozen=True)
-class AnswerDone:
-    """All of an answer has been sent."""
+@dataclass(eq=False)
+class Guess:
+    """The caller has been silent for a moment: the answer to what was said, should the turn end with that."""
 
-    answer: Answer
+    task: asyncio.Task[None] | None = None
+    answer: Answer | None = None
+
+    def drop(self) -> None:
+        """It was wrong, or came to nothing."""
+        if self.answer is not None:
+            metrics.SPECULATIONS.labels(outcome="wasted").inc()
+        if self.task is not None:
+            self.task.cancel()
 
 
-Happening = CallEvent | DigitsDialled | AnswerDone
+@dataclass
+class Floor:
+    """Who speaks, and what is open between the two."""
 
-
-class Inbox:
-    """What happens in a call, in order; the `CallListener` of its audio."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[Happening] = asyncio.Queue()
-
-    def media_events(self, events: Sequence[CallEvent]) -> None:
-        """From the audio engine."""
-        for event in events:
-            self._queue.put_nowait(event)
-
-    def put(self, happening: DigitsDialled | AnswerDone) -> None:
-        """From elsewhere on the event loop."""
-        self._queue.put_nowait(happening)
-
-    async def get(self) -> Happening:
-        """The next one."""
-        return await self._queue.get()
+    caller: bool = False
+    agent: bool = False
+    unanswered: bool = False
+    """The last answer was cut before a word of it was heard: what the caller says next is more of the same turn."""
+    owed: bool = False
+    """The caller entered digits during a protected message: they are answered after it."""
+    silences: int = 0
+    """How often in a row the agent has asked whether the caller is still there."""
 
 
 class Conversation:
     """`run` talks; `settle` brings the transcript to what was heard, whenever the talk stops.
 
     `protect` tells the audio engine whether what plays can be interrupted; `on_progress` is called when the transcript
-    has changed for good, and when the agent is heard."""
+    has changed for good, and when the agent is heard; `on_tone` gets keys that were heard as sound; `held` says whether
+    the caller is on hold."""
 
     def __init__(
         self,
@@ -86,43 +84,57 @@ class Conversation:
         script: Script,
         inbox: Inbox,
         ear: SpeechToTextStream,
-        language: LanguageModel,
+        mind: Mind,
         mouth: Mouth,
         timeline: Timeline,
         protect: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
+        on_tone: Callable[[DigitHeard], None] = lambda _: None,
+        held: Callable[[], bool] = lambda: False,
     ) -> None:
         self.transcript = Transcript()
         self.timeline = timeline
-        self._call_id = call_id
         self._script = script
         self._inbox = inbox
         self._ear = ear
-        self._language = language
-        self._mouth = mouth
+        self._playout = mouth.playout
         self._protect = protect
         self._on_progress = on_progress
+        self._on_tone = on_tone
+        self._answering = Answering(call_id, script, mind, mouth, self.transcript, timeline, self._begin)
+        later = asyncio.get_running_loop().call_later
+        self._silence = SilenceWatch(script.silence_ms, lambda: inbox.put(NobodySpeaks()), later, held)
         self._answer: Answer | None = None
-        self._saying: asyncio.Task[None] | None = None
-        self._owed = False  # the caller entered digits during a protected message: they are answered after it
+        self._guess: Guess | None = None
+        self._floor = Floor()
         self._log = log.bind(call_id=call_id)
 
-    async def run(self) -> None:
-        """Talk until the agent ends the call. What a model, the ear or the engine raised comes out in an exception
-        group."""
+    async def run(self) -> TalkEnd:
+        """Talk until the agent ends the call; returns why. What a model, the ear or the engine raised comes out in an
+        exception group."""
+        end: TalkEnd | None = None
         async with asyncio.TaskGroup() as group:
             self._open(group)
-            while not await self._take(await self._inbox.get(), group):
-                pass
+            try:
+                while end is None:
+                    self._silence.follow(self._nobody_speaks)
+                    end = await self._take(await self._inbox.get(), group)
+            finally:
+                self._silence.close()
+                self._drop_guess()
+                self._answering.close()
+        return end
 
     def settle(self) -> None:
         """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did."""
-        self.timeline.answer_ended()
-        if self._answer is not None:
-            self._drop_answer(self._answer)
+        answer = self._answer
+        if answer is not None:
+            answer.cancel()
+            self._playout.flush()
+            self._end_answer(answer)
 
-    async def _take(self, happening: Happening, group: asyncio.TaskGroup) -> bool:
-        """Deal with what happened; True when the agent has ended the call."""
+    async def _take(self, happening: Happening, group: asyncio.TaskGroup) -> TalkEnd | None:
+        """Deal with what happened; the reason, when the agent has ended the call."""
         match happening:
             case TurnEnded():
                 await self._turn(happening, group)
@@ -130,31 +142,116 @@ class Conversation:
                 self._user_said(digits, group)
             case AnswerDone(answer):
                 return self._answered(answer, group)
+            case NobodySpeaks():
+                self._break_silence(group)
+            case Speculate():
+                self._speculate(group)
             case Broken(error=error):
                 raise error
             case UtteranceSent(utterance=utterance):
                 if self._answer is not None:
                     self._answer.sent(utterance)
+            case DigitHeard():
+                self._on_tone(happening)
             case _:
                 self._follow(happening)
-        return False
+        return None
 
-    def _follow(self, event: TurnEvent | DigitHeard) -> None:
+    def _follow(self, event: TurnEvent) -> None:
         """Events that say who speaks."""
         match event:
             case SpeechStarted():
-                if self._answer is not None and not self._answer.begun:
+                self._floor.caller = True
+                if self._answer is not None and not (self._answer.begun and self._floor.agent):
                     self._answer.hold()
+            case SpeechResumed():
+                self._drop_guess()
             case TurnDropped():
+                self._floor.caller = False
+                self._drop_guess()
                 self._release()
             case Interrupted():
-                self._interrupted()
+                self._interrupted(event)
             case AgentStarted(at_ms):
-                self._audible(at_ms)
+                self._floor.agent = True
+                self.timeline.agent_started(at_ms)
+                self._on_progress()
             case AgentStopped():
+                self._floor.agent = False
                 self.timeline.agent_silent()
             case _:
                 pass
+
+    @property
+    def _nobody_speaks(self) -> bool:
+        floor = self._floor
+        return self._answer is None and self._guess is None and not (floor.caller or floor.agent)
+
+    # What the caller does.
+
+    async def _turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
+        """The caller's turn is over."""
+        self._floor.caller = False
+        text = (await self._ear.finish()).strip()
+        if text:
+            self._user_said(text, group, ended)
+        else:
+            self._drop_guess()
+            self._release()
+
+    def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
+        """Words, or digits when no turn was `ended`."""
+        answer = self._answer
+        if self._turn_is_open:  # what was being prepared answers only its first part
+            self.transcript.user_went_on(text)
+        else:
+            self.transcript.user(text)
+        self._floor.unanswered, self._floor.silences = False, 0
+        self.timeline.caller_said(self.transcript.turn_count, ended)
+        ended_by = self.timeline.turn.ended_by
+        self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
+        self._log.debug("turn.user.text", text=text)
+        self._on_progress()
+        if answer is not None and answer.begun and answer.manner.protected:
+            self._floor.owed = True
+        if answer is not None and (self._floor.owed or (answer.manner.fixed and not answer.begun)):
+            self._drop_guess()
+            answer.go_on()
+            return
+        manner = self._manner
+        if answer is not None:
+            self._drop_answer(answer)
+        self._reply(manner, group)
+
+    @property
+    def _turn_is_open(self) -> bool:
+        """The caller has not heard anything yet of what answers the last turn."""
+        answer = self._answer
+        waits = answer is not None and not answer.begun and not answer.manner.fixed
+        return waits or self._floor.unanswered
+
+    @property
+    def _manner(self) -> Manner:
+        """Of the answer to what is being said: that of one which it replaces before it was heard."""
+        return self._answer.manner if self._answer is not None and not self._answer.begun else Manner()
+
+    def _interrupted(self, event: Interrupted) -> None:
+        """The engine has flushed the playout already; what was written since then goes too."""
+        answer = self._answer
+        if answer is None or not answer.begun:
+            return
+        metrics.INTERRUPTIONS.inc()
+        metrics.BARGE_IN.observe(max(event.at_ms - event.speech_start_ms, 0.0) / 1000)
+        self._drop_answer(answer, event.at_ms)
+        self._floor.unanswered = not answer.heard
+        self._log.info("call.interrupted", heard_characters=len(answer.heard))
+
+    def _release(self) -> None:
+        """It was no turn: what waits may be said."""
+        if self._answer is not None:
+            self._answer.go_on()
+
+    # What the agent says.
 
     def _open(self, group: asyncio.TaskGroup) -> None:
         """The first message, when it is the agent's."""
@@ -167,122 +264,102 @@ class Conversation:
             protected=script.first_message_protected,
             fixed=script.greeting is not None,
         )
-        self._say(self._model_answer() if script.greeting is None else _just(script.greeting), manner, group)
-
-    async def _turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
-        """The caller's turn is over."""
-        text = (await self._ear.finish()).strip()
-        if not text:
-            self._release()
-            return
-        self._user_said(text, group, ended)
-
-    def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
-        """Words, or digits when no turn was `ended`."""
-        answer = self._answer
-        if answer is None or answer.begun or answer.manner.fixed:
-            self.transcript.user(text)
-        else:  # the turn goes on: what was being prepared answers only its first part
-            self.transcript.user_went_on(text)
-        self.timeline.caller_said(self.transcript.turn_count, ended)
-        ended_by = self.timeline.turn.ended_by
-        self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
-        self._log.debug("turn.user.text", text=text)
-        self._on_progress()
-        if answer is None:
-            self._say(self._model_answer(), Manner(), group)
-        elif answer.begun and answer.manner.protected:
-            self._owed = True
-        elif answer.manner.fixed and not answer.begun:
-            answer.go_on()
+        if script.greeting is None:
+            self._reply(manner, group)
         else:
-            self._drop_answer(answer)
-            self._say(self._model_answer(), Manner() if answer.begun else answer.manner, group)
+            self._say(self._answering.fixed(script.greeting, manner), group)
 
-    def _say(self, parts: AsyncIterator[AnswerPart], manner: Manner, group: asyncio.TaskGroup) -> None:
-        line, turn = Line("assistant", ""), self.timeline.turn
+    def _break_silence(self, group: asyncio.TaskGroup) -> None:
+        """Nobody has spoken for long; perhaps somebody does since the timer ran out."""
+        if not self._nobody_speaks:
+            return
+        self.timeline.nobody_spoke()
+        self._floor.silences += 1
+        last = self._floor.silences > ASKS
+        phrases = self._answering.phrases
+        text = phrases.silent_goodbye if last else phrases.still_there
+        self._log.info("call.silent", asked=self._floor.silences - 1, hangs_up=last)
+        self._say(self._answering.fixed(text, Manner(), then_hang_up=last), group)
 
-        def begin() -> None:
-            self.transcript.agent_begins(line)
-            self.timeline.agent_begins()
-            if manner.protected:
-                self._protect(True)
+    def _speculate(self, group: asyncio.TaskGroup) -> None:
+        """The caller may have finished."""
+        self._drop_guess()
+        answer = self._answer
+        if answer is None or not (answer.begun or answer.manner.fixed):
+            guess = self._guess = Guess()
+            guess.task = group.create_task(self._prepare(guess, group))
 
-        answer = self._answer = Answer(parts, line, self._mouth, manner, on_begin=begin, on_speech=turn.speech_ready)
-        if not manner.fixed:
-            answer.on_text = turn.first_token
-        self._saying = group.create_task(self._run(answer))
+    async def _prepare(self, guess: Guess, group: asyncio.TaskGroup) -> None:
+        """Make the answer to what was said so far, and keep it."""
+        text = (await self._ear.settle()).strip()
+        if text:
+            prompt = self._answering.prompt(self.transcript.if_said(text, goes_on=self._turn_is_open))
+            guess.answer = self._answering.to(prompt, self._manner, group, speculative=True)
+            await self._run(guess.answer)
+
+    def _drop_guess(self) -> None:
+        guess, self._guess = self._guess, None
+        if guess is not None:
+            guess.drop()
+
+    def _reply(self, manner: Manner, group: asyncio.TaskGroup) -> None:
+        """Answer the talk as it stands: with what was guessed, if it answers just that."""
+        prompt = self._answering.prompt(self.transcript.messages())
+        guess = self._guess
+        if guess is not None and guess.answer is not None and guess.answer.prompt == prompt:
+            metrics.SPECULATIONS.labels(outcome="used").inc()
+            self._guess, self._answer = None, guess.answer
+            self._answer.task = guess.task
+            self._answering.confirm(self._answer)
+        else:
+            self._drop_guess()
+            self._say(self._answering.to(prompt, manner, group), group)
+
+    def _say(self, answer: Answer, group: asyncio.TaskGroup) -> None:
+        self._answer = answer
+        self._answering.confirm(answer)
+        answer.task = group.create_task(self._run(answer))
 
     async def _run(self, answer: Answer) -> None:
         await answer.run()
         self._inbox.put(AnswerDone(answer))
 
-    def _model_answer(self) -> AsyncIterator[AnswerPart]:
-        script = self._script
-        return self._language.answer(
-            ChatPrompt(
-                call_id=self._call_id,
-                system=script.system,
-                messages=self.transcript.messages(),
-                language=script.language,
-                tools=[HANG_UP] if script.may_end_call else [],
-            )
-        )
+    def _begin(self, answer: Answer, line: Line) -> None:
+        """A line of an answer is about to be heard."""
+        self.transcript.agent_begins(line)
+        if not answer.begun:
+            self.timeline.agent_begins()
+            if answer.manner.protected:
+                self._protect(True)
 
-    def _answered(self, answer: Answer, group: asyncio.TaskGroup) -> bool:
-        """An answer was heard to its end; True when the agent wants to hang up after it."""
+    def _answered(self, answer: Answer, group: asyncio.TaskGroup) -> TalkEnd | None:
+        """An answer was heard to its end; why the call ends, when the agent wants to hang up after it."""
         if answer is not self._answer:
-            return False
+            return None
         self._end_answer(answer)
-        if answer.ends_call and self._script.may_end_call:
-            return True
-        if self._owed:
-            self._owed = False
-            self._say(self._model_answer(), Manner(), group)
-        return False
+        if answer.ends_call:
+            return "customer_silent" if self._floor.silences > ASKS else "agent_ended"
+        if self._floor.owed:
+            self._floor.owed = False
+            self._reply(Manner(), group)
+        return None
 
-    def _interrupted(self) -> None:
-        """The engine has flushed the playout already; what was written since then goes too."""
-        answer = self._answer
-        if answer is None or not answer.begun:
-            return
-        metrics.INTERRUPTIONS.inc()
-        self._drop_answer(answer)
-        self._log.info("call.interrupted", heard_characters=len(answer.line.text))
-
-    def _drop_answer(self, answer: Answer) -> None:
+    def _drop_answer(self, answer: Answer, at_ms: float | None = None) -> None:
         """Nothing more of it is said."""
-        self.timeline.interrupted()
-        if self._saying is not None:
-            self._saying.cancel()
+        self.timeline.interrupted(self.timeline.now_ms() if at_ms is None else at_ms)
+        answer.cancel()
         if answer.begun:
-            self._mouth.playout.flush()
+            self._playout.flush()
         self._end_answer(answer)
 
     def _end_answer(self, answer: Answer) -> None:
-        self._answer = self._saying = None
+        self._answer = None
         if not answer.begun:
             return
         answer.settle()
-        self.timeline.answer_ended()
+        self.timeline.answer_ended(answer.heard_ms)
         if answer.manner.protected:
             self._protect(False)
-        self._log.info("turn.agent", heard_characters=len(answer.line.text))
-        self._log.debug("turn.agent.text", text=answer.line.text)
+        self._log.info("turn.agent", heard_characters=len(answer.heard))
+        self._log.debug("turn.agent.text", text=answer.heard)
         self._on_progress()
-
-    def _release(self) -> None:
-        """It was no turn: what waits may be said."""
-        if self._answer is not None:
-            self._answer.go_on()
-
-    def _audible(self, at_ms: float) -> None:
-        """The agent is heard."""
-        gap_ms = self.timeline.agent_started(at_ms)
-        if gap_ms is not None:
-            metrics.RESPONSE_GAP.observe(gap_ms / 1000)
-        self._on_progress()
-
-
-async def _just(text: str) -> AsyncIterator[AnswerPart]:
-    yield TextDelta(text)

@@ -5,61 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 import structlog
 
-from calls.after_call import AfterCall, Outcome
-from calls.background import Backgrounds
-from calls.conversation import Conversation, Inbox
-from calls.digits import DigitEntry
-from calls.media_watch import MediaWatch
-from calls.mouth import Mouth
-from calls.role import AgentModels, models_for, script_of, turn_settings
-from calls.timeline import Timeline
+from calls.after_call import Outcome
+from calls.conversation import Conversation
+from calls.equipment import Equipment
+from calls.inbox import Inbox
+from calls.role import models_for, turn_settings
+from calls.talk import Parties, Talk, open_senses, tools_of
 from calls.transcript import Transcript
 from config.clock import utc_now
-from media.engine import Engine
 from media.engine_call import EngineCall
-from media.recording import Recording, RecordingEnd, RecordingWriter
-from media.sound_files import NotSound
-from models.catalogue import Catalogue
-from models.protocols import SpeechToTextStream, VoiceSettings
+from media.recording import Recording, RecordingEnd
 from sipcore.leg import Leg, LegEnd, Media
 from sipcore.status import reason_for
 from storage import calls, recordings
 from storage.agents import Agent
 from storage.calls import Call, EndedReason, EndStatus
-from storage.database import Database, StorageTrouble
+from storage.database import StorageTrouble
 from storage.phone_numbers import PhoneNumber
 
-LAST_WORD_S: Final = 0.2
-"""Between the last sample that was sent and our BYE: the caller's jitter buffer still holds it."""
 RECORDING_CLOSES_S: Final = 5.0
 """A recording that takes longer to close counts as it is."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Equipment:
-    """What every call needs of the house. After `rtp_timeout_s` without any packet a call has lost its caller. Without
-    `backgrounds` calls have nothing under them. A call that we make rings for `ring_timeout_s`."""
-
-    database: Database
-    engine: Engine
-    recordings: RecordingWriter
-    models: Catalogue
-    after_call: AfterCall
-    data_dir: Path
-    rtp_timeout_s: float = 30.0
-    backgrounds: Backgrounds | None = None
-    ring_timeout_s: float = 45.0
 
 
 class LiveCall:
@@ -117,16 +91,18 @@ class LiveCall:
     async def _talk(self) -> None:
         """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""
         models = models_for(self._agent, self._house.models)
+        parties = Parties(self.call, self._agent, self._number.number, self._leg)
+        belt = await tools_of(parties, self._house)
         media = await self._pick_up()
         if media is None:
             return
         self._answered_at = self._answered_at or utc_now()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
-        stream = models.ear.open(rate=media.rate, language=self._agent.language_hint, on_words=self._has_words)
-        with closing(stream) as ear:
+        with closing(open_senses(models, self._agent, media.rate, self._has_words)) as senses:
             async with self._sound(media) as (sound, inbox):
-                conversation = self._conversation = self._conversation_on(sound, inbox, ear, models)
-                await self._converse(conversation, inbox, sound)
+                talk = Talk(parties, self._house, models, senses, belt, sound, inbox, self._answered_at)
+                self._conversation = talk.conversation
+                await talk.run(self._ending, self.end)
 
     async def _pick_up(self) -> Media | None:
         """Answer, or wait until the callee does; None when the call ends before there is sound."""
@@ -213,96 +189,11 @@ class LiveCall:
         recording.close()
         return await asyncio.to_thread(recordings.last_written, self._house.data_dir, self.call) is not None
 
-    def _conversation_on(
-        self, sound: EngineCall, inbox: Inbox, ear: SpeechToTextStream, models: AgentModels
-    ) -> Conversation:
-        agent = self._agent
-        sound.ear = ear
-        sound.judge = models.end_of_turn.open(rate=sound.rate, language=agent.language_hint, partial=ear.partial)
-        voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
-        return Conversation(
-            call_id=self.call.id,
-            script=script_of(agent, self.call, self._number.number),
-            inbox=inbox,
-            ear=ear,
-            language=models.language,
-            mouth=Mouth(models.voice, voice, sound.playout, agent.language_hint),
-            timeline=self._timeline(),
-            protect=sound.protect,
-            on_progress=self._changed.set,
-        )
-
-    def _timeline(self) -> Timeline:
-        """It counts from the answer, a moment ago, which has its time on another clock."""
-        clock, now = self._house.engine.now_ms, utc_now()
-        ago = now - (self._answered_at or now)
-        return Timeline(clock() - ago.total_seconds() * 1000, clock)
-
-    async def _converse(self, conversation: Conversation, inbox: Inbox, sound: EngineCall) -> None:
-        """Talk until someone or something ends it; then the transcript is what was heard. Raises what went wrong."""
-        loop = asyncio.get_running_loop()
-        entry = DigitEntry(inbox.put, loop.call_later)
-        self._leg.on_digit = entry.press
-        limit = loop.call_later(self._agent.max_call_duration_seconds, self.end, "max_duration")
-        try:
-            async with asyncio.TaskGroup() as group:
-                talk = group.create_task(conversation.run())
-                work = (self._keep_progress(conversation), self._watch_media(), self._play_background(sound))
-                aside = [group.create_task(each) for each in work]
-                await asyncio.wait((talk, self._ending), return_when=asyncio.FIRST_COMPLETED)
-                if not self._ending.done():
-                    self.end("agent_ended")
-                    await asyncio.wait((self._leg.ended,), timeout=LAST_WORD_S)
-                for task in (talk, *aside):
-                    task.cancel()
-        finally:
-            self._leg.on_digit = None
-            entry.close()
-            limit.cancel()
-            conversation.settle()
-
-    async def _keep_progress(self, conversation: Conversation) -> None:
-        """Store the answer and then what was said whenever that has changed, so that a crash does not lose it. The end
-        of the call stores all of it again, therefore trouble here is only logged."""
-        started_at = self._answered_at or utc_now()
-        await self._store(lambda conn: calls.answered(conn, self.call.id, started_at))
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            talk = conversation.transcript
-            progress = partial(
-                calls.note_progress,
-                call_id=self.call.id,
-                transcript=talk.items(),
-                timeline=conversation.timeline.items(),
-                turn_count=talk.turn_count,
-            )
-            await self._store(progress)
-
     async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
         try:
             await self._house.database.write(write)
         except StorageTrouble as trouble:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
-
-    async def _play_background(self, sound: EngineCall) -> None:
-        """Put the agent's background sound under the call; one that cannot be read is missed by nobody else."""
-        sound_id, backgrounds = self._agent.background_sound_id, self._house.backgrounds
-        if sound_id is None or backgrounds is None:
-            return
-        try:
-            await backgrounds.play(sound.slot, sound_id, sound.rate, self._agent.background_sound_volume)
-        except (OSError, NotSound) as error:
-            self._log.warning("call.without_background", sound_id=sound_id, error=str(error))
-
-    async def _watch_media(self) -> None:
-        """End the call when no packet has come for too long."""
-        watch = MediaWatch(self._house.rtp_timeout_s)
-        wait_s: float | None = self._house.rtp_timeout_s
-        while wait_s is not None:
-            await asyncio.sleep(wait_s)
-            wait_s = watch.look(self._leg.silence_s(), self._leg.on_hold)
-        self.end("media_timeout")
 
     async def _hang_up(self, reason: EndedReason | None = None) -> None:
         """End the leg; a call that failed before it was answered is refused with 500."""
@@ -323,10 +214,10 @@ class LiveCall:
         else:
             self._leg.ended.add_done_callback(lambda _: self._leg.release())
 
-    def _has_words(self, _partial: str) -> None:
+    def _has_words(self, backchannel: bool) -> None:
         """From a model's thread: the recognizer has words."""
         if self._sound_of_call is not None:
-            self._sound_of_call.words()
+            self._sound_of_call.words(backchannel)
 
     def _leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
         if ended.cancelled() or not ended.result().by_peer:

@@ -16,6 +16,21 @@ RESPONSE_GAP: Final = Histogram(
     "From the end of the caller's speech to the first sound of the answer",
     buckets=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0),
 )
+TURN_STAGE: Final = Histogram(
+    "trunkline_turn_stage_seconds",
+    "Where the time between the end of the caller's speech and the first sound of the answer went",
+    ["stage"],
+    buckets=(0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0),
+)
+BARGE_IN: Final = Histogram(
+    "trunkline_barge_in_seconds",
+    "From the beginning of a caller's interruption to the cut of what played",
+    buckets=(0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0),
+)
+SPECULATIONS: Final = Counter(
+    "trunkline_speculations", "Answers that were begun before the caller's turn was over", ["outcome"]
+)
+TOOL_USES: Final = Counter("trunkline_tool_uses", "Tools that agents used", ["outcome"])
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook sendings", ["outcome"])
 TOOL_SECONDS: Final = Histogram(
     "trunkline_tool_seconds",

@@ -15,7 +15,8 @@ import structlog
 
 from calls import metrics
 from calls.after_call import Outcome
-from calls.live import Equipment, LiveCall, status_of
+from calls.equipment import Equipment
+from calls.live import LiveCall, status_of
 from config.clock import utc_now
 from sipcore.headers import Party
 from sipcore.leg import Leg

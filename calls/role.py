@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
 
-from calls.context import call_values, substitute
-from calls.conversation import Script
+from calls.context import ContextValue, call_values, substitute
+from calls.script import Script
 from config.errors import NotFound
 from media.turns import TurnSettings
 from models.catalogue import Catalogue
@@ -56,21 +57,26 @@ def _uuid(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
-def script_of(agent: Agent, call: Call, number: str) -> Script:
-    """What the agent is told for this call, its placeholders filled. `number` is ours."""
-    values = call_values(
+def values_of(call: Call, number: str) -> dict[str, ContextValue]:
+    """What placeholders stand for in this call. `number` is ours."""
+    return call_values(
         call.context_variables, call_id=call.id, customer_number=call.customer_number, phone_number=number
     )
+
+
+def script_of(agent: Agent, values: Mapping[str, ContextValue], call_id: str) -> Script:
+    """What the agent is told for a call, its placeholders filled with `values`."""
     greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
     speaks_first = agent.first_speaker == "agent"
     return Script(
-        system=substitute(agent.system_prompt or "", values, call_id=call.id),
-        greeting=substitute(greeting, values, call_id=call.id).strip() or None if speaks_first else None,
+        system=substitute(agent.system_prompt or "", values, call_id=call_id),
+        greeting=substitute(greeting, values, call_id=call_id).strip() or None if speaks_first else None,
         speaks_first=speaks_first,
         first_message_delay_ms=agent.first_message_delay,
         first_message_protected=agent.first_message_uninterruptible,
         may_end_call=agent.allow_end_call,
         language=agent.language_hint,
+        silence_ms=agent.customer_silence_ms,
     )
 
 

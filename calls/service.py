@@ -13,7 +13,8 @@ import structlog
 
 from calls import metrics
 from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, find_target
-from calls.live import Equipment, LiveCall
+from calls.equipment import Equipment
+from calls.live import LiveCall
 from calls.outbound import OutboundCall, WayOut
 from config.errors import TooMany, Unavailable
 from sipcore.leg import Leg, LegFacts

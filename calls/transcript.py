@@ -1,11 +1,11 @@
-"""What was said in a call and heard by the other side."""
+"""What was said in a call and heard by the other side, and which tools were used meanwhile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from models.protocols import ChatMessage, Speech
+from models.protocols import ChatMessage, Speech, ToolCall
 from storage.calls import TranscriptItem
 
 
@@ -17,11 +17,19 @@ class Line:
     text: str
 
 
+@dataclass(frozen=True)
+class ToolUse:
+    """A tool was called and answered. The language model sees it; no item of the talk."""
+
+    call: ToolCall
+    result: str
+
+
 class Transcript:
     """The talk in the order in which it was begun."""
 
     def __init__(self) -> None:
-        self._lines: list[Line] = []
+        self._lines: list[Line | ToolUse] = []
         self.turn_count = 0
         """Turns of the caller."""
 
@@ -32,9 +40,10 @@ class Transcript:
 
     def user_went_on(self, text: str) -> None:
         """More of the caller's last turn, to which nothing was answered yet."""
-        spoken = [line for line in self._lines if line.text]
-        if spoken and spoken[-1].role == "user":
-            spoken[-1].text = f"{spoken[-1].text} {text}"
+        said = [index for index, line in enumerate(self._lines) if isinstance(line, Line) and line.text]
+        last = self._lines[said[-1]] if said else None
+        if isinstance(last, Line) and last.role == "user":
+            self._lines[said[-1]] = Line("user", f"{last.text} {text}")
         else:
             self.user(text)
 
@@ -42,13 +51,36 @@ class Transcript:
         """The agent begins to say `line`; its text is set as it is heard."""
         self._lines.append(line)
 
+    def tool(self, use: ToolUse) -> None:
+        """A tool has answered."""
+        self._lines.append(use)
+
+    def if_said(self, text: str, *, goes_on: bool) -> list[ChatMessage]:
+        """`messages` as they would be after a turn of the caller, or more of the last one."""
+        trial = Transcript()
+        trial._lines = list(self._lines)
+        if goes_on:
+            trial.user_went_on(text)
+        else:
+            trial.user(text)
+        return trial.messages()
+
     def items(self) -> list[TranscriptItem]:
         """As it is stored."""
-        return [{"role": line.role, "content": line.text} for line in self._lines if line.text]
+        return [
+            {"role": line.role, "content": line.text} for line in self._lines if isinstance(line, Line) and line.text
+        ]
 
     def messages(self) -> list[ChatMessage]:
         """As a language model gets it."""
-        return [ChatMessage(line.role, line.text) for line in self._lines if line.text]
+        messages: list[ChatMessage] = []
+        for line in self._lines:
+            if isinstance(line, ToolUse):
+                messages.append(ChatMessage("assistant", "", tool_calls=(line.call,)))
+                messages.append(ChatMessage("tool", line.result, tool_call_id=line.call.id))
+            elif line.text:
+                messages.append(ChatMessage(line.role, line.text))
+        return messages
 
 
 def heard_text(speech: Speech, heard: int) -> str:

@@ -71,6 +71,7 @@ class AgentFields:
     hold_music_url: str | None = None
     tool_ids: list[str] | None = None
     transfer_targets: list[TransferTarget] = field(default_factory=list)
+    customer_silence_ms: int = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)

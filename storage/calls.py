@@ -22,6 +22,7 @@ Status = Literal["queued", "ringing", "in_progress", "completed", "failed", "no_
 EndStatus = Literal["completed", "failed", "no_answer"]
 EndedReason = Literal[
     "customer_ended",
+    "customer_silent",
     "agent_ended",
     "max_duration",
     "api_hangup",

@@ -123,6 +123,7 @@ agents = sa.Table(
     sa.Column("hold_music_url", sa.String),
     sa.Column("tool_ids", sa.JSON(none_as_null=True)),
     sa.Column("transfer_targets", sa.JSON, nullable=False),
+    sa.Column("customer_silence_ms", sa.Integer, nullable=False, server_default="10000"),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
     sa.Index(None, "organization_id", "created_at", "id"),

@@ -9,9 +9,15 @@ from uuid import uuid4
 
 import numpy as np
 
-from calls.conversation import Conversation, Inbox, Script
+from calls import turn_stages
+from calls.answering import Mind
+from calls.conversation import Conversation
+from calls.inbox import Inbox
 from calls.mouth import Mouth
+from calls.script import Script
+from calls.talk_tools import EndCall
 from calls.timeline import Timeline
+from calls.tools import Tool, ToolBelt
 from media.engine_call import UtteranceSent
 from media.events import AgentStarted, AgentStopped, Interrupted, SpeechStarted, TurnDropped, TurnEnded
 from media.playout import Playout
@@ -172,7 +178,9 @@ async def settle() -> None:
 class Talk:
     """A conversation on a real playout and an array port. The test says what the caller does and lets time pass."""
 
-    def __init__(self, script: Script, *answers: str | Sequence[AnswerPart] | Exception) -> None:
+    def __init__(
+        self, script: Script, *answers: str | Sequence[AnswerPart] | Exception, tools: Sequence[Tool] = ()
+    ) -> None:
         self.port = ArrayPort()
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
@@ -187,9 +195,9 @@ class Talk:
             script=script,
             inbox=self.inbox,
             ear=self.ear,
-            language=self.language,
+            mind=Mind(self.language, ToolBelt([*tools, *([EndCall()] if script.may_end_call else [])])),
             mouth=Mouth(self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout),
-            timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms),
+            timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_stages.observe),
             protect=lambda on: self.protected.append((on, self.port.written(self.slot))),
         )
         self.run = asyncio.ensure_future(self.conversation.run())

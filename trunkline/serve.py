@@ -18,9 +18,10 @@ from api.services import Services
 from calls.admission import RETRY_AFTER_S, Ceilings
 from calls.after_call import AfterCall
 from calls.background import Backgrounds
-from calls.egress import EgressClient, EgressRules, tls_context
+from calls.egress import EgressClient, EgressRules, Lanes, tls_context
+from calls.equipment import Equipment
+from calls.http_tool import Outside
 from calls.knowledge import KnowledgeWorker
-from calls.live import Equipment
 from calls.outbound import Turns, WayOut
 from calls.service import CallService
 from calls.sources import TrunkSources
@@ -135,7 +136,7 @@ async def running(
         stack.push_async_callback(asyncio.wait, (presets,))
         models = await asyncio.to_thread(load_models or _load_models, settings)
         stack.push_async_callback(asyncio.to_thread, models.close)
-        deliverer = await _open_deliverer(settings, database, key, stack)
+        deliverer, outside = await _open_ways_out(settings, database, key, stack)
         inbox = _Inbox()
         endpoint = Endpoint(_endpoint_settings(settings), inbox.incoming)
         await endpoint.start()
@@ -143,7 +144,7 @@ async def running(
         engine, writer = _open_sound(endpoint, stack)
         after_call = AfterCall(database, key, settings.public_origin, deliverer.wake)
         equipment = Equipment(
-            database, engine, writer, models, after_call, settings.data_dir, settings.sip.rtp_timeout_s,
+            database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
             Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s,
         )  # fmt: skip
         sources = TrunkSources(database, lambda known: endpoint.set_sources(known, map(str, settings.sip.probes)))
@@ -198,18 +199,22 @@ def _load_models(settings: Settings) -> Catalogue:
     return catalogue.load(settings.models_dir, stt=chosen.stt, llm=chosen.llm, tts=chosen.tts, eot=chosen.eot)
 
 
-async def _open_deliverer(settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack) -> Deliverer:
+async def _open_ways_out(
+    settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
+) -> tuple[Deliverer, Outside]:
+    """For webhooks and for tools, with a client each: neither waits for the other's slow name servers."""
     ca_file = settings.webhooks.ca_file
     try:
         tls = await asyncio.to_thread(tls_context, str(ca_file) if ca_file else None)
     except OSError as error:
         raise StartupError(f"webhooks.ca_file {ca_file} cannot be used: {error}") from error
     rules = EgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
-    client = EgressClient(rules, tls)
-    stack.push_async_callback(client.close)
+    clients = EgressClient(rules, tls), EgressClient(rules, tls)
+    for client in clients:
+        stack.push_async_callback(client.close)
     webhooks = settings.webhooks
     policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-    return Deliverer(database, client, key, policy)
+    return Deliverer(database, clients[0], key, policy), Outside(clients[1], Lanes(), key)
 
 
 def _open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:

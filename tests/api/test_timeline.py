@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.timeline import Timeline
+from calls.timeline import Timeline, ToolTime
 from config.clock import iso, utc_now
 from config.links import signed_url
 from media.events import TurnEnded
@@ -17,7 +17,11 @@ from tests.api.conftest import Api
 UNKNOWN = {
     **dict.fromkeys(("endedBy", "speechStartMs", "speechEndMs", "turnEndMs", "textReadyMs", "firstTokenMs")),
     **dict.fromkeys(("speechReadyMs", "agentStartMs", "agentEndMs", "responseGapMs")),
+    **dict.fromkeys(("eotProbability", "interruptedMs")),
+    "playedMs": 0,
     "interrupted": False,
+    "speculated": False,
+    "tools": [],
 }
 
 
@@ -28,11 +32,12 @@ def _talk(now: list[float]) -> Timeline:
     timeline.agent_begins()
     timeline.agent_started(1020.4)
     now[0] = 1500.0
-    timeline.interrupted()
-    timeline.answer_ended()
+    timeline.interrupted(1480.0)
+    timeline.tool_used(ToolTime("look_up", 1100.0, 1250.4, True))
+    timeline.answer_ended(460.0)
     timeline.agent_silent()
     now[0] = 2000.6
-    timeline.caller_said(1, TurnEnded(1900.0, 1400.0, 1800.0, "fallback"))
+    timeline.caller_said(1, TurnEnded(1900.0, 1400.0, 1800.0, "model", 0.61249))
     return timeline
 
 
@@ -75,10 +80,13 @@ async def test_it_tells_the_moments_of_each_turn_in_ms_since_the_answer(api: Api
                 "status": "completed",
                 "startedAt": iso(call.created_at),
                 "turns": [
-                    UNKNOWN | {"turn": 0, "agentStartMs": 20, "agentEndMs": 500, "interrupted": True},
                     UNKNOWN
-                    | {"turn": 1, "endedBy": "fallback", "speechStartMs": 400, "speechEndMs": 800, "turnEndMs": 900}
-                    | {"textReadyMs": 1001},
+                    | {"turn": 0, "agentStartMs": 20, "interruptedMs": 480, "agentEndMs": 500, "playedMs": 460}
+                    | {"interrupted": True}
+                    | {"tools": [{"name": "look_up", "startMs": 100, "endMs": 250, "ok": True}]},
+                    UNKNOWN
+                    | {"turn": 1, "endedBy": "model", "speechStartMs": 400, "speechEndMs": 800, "turnEndMs": 900}
+                    | {"textReadyMs": 1001, "eotProbability": 0.612},
                 ],
             }
         },
@@ -90,7 +98,7 @@ async def test_a_live_call_shows_what_is_known_so_far(api: Api) -> None:
     timeline = _talk(now)
     call = await _call(api, answered=True, timeline=timeline.items())
     timeline.agent_begins()
-    assert timeline.agent_started(2100.0) == 300.0
+    timeline.agent_started(2100.0)
     progress = {"transcript": [], "turn_count": 1, "timeline": timeline.items()}
     await api.services.database.write(lambda conn: calls.note_progress(conn, call.id, **progress))  # type: ignore[arg-type]
     _, answer = await api("GET", f"/calls/{call.id}/timeline")

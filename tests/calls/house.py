@@ -14,7 +14,9 @@ from cryptography.fernet import Fernet
 
 from calls.admission import Ceilings
 from calls.after_call import AfterCall
-from calls.live import Equipment
+from calls.egress import EgressClient, EgressRules, Lanes, tls_context
+from calls.equipment import Equipment
+from calls.http_tool import Outside
 from calls.outbound import Turns, WayOut
 from calls.service import CallService
 from config.secrets import Secrets
@@ -84,7 +86,9 @@ class House:
 
         def create(conn: sa.Connection) -> tuple[PhoneNumber, Agent]:
             organization = organizations.create(conn, f"of {number}", max_calls=max_calls)
-            made = agents.create(conn, organization.id, replace(AgentFields(name="a"), **agent))
+            made = agents.create(
+                conn, organization.id, replace(AgentFields(name="a", speculative_silence_ms=None), **agent)
+            )
             fields = PhoneNumberFields(
                 number=number,
                 provider="sip",
@@ -158,8 +162,10 @@ async def open_house(
     woken: list[None] = []
     after = AfterCall(database, secrets, "https://here.test", lambda: woken.append(None))
     catalogue = scripted_catalogue(language, ears, voice)
+    client = EgressClient(EgressRules(["127.0.0.0/8"]), tls_context(None))
+    outside = Outside(client, Lanes(), secrets)
     equipment = Equipment(
-        database, engine, recordings, catalogue, after, data_dir, rtp_timeout_s, ring_timeout_s=ring_timeout_s
+        database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s
     )
     callees = Callees(pump)
     way_out = WayOut(callees.dial, callees.address_of, Turns(per_second))
@@ -169,6 +175,7 @@ async def open_house(
         yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, woken)
     finally:
         await service.drain(0)
+        await client.close()
         ticking.cancel()
         with suppress(asyncio.CancelledError):
             await ticking

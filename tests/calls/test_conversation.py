@@ -9,9 +9,10 @@ import pytest
 from bench.scripted import HANG_UP
 from calls import metrics
 from calls.answer import Answer
-from calls.conversation import AnswerDone, Script
 from calls.digits import DigitsDialled
+from calls.inbox import AnswerDone
 from calls.mouth import Mouth
+from calls.script import Script
 from calls.transcript import Line
 from config.errors import ModelError
 from media.engine_call import Broken
@@ -342,7 +343,7 @@ async def test_an_agent_that_may_not_end_calls_goes_on_listening(begin: Begin) -
     await talk.says("bye")
     await talk.play(WORD_MS)
     assert not talk.run.done()
-    assert talk.language.prompts[0].tools == []
+    assert talk.language.prompts[0].tools == ()
     await talk.says("hello")
     await talk.play(2 * WORD_MS)
     assert talk.items[-1] == ("assistant", "Still here.")

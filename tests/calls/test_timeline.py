@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from calls.conversation import Script
 from calls.digits import DigitsDialled
+from calls.script import Script
 from media.ports import TICK_MS
 from models.protocols import AnswerPart, TextDelta
 from storage.calls import Call
@@ -21,8 +21,9 @@ Begin = Callable[..., Talk]
 LISTENS = Script("You help.")
 GREETED = Script("You help.", greeting="Good morning to you.", speaks_first=True)
 KEYS = (
-    *("turn", "ended_by", "speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms", "first_token_ms"),
-    *("speech_ready_ms", "agent_start_ms", "agent_end_ms", "response_gap_ms", "interrupted"),
+    *("turn", "ended_by", "eot_probability", "speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),
+    *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms", "response_gap_ms"),
+    *("played_ms", "interrupted", "speculated", "tools"),
 )
 
 
@@ -63,7 +64,8 @@ async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
     assert turns(talk)[0]["agent_start_ms"] is None
     await talk.play(1000)
     assert turns(talk) == [
-        {
+        dict.fromkeys(KEYS)
+        | {
             "turn": 1,
             "ended_by": "model",
             "speech_start_ms": 500,
@@ -75,7 +77,10 @@ async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
             "agent_start_ms": 1100 + TICK_MS,
             "agent_end_ms": 1100 + 3 * WORD_MS,
             "response_gap_ms": 100 + TICK_MS,
+            "played_ms": 3 * WORD_MS,
             "interrupted": False,
+            "speculated": False,
+            "tools": [],
         }
     ]
 
@@ -99,7 +104,10 @@ async def test_a_greeting_is_turn_0_and_needs_no_language_model(begin: Begin) ->
             "speech_ready_ms": 0,
             "agent_start_ms": TICK_MS,
             "agent_end_ms": 4 * WORD_MS,
+            "played_ms": 4 * WORD_MS,
             "interrupted": False,
+            "speculated": False,
+            "tools": [],
         }
     ]
 
@@ -241,8 +249,9 @@ async def test_nothing_that_was_said_is_in_it(begin: Begin) -> None:
     await talk.play(4 * WORD_MS)
     for turn in turns(talk):
         assert tuple(turn) == KEYS
-        assert all(isinstance(turn[name], int | None) for name in KEYS if name != "ended_by")
+        assert all(isinstance(turn[name], int | None) for name in KEYS if name not in ("ended_by", "tools"))
         assert turn["ended_by"] in ("model", None)
+        assert turn["tools"] == []
 
 
 async def _becomes(house: House, holds: Callable[[Call], bool]) -> Call:
@@ -265,7 +274,9 @@ async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(tmp_p
         phone.hangs_up()
         call = await house.ends(phone)
     assert call.timeline == heard.timeline
-    assert heard.timeline[0] == opening | {"agent_end_ms": heard.timeline[0]["agent_end_ms"]}
+    ended = {name: heard.timeline[0][name] for name in ("agent_end_ms", "played_ms")}
+    assert heard.timeline[0] == opening | ended
+    assert ended["played_ms"] > 0
     assert heard.timeline[0]["agent_end_ms"] > opening["agent_start_ms"]
 
 

@@ -93,7 +93,8 @@ async def test_an_interruption_cuts_the_transcript_and_the_sound(place: Place) -
 
 async def test_the_timeline_has_the_gap_that_the_caller_hears(place: Place) -> None:
     delay_ms = 300
-    number = await place.line("All right. END", turnEndpointDelay=delay_ms, ultravadEotThreshold=None)
+    settings = {"ultravadEotThreshold": None, "speculativeSilenceMs": None}
+    number = await place.line("All right. END", turnEndpointDelay=delay_ms, **settings)
     since, measured = place.log.mark(), RESPONSE_GAP._sum.get()
     async with calling(place.target, number) as call:
         call_id = await place.answered(since)

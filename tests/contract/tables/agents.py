@@ -97,6 +97,7 @@ AGENTS: Final = Table(
         ),
         Field("toolIds", Items(Id("tool"), (Own("tool"), Own("second tool"))), nullable=True),
         Field("transferTargets", Items(TARGET, TWO_TARGETS), []),
+        Field("customerSilenceMs", Whole(0, 60000), 10000),
     ),
     told=(
         Field("id", Id("agent"), required=True),

@@ -10,8 +10,9 @@ from tests.contract.table import Field, Items, Record, Table
 STATUSES: Final = ("queued", "ringing", "in_progress", "completed", "failed", "no_answer")
 DIRECTIONS: Final = ("inbound", "outbound")
 ENDED_REASONS: Final = (
-    *("customer_ended", "agent_ended", "max_duration", "api_hangup", "no_answer", "busy", "rejected", "invalid_number"),
-    *("unreachable", "transferred", "voicemail", "media_timeout", "server_shutdown", "server_restart", "error"),
+    *("customer_ended", "customer_silent", "agent_ended", "max_duration", "api_hangup", "no_answer", "busy"),
+    *("rejected", "invalid_number", "unreachable", "transferred", "voicemail", "media_timeout", "server_shutdown"),
+    *("server_restart", "error"),
 )
 TRANSCRIPT: Final = Items(
     Record(

@@ -1,0 +1,31 @@
+"""What every call needs of the house."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from calls.after_call import AfterCall
+from calls.background import Backgrounds
+from calls.http_tool import Outside
+from media.engine import Engine
+from media.recording import RecordingWriter
+from models.catalogue import Catalogue
+from storage.database import Database
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """After `rtp_timeout_s` without any packet a call has lost its caller. Without `backgrounds` calls have nothing
+    under them. A call that we make rings for `ring_timeout_s`."""
+
+    database: Database
+    engine: Engine
+    recordings: RecordingWriter
+    models: Catalogue
+    after_call: AfterCall
+    data_dir: Path
+    outside: Outside
+    rtp_timeout_s: float = 30.0
+    backgrounds: Backgrounds | None = None
+    ring_timeout_s: float = 45.0

@@ -1,0 +1,46 @@
+"""What happens in a call, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calls.answer import Answer
+from calls.digits import DigitsDialled
+from media.engine_call import CallEvent
+
+
+@dataclass(frozen=True)
+class AnswerDone:
+    """All of an answer has been sent."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class NobodySpeaks:
+    """Neither side has for as long as the agent waits."""
+
+
+Happening = CallEvent | DigitsDialled | AnswerDone | NobodySpeaks
+
+
+class Inbox:
+    """The `CallListener` of a call's audio, and of everything else that happens in it."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Happening] = asyncio.Queue()
+
+    def media_events(self, events: Sequence[CallEvent]) -> None:
+        """From the audio engine."""
+        for event in events:
+            self._queue.put_nowait(event)
+
+    def put(self, happening: DigitsDialled | AnswerDone | NobodySpeaks) -> None:
+        """From elsewhere on the event loop."""
+        self._queue.put_nowait(happening)
+
+    async def get(self) -> Happening:
+        """The next one."""
+        return await self._queue.get()

@@ -1,0 +1,201 @@
+"""The talk of a live call with everything around it: what it hears by, what it speaks with, its digits, its progress in
+the database, its background sound, and the watch over its media."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+
+from calls import turn_stages
+from calls.answering import Mind
+from calls.conversation import Conversation
+from calls.digits import DigitEntry
+from calls.equipment import Equipment
+from calls.http_tool import CallContext
+from calls.inbox import Inbox
+from calls.media_watch import MediaWatch
+from calls.mouth import Mouth
+from calls.role import AgentModels, script_of, values_of
+from calls.talk_tools import belt_for
+from calls.timeline import Timeline
+from calls.tools import ToolBelt
+from config.clock import utc_now
+from media.engine_call import EngineCall
+from media.sound_files import NotSound
+from models import backchannels
+from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
+from sipcore.leg import Leg
+from storage import calls
+from storage.agents import Agent
+from storage.calls import Call, EndedReason
+from storage.database import StorageTrouble
+
+LAST_WORD_S: Final = 0.2
+"""Between the last sample that was sent and our BYE: the caller's jitter buffer still holds it."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Parties:
+    """Who talks: our agent, on our `number`, through a leg."""
+
+    call: Call
+    agent: Agent
+    number: str
+    leg: Leg
+
+
+@dataclass(frozen=True)
+class Senses:
+    """What the agent hears by. `close` frees it."""
+
+    ear: SpeechToTextStream
+    judge: EndOfTurnStream
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.ear.close()
+        self.judge.close()
+
+
+def open_senses(models: AgentModels, agent: Agent, rate: int, has_words: Callable[[bool], None]) -> Senses:
+    """For a call at `rate` Hz. `has_words` is called from a model's thread whenever the recognizer has other words;
+    True: they only say that the caller listens."""
+
+    def words(partial_text: str) -> None:
+        has_words(backchannels.is_backchannel(partial_text, agent.language_hint))
+
+    ear = models.ear.open(rate=rate, language=agent.language_hint, on_words=words)
+    return Senses(ear, models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=ear.partial))
+
+
+async def tools_of(parties: Parties, house: Equipment) -> ToolBelt:
+    """The agent's tools. When the database is in trouble the call does without."""
+    agent, call = parties.agent, parties.call
+    context = CallContext(call.id, values_of(call, parties.number))
+    digits = parties.leg.send_digits
+    try:
+        return await belt_for(agent, context, database=house.database, outside=house.outside, send_digits=digits)
+    except StorageTrouble as trouble:
+        log.warning("call.without_tools", call_id=parties.call.id, cause=trouble.cause)
+        return ToolBelt()
+
+
+class Talk:
+    """`run` talks until someone or something ends the call; afterwards the transcript is what was heard."""
+
+    def __init__(
+        self,
+        parties: Parties,
+        house: Equipment,
+        models: AgentModels,
+        senses: Senses,
+        belt: ToolBelt,
+        sound: EngineCall,
+        inbox: Inbox,
+        answered_at: datetime,
+    ) -> None:
+        self._parties = parties
+        self._house = house
+        self._sound = sound
+        self._answered_at = answered_at
+        self._changed = asyncio.Event()
+        self._entry = DigitEntry(inbox.put, asyncio.get_running_loop().call_later)
+        self._log = log.bind(call_id=parties.call.id)
+        agent, call, leg = parties.agent, parties.call, parties.leg
+        sound.ear, sound.judge = senses.ear, senses.judge
+        voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
+        self.conversation = Conversation(
+            call_id=call.id,
+            script=script_of(agent, values_of(call, parties.number), call.id),
+            inbox=inbox,
+            ear=senses.ear,
+            mind=Mind(models.language, belt),
+            mouth=Mouth(models.voice, voice, sound.playout, agent.language_hint),
+            timeline=self._timeline(),
+            protect=sound.protect,
+            on_progress=self._changed.set,
+            on_tone=lambda tone: self._entry.press(tone.digit, "tone", tone.at_ms),
+            held=lambda: leg.on_hold,
+        )
+
+    def _timeline(self) -> Timeline:
+        """It counts from the answer, a moment ago, which has its time on another clock."""
+        clock = self._house.engine.now_ms
+        ago = utc_now() - self._answered_at
+        return Timeline(clock() - ago.total_seconds() * 1000, clock, turn_stages.observe)
+
+    async def run(self, ending: asyncio.Future[EndedReason], end: Callable[[EndedReason], None]) -> None:
+        """`ending` is done when the call is to end; `end` ends it. Raises what went wrong."""
+        leg = self._parties.leg
+        leg.on_digit = self._entry.press
+        limit = asyncio.get_running_loop().call_later(
+            self._parties.agent.max_call_duration_seconds, end, "max_duration"
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                talk = group.create_task(self.conversation.run())
+                work = (self._keep_progress(), self._watch_media(end), self._play_background())
+                aside = [group.create_task(each) for each in work]
+                await asyncio.wait((talk, ending), return_when=asyncio.FIRST_COMPLETED)
+                if not ending.done():
+                    end(talk.result())
+                    await asyncio.wait((leg.ended,), timeout=LAST_WORD_S)
+                for task in (talk, *aside):
+                    task.cancel()
+        finally:
+            leg.on_digit = None
+            self._entry.close()
+            limit.cancel()
+            self.conversation.settle()
+
+    async def _keep_progress(self) -> None:
+        """Store the answer and then what was said whenever that has changed, so that a crash does not lose it. The end
+        of the call stores all of it again, therefore trouble here is only logged."""
+        call_id = self._parties.call.id
+        await self._store(lambda conn: calls.answered(conn, call_id, self._answered_at))
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            talk = self.conversation.transcript
+            progress = partial(
+                calls.note_progress,
+                call_id=call_id,
+                transcript=talk.items(),
+                timeline=self.conversation.timeline.items(),
+                turn_count=talk.turn_count,
+            )
+            await self._store(progress)
+
+    async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
+        try:
+            await self._house.database.write(write)
+        except StorageTrouble as trouble:
+            self._log.warning("call.progress_not_stored", cause=trouble.cause)
+
+    async def _play_background(self) -> None:
+        """Put the agent's background sound under the call; one that cannot be read is missed by nobody else."""
+        agent, sound, backgrounds = self._parties.agent, self._sound, self._house.backgrounds
+        if agent.background_sound_id is None or backgrounds is None:
+            return
+        try:
+            await backgrounds.play(sound.slot, agent.background_sound_id, sound.rate, agent.background_sound_volume)
+        except (OSError, NotSound) as error:
+            self._log.warning("call.without_background", sound_id=agent.background_sound_id, error=str(error))
+
+    async def _watch_media(self, end: Callable[[EndedReason], None]) -> None:
+        """End the call when no packet has come for too long."""
+        watch = MediaWatch(self._house.rtp_timeout_s)
+        wait_s: float | None = self._house.rtp_timeout_s
+        while wait_s is not None:
+            await asyncio.sleep(wait_s)
+            wait_s = watch.look(self._parties.leg.silence_s(), self._parties.leg.on_hold)
+        end("media_timeout")

@@ -1,0 +1,14 @@
+"""How long an agent waits for a silent caller."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Agents that there are ask after the same time as new ones."""
+    op.add_column("agents", sa.Column("customer_silence_ms", sa.Integer(), nullable=False, server_default="10000"))
