@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pjsua2 as pj
 import structlog
 
+from media.dtmf_keys import KEYS, DigitWay
 from sipcore import _native, headers
 from sipcore.leg import Leg, LegFacts, Media
 from sipcore.owner import Owner
@@ -21,8 +22,6 @@ log = structlog.get_logger(__name__)
 _WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD)
 
 _ACCEPTED = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
-
-_KEYS = frozenset("0123456789*#ABCD")
 
 
 class CallObject(pj.Call):  # type: ignore[misc]
@@ -68,8 +67,8 @@ class CallObject(pj.Call):  # type: ignore[misc]
                 return
 
     def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:
-        """A digit, by RFC 4733 or SIP INFO."""
-        self._registry.has_digit(self, prm.digit)
+        """A digit, by RFC 4733 (its repeated packets are one) or SIP INFO."""
+        self._registry.has_digit(self, prm.digit, "info" if prm.method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733")
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,6 @@ class PjDialog:
         """BYE, CANCEL or refuse."""
         await self._owner.run(self._bye_here, code)
 
-    async def dtmf(self, digits: str) -> None:
-        """Send RFC 4733 events."""
-        await self._owner.run(self._dtmf_here, digits)
-
     async def progress(self) -> int:
         """The latest response to our INVITE."""
         return await self._owner.run(self._progress_here)
@@ -114,9 +109,6 @@ class PjDialog:
 
     def _bye_here(self, code: int) -> None:
         self._do_here("hangup", lambda call: call.hangup(_operation(code, {})))
-
-    def _dtmf_here(self, digits: str) -> None:
-        self._do_here("dtmf", lambda call: call.dialDtmf(digits))
 
     def _progress_here(self) -> int:
         return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
@@ -198,10 +190,10 @@ class DialogRegistry:
         if dialog:
             self._owner.post(dialog._bye_here, 503)
 
-    def has_digit(self, call: CallObject, digit: str) -> None:
+    def has_digit(self, call: CallObject, digit: str, way: DigitWay) -> None:
         """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
-        if call.leg is not None and (key := digit.upper()) in _KEYS:
-            self._post(call.leg._has_digit, key)
+        if call.leg is not None and (key := digit.upper()) in KEYS:
+            self._post(call.leg._has_digit, key, way)
 
     # ---- the event loop ----
 

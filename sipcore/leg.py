@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from media.dtmf_keys import DigitWay, pressable
+from media.ports import TICK_MS
 from sipcore.headers import Party
 from sipcore.pump import Pump, SlotStats
 
@@ -54,9 +56,6 @@ class Dialog(Protocol):
     def bye(self, code: int) -> Coroutine[Any, Any, None]:
         """End the dialog in whatever way its state asks for."""
 
-    def dtmf(self, digits: str) -> Coroutine[Any, Any, None]:
-        """Send digits as RFC 4733 events."""
-
     def progress(self) -> Coroutine[Any, Any, int]:
         """The status of the latest response to our INVITE; 0 when none has come, or when the call is over."""
 
@@ -71,11 +70,13 @@ class Leg:
         """Of an outbound leg: it rings, or the peer says in another way that it is on its way (a status 101..199)."""
         self.answered: asyncio.Future[None] = loop.create_future()
         """Of an outbound leg: the peer has accepted the call."""
-        self.on_digit: Callable[[str], None] | None = None
+        self.on_digit: Callable[[str, DigitWay], None] | None = None
+        """A key of the peer, and how SIP or RTP brought it."""
         self.on_hold = False
         self._dialog = dialog
         self._pump = pump
         self._media: asyncio.Future[Media] = loop.create_future()
+        self._dialling = asyncio.Lock()
         self._hung_up = False
         self._released = False
 
@@ -127,8 +128,30 @@ class Leg:
         await self._dialog.bye(0)
 
     async def send_digits(self, digits: str) -> None:
-        """Send DTMF as RFC 4733 events."""
-        await self._dialog.dtmf(digits)
+        """Press keys, 100 ms each and 100 ms apart, once the agent has said what it was given to say; returns when they
+        have been sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; a cancelled call sends no further key.
+        They go out as RFC 4733 events, or as tones when the peer has negotiated none. SIP INFO is not used: nothing
+        tells whether a peer makes use of it (RFC 6086, 1), while tones are heard by whatever listens at the other end.
+        Raises `ValueError` for what is no key, and `ConnectionError` when the leg has no sound (any more)."""
+        keys = pressable(digits)
+        async with self._dialling:
+            try:
+                await self._dial(self._media.result().slot, keys)
+            except (asyncio.InvalidStateError, KeyError) as error:
+                raise ConnectionError("the leg has no sound to press keys in") from error
+
+    async def _dial(self, slot: int, keys: str) -> None:
+        rate = self._pump.rate(slot)
+        self._pump.dial(slot, keys)
+        try:
+            while (left := self._pump.dial_left(slot)) > 0:
+                await asyncio.wait((self.ended,), timeout=left / rate + TICK_MS / 1000)
+                if self.ended.done():
+                    raise ConnectionError("the leg ended before all keys were pressed")
+        except asyncio.CancelledError:
+            with contextlib.suppress(KeyError):
+                self._pump.dial(slot, "")
+            raise
 
     def silence_s(self) -> float:
         """Seconds since the last RTP packet came; 0 while the leg has no sound or is on hold."""
@@ -174,6 +197,6 @@ class Leg:
         if not self.ended.done():
             self.ended.set_result(LegEnd(code, reason, by_peer=not self._hung_up))
 
-    def _has_digit(self, digit: str) -> None:
+    def _has_digit(self, digit: str, way: DigitWay) -> None:
         if self.on_digit:
-            self.on_digit(digit)
+            self.on_digit(digit, way)

@@ -96,11 +96,13 @@ class Pump:
         return _native.taken(slot)
 
     def flush(self, slot: int) -> int:
-        """Drop what is queued, lift a pause; returns the index up to which samples were really sent."""
+        """Drop what is queued, lift a pause; returns the index up to which samples were really sent. What would have
+        come next fades out in 5 ms, which the clock does not count."""
         return _native.flush(slot)
 
     def pause(self, slot: int, on: bool) -> None:
-        """Stop or go on taking samples."""
+        """Stop or go on taking samples. What is stopped fades out in 5 ms, which the clock does not count: the same
+        samples fade in again when it goes on."""
         _native.pause(slot, on)
 
     def release(self, slot: int) -> None:
@@ -112,8 +114,19 @@ class Pump:
         return _native.load_background(np.ascontiguousarray(samples, dtype=np.int16))
 
     def set_background(self, slot: int, sound: _native.Background | None, volume: float, ducked: float) -> None:
-        """Mix a loop under the agent: gain `volume` 0..1 while it is silent, `ducked` while it speaks."""
+        """Mix a loop under the agent: gain `volume` 0..1 while it is silent, `ducked` while it speaks. All changes are
+        ramps; another sound, or None, first lets the present one fade out."""
         _native.set_background(slot, sound, volume, ducked)
+
+    def dial(self, slot: int, keys: str) -> None:
+        """Press keys (0-9 * # A-D, w and , pause 0.5 s; 64 at most) once all that was written has been sent: as
+        RFC 4733 events if the peer takes them, else as tones. Speech waits meanwhile; `flush` and `pause` do not reach
+        the keys. They replace keys that are not begun yet. Raises `ValueError`."""
+        _native.dial(slot, keys)
+
+    def dial_left(self, slot: int) -> int:
+        """Samples until the keys have been sent, the speech before them included; 0 then."""
+        return _native.dial_left(slot)
 
     def slot_stats(self, slot: int) -> SlotStats:
         """Counters of one call."""

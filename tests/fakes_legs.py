@@ -62,9 +62,6 @@ class NotedDialog:
         self.sent.append(-1)
         self.leg._has_ended(200, "")
 
-    async def dtmf(self, digits: str) -> None:
-        raise AssertionError("no digits are sent here")
-
     async def progress(self) -> int:
         assert self.leg is not None
         return 180 if self.leg.rings.done() else self.trying

@@ -1,9 +1,15 @@
 /* A looped sound under a call's outgoing speech. Python hands a setting over; the pump's thread takes it at its next tick. */
 #include "slot.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-void slot_set_background(slot_t *slot, background_t *sound, int32_t volume, int32_t ducked)
+#define ATTACK_MS 100       /* under the agent's first word */
+#define HOLD_MS 200         /* so long after the agent's last sound it stays down */
+#define RELEASE_MS 400      /* a return that is noticed as little as possible */
+#define SWELL_MS 200        /* from nothing to the volume, and back */
+
+void slot_set_background(slot_t *slot, background_t *sound, float volume, float ducked)
 {
     background_setting_t *next = malloc(sizeof *next);
     if (!next)
@@ -23,39 +29,76 @@ void background_release(background_t *sound)
         free(sound);
 }
 
+static void forget(background_setting_t *setting)
+{
+    if (setting)
+        background_release(setting->sound);
+    free(setting);
+}
+
 void background_drop(slot_t *slot)
 {
-    background_setting_t *unseen = atomic_exchange(&slot->background_next, NULL);
-    if (unseen)
-        background_release(unseen->sound);
-    free(unseen);
+    forget(atomic_exchange(&slot->background_next, NULL));
+    forget(slot->background_waiting);
+    slot->background_waiting = NULL;
     background_release(slot->background.sound);
     slot->background = (background_setting_t){0};
 }
 
+static void adopt(slot_t *slot, background_setting_t *setting)
+{
+    if (setting->sound != slot->background.sound)
+        slot->background_at = 0;
+    background_release(slot->background.sound);
+    slot->background = *setting;
+    free(setting);
+}
+
+/* Another loudness of the same sound counts at once; another sound waits until this one is silent. */
 static void take_background_setting(slot_t *slot)
 {
     background_setting_t *next = atomic_exchange(&slot->background_next, NULL);
-    if (!next)
-        return;
-    background_release(slot->background.sound);
-    slot->background = *next;
-    slot->background_at = 0;
-    free(next);
+    if (next) {
+        forget(slot->background_waiting);
+        slot->background_waiting = next;
+    }
+    next = slot->background_waiting;
+    if (next && (next->sound == slot->background.sound || slot->background_gain <= 0)) {
+        slot->background_waiting = NULL;
+        adopt(slot, next);
+    }
+}
+
+/* The gain to go to, and by how much in a sample. A ramp takes its time whatever the volume is. */
+static float next_gain(slot_t *slot, bool speaking, float *step)
+{
+    const background_setting_t *now = &slot->background;
+    const float louder = fmaxf(fmaxf(now->volume, now->ducked), 0.01f);
+    const float target = slot->background_waiting ? 0 : speaking ? now->ducked : now->volume;
+    const float least = fminf(now->volume, now->ducked);
+    int ms = SWELL_MS;
+    if (!slot->background_waiting && slot->background_gain >= least)
+        ms = speaking ? ATTACK_MS : RELEASE_MS;
+    *step = louder * 1000 / ((float)ms * (float)atomic_load(&slot->rate));
+    return target;
 }
 
 void background_mix(slot_t *slot, int16_t *out, uint32_t count, bool speaking)
 {
     take_background_setting(slot);
+    if (speaking)
+        slot->background_hold = atomic_load(&slot->rate) * HOLD_MS / 1000;
+    const bool down = slot->background_hold > 0;
+    slot->background_hold -= slot->background_hold < count ? slot->background_hold : count;
     background_t *sound = slot->background.sound;
     if (!sound)
         return;
-    int32_t target = speaking ? slot->background.ducked : slot->background.volume;
-    int32_t step = (int32_t)(32768 * 5 / atomic_load(&slot->rate)) + 1; /* full swing in about 200 ms */
+    float step, target = next_gain(slot, down, &step);
     for (uint32_t i = 0; i < count; i++) {
-        int32_t off = target - slot->background_gain;
-        slot->background_gain += off > step ? step : off < -step ? -step : off;
-        out[i] = saturated(out[i] + (((int32_t)sound->samples[slot->background_at] * slot->background_gain) >> 15));
+        const float off = target - slot->background_gain;
+        slot->background_gain = fabsf(off) <= step ? target : slot->background_gain + copysignf(step, off);
+        const float sample = (float)sound->samples[slot->background_at] * slot->background_gain;
+        out[i] = saturated(out[i] + (int32_t)(sample + 32768.5f) - 32768); /* rounded */
         slot->background_at = slot->background_at + 1 < sound->length ? slot->background_at + 1 : 0;
     }
 }

@@ -1,5 +1,7 @@
 #define _GNU_SOURCE
 #include "guard.h"
+
+#include "info.h"
 #include "sdp.h"
 
 #include <pthread.h>
@@ -195,8 +197,10 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
 
     if (!known && !probe)
         return refuse_stranger(rdata, refuse);
-    if (ongoing || !out_of_dialog(rdata))
+    if (ongoing || !out_of_dialog(rdata)) {
+        info_spell_key(rdata);
         return check_sdp(rdata);
+    }
     if (method == PJSIP_OPTIONS_METHOD)
         answer(rdata, accepting ? 200 : 503, retry_after_s);
     else if (!may_begin(method))

@@ -338,8 +338,32 @@ static PyObject *py_set_background(PyObject *self, PyObject *args)
         return NULL;
     if (!(volume >= 0 && volume <= 1 && ducked >= 0 && ducked <= 1))
         return PyErr_Format(PyExc_ValueError, "a gain must lie between 0 and 1");
-    slot_set_background(slot, sound, (int32_t)(volume * 32768), (int32_t)(ducked * 32768));
+    slot_set_background(slot, sound, (float)volume, (float)ducked);
     Py_RETURN_NONE;
+}
+
+/* ---- keys ---- */
+
+static PyObject *py_dial(PyObject *self, PyObject *args)
+{
+    long long handle;
+    const char *keys;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ls", &handle, &keys))
+        return NULL;
+    slot_t *slot = slot_by_handle(handle);
+    if (!slot)
+        return NULL;
+    if (strlen(keys) > DIAL_MOST || keys[strspn(keys, "0123456789*#ABCDw,")])
+        return PyErr_Format(PyExc_ValueError, "keys are at most %d of 0-9 * # A-D w and ,", DIAL_MOST);
+    return slot_dial(slot, keys) == 0 ? Py_NewRef(Py_None) : PyErr_NoMemory();
+}
+
+static PyObject *py_dial_left(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    return slot ? PyLong_FromUnsignedLong(slot_dial_left(slot)) : NULL;
 }
 
 /* ---- counters ---- */
@@ -495,6 +519,8 @@ static PyMethodDef methods[] = {
     {"pause", py_pause, METH_VARARGS, "pause(handle, on)."},
     {"load_background", py_load_background, METH_VARARGS, "load_background(int16 samples) -> sound to loop."},
     {"set_background", py_set_background, METH_VARARGS, "set_background(handle, sound or None, volume, ducked volume)."},
+    {"dial", py_dial, METH_VARARGS, "dial(handle, keys)."},
+    {"dial_left", py_dial_left, METH_O, "dial_left(handle) -> samples until the keys have been sent."},
     {"slot_stats", py_slot_stats, METH_O, "slot_stats(handle) -> counters."},
     {"stats", py_stats, METH_VARARGS, "stats(reset) -> counters of all shards."},
     {"guard_install", py_guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."},

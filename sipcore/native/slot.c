@@ -82,8 +82,11 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     slot->timestamp = 0;
     slot->last = 0;
     slot->sounding = false;
+    slot->ahead_count = slot->tail_count = slot->tail_at = 0;
     slot->background_gain = 0;
     slot->background_at = 0;
+    slot->background_hold = 0;
+    slot->speaking = false;
     atomic_store(&slot->rx_read, 0);
     atomic_store(&slot->rx_written, 0);
     atomic_store(&slot->rx_ns, now_monotonic_ns());
@@ -150,24 +153,38 @@ void slot_close(slot_t *slot)
 {
     slot_detach(slot);
     background_drop(slot);
+    dial_drop(slot);
 }
 
 /* ---- what goes out ---- */
 
+/* What is sent next, and a look at what would follow it. */
+typedef struct taken {
+    uint32_t count, ahead_count;
+    int16_t ahead[MAX_FADE];
+} taken_t;
+
 /* Take up to `count` queued samples; a flush that comes between wins, and nothing of what it threw away is sent. */
-static uint32_t take(slot_t *slot, int16_t *out, uint32_t count)
+static void take(slot_t *slot, int16_t *out, uint32_t count, taken_t *taken)
 {
+    const uint32_t fade = atomic_load(&slot->rate) * FADE_MS / 1000;
+    taken->count = taken->ahead_count = 0;
     while (!atomic_load_explicit(&slot->paused, memory_order_acquire)) {
         uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
         uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_acquire);
         uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_acquire);
         uint32_t have = written - read < count ? (uint32_t)(written - read) : count;
+        uint32_t ahead = written - read - have < fade ? (uint32_t)(written - read - have) : fade;
         for (uint32_t i = 0; i < have; i++)
             out[i] = slot->tx[(read - base + i) & slot->tx_mask];
-        if (!have || atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
-            return have;
+        for (uint32_t i = 0; i < ahead; i++)
+            taken->ahead[i] = slot->tx[(read - base + have + i) & slot->tx_mask];
+        if (have && !atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
+            continue;
+        taken->count = have;
+        taken->ahead_count = ahead;
+        return;
     }
-    return 0;
 }
 
 static int16_t comfort_noise(slot_t *slot)
@@ -176,39 +193,66 @@ static int16_t comfort_noise(slot_t *slot)
     return (int16_t)((int32_t)(slot->noise >> 28) - 8); /* about -76 dBFS */
 }
 
-/* Ramp what begins up from silence, and what stopped down to it; after a flush in mid-sound, both at once. */
-static void smooth_edges(slot_t *slot, int16_t *out, uint32_t have, uint32_t count)
+/* Sound stops here: let what would have followed (`count` samples are known; then the last one stands) fade out under
+ * whatever comes. The played-samples clock does not count it: after a pause the same samples fade in again. */
+static void begin_tail(slot_t *slot, const int16_t *ahead, uint32_t count, int32_t last)
 {
-    uint32_t ramp = atomic_load(&slot->rate) * FADE_MS / 1000;
-    uint32_t flushes = atomic_load(&slot->flushes);
-    bool cut = slot->sounding && flushes != slot->flushes_seen;
+    const int32_t ramp = (int32_t)(atomic_load(&slot->rate) * FADE_MS / 1000);
+    for (int32_t k = 0; k < ramp; k++) {
+        last = (uint32_t)k < count ? ahead[k] : last;
+        slot->tail[k] = (int16_t)(last * (ramp - k) / ramp);
+    }
+    slot->tail_at = 0;
+    slot->tail_count = (uint32_t)ramp;
+}
+
+static void add_tail(slot_t *slot, int16_t *out, uint32_t count)
+{
+    for (uint32_t i = 0; i < count && slot->tail_at < slot->tail_count; i++)
+        out[i] = saturated(out[i] + slot->tail[slot->tail_at++]);
+}
+
+/* Ramp what begins up from silence, and what stopped down to it; after a flush in mid-sound, both at once. `short_of`:
+ * more was to come, and is late. */
+static void smooth_edges(slot_t *slot, int16_t *out, const taken_t *taken, uint32_t count, bool short_of)
+{
+    const uint32_t ramp = atomic_load(&slot->rate) * FADE_MS / 1000, have = taken->count;
+    const uint32_t flushes = atomic_load(&slot->flushes);
+    const bool cut = slot->sounding && flushes != slot->flushes_seen;
     slot->flushes_seen = flushes;
     if (have && (cut || !slot->sounding))
-        for (uint32_t i = 0; i < ramp && i < have; i++) {
-            int32_t tail = cut ? slot->last * (int32_t)(ramp - i) : 0;
-            out[i] = (int16_t)(((int32_t)out[i] * (int32_t)i + tail) / (int32_t)ramp);
-        }
+        for (uint32_t i = 0; i < ramp && i < have; i++)
+            out[i] = (int16_t)((int32_t)out[i] * (int32_t)i / (int32_t)ramp);
+    if (cut || (slot->sounding && !have))
+        begin_tail(slot, slot->ahead, slot->ahead_count, slot->last);
+    add_tail(slot, out, have);
     if (have < count) {
-        int32_t from = have ? out[have - 1] : (slot->sounding ? slot->last : 0);
-        ramp = ramp < count - have ? ramp : count - have;
-        bool short_of = atomic_load(&slot->open) && !atomic_load(&slot->paused);
-        for (uint32_t i = have; i < count; i++) {
-            uint32_t k = i - have;
-            int32_t tail = k < ramp ? from * (int32_t)(ramp - k) / (int32_t)ramp : 0;
-            out[i] = saturated(short_of ? tail + comfort_noise(slot) : tail);
-        }
+        if (have)
+            begin_tail(slot, NULL, 0, out[have - 1]);
+        for (uint32_t i = have; i < count; i++)
+            out[i] = short_of ? comfort_noise(slot) : 0;
+        add_tail(slot, out + have, count - have);
     }
     slot->sounding = have == count;
     slot->last = out[count - 1];
+    slot->ahead_count = taken->ahead_count;
+    memcpy(slot->ahead, taken->ahead, taken->ahead_count * sizeof(int16_t));
 }
 
 static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count)
 {
-    uint32_t have = take(slot, out, count);
-    if (have < count && atomic_load(&slot->open) && !atomic_load(&slot->paused))
+    taken_t taken;
+    const uint32_t speech = dial_speech(slot, count);
+    take(slot, out, speech, &taken);
+    const bool more = atomic_load(&slot->open) && !atomic_load(&slot->paused) && speech == count;
+    if (taken.count < count && more)
         atomic_fetch_add(&slot->under_runs, 1);
-    smooth_edges(slot, out, have, count);
-    background_mix(slot, out, count, have > 0);
+    smooth_edges(slot, out, &taken, count, more);
+    if (!speech)
+        dial_mix(slot, out, count);
+    dial_tell(slot);
+    slot->speaking = taken.count || (slot->speaking && more);
+    background_mix(slot, out, count, slot->speaking || !speech);
 }
 
 /* ---- what comes in ---- */

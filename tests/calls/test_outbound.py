@@ -85,7 +85,7 @@ async def test_an_agent_that_listens_first_says_nothing_until_it_is_spoken_to(tm
         await until(lambda: there.leg.on_digit is not None)
         assert house.voice.spoken == []
         for digit in "4#":
-            there.leg._has_digit(digit)
+            there.leg._has_digit(digit, "rfc4733")
         end = await ended(house, call)
     assert [item["content"] for item in end.transcript] == ["4", "You chose four."]
     assert (how(end), there.sent) == (("completed", "agent_ended"), [-1])

@@ -123,7 +123,7 @@ async def test_digits_reach_the_conversation(tmp_path: Path) -> None:
         phone = house.rings()
         await until(lambda: phone.leg.on_digit is not None)
         for digit in "42#":
-            phone.leg._has_digit(digit)
+            phone.leg._has_digit(digit, "rfc4733")
         call = await house.ends(phone)
     assert call.transcript[0] == {"role": "user", "content": "42"}
     assert call.turn_count == 1

@@ -191,55 +191,6 @@ async def test_another_codec_after_a_reinvite_is_heard_at_the_old_rate(phone: Ph
     assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
 
 
-async def test_each_dtmf_digit_arrives_once(phone: Phone, raw: RawPhone) -> None:
-    """RFC 4733: packets of one event share a timestamp, and its end is sent three times."""
-    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
-    digits: asyncio.Queue[str] = asyncio.Queue()
-    leg.on_digit = digits.put_nowait
-    sequence = 0
-    for number, digit in enumerate([1, 1, 11, 9]):
-        for duration, end in [(160, 0), (320, 0), (480, 0), (640, 0x80), (640, 0x80), (640, 0x80)]:
-            payload = bytes([digit, end | 10]) + duration.to_bytes(2, "big")
-            raw.send_rtp(Rtp(101, sequence, 5000 * (number + 1), payload, marker=duration == 160))
-            sequence += 1
-            await raw.next_rtp()
-    got = [await asyncio.wait_for(digits.get(), 5) for _ in range(4)]
-    await over(raw, dialog, leg)
-    assert got == ["1", "1", "#", "9"]
-    assert digits.empty()
-
-
-async def test_only_digits_count_as_digits_in_sip_info(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
-    digits: asyncio.Queue[str] = asyncio.Queue()
-    leg.on_digit = digits.put_nowait
-    for signal in (b"\xff", b"\x01", b"h", b"<", b"7", b"b", b"#", b"R", b"\xe2\x85\xa3"):
-        dialog.cseq += 1
-        info = raw.request("INFO", dialog, body="Signal=" + "x" * len(signal) + "\r\nDuration=160\r\n")
-        raw.send(
-            info.replace(b"application/sdp", b"application/dtmf-relay").replace(
-                b"x" * len(signal) + b"\r\nD", signal + b"\r\nD"
-            )
-        )
-        await raw.final("INFO")
-    got = [await asyncio.wait_for(digits.get(), 5) for _ in range(3)]
-    await over(raw, dialog, leg)
-    assert got == ["7", "B", "#"]
-    assert digits.empty()
-
-
-async def test_digits_are_sent_as_rfc_4733_events(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
-    await leg.send_digits("5#")
-    events: dict[int, int] = {}
-    while len(events) < 2:
-        packet = await raw.next_rtp()
-        if packet.kind == 101:
-            events[packet.timestamp] = packet.payload[0]
-    await over(raw, dialog, leg)
-    assert list(events.values()) == [5, 11]
-
-
 async def test_cancel_ends_a_ringing_leg(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer())
