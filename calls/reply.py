@@ -54,7 +54,7 @@ class Reply:
 
     async def parts(self) -> AsyncGenerator[ReplyPart, None]:
         """The answer. Raises what the model raises."""
-        messages = list(self.prompt.messages)
+        messages = tuple(self.prompt.messages)
         filled = False
         for round_number in range(MOST_ROUNDS + 1):
             tools = self.prompt.tools if round_number < MOST_ROUNDS else ()
@@ -83,7 +83,7 @@ class Reply:
                 results = await used
             finally:
                 used.cancel()
-            messages += [ChatMessage("assistant", text, tool_calls=tuple(calls)), *results]
+            messages = (*messages, ChatMessage("assistant", text, tool_calls=tuple(calls)), *results)
 
     async def _use(self, calls: Sequence[ToolCall]) -> list[ChatMessage]:
         """All of them at once; their results in order."""

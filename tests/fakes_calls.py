@@ -12,14 +12,23 @@ import numpy as np
 from calls import turn_stages
 from calls.answering import Mind
 from calls.conversation import Conversation
-from calls.inbox import Inbox
+from calls.inbox import Inbox, NobodySpeaks
 from calls.mouth import Mouth
 from calls.script import Script
 from calls.talk_tools import EndCall
 from calls.timeline import Timeline
 from calls.tools import Tool, ToolBelt
 from media.engine_call import UtteranceSent
-from media.events import AgentStarted, AgentStopped, Interrupted, SpeechStarted, TurnDropped, TurnEnded
+from media.events import (
+    AgentStarted,
+    AgentStopped,
+    Interrupted,
+    Speculate,
+    SpeechResumed,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+)
 from media.playout import Playout
 from media.ports import TICK_MS, Samples
 from models.catalogue import Catalogue, LanguageModelInfo
@@ -75,6 +84,15 @@ class ScriptedVoice:
         self.free = 1_000
         self.gate = asyncio.Event()
         self.error: Exception | None = None
+        self.news = asyncio.Event()
+
+    async def until_spoken(self, sentences: int) -> None:
+        """Wait until so many were asked for, in real time."""
+        async with asyncio.timeout(5):
+            while len(self.spoken) < sentences:
+                self.news.clear()
+                await self.news.wait()
+        await settle()
 
     def voices(self) -> Sequence[str]:
         return ("scripted/one",)
@@ -83,6 +101,7 @@ class ScriptedVoice:
         if self.error is not None:
             raise self.error
         self.spoken.append(text)
+        self.news.set()
         if len(self.spoken) > self.free:
             await self.gate.wait()
         per_word = settings.rate * WORD_MS // 1000
@@ -101,6 +120,7 @@ class ScriptedStream:
         self.on_words = on_words
         self.fed = 0
         self.turns: list[int] = []
+        self.settled = ""
         self.closed = False
 
     def feed(self, samples: Samples) -> None:
@@ -112,7 +132,7 @@ class ScriptedStream:
         return "..."
 
     async def settle(self) -> str:
-        return self.texts[0] if self.texts else ""
+        return self.settled
 
     async def finish(self) -> str:
         self.turns.append(self.fed)
@@ -224,6 +244,21 @@ class Talk:
         self.ear.texts.append(text)
         self.inbox.media_events([TurnEnded(now, now - 500, now, "model")])
         await settle()
+
+    async def falls_silent(self, text: str) -> None:
+        """The caller may have finished; the ear has heard `text` so far."""
+        self.ear.settled = text
+        self.inbox.media_events([Speculate(self.port.now_ms)])
+        await settle()
+
+    async def goes_on(self) -> None:
+        """It was only a pause."""
+        self.inbox.media_events([SpeechResumed(self.port.now_ms)])
+        await settle()
+
+    def times_out(self) -> None:
+        """The time in which somebody should have spoken is over."""
+        self.inbox.put(NobodySpeaks())
 
     async def makes_noise(self) -> None:
         """The speech that began counts for nothing."""
