@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 import structlog
 
 from config.errors import NotFound, StartupError
-from models import end_of_turn, espeak_tts, flite_tts, pocketsphinx_stt, responder
+from models import end_of_turn, espeak_tts, flite_tts, pocketsphinx_stt, responder, smart_turn
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
 
 AUTO: Final = "auto"
@@ -33,7 +33,10 @@ _TTS: Final[Mapping[str, Callable[[], TextToSpeech]]] = {
     flite_tts.NAME: flite_tts.FliteTextToSpeech,
     espeak_tts.NAME: espeak_tts.EspeakTextToSpeech,
 }
-_EOT: Final[Mapping[str, Callable[[], EndOfTurn]]] = {end_of_turn.NAME: end_of_turn.LexicalEndOfTurn}
+_EOT: Final[Mapping[str, Callable[[], EndOfTurn]]] = {
+    smart_turn.NAME: smart_turn.SmartTurn,
+    end_of_turn.NAME: end_of_turn.LexicalEndOfTurn,
+}
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ def _state(make: Callable[[], object]) -> str:
 
 
 def _load_one(kind: str, name: str, known: Mapping[str, Callable[[], _Model]]) -> _Model:
-    """The model that a setting names; with `auto` the first that loads."""
+    """The model that a setting names; with `auto` the first that loads, and one line for each before it."""
     if name != AUTO:
         return _construct(kind, name, known)
     failures: list[str] = []
@@ -175,6 +178,7 @@ def _load_one(kind: str, name: str, known: Mapping[str, Callable[[], _Model]]) -
             return _construct(kind, candidate, known)
         except StartupError as error:
             failures.append(error.message)
+            _log.warning("model.missing", name=candidate, kind=kind, error=error.message)
     raise StartupError(f"no model for [models] {kind} can be loaded: {'; '.join(failures)}")
 
 

@@ -16,7 +16,7 @@ NAME: Final = "lexical-end-of-turn"
 
 _UNKNOWN: Final = 0.5
 """Nothing recognized yet."""
-_DANGLING: Final = 0.03
+DANGLING: Final = 0.03
 """The last word cannot end a sentence: under every useful threshold."""
 _LEANING: Final = 0.3
 """The last word seldom ends a sentence."""
@@ -78,7 +78,7 @@ class LexicalEndOfTurn:
         if _is_complete(heard, tag):
             return _COMPLETE
         if heard[-1] in _DANGLING_WORDS.get(tag, frozenset()):
-            return _DANGLING
+            return DANGLING
         if heard[-1] in _LEANING_WORDS.get(tag, frozenset()) and not _is_question(heard, tag):
             return _LEANING
         return _PLAIN

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 import models.flite_library
 import models.pocketsphinx_library
+import models.smart_turn
 from config.errors import NotFound, StartupError
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id, load, voice_id
 from models.end_of_turn import LexicalEndOfTurn
@@ -82,7 +83,7 @@ def test_loading_says_one_line_for_each_model(tmp_path: Path) -> None:
         load(tmp_path).close()
     loaded = [(line["kind"], line["name"]) for line in logs if line["event"] == "model.loaded"]
     assert sorted(loaded) == [
-        ("eot", "lexical-end-of-turn"),
+        ("eot", "smart-turn-v3"),
         ("llm", "extractive-responder"),
         ("stt", "pocketsphinx"),
         ("tts", "espeak-ng"),
@@ -112,6 +113,18 @@ def test_without_flite_espeak_speaks_english(tmp_path: Path, monkeypatch: pytest
     assert catalogue.voice(None, "en")[1] == "espeak-ng/en-us"
     assert [line["name"] for line in logs if line["event"] == "model.missing"] == ["flite"]
     catalogue.close()
+
+
+def test_without_its_file_words_alone_tell_the_end_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models.smart_turn, "_FOLDER", "pipecat/not/here")
+    with capture_logs() as logs:
+        catalogue = load(tmp_path)
+    assert catalogue.eot.name == "lexical-end-of-turn"
+    missing = [(line["kind"], line["name"]) for line in logs if line["event"] == "model.missing"]
+    assert missing == [("eot", "smart-turn-v3")]
+    catalogue.close()
+    with pytest.raises(StartupError, match="end-of-turn model is missing"):
+        load(tmp_path, eot="smart-turn-v3")
 
 
 def _copied_models(folder: Path) -> Path:
