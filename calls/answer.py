@@ -14,7 +14,7 @@ from typing import Final
 
 from calls.mouth import Mouth
 from calls.reply import HangUp, Pause, ReplyPart, Say
-from calls.timeline import Making
+from calls.timeline import Making, ToolTime
 from calls.transcript import Line, ToolUse, heard_text
 from media.playout import Utterance
 from models.protocols import ChatPrompt, Speech
@@ -61,7 +61,7 @@ class Answer:
     """The agent wants to hang up once this has been heard."""
     task: asyncio.Task[None] | None = None
     """What runs it."""
-    unconfirmed_uses: list[ToolUse] = field(default_factory=list)
+    unconfirmed_uses: list[tuple[ToolUse, ToolTime]] = field(default_factory=list)
     """Tools that were used before it was confirmed."""
     _pieces: list[_Piece] = field(default_factory=list)
     _unsent: list[Utterance] = field(default_factory=list)

@@ -86,8 +86,8 @@ class Answering:
     def confirm(self, answer: Answer) -> None:
         """It answers the newest turn. What it has asked of tools meanwhile belongs to the talk now."""
         self._timeline.answers(answer.making)
-        for use in answer.unconfirmed_uses:
-            self._transcript.tool(use)
+        for used in answer.unconfirmed_uses:
+            self._keep(*used)
         answer.unconfirmed_uses.clear()
         answer.confirm()
 
@@ -100,10 +100,14 @@ class Answering:
         start_ms = self._timeline.now_ms()
         result = await self._mind.tools.run(call)
         metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
-        self._timeline.tool_used(ToolTime(call.name, start_ms, self._timeline.now_ms(), result.ok))
         use = ToolUse(call, result.content)
+        times = ToolTime(call.name, start_ms, self._timeline.now_ms(), result.ok)
         if answer.confirmed:
-            self._transcript.tool(use)
-        else:
-            answer.unconfirmed_uses.append(use)
+            self._keep(use, times)
+        else:  # its turn is not over, so there is no place for it yet
+            answer.unconfirmed_uses.append((use, times))
         return result
+
+    def _keep(self, use: ToolUse, times: ToolTime) -> None:
+        self._transcript.tool(use)
+        self._timeline.tool_used(times)

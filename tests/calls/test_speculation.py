@@ -166,6 +166,7 @@ async def test_a_tool_without_effects_is_asked_at_once_and_kept_with_the_turn_al
         ChatMessage("assistant", "At ten."),
         ChatMessage("user", "thanks"),
     ]
+    assert [len(turn["tools"]) for turn in talk.conversation.timeline.items()] == [1, 0]
 
 
 async def test_a_turn_that_goes_on_before_its_answer_is_heard_is_guessed_as_a_whole(begin: Begin) -> None:
