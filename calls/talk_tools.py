@@ -26,8 +26,6 @@ MOST_TOOLS: Final = 64
 """Of an organization's own, in one call."""
 PASSAGES: Final = 4
 """That a search gives at most; about 200 words each."""
-LONGEST_QUERY: Final = 1_000
-"""Characters that are searched for."""
 LONGEST_FINDINGS: Final = 8_000
 """Characters of passages."""
 _DIGITS: Final = re.compile(r"[0-9A-D*#wW,]{1,32}")
@@ -106,10 +104,8 @@ class SearchKnowledge:
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """The passages that answer best, each with its document's name. Raises `StorageTrouble`."""
-        query = arguments["query"][:LONGEST_QUERY]
-        found = await self._database.read(
-            partial(knowledge_index.search, agent_id=self._agent_id, text=query, most=PASSAGES)
-        )
+        search = partial(knowledge_index.search, agent_id=self._agent_id, text=arguments["query"], most=PASSAGES)
+        found = await self._database.read(search)
         if not found:
             return ToolResult("The documents say nothing about that.", ok=True)
         return ToolResult("\n\n".join(map(_told, found))[:LONGEST_FINDINGS], ok=True)

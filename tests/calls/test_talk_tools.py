@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from calls import talk_tools
 from calls.egress import Lanes
 from calls.http_tool import CallContext, Outside
-from calls.talk_tools import MOST_TOOLS, PASSAGES, EndCall, SearchKnowledge, SendDtmf, belt_for
+from calls.talk_tools import LONGEST_FINDINGS, MOST_TOOLS, PASSAGES, EndCall, SearchKnowledge, SendDtmf, belt_for
 from calls.tools import ToolBelt, ToolResult
 from config.secrets import Secrets
 from models.protocols import END_CALL, ToolCall
@@ -84,9 +84,11 @@ async def test_only_a_search_is_without_effects(archive: Archive, outside: Outsi
 
 async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(archive: Archive, outside: Outside) -> None:
     agent = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
-    await tools_called(archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order")
+    await tools_called(
+        archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order", "Look up: order"
+    )
     belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
-    made = {"end_call_2", "Send_DTMF_2", "search-knowledge", "search_knowledge_2", "Look_up_order"}
+    made = {"end_call_2", "Send_DTMF_2", "search-knowledge", "search_knowledge_2", "Look_up_order", "Look_up_order_2"}
     assert set(names_of(belt)) == made
 
 
@@ -201,6 +203,16 @@ async def test_a_search_tells_the_best_passages_only(archive: Archive) -> None:
     result = await found(archive.database, archive.agent_id, "What does berth 5 cost, in euros?")
     assert result.content.count("From the document") == PASSAGES
     assert result.content.startswith("From the document Hours:\nBerth 5 costs")
+
+
+async def test_passages_of_long_words_are_cut(archive: Archive) -> None:
+    await archive.upload(" ".join(f"{'berth' * 11}{number:04}" for number in range(800)).encode() + b" berth" * 800)
+    async with at_work(archive) as worker:
+        await worker.idle()
+    result = await found(
+        archive.database, archive.agent_id, " ".join(f"{'berth' * 11}{number:04}" for number in (1, 500))
+    )
+    assert (len(result.content), result.ok) == (LONGEST_FINDINGS, True)
 
 
 async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(archive: Archive) -> None:

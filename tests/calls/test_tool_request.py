@@ -56,6 +56,7 @@ def test_an_owner_s_content_type_stays() -> None:
         ("http://h.example/o/{{id}}", {"id": "7;admin=1,@:+"}, "http://h.example/o/7%3Badmin%3D1%2C%40%3A%2B"),
         ('http://h.example/ü|%2F%/{{id}}?q=ü%20"', {"id": "%"}, "http://h.example/%C3%BC%7C%2F%25/%25?q=%C3%BC%20%22"),
         ("http://h.example/o/v{{id}}", {"id": ".."}, "http://h.example/o/v.."),
+        ("http://h.example/a/../{{n}}", {"n": 1}, "http://h.example/a/../1"),
         ("http://h.example/?q={{q}}&z=1", {"q": "a&b=c#d+e f"}, "http://h.example/?q=a%26b%3Dc%23d%2Be%20f&z=1"),
         ("http://h.example/?q={{q}}", {}, "http://h.example/?q="),
         ("http://{{u}}:{{p}}@h.example/", {"u": "a@b", "p": "c:d/e"}, "http://a%40b:c%3Ad%2Fe@h.example/"),

@@ -37,6 +37,7 @@ async def test_an_agent_has_its_tools_or_all_of_its_organization(database: Datab
         assert tools.of_agent(conn, organization_id, None) == everything
         assert tools.of_agent(conn, organization_id, [second.id, theirs.id, second.id]) == [second]
         assert tools.of_agent(conn, organization_id, []) == []
+        assert tools.of_agent(conn, organization_id, None, most=1) == everything[:1]
 
     await database.write(check)
 
