@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -12,6 +11,7 @@ import structlog
 from calls.context import substitute
 from calls.http_tool import CallContext, HttpTool, Outside
 from calls.tools import Tool, ToolBelt, ToolResult, function_name
+from media.dtmf_keys import pressable
 from models.protocols import END_CALL, HANG_UP, ToolDefinition
 from storage import knowledge_index, tools
 from storage.agents import Agent
@@ -28,7 +28,8 @@ PASSAGES: Final = 4
 """That a search gives at most; about 200 words each."""
 LONGEST_FINDINGS: Final = 8_000
 """Characters of passages."""
-_DIGITS: Final = re.compile(r"[0-9A-D*#wW,]{1,32}")
+MOST_KEYS: Final = 32
+"""That are pressed at a time, pauses included."""
 
 log = structlog.get_logger()
 SendDigits = Callable[[str], Awaitable[None]]
@@ -46,8 +47,8 @@ class EndCall:
 
 
 class SendDtmf:
-    """Presses keys for a machine at the other end. `send` gets digits, and `w`, `W` or `,` where it is to pause; it
-    raises `ConnectionError` when the call has no sound any more."""
+    """Presses keys for a machine at the other end. `send` gets keys, and `w` or `,` where it is to pause; it raises
+    `ConnectionError` when the call has no sound any more."""
 
     definition: Final = ToolDefinition(
         SEND_DTMF,
@@ -70,12 +71,15 @@ class SendDtmf:
         self._send = send
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Send the digits, written with or without spaces."""
-        digits = "".join(arguments["digits"].split())
-        if _DIGITS.fullmatch(digits) is None:
-            return ToolResult("Parameter `digits` takes 1 to 32 of 0-9, *, #, A-D, w and comma.", ok=False)
+        """Press them; spaces and dashes between them do not count."""
         try:
-            await self._send(digits)
+            keys = pressable(arguments["digits"])
+        except ValueError:
+            keys = ""
+        if not 0 < len(keys) <= MOST_KEYS:
+            return ToolResult(f"Parameter `digits` takes 1 to {MOST_KEYS} of 0-9, *, #, A-D, w and comma.", ok=False)
+        try:
+            await self._send(keys)
         except ConnectionError:
             return ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
         return ToolResult("The keys were pressed.", ok=True)
