@@ -19,7 +19,7 @@ from models.matching import STOP_WORDS, TextIndex, tokens
 from models.protocols import END_CALL, AnswerPart, ChatPrompt, TextDelta, ToolCall, ToolDefinition
 from models.responder_keys import is_menu
 from models.responder_results import said_result, sentences_of
-from models.responder_tools import Toolbox
+from models.responder_tools import SEARCH_KNOWLEDGE, SEND_DTMF, Toolbox
 from models.sentences import split_sentences
 
 NAME: Final = "extractive-responder"
@@ -156,18 +156,14 @@ def _without_tools(heard: str, said: list[str], known: _Knowledge) -> str:
 def _told(prompt: ChatPrompt, said: list[str], known: _Knowledge) -> str:
     """What to say after a tool has answered; nothing to a machine, and nothing more after a farewell."""
     result = prompt.messages[-1]
-    calls = {call.id: call.name for message in prompt.messages for call in message.tool_calls}
+    [call] = [each for message in prompt.messages for each in message.tool_calls if each.id == result.tool_call_id][-1:]
     heard = next((_plain(message.content) for message in reversed(prompt.messages) if message.role == "user"), "")
-    match calls.get(result.tool_call_id or "", ""):
-        case "end_call":
-            return ""
-        case "send_dtmf" if is_menu(heard):
-            return ""
-        case "search_knowledge":
-            passages = sentences_of(result.content)
-            return _best_of(heard, passages, TextIndex(passages)) or _without_tools(heard, said, known)
-        case tool:
-            return said_result(result.content, tool)
+    if call.name == END_CALL or (call.name == SEND_DTMF and is_menu(heard)):
+        return ""
+    if call.name == SEARCH_KNOWLEDGE:
+        passages = sentences_of(result.content)
+        return _best_of(heard, passages, TextIndex(passages)) or _without_tools(heard, said, known)
+    return said_result(result.content, call)
 
 
 def _plain(said: str) -> str:

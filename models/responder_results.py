@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from models.protocols import ToolCall
 from models.responder_arguments import readable
 from models.sentences import split_sentences
 from models.vocabulary import words
@@ -37,8 +38,8 @@ _VERDICTS: Final = words("ok success successful succeeded")
 _NOT_PLURAL: Final = re.compile(r"(?:ss|us|is|as)$")
 
 
-def said_result(content: str, tool: str) -> str:
-    """What to tell the caller; `tool` is the tool's name."""
+def said_result(content: str, call: ToolCall) -> str:
+    """What to tell the caller of the result of this call."""
     text = content.strip()
     if _FAILED.match(text):
         return SORRY
@@ -48,7 +49,7 @@ def said_result(content: str, tool: str) -> str:
         found = json.loads(text)
     except ValueError:
         return SORRY if text[0] in "{[" else " ".join(split_sentences(text)[:_SENTENCES])
-    return _said(found, tool)
+    return _said(found, call)
 
 
 def sentences_of(passages: str) -> list[str]:
@@ -60,12 +61,12 @@ def sentences_of(passages: str) -> list[str]:
     return [sentence for line in text.splitlines() if not _SOURCE.match(line) for sentence in split_sentences(line)]
 
 
-def _said(found: Any, tool: str) -> str:
+def _said(found: Any, call: ToolCall) -> str:
     match found:
         case dict():
-            return _said_object(found, tool)
+            return _said_object(found, call)
         case list():
-            return _said_list(found, tool)
+            return _said_list(found, call)
         case bool():
             return "Yes." if found else "No."
         case str() if found.strip():
@@ -75,11 +76,11 @@ def _said(found: Any, tool: str) -> str:
     return NOTHING
 
 
-def _said_list(found: list[Any], tool: str) -> str:
+def _said_list(found: list[Any], call: ToolCall) -> str:
     plain = [item for item in map(_name_of, found) if item]
     if len(plain) > 1:
         return f"I found {_listed(plain[:_FACTS])}."
-    return _said(found[0], tool) if found else NOTHING
+    return _said(found[0], call) if found else NOTHING
 
 
 def _name_of(item: Any) -> str | None:
@@ -89,29 +90,30 @@ def _name_of(item: Any) -> str | None:
     return str(item) if isinstance(item, str | int | float) and not isinstance(item, bool) else None
 
 
-def _said_object(found: dict[str, Any], tool: str) -> str:
+def _said_object(found: dict[str, Any], call: ToolCall) -> str:
     fields = {_snake(key): value for key, value in found.items()}
     if fields.get("error") or fields.get("errors") or any(fields.get(verdict) is False for verdict in _VERDICTS):
         return SORRY
     for key in _SAID:
         if isinstance(fields.get(key), str) and fields[key].strip():
             return " ".join(split_sentences(fields[key])[:_SENTENCES])
-    facts = list(_facts(fields, tool))[:_FACTS]
+    facts = list(_facts(fields, call))[:_FACTS]
     if facts:
         sentence = facts[0] if len(facts) == 1 else ", ".join(facts[:-1]) + f", and {facts[-1]}"
         return f"{sentence[0].upper()}{sentence[1:]}."
     inner = [value for value in fields.values() if isinstance(value, dict | list)]
     if inner:
-        return _said(inner[0], tool)
+        return _said(inner[0], call)
     return DONE if any(fields.get(verdict) for verdict in _VERDICTS) else NOTHING
 
 
-def _facts(fields: Mapping[str, Any], tool: str) -> Iterator[str]:
-    """A clause for each value that can be said."""
+def _facts(fields: Mapping[str, Any], call: ToolCall) -> Iterator[str]:
+    """A clause for each value that can be said, and that the caller did not give."""
+    given = list(json.loads(call.arguments).values())
     for key, value in fields.items():
-        if key in _VERDICTS or key == "error" or _NO_FACT.search(key):
+        if key in _VERDICTS or key == "error" or _NO_FACT.search(key) or value in given:
             continue
-        name = _full_name(readable(key), tool)
+        name = _full_name(readable(key), call.name)
         match value:
             case bool():
                 yield _verdict(readable(key), value)

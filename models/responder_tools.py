@@ -216,7 +216,7 @@ def _answered_before(messages: Sequence[ChatMessage], call: ToolCall) -> str | N
             said = message.content
         for made in message.tool_calls:
             if said == messages[-1].content and (made.name, made.arguments) == (call.name, call.arguments):
-                again = said_result(results.get(made.id, ""), call.name)
+                again = said_result(results.get(made.id, ""), call)
                 return None if again == SORRY else again
     return None
 
