@@ -56,8 +56,10 @@ ROUTES = (
         name="createTool",
         tag="Tools",
         summary="Create a tool",
-        description="Header values may be credentials: they are encrypted where they are stored, and shown to the "
-        "organization's keys. This version keeps tools; agents do not call them yet.",
+        description="Agents use it in their calls when its description fits: the request is sent with what the "
+        "language model gives for the parameters, and the model is told the answer, cut at 8000 characters. GET counts "
+        "as harmless and may be sent before the caller's turn is certain to be over; other methods are not. Header "
+        "values may be credentials: they are encrypted where they are stored, and shown to the organization's keys.",
         handler=create,
         body=ToolCreate,
         example={
