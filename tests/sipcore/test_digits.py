@@ -155,6 +155,15 @@ async def test_we_press_keys_as_events_of_100_ms_where_they_are_negotiated(phone
     assert all(not from_mulaw(packet.payload).any() for packet in packets if packet.kind == 0), "no tones besides"
 
 
+async def test_the_rtp_clock_goes_on_as_time_does_while_we_press_keys(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0 101"))
+    packets = await events_until(raw, asyncio.create_task(leg.send_digits("123")))
+    await over(raw, dialog, leg)
+    sound = [(number, packet) for number, packet in enumerate(packets) if packet.kind == 0]
+    (first_at, first), (last_at, last) = sound[0], sound[-1]
+    assert last.timestamp - first.timestamp == (last_at - first_at) * 160
+
+
 async def test_keys_wait_for_what_was_said_before_and_speech_waits_for_them(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0 101"))
     speech = tone(8000, 500, 0.3)
