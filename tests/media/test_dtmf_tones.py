@@ -115,7 +115,8 @@ def test_a_key_is_told_with_its_beginning_while_it_still_sounds() -> None:
     for shift in SHIFTS:
         sound = sent(gap(500 + shift), key("9", ms=200), gap(300))
         ((digit, began_ms),) = found(sound)
-        assert (digit, began_ms) == ("9", pytest.approx(500 + shift, abs=6))
+        assert digit == "9"
+        assert began_ms == pytest.approx(500 + shift, abs=6)
         assert found(sound[: 8 * 580]), "60 ms at most are waited for"
 
 
@@ -156,7 +157,7 @@ def test_rows_do_not_hear_each_others_keys() -> None:
     for at in range(0, sounds.shape[1] - frame + 1, frame):
         piece = sounds[:, at : at + frame]
         history.append(rows, np.full(16, frame), piece, piece)
-        heard += finder.listen(history, rows, history.cursor[rows, Cursor.END], piece.any(axis=1), 8000)
+        heard += finder.listen(history, rows, history.cursor[rows, Cursor.END], np.asarray(piece.any(axis=1)), 8000)
     assert sorted((each.row, each.digit) for each in heard) == list(enumerate(ALL))
     assert not finder.on.any(), "all have ended"
 
