@@ -132,7 +132,7 @@ class Sentences:
             return None if not following else following[0].isupper()
         last = ended.rstrip(".…").split()[-1:] or [""]
         word = last[0].lstrip(_OPENERS).lower()
-        if word in self._never or (word.isdigit() and ended == f"{word}."):
+        if word in self._never or (word.isdecimal() and ended == f"{word}."):
             return False
         if len(word) == 1 and word.isalpha() and word != "i":
             return False
@@ -172,7 +172,7 @@ def _clause_ends(candidate: str, following: str) -> bool | None:
     if _is_open(candidate):
         return False
     if candidate.rstrip(",;:").endswith(tuple("0123456789")):
-        return None if not following else not following[0].isdigit()
+        return None if not following else not following[0].isdecimal()
     return True
 
 
