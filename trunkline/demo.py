@@ -13,8 +13,10 @@ from typing import Any, Final
 from config import logging as logs
 from config.errors import StartupError
 from config.settings import Settings
+from trunkline import demo_tool
 from trunkline.caller import Script
 from trunkline.demo_client import Api, WebhookReceiver, prepare
+from trunkline.demo_transcript import answer_of, watch
 from trunkline.serve import Server, running
 from trunkline.signals import StopSignals
 
@@ -25,17 +27,28 @@ PROMPT: Final = (
     "Our opening hours are nine to five on weekdays. "
     "We are located at twelve Harbour Street, next to the train station. "
     "A cleaning costs sixty dollars. "
-    "Parking is free behind the building."
+    "For your first visit we need your insurance card, a list of the medicines that you take, the name of your doctor, "
+    "and ten minutes of your time to fill in a form."
 )
 TALK: Final = (
     ("what are your opening hours", "nine to five"),
-    ("where are you located", "Harbour Street"),
+    ("can you tell me when my appointment is", "What is your appointment number"),
+    ("four seven one one", demo_tool.TIME),
+    ("what do you need for my first visit", "your first visit"),
     ("what does it cost", "sixty dollars"),
     ("can you say that again please", "sixty dollars"),
-    ("do you have parking", "Parking is free"),
-    ("okay goodbye", "bye"),
+    ("where are you located", "Harbour Street"),
+    ("have a nice day", "bye"),
 )
 """What the caller says, and what the agent's answer must hold."""
+USES_TOOL: Final = 3
+"""The turn, counted from 1, whose answer needs the tool."""
+CUT: Final = 4
+"""The turn whose answer the caller interrupts with the next line."""
+NOT_HEARD: Final = "a form"
+"""What would come at the end of that answer."""
+BARGE_AFTER_MS: Final = 2500
+"""So long the caller listens to it."""
 WEBHOOK_WAIT_S: Final = 15.0
 INTERRUPTED: Final = 130
 """Exit status after a stop signal in the middle of the talk."""
@@ -64,10 +77,11 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
     stop.listen()
     logs.configure("warning", settings.log_format)  # the conversation is what is to be read here
     findings = Findings()
-    async with running(settings) as server, WebhookReceiver() as receiver:
-        key = await prepare(server, receiver, number=NUMBER, greeting=GREETING, prompt=PROMPT)
+    async with running(settings) as server, WebhookReceiver() as receiver, demo_tool.Calendar() as calendar:
+        tool = calendar.tool()
+        key = await prepare(server, receiver, number=NUMBER, greeting=GREETING, prompt=PROMPT, tool=tool)
         async with Api(server.api_origin, key) as api:
-            if not await _unless_stopped(_phone(server, api, receiver, findings), stop):
+            if not await _unless_stopped(_phone(server, api, receiver, calendar, findings), stop):
                 return INTERRUPTED
         for problem in findings.problems:
             print(f"  NOT AS SCRIPTED: {problem}")
@@ -91,19 +105,24 @@ async def _unless_stopped(work: Coroutine[Any, Any, None], stop: StopSignals) ->
     return True
 
 
-async def _phone(server: Server, api: Api, receiver: WebhookReceiver, findings: Findings) -> None:
+async def _phone(
+    server: Server, api: Api, receiver: WebhookReceiver, calendar: demo_tool.Calendar, findings: Findings
+) -> None:
     print(f"\nA scripted caller phones sip:{NUMBER}@127.0.0.1:{server.sip_port}\n")
     before = {call["id"] for call in await api.calls()}
-    lines = [line for line, _ in TALK]
-    script = Script(uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=lines)
-    watcher = asyncio.ensure_future(_watch(api, before))
+    script = Script(
+        uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=[line for line, _ in TALK],
+        barge_after_ms=BARGE_AFTER_MS, barge_lines=[CUT],
+    )  # fmt: skip
+    watcher = asyncio.ensure_future(watch(api, before))
     try:
         gaps = [event["gap_ms"] async for event in _caller(script) if event["event"] == "heard"]
-        call = await watcher
+        call, turns = await watcher
     finally:
         watcher.cancel()
     _show_call(call)
     _judge(call, [gap for gap in gaps if gap is not None], findings)
+    _judge_turns(call["transcript"], turns, calendar.asked, findings)
     await _show_recording(api, call, findings)
     await _show_webhook(receiver, call, findings)
 
@@ -131,29 +150,6 @@ async def _caller(script: Script) -> AsyncIterator[dict[str, Any]]:
         raise StartupError(f"the scripted caller failed with status {process.returncode}; its own words are above")
 
 
-async def _watch(api: Api, before: set[str]) -> dict[str, Any]:
-    """Print the new call's transcript as it grows, as the API tells it; returns the ended call."""
-    shown = 0
-    while True:
-        new = [call for call in await api.calls() if call["id"] not in before]
-        if new:
-            call = await api.call(new[0]["id"])
-            transcript = call["transcript"]
-            ended = call["endedAt"] is not None
-            ready = transcript if ended else transcript[: _settled(transcript)]
-            for item in ready[shown:]:
-                print(f"  {'caller' if item['role'] == 'user' else 'agent ':6} │ {item['content']}")
-            shown = max(shown, len(ready))
-            if ended:
-                return call
-        await asyncio.sleep(0.2)
-
-
-def _settled(transcript: list[dict[str, Any]]) -> int:
-    """How many items will not change any more: the agent's last line grows while it is heard."""
-    return len(transcript) - (1 if transcript and transcript[-1]["role"] == "assistant" else 0)
-
-
 def _show_call(call: dict[str, Any]) -> None:
     facts = ("id", "status", "endedReason", "durationSeconds", "turnCount", "customerNumber", "callSid")
     print("\nThe call as GET /v1/calls/{id} tells it")
@@ -174,6 +170,18 @@ def _judge(call: dict[str, Any], gaps: list[float], findings: Findings) -> None:
     if gaps:
         middle = sorted(gaps)[len(gaps) // 2]
         print(f"  {'response gap':16} {middle:.0f} ms (median of {len(gaps)}), {max(gaps):.0f} ms at most")
+
+
+def _judge_turns(
+    transcript: list[dict[str, Any]], turns: list[dict[str, Any]], asked: list[str], findings: Findings
+) -> None:
+    """The tool was used and the answer was cut where the script says so, and nowhere else."""
+    findings.expect(set(asked) == {demo_tool.NUMBER}, f"the tool was asked for {asked}")
+    used = [turn["turn"] for turn in turns for tool in turn["tools"] if tool["ok"]]
+    findings.expect(used == [USES_TOOL], f"the tool told something in the turns {used}")
+    cut = [turn["turn"] for turn in turns if turn["interrupted"]]
+    findings.expect(cut == [CUT], f"the caller interrupted the turns {cut}")
+    findings.expect(NOT_HEARD not in answer_of(transcript, CUT), "the transcript holds what the caller did not hear")
 
 
 def _same(line: str, heard: str) -> bool:

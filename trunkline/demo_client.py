@@ -72,6 +72,12 @@ class Api:
         call: dict[str, Any] = await self.request("GET", f"calls/{call_id}")
         return call
 
+    async def timeline(self, call_id: str) -> list[dict[str, Any]]:
+        """The turns of a call."""
+        timeline = await self.request("GET", f"calls/{call_id}/timeline")
+        turns: list[dict[str, Any]] = timeline["turns"]
+        return turns
+
     async def recording(self, call_id: str) -> RecordingFacts:
         """Fetch a recording and measure it."""
         async with self._session.get(f"calls/{call_id}/recording") as response:
@@ -132,8 +138,10 @@ class WebhookReceiver:
         return web.Response(status=200)
 
 
-async def prepare(server: Server, receiver: WebhookReceiver, *, number: str, greeting: str, prompt: str) -> str:
-    """The demo's organization, a fresh API key (older ones of the demo end), its agent and its number."""
+async def prepare(
+    server: Server, receiver: WebhookReceiver, *, number: str, greeting: str, prompt: str, tool: dict[str, Any]
+) -> str:
+    """The demo's organization, a fresh API key (older ones of the demo end), its tool, its agent and its number."""
     key = await _fresh_key(server)
     agent = {
         "name": "Harbour Dental",
@@ -146,13 +154,20 @@ async def prepare(server: Server, receiver: WebhookReceiver, *, number: str, gre
     }
     trunk = {"name": "Demo", "number": number, "provider": "sip", "sipMode": "ip_allowlist", "sipIp": "127.0.0.1"}
     async with Api(server.api_origin, key) as api:
-        agents = await api.request("GET", "agents?search=Harbour%20Dental")
-        path = f"agents/{agents[0]['id']}" if agents else "agents"
-        made = await api.request("PATCH" if agents else "POST", path, agent)
-        numbers = [each for each in await api.request("GET", "phone-numbers") if each["number"] == number]
-        path = f"phone-numbers/{numbers[0]['id']}" if numbers else "phone-numbers"
-        await api.request("PATCH" if numbers else "POST", path, {**trunk, "agentId": made["id"]})
+        tool_id = await _kept(api, "tools", "name", tool)
+        agent_id = await _kept(api, "agents", "name", {**agent, "toolIds": [tool_id]})
+        await _kept(api, "phone-numbers", "number", {**trunk, "agentId": agent_id})
     return key
+
+
+async def _kept(api: Api, kind: str, key: str, body: dict[str, Any]) -> str:
+    """The id of what has this `key`, made or brought up to date."""
+    found = [each for each in await api.request("GET", kind) if each[key] == body[key]]
+    made = (
+        await api.request("PATCH", f"{kind}/{found[0]['id']}", body) if found else await api.request("POST", kind, body)
+    )
+    made_id: str = made["id"]
+    return made_id
 
 
 async def _fresh_key(server: Server) -> str:

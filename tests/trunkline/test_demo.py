@@ -18,14 +18,16 @@ import sqlalchemy as sa
 
 from config.settings import Settings
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
-from storage import agents, api_keys, organizations, phone_numbers
+from storage import agents, api_keys, organizations, phone_numbers, tools
 from storage.agents import AgentFields
 from storage.database import Database
 from storage.phone_numbers import PhoneNumberFields
+from storage.tools import ToolConfig, ToolFields
 from tests.peers import free_port
 from tests.trunkline.house import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from tests.trunkline.sound import audible, heard_words, read_wav, share_heard
-from trunkline.demo import NUMBER, TALK
+from trunkline import demo_tool
+from trunkline.demo import BARGE_AFTER_MS, CUT, NUMBER, PROMPT, TALK, USES_TOOL
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(150)]
 
@@ -81,6 +83,14 @@ async def _leave_an_older_demo(data_dir: Path) -> None:
         agents.create(conn, owner.id, AgentFields(name="Harbour Dental", system_prompt="Say nothing."))
         trunk = PhoneNumberFields(number=NUMBER, provider="sip", sip_mode="ip_allowlist", sip_ip="127.0.0.1")
         phone_numbers.create(conn, owner.id, trunk)
+        gone: tools.ToolConfig = {
+            "url": "http://127.0.0.1:9/",
+            "method": "GET",
+            "timeout": 100,
+            "headers": [],
+            "body": [],
+        }
+        tools.create(conn, owner.id, ToolFields(name=demo_tool.NAME, config=gone))
 
     await database.write(create)
     await database.close()
@@ -93,8 +103,27 @@ async def test_it_goes_as_scripted_and_shows_the_call(demo: Demo) -> None:
     assert demo.printed.count("caller │") == len(TALK)
     assert demo.printed.count("agent  │") == len(TALK) + 1
     assert demo.printed.count("ms after the caller's last sound") >= 4
+    assert printed_once(demo.printed, "tool   │ Appointment_time → answered in")
+    assert printed_once(demo.printed, "— interrupted by the caller")
     for fact in ("completed", "agent_ended", demo.call["id"], "signature verified"):
         assert fact in demo.printed
+
+
+def printed_once(printed: str, what: str) -> bool:
+    return printed.count(what) == 1
+
+
+async def test_the_agent_uses_its_tool_and_is_interrupted_where_the_script_says_so(demo: Demo) -> None:
+    turns = json.loads(demo.call["timeline"])
+    assert [(turn["turn"], use["name"], use["ok"]) for turn in turns for use in turn["tools"]] == [
+        (USES_TOOL, "Appointment_time", True)
+    ]
+    [cut] = [turn for turn in turns if turn["interrupted"]]
+    assert cut["turn"] == CUT
+    assert 0 < cut["played_ms"] < BARGE_AFTER_MS + 1500, "the agent stops soon after the caller begins"
+    answers = [item["content"] for item in json.loads(demo.call["transcript"]) if item["role"] == "assistant"]
+    assert answers[CUT] != PROMPT[PROMPT.index("For your first visit") :], "only what was heard is kept"
+    assert PROMPT[PROMPT.index("For your first visit") :].startswith(answers[CUT])
 
 
 async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
@@ -111,7 +140,7 @@ async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
 
 async def test_what_an_older_demo_left_is_taken_over(demo: Demo) -> None:
     assert len(demo.rows("SELECT id FROM organizations")) == 1
-    assert len(demo.rows("SELECT id FROM agents")) == 1
+    assert len(demo.rows("SELECT id FROM agents")) == len(demo.rows("SELECT id FROM tools")) == 1
     assert len(demo.rows("SELECT id FROM phone_numbers WHERE agent_id IS NOT NULL")) == 1
     keys = demo.rows("SELECT revoked_at FROM api_keys ORDER BY created_at")
     assert [key["revoked_at"] is None for key in keys] == [False, True], "the older key has ended"
@@ -125,7 +154,7 @@ async def test_the_recording_is_both_sides_in_turn_and_as_long_as_the_call(demo:
     caller, agent = audible(sides[:, 0], rate), audible(sides[:, 1], rate)
     assert caller.sum() / 50 > 4
     assert agent.sum() / 50 > 8
-    assert np.mean(caller & agent) < 0.02, "they do not talk over each other"
+    assert np.mean(caller & agent) < 0.04, "but for the interruption they do not talk over each other"
 
 
 async def test_both_sides_of_the_recording_can_be_understood(demo: Demo, recognizer: PocketsphinxSpeechToText) -> None:
