@@ -83,13 +83,7 @@ async def _leave_an_older_demo(data_dir: Path) -> None:
         agents.create(conn, owner.id, AgentFields(name="Harbour Dental", system_prompt="Say nothing."))
         trunk = PhoneNumberFields(number=NUMBER, provider="sip", sip_mode="ip_allowlist", sip_ip="127.0.0.1")
         phone_numbers.create(conn, owner.id, trunk)
-        gone: tools.ToolConfig = {
-            "url": "http://127.0.0.1:9/",
-            "method": "GET",
-            "timeout": 100,
-            "headers": [],
-            "body": [],
-        }
+        gone = ToolConfig(url="http://127.0.0.1:9/", method="GET", timeout=100, headers=[], body=[])
         tools.create(conn, owner.id, ToolFields(name=demo_tool.NAME, config=gone))
 
     await database.write(create)
