@@ -82,6 +82,10 @@ class CallerSound:
         jumped = np.abs(off) > _CLOCK_JUMP_MS
         self.arrival[rows] = np.where(jumped, observed, expected + _CLOCK_SHARE * off)
 
+    def ready(self) -> None:
+        """Everything that has come may be judged."""
+        self.history.cursor[:, Cursor.READY] = self.history.cursor[:, Cursor.END]
+
     def windows(self, talking: NDArray[np.bool_]) -> Iterator[tuple[Rows, Probabilities]]:
         """Measure and judge all that has come: rows with the probabilities of their next windows, until there is no
         whole window left. `talking` says for every row whether speech is open; it may change on the way."""
@@ -99,6 +103,11 @@ class CallerSound:
         at = float(self.arrival[row]) - (end - voice) / per_ms
         return Window(at, p, quiet, onset, bool(self.levels.loud[row]))
 
+    def dull(self, row: int, ms: float) -> bool:
+        """Nothing has stood out of the noise in the last `ms` of the row's last judged window."""
+        level, voice = self.history.cursor[row, Cursor.LEVEL : Cursor.VOICE + 1].tolist()
+        return bool(self.levels.dull_ms[row] >= ms + (level - voice) / self.per_ms[row])
+
     def measured_ms(self, row: int) -> float:
         """When the row's last measured sample arrived."""
         end, level = self.history.cursor[row, : Cursor.LEVEL + 1].tolist()
@@ -107,7 +116,7 @@ class CallerSound:
     def _measure(self, rate: int, members: Rows) -> None:
         cursor, frame = self.history.cursor, rate * _FRAME_MS // 1000
         while True:
-            rows = members[cursor[members, Cursor.END] - cursor[members, Cursor.LEVEL] >= frame]
+            rows = members[cursor[members, Cursor.READY] - cursor[members, Cursor.LEVEL] >= frame]
             if not len(rows):
                 return
             self.levels.measure(rows, self.history.gather(rows, cursor[rows, Cursor.LEVEL], frame))
@@ -116,7 +125,7 @@ class CallerSound:
     def _judge(self, rate: int, members: Rows, talking: NDArray[np.bool_]) -> Iterator[tuple[Rows, Probabilities]]:
         cursor, window = self.history.cursor, rate * WINDOW_MS // 1000
         while True:
-            rows = members[cursor[members, Cursor.END] - cursor[members, Cursor.VOICE] >= window]
+            rows = members[cursor[members, Cursor.READY] - cursor[members, Cursor.VOICE] >= window]
             if not len(rows):
                 return
             p = self.voice.judge(self.history, self.levels, rows, rate, talking[rows])

@@ -15,8 +15,9 @@ from typing import Final
 import numpy as np
 import structlog
 
-from media.caller_sound import RATES, CallerSound
+from media.caller_sound import RATES, CallerSound, Window
 from media.delivery import Outbox, Post
+from media.echo import Echoes
 from media.engine_call import Broken, CallListener, Command, EngineCall, UtteranceSent
 from media.events import AskEndOfTurn, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
 from media.hand_over import HandOver
@@ -68,6 +69,7 @@ class Engine:
         self._counts = np.zeros(rows, np.int32)
         self._info = np.zeros((rows, INFO_COLUMNS), np.int64)
         self._sound = CallerSound(rows, SileroModel(silero_path()))
+        self._echoes = Echoes(rows, self._sound)
         self._hand_over = HandOver(rows, self._sound)
         self._by_slot: dict[int, EngineCall] = {}  # as the callers of add and remove see it
         self._calls: dict[int, EngineCall] = {}  # by row, as the tick thread sees it
@@ -139,6 +141,7 @@ class Engine:
         pumped = self._info[rows, INFO_TICK_NS].max() if len(rows) else self._clock_ns()
         self._now = max(self._now, float(pumped) / 1e6)
         self._ingest(rows)
+        self._echoes.clean(self._now, self._audible)
         for rows, p in self._sound.windows(self._talking):
             self._judge(rows, p)
         self._step(upper)
@@ -200,6 +203,7 @@ class Engine:
         row = row_of(call.slot)
         for flags in (self._open, self._talking, self._audible):
             flags[row] = False
+        self._echoes.open(row)
         self._hand_over.open(row)
         self._attached[row] = row in self._calls
         self._sound.group(call.rate, sorted(row for row, other in self._calls.items() if other.rate == call.rate))
@@ -216,17 +220,22 @@ class Engine:
         self._guard(call, partial(self._hand_over.record, call, row))
 
     def _judge(self, rows: Rows, p: Probabilities) -> None:
-        for i in np.flatnonzero((p >= self._activation[rows]) | self._open[rows]).tolist():
+        speech = p >= self._activation[rows]
+        for i in np.flatnonzero(speech | self._open[rows] | self._echoes.holding[rows]).tolist():
             row = int(rows[i])
             call = self._calls.get(row)
             if call is not None:
-                self._guard(call, partial(self._frame, call, row, float(p[i])))
+                self._guard(call, partial(self._frame, call, row, self._sound.window(row, float(p[i]))))
 
-    def _frame(self, call: EngineCall, row: int, p: float) -> None:
-        heard = self._sound.window(row, p)
+    def _frame(self, call: EngineCall, row: int, window: Window) -> None:
+        windows: Sequence[Window] = (window,)
+        if self._echoes.possible(row, self._now) or self._echoes.holding[row]:
+            speech = window.p >= float(self._activation[row])
+            windows = self._echoes.judge(row, window, speech, call.turns.state)
         audible = bool(self._audible[row])
-        frame = call.turns.frame(heard.at_ms, p, WINDOW_MS, audible, heard.quiet_ms, heard.onset_ms, heard.loud)
-        self._apply(call, frame)
+        for each in windows:
+            frame = call.turns.frame(each.at_ms, each.p, WINDOW_MS, audible, each.quiet_ms, each.onset_ms, each.loud)
+            self._apply(call, frame)
 
     # Turn taking.
 

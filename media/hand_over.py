@@ -40,10 +40,10 @@ class HandOver:
         """Give the ear and the judge what has come, while a turn is open."""
         listeners = [each for each in (call.ear, call.judge) if each is not None]
         if self._feeding[row] and listeners:
-            end, ear = int(self._cursor[row, Cursor.END]), int(self._cursor[row, Cursor.EAR])
-            if end > ear:
-                self._cursor[row, Cursor.EAR] = end
-                sound = self._sound.history.heard[row, ear:end].copy()
+            ready, ear = int(self._cursor[row, Cursor.READY]), int(self._cursor[row, Cursor.EAR])
+            if ready > ear:
+                self._cursor[row, Cursor.EAR] = ready
+                sound = self._sound.history.heard[row, ear:ready].copy()
                 for listener in listeners:
                     listener.feed(sound)
 
@@ -67,5 +67,5 @@ class HandOver:
         self._cursor[row, Cursor.RECORDED] = end
         if call.recording is not None and end > recorded:
             history = self._sound.history
-            heard, said = history.heard[row, recorded:end], history.said[row, recorded:end]
+            heard, said = history.original(row, recorded, end), history.said[row, recorded:end]
             call.recording.append(heard.copy(), said.copy())

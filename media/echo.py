@@ -1,0 +1,227 @@
+"""The agent must not take its own voice for the caller's, when it comes back from a loudspeaker or the network.
+
+Nothing is done for a line while the agent is silent, or while nothing comes back that sounds like speech. When a
+window does, it is compared with what was said a moment ago (`media.echo_delay`) before turn taking hears of it. If it
+is an echo, a filter learns it (`media.echo_line`), and from then on voice activity, levels, ear and judge of this line
+get the sound without it. Until then, and where the filter is not good enough, a window that is an echo holds no speech.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from config.errors import StartupError
+from media.caller_sound import CallerSound, Window
+from media.echo_delay import LOOK_MS, MOST_MS, Likeness, likeness
+from media.echo_library import TAIL_MS, Canceller, SpeexLibrary
+from media.echo_line import EchoLine
+from media.history import Cursor
+from media.turn_state import State
+from media.voice import WINDOW_MS
+
+REACH_MS: Final = 700.0
+"""After the agent has fallen silent its echo may come for so long where the line is not known yet."""
+ECHO: Final = 0.45
+"""Correlation from which on a window is an echo,"""
+CALLER: Final = ((112.0, 0.33), (80.0, 0.28), (48.0, 0.20))
+"""and under which it is not: (sound so far in ms, correlation). A short sound tells less."""
+EITHER: Final = 0.38
+"""What could not be told within `HOLD_WINDOWS` is an echo from this mean correlation on."""
+HOLD_WINDOWS: Final = 4
+SAME_LAG_MS: Final = 3.0
+"""Two windows that are alike by chance are so at different delays."""
+MOVED_MS: Final = 10.0
+"""The delay has changed when it is found so far from where the filter begins to look, or behind its end."""
+CONFIRM_WINDOWS: Final = 2
+"""On a line with an echo the caller is believed in so many windows."""
+PAUSE_WINDOWS: Final = 3
+"""After so many windows without speech, what comes while the agent is audible is looked at anew."""
+_CALLERS_TURN: Final = frozenset({State.SPEECH, State.SILENCE})
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Doubt:
+    """What is known of the sound of a row that came while an echo was possible."""
+
+    held: list[Window] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    lag_ms: float = -1e9  # of the last look
+    caller: bool = False  # it is the caller who speaks
+    pause: int = 0  # windows without speech
+    elsewhere: int = 0  # looks that found an echo where the filter does not reach
+
+
+class Echoes:
+    """The echoes of all rows."""
+
+    def __init__(self, rows: int, sound: CallerSound, load: Callable[[], SpeexLibrary] = SpeexLibrary) -> None:
+        """Without the library (`load` raises `StartupError`) windows are compared, and nothing is taken out."""
+        self._sound = sound
+        self.holding = np.zeros(rows, np.bool_)
+        """Rows of which windows are held: whatever comes is to be judged here."""
+        self._until = np.full(rows, -np.inf)
+        self._lines: dict[int, EchoLine] = {}
+        self._doubts: dict[int, _Doubt] = {}
+        self._new: Callable[[int], Canceller] | None = None
+        try:
+            self._new = load().canceller
+        except StartupError as error:
+            _log.error("echo.library_missing", error=str(error))
+
+    def open(self, row: int) -> None:
+        """A call begins or ends in a row."""
+        self._until[row] = -np.inf
+        self.holding[row] = False
+        self._doubts.pop(row, None)
+        self._drop(row)
+
+    def clean(self, now_ms: float, audible: NDArray[np.bool_]) -> None:
+        """Take note of the rows in which the agent is audible; take the echo out of what came from lines that are known
+        to have one, while it may come."""
+        self._until[audible] = now_ms + REACH_MS
+        cursor = self._sound.history.cursor
+        waiting = [(row, line) for row, line in self._lines.items() if now_ms < self._end(row, line)]
+        before = [int(cursor[row, Cursor.READY]) for row, _ in waiting]
+        self._sound.ready()
+        for (row, line), ready in zip(waiting, before, strict=True):
+            cursor[row, Cursor.READY] = ready
+            self._clean(row, line)
+
+    def possible(self, row: int, now_ms: float) -> bool:
+        """Whether an echo of the agent may be in what comes now."""
+        return bool(now_ms < self._until[row])
+
+    def judge(self, row: int, window: Window, speech: bool, state: State) -> Sequence[Window]:
+        """The windows that turn taking is to hear of now, in order: none while it cannot be told yet whose voice this
+        is, all that were held when it can; those of an echo have no probability. `speech` says that the window has the
+        probability of speech. While the caller has the turn (`state`), nothing is held."""
+        doubt = self._doubts.setdefault(row, _Doubt())
+        windows = self._told(row, doubt, window, speech, state)
+        self.holding[row] = bool(doubt.held)
+        return windows
+
+    def _told(self, row: int, doubt: _Doubt, window: Window, speech: bool, state: State) -> Sequence[Window]:
+        if state is State.IDLE:
+            doubt.caller = False  # whoever spoke last has ended
+        if self._explained(row):
+            return self._flush(doubt, window, echo=True)
+        if not speech:
+            return self._silent(doubt, window)
+        doubt.pause = 0
+        if doubt.caller:
+            return (window,)
+        look = self._look(row)
+        doubt.shares.append(look.share)
+        echo = self._verdict(doubt, look, window)
+        if echo is False and row in self._lines and len(doubt.shares) < CONFIRM_WINDOWS:
+            echo = None
+        doubt.lag_ms = look.lag_ms
+        if echo is None and state not in _CALLERS_TURN:
+            doubt.held.append(window)
+            return ()
+        if echo:
+            self._learn(row, doubt, look)
+        else:
+            doubt.caller = echo is False
+        return self._flush(doubt, window, echo=bool(echo))
+
+    def _end(self, row: int, line: EchoLine) -> float:
+        return float(self._until[row]) - REACH_MS + line.lag_ms + TAIL_MS
+
+    def _explained(self, row: int) -> bool:
+        """The filter has taken out what came in of late, or left nothing in the last judged window that sounds."""
+        line = self._lines.get(row)
+        if line is None:
+            return False
+        end, per_ms = int(self._sound.history.cursor[row, Cursor.VOICE]), int(self._sound.per_ms[row])
+        return self._sound.dull(row, WINDOW_MS) or line.explains(end, per_ms)
+
+    def _look(self, row: int) -> Likeness:
+        history, per_ms = self._sound.history, int(self._sound.per_ms[row])
+        end = int(history.cursor[row, Cursor.VOICE])
+        heard = history.heard[row, end - LOOK_MS * per_ms : end]
+        said = history.said[row, max(end - (MOST_MS + LOOK_MS) * per_ms, 0) : end]
+        return likeness(said, heard, per_ms * 1000)
+
+    def _verdict(self, doubt: _Doubt, look: Likeness, window: Window) -> bool | None:
+        """Whether it is an echo; None when that cannot be told yet."""
+        again = abs(look.lag_ms - doubt.lag_ms) <= SAME_LAG_MS
+        if look.share >= ECHO or (again and look.share >= EITHER):
+            return True
+        limit = next((share for ms, share in CALLER if window.onset_ms >= ms), 0.0)
+        if look.share <= limit:
+            return False
+        if len(doubt.held) + 1 < HOLD_WINDOWS:
+            return None
+        return sum(doubt.shares) / len(doubt.shares) >= EITHER
+
+    def _silent(self, doubt: _Doubt, window: Window) -> Sequence[Window]:
+        doubt.pause += 1
+        if doubt.pause >= PAUSE_WINDOWS:
+            doubt.caller = False
+        if not doubt.held:
+            return (window,)
+        if doubt.pause < PAUSE_WINDOWS:
+            doubt.held.append(window)
+            return ()
+        return self._flush(doubt, window, echo=True)
+
+    def _flush(self, doubt: _Doubt, window: Window, *, echo: bool) -> Sequence[Window]:
+        windows = [*doubt.held, window]
+        doubt.held.clear()
+        doubt.shares.clear()
+        return [replace(each, p=0.0) for each in windows] if echo else windows
+
+    def _learn(self, row: int, doubt: _Doubt, look: Likeness) -> None:
+        line = self._lines.get(row)
+        if line is not None and line.lag_ms - MOVED_MS <= look.lag_ms <= line.lag_ms + TAIL_MS:
+            doubt.elsewhere = 0
+            return
+        doubt.elsewhere += 1
+        if line is not None and doubt.elsewhere < 2:
+            return
+        doubt.elsewhere = 0
+        self._drop(row)
+        self._try(row, look.lag_ms)
+
+    def _try(self, row: int, lag_ms: float) -> None:
+        if self._new is None:
+            return
+        rate = int(self._sound.per_ms[row] * 1000)
+        try:
+            self._lines[row] = EchoLine(self._sound.history, row, rate, lag_ms, self._new(rate))
+        except Exception as error:  # noqa: BLE001 - without the filter the call goes on
+            self._give_up(error)
+            return
+        _log.info("echo.found", row=row, lag_ms=round(lag_ms))
+
+    def _clean(self, row: int, line: EchoLine) -> None:
+        try:
+            line.clean()
+        except Exception as error:  # noqa: BLE001 - without the filter the call goes on
+            self._give_up(error)
+        else:
+            if line.useless:
+                _log.info("echo.none", row=row, lag_ms=round(line.lag_ms))
+                self._drop(row)
+
+    def _give_up(self, error: Exception) -> None:
+        """The library is at fault: no line is cleaned from now on."""
+        _log.error("echo.library_failed", error=repr(error), exc_info=error)
+        self._new = None
+        for row in list(self._lines):
+            self._drop(row)
+
+    def _drop(self, row: int) -> None:
+        line = self._lines.pop(row, None)
+        if line is not None:
+            line.close()
+            cursor = self._sound.history.cursor
+            cursor[row, Cursor.READY] = cursor[row, Cursor.END]

@@ -1,0 +1,146 @@
+"""The echo of one call: how late it is, the filter that has learned it, and how much is left.
+
+What the filter leaves is turned down as far as it is likely to be echo still, but never under the noise of the line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from media.echo_delay import LOOK_MS
+from media.echo_library import FRAME_MS, Canceller
+from media.history import Cursor, History
+from media.ports import Samples
+from media.voice import WINDOW_MS
+
+LEAD_MS: Final = 16
+"""The filter begins so long before the delay that was found: the strongest path need not be the first."""
+PASSES: Final = 3
+"""A new filter goes so many times over what has been heard so far, instead of learning only from what comes."""
+LEAST_GAIN: Final = 0.1
+"""What the filter leaves is turned down by no more than 20 dB."""
+NOTCH_SHARE: Final = 0.1
+"""So much of what the filter leaves differs from what came in by the notch filter alone, as energy."""
+LEAK_AT_FIRST: Final = 0.5
+LEAST_LEAK: Final = 0.1
+"""The filter is never trusted further than this when it is asked whether somebody else speaks."""
+LAST_FRAMES: Final = 12
+"""Reverberation that the filter does not reach dies away within 240 ms."""
+LEFT_NOW: Final = 0.1
+"""No more than this is left of a window (32 ms) in which nobody spoke but the agent,"""
+LEFT: Final = 0.25
+"""and no more than this of 128 ms: a caller who speaks over the agent is at most 6 dB softer than the echo."""
+ALONE: Final = 0.5
+"""While no more than this is left of the echo, nobody else speaks, and what is left can be measured."""
+_LEAK_SHARE: Final = 0.1
+_LEAK_MARGIN: Final = 2.0
+"""The residual is taken for echo up to this many times its usual share of the echo."""
+_NOISE_RISE: Final = 1.01
+"""Per frame, 2 dB/s: the line's noise is the least energy of late."""
+USELESS_FRAMES: Final = 150
+"""After so much sound of which nothing was explained, 3 s, it is no echo that was learned."""
+USELESS: Final = 0.7
+"""Of what no more than this is left, something was explained."""
+_SOUND: Final = 300.0
+"""Energy of a frame with sound in it, some -60 dBFS."""
+
+Signal = NDArray[np.float32]
+
+
+class EchoLine:
+    """Takes the echo out of one row of a history. `lag_ms` is the delay that was found."""
+
+    def __init__(self, history: History, row: int, rate: int, lag_ms: float, canceller: Canceller) -> None:
+        """Learn from what the history holds. Raises what the canceller raises."""
+        self.lag_ms = lag_ms
+        self._history = history
+        self._row = row
+        self._frame = FRAME_MS * rate // 1000
+        self._behind = round(max(lag_ms - LEAD_MS, 0.0) * rate / 1000)
+        self._canceller = canceller
+        self._leak = LEAK_AT_FIRST  # energy of what is left of the echo, against the echo's
+        self._echoes: deque[float] = deque(maxlen=LAST_FRAMES)  # their energy
+        self._gain = 1.0
+        self._noise = float("inf")
+        self._frames = 0
+        self._energy = self._left = 0.0  # of the frames that sound, what came in and what the filter left
+        history.double(row)
+        self._train()
+
+    def explains(self, end: int, per_ms: int) -> bool:
+        """Whether what came in of late, up to an index, can all be the agent's: next to nothing is left of it, or no
+        more than the filter usually leaves of an echo as loud as the last ones."""
+        short, long = end - WINDOW_MS * per_ms, end - LOOK_MS * per_ms
+        heard, came = self._history.heard[self._row], self._history.original(self._row, long, end)
+        now = energy(heard[short:end])
+        if now < LEFT_NOW * energy(came[short - long :]) or energy(heard[long:end]) < LEFT * energy(came):
+            return True
+        return now < _LEAK_MARGIN * max(self._leak, LEAST_LEAK) * max(self._echoes, default=0.0)
+
+    @property
+    def useless(self) -> bool:
+        """It has explained next to nothing of a lot of sound."""
+        return self._frames >= USELESS_FRAMES and self._left > USELESS * self._energy
+
+    def clean(self) -> None:
+        """Take the echo out of all whole frames that have come."""
+        cursor = self._history.cursor[self._row]
+        ready, end = int(cursor[Cursor.READY]), int(cursor[Cursor.END])
+        for start in range(ready, end - self._frame + 1, self._frame):
+            heard, left = self._cancel(start)
+            self._history.heard[self._row, start : start + self._frame] = self._turned_down(heard, left)
+            cursor[Cursor.READY] = start + self._frame
+
+    def close(self) -> None:
+        """No more."""
+        self._canceller.close()
+
+    def _train(self) -> None:
+        ready = int(self._history.cursor[self._row, Cursor.READY])
+        frames = (ready - self._behind) // self._frame
+        for _ in range(PASSES):
+            for back in range(frames, 0, -1):
+                heard, _left = self._cancel(ready - back * self._frame)
+                self._follow_noise(energy(heard))
+
+    def _cancel(self, start: int) -> tuple[Samples, Samples]:
+        heard = self._history.original(self._row, start, start + self._frame)
+        before = start - self._behind
+        return heard, self._canceller.cancel(heard, self._history.said[self._row, before : before + self._frame])
+
+    def _turned_down(self, heard: Samples, left: Samples) -> Samples:
+        whole = left.astype(np.float32)
+        came, remains = energy(heard), energy(left)
+        echo = max(energy(heard.astype(np.float32) - whole) - NOTCH_SHARE * remains, 0.0)
+        self._follow_noise(came)
+        self._follow_leak(came, remains, echo)
+        self._echoes.append(echo)
+        likely = _LEAK_MARGIN * self._leak * echo / (remains + 1.0)
+        least = max(LEAST_GAIN, min((self._noise / (remains + 1.0)) ** 0.5, 1.0))
+        gain = max(1.0 - likely, least**2) ** 0.5
+        whole *= np.linspace(self._gain, gain, len(whole), dtype=np.float32)
+        self._gain = gain
+        return np.rint(whole).astype(np.int16)
+
+    def _follow_leak(self, came: float, remains: float, echo: float) -> None:
+        if came < _SOUND:
+            return
+        self._frames += 1
+        self._energy += came
+        self._left += remains
+        if remains < ALONE * echo:
+            self._leak += _LEAK_SHARE * (remains / echo - self._leak)
+
+    def _follow_noise(self, energy: float) -> None:
+        self._noise = min(energy, self._noise * _NOISE_RISE)
+
+
+def energy(samples: Samples | Signal) -> float:
+    """Mean square of the differences from sample to sample: what lies high counts more. The canceller turns the phase
+    of what lies low (under 130 Hz at 8 kHz) with a notch filter, which must not look like an echo."""
+    steps = np.diff(samples.astype(np.float32))
+    return float(steps @ steps) / len(steps)
