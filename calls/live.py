@@ -99,7 +99,7 @@ class LiveCall:
         self._answered_at = self._answered_at or utc_now()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         with closing(open_senses(models, self._agent, media.rate, self._has_words)) as senses:
-            async with self._sound(media) as (sound, inbox):
+            async with self._sound(media, models.end_of_turn.ahead_ms) as (sound, inbox):
                 talk = Talk(parties, self._house, models, senses, belt, sound, inbox, self._answered_at)
                 self._conversation = talk.conversation
                 await talk.run(self._ending, self.end)
@@ -153,13 +153,14 @@ class LiveCall:
             return None
 
     @asynccontextmanager
-    async def _sound(self, media: Media) -> AsyncIterator[tuple[EngineCall, Inbox]]:
+    async def _sound(self, media: Media, ask_ahead_ms: float) -> AsyncIterator[tuple[EngineCall, Inbox]]:
         """The call in the audio engine, recorded. Leaving it hangs up and closes the recording."""
         closed: asyncio.Future[RecordingEnd] = asyncio.get_running_loop().create_future()
         recording = self._record(media, closed)
         inbox = Inbox()
         try:
-            sound = self._house.engine.add(media.slot, turn_settings(self._agent), inbox, recording)
+            settings = turn_settings(self._agent)
+            sound = self._house.engine.add(media.slot, settings, inbox, recording, ask_ahead_ms)
         except (KeyError, ValueError):
             recording.close()
             raise

@@ -18,7 +18,7 @@ import structlog
 from media.caller_sound import RATES, CallerSound, Window
 from media.delivery import Outbox, Post
 from media.echo import Echoes
-from media.engine_call import Broken, CallListener, Command, EngineCall, UtteranceSent
+from media.engine_call import Broken, CallListener, Command, DigitHeard, EngineCall, UtteranceSent
 from media.events import AskEndOfTurn, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
 from media.hand_over import HandOver
 from media.history import Rows
@@ -112,14 +112,20 @@ class Engine:
         )
 
     def add(
-        self, slot: int, settings: TurnSettings, listener: CallListener, recording: Recording | None = None
+        self,
+        slot: int,
+        settings: TurnSettings,
+        listener: CallListener,
+        recording: Recording | None = None,
+        ask_ahead_ms: float = 0.0,
     ) -> EngineCall:
-        """Take a call in. Raises `KeyError` for a slot that is not open and `ValueError` for a rate that no voice
-        activity model knows. The engine closes the recording when the call leaves."""
+        """Take a call in; its judge needs `ask_ahead_ms` for an answer. Raises `KeyError` for a slot that is not open
+        and `ValueError` for a rate that no voice activity model knows. The engine closes the recording when the call
+        leaves."""
         rate = self._port.rate(slot)
         if rate not in RATES:
             raise ValueError(f"voice activity works at 8000 and 16000 Hz, not at {rate}")
-        turns = Turns(settings, lead_ms=TICK_MS)
+        turns = Turns(settings, TICK_MS, ask_ahead_ms)
         call = EngineCall(slot, rate, turns, Playout(self._port, slot), listener, recording, self._order)
         self._by_slot[slot] = call
         self._orders.append(partial(self._attach, call))
@@ -144,6 +150,8 @@ class Engine:
         self._echoes.clean(self._now, self._audible)
         for rows, p in self._sound.windows(self._talking):
             self._judge(rows, p)
+        for key in self._sound.keys():
+            self._outbox.put(self._calls[key.row], DigitHeard(key.at_ms, key.digit))
         self._step(upper)
         self._record_due()
         self._outbox.send()
