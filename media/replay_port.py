@@ -27,13 +27,16 @@ START_MS: Final = 10_000
 
 class ReplayPort:
     """An `AudioPort` with one slot. The agent says what it said then, whatever the engine asks for: what is written is
-    lost, a pause or a flush changes nothing. `audible` tells for each tick whether the agent counts as audible."""
+    lost, a pause or a flush changes nothing. `audible` tells for each tick whether the agent counts as audible;
+    `jitter_ms` is for each tick how deep the jitter buffer was: the caller's sound arrived so much earlier than it was
+    recorded."""
 
     slot: Final = 1 << 16
 
-    def __init__(self, sound: RecordedSound, audible: Ticks) -> None:
+    def __init__(self, sound: RecordedSound, audible: Ticks, jitter_ms: NDArray[np.float64]) -> None:
         self._sound = sound
         self._audible = audible
+        self._jitter_ms = jitter_ms
         self._tick = 0  # those that have passed
         self._read = 0  # those that were read
 
@@ -68,8 +71,10 @@ class ReplayPort:
         said[0, : end - begin] = self._sound.said[begin:end]
         info[0, INFO_POSITION] = begin
         info[0, INFO_ARRIVAL_NS] = info[0, INFO_TICK_NS] = self.now_ns()
-        info[0, INFO_QUEUED] = int(self._tick > 0 and self._audible[self._tick - 1])
-        info[0, INFO_TAKEN] = info[0, INFO_JITTER_MS] = 0
+        if self._tick:
+            info[0, INFO_QUEUED] = self._audible[self._tick - 1]
+            info[0, INFO_JITTER_MS] = round(self._jitter_ms[self._tick - 1])
+        info[0, INFO_TAKEN] = 0
         info[0, INFO_FLAGS] = FLAG_LIVE
         return 1
 

@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(commands, "serve", "take calls and serve the API until SIGTERM or SIGINT", _serve)
     demo = _add(commands, "demo", "start the server, have a scripted caller phone it, show the call", _demo)
     demo.add_argument("--keep-serving", action="store_true", help="go on serving after the call")
+    _add_replay(commands)
     _add(commands, "check", "look at settings, models, ports and the audio path, a line for each", _check)
     _add_organizations(commands)
     _add_keys(commands)
@@ -81,6 +82,15 @@ def _add_keys(commands: Any) -> None:
 def _add_models(commands: Any) -> None:
     group = commands.add_parser("models", help="local models").add_subparsers(required=True, metavar="ACTION")
     _add(group, "list", "list the models that are built in or installed", _models_list)
+
+
+def _add_replay(commands: Any) -> None:
+    replay = _add(commands, "replay", "run a recorded call again with other turn-taking settings, and compare", _replay)
+    replay.add_argument("call", nargs="?", metavar="CALL_ID", help="an ended call of this server")
+    change = "a setting as the API names it, for example turnEndpointDelay=300 (null is possible); may be repeated"
+    replay.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="changes", help=change)
+    replay.add_argument("--recording", type=Path, help="a stereo WAV file, caller left, in the place of the call's own")
+    replay.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _positive(text: str) -> int:
@@ -124,6 +134,14 @@ async def _check(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline.check import check
 
     return await check(settings)
+
+
+async def _replay(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline.replay import replay
+
+    return await replay(
+        settings, options.call, options.changes, recording=options.recording, machine_readable=options.json
+    )
 
 
 async def _org_create(options: argparse.Namespace, settings: Settings) -> int:

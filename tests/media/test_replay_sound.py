@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from media.ports import INFO_ARRIVAL_NS, INFO_COLUMNS, INFO_QUEUED, TICK_MS, Samples
+from media.ports import INFO_ARRIVAL_NS, INFO_COLUMNS, INFO_JITTER_MS, INFO_QUEUED, TICK_MS, Samples
 from media.recording import RecordingWriter
 from media.replay_port import START_MS, ReplayPort
 from media.replay_sound import BadRecording, RecordedSound, agent_sounds, onsets, read_recording
@@ -102,7 +102,7 @@ def test_a_background_sound_is_not_the_agent() -> None:
 
 def test_the_port_gives_a_tick_of_both_sides_for_each_step() -> None:
     sound = RecordedSound(8000, tone(60), tone(60, amplitude=500))
-    port = ReplayPort(sound, np.array([False, True, False]))
+    port = ReplayPort(sound, np.array([False, True, False]), np.array([0.0, 60.0, 59.6]))
     heard, said = np.zeros((2, 1, 6400), np.int16)
     counts, info = np.zeros(1, np.int32), np.zeros((1, INFO_COLUMNS), np.int64)
     got = []
@@ -113,4 +113,5 @@ def test_the_port_gives_a_tick_of_both_sides_for_each_step() -> None:
         assert said[0, :160].tolist() == sound.said[160 * len(got) : 160 * len(got) + 160].tolist()
         got.append((int(counts[0]), int(info[0, INFO_ARRIVAL_NS]) // 10**6 - START_MS, int(info[0, INFO_QUEUED])))
     assert got == [(160, 20, 0), (160, 40, 1), (160, 60, 0)]
+    assert info[0, INFO_JITTER_MS] == 60
     assert port.now_ns() == (START_MS + 60) * 10**6

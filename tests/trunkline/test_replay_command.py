@@ -1,0 +1,151 @@
+"""`trunkline replay` as an operator types it, beside a running server: what it shows and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import wave
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from config.clock import utc_now
+from media.ports import Samples
+from storage import agents, calls, organizations, recordings
+from storage.agents import AgentFields
+from storage.database import Database
+from tests.media.speech import silence, speech
+from tests.trunkline.conftest import Office
+from tests.trunkline.house import command, environment
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+ANSWERED_MS = 1200
+"""Of the recorded call: from the end of the first turn to the answer."""
+
+
+def sides() -> tuple[Samples, Samples]:
+    """A caller with two turns, and an agent who answers the first one."""
+    first, answer = speech("what is your address"), speech("we are next to the train station")
+    caller = [silence(500), first, silence(ANSWERED_MS + len(answer) // 8 + 800), speech("thank you"), silence(1500)]
+    said = np.concatenate([silence(500 + len(first) // 8 + ANSWERED_MS), answer])
+    heard = np.concatenate(caller)
+    return heard, np.pad(said, (0, len(heard) - len(said)))
+
+
+def write(path: Path, heard: Samples, said: Samples) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(np.stack([heard, said], 1).astype("<i2").tobytes())
+    return path
+
+
+async def stored(
+    database: Database, *, recording: bool = True, ended: bool = True, timeline: list[Mapping[str, Any]] | None = None
+) -> calls.Call:
+    """A call of an agent of an organization of its own."""
+
+    def work(conn: Any) -> calls.Call:
+        owner = organizations.create(conn, f"replay {utc_now().isoformat()}").id
+        agent = agents.create(conn, owner, AgentFields(name="tuned", turn_endpoint_delay=200))
+        made = calls.create_inbound(
+            conn, organization_id=owner, agent_id=agent.id, phone_number_id=agent.id, provider="sip",
+            call_sid="replayed", customer_number="+4930123",
+        )  # fmt: skip
+        calls.answered(conn, made.id, utc_now() + timedelta(seconds=1))
+        if not ended:
+            return made
+        done = calls.finish(
+            conn, made.id, status="completed", ended_reason="customer_ended", ended_at=utc_now() + timedelta(seconds=9),
+            timeline=timeline or (), recording=recording, turn_count=2,
+        )  # fmt: skip
+        assert done is not None
+        return done
+
+    return await database.write(work)
+
+
+async def replay(office: Office, folder: Path, *arguments: str) -> tuple[int, str, str]:
+    return await command("replay", *arguments, folder=folder, environment=office.server.environment)
+
+
+async def test_a_call_is_replayed_beside_the_server_with_the_real_models(office: Office, tmp_path: Path) -> None:
+    heard, said = sides()
+    async with office.server.database() as database:
+        call = await stored(database)
+    path = recordings.path_of(office.server.data_dir, call.id, call.created_at)
+    await asyncio.to_thread(write, path, heard, said)
+    changes = ("--set", "ultravadEotThreshold=null", "--set", "turnEndpointDelay=500")
+    status, out, err = await replay(office, tmp_path, call.id, *changes, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["callId"], found["rate"]) == (call.id, 8000)
+    recorded, now, other = found["timelines"]
+    assert recorded["turns"] == []
+    assert (now["settings"]["turnEndpointDelay"], other["settings"]["turnEndpointDelay"]) == (200, 500)
+    assert other["settings"]["ultravadEotThreshold"] is None
+    first, second = other["turns"]
+    assert (first["endedBy"], second["endedBy"]) == ("delay", "delay")
+    assert 480 <= first["waitMs"] <= 500
+    assert first["responseGapMs"] == pytest.approx(ANSWERED_MS, abs=60)
+    assert second["responseGapMs"] is None
+    assert len(now["turns"]) == 2
+    status, out, err = await replay(office, tmp_path, call.id.upper())
+    assert (status, err) == (0, "")
+    assert out.startswith(f"call {call.id}: {len(heard) // 160 * 0.02:.1f} s at 8000 Hz, jitter")
+    assert "as set now" in out
+
+
+async def test_a_file_of_another_server_is_replayed_without_a_call(tmp_path: Path) -> None:
+    path = await asyncio.to_thread(write, tmp_path / "kept.wav", *sides())
+    status, out, err = await command(
+        "replay", "--recording", str(path), "--set", "ultravadEotThreshold=null",
+        folder=tmp_path, environment=environment(tmp_path / "data", {}),
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    assert out.startswith("recording: ")
+    assert "note: a recording alone" in out
+    assert out.count(" delay") == 2
+    assert not (tmp_path / "data").exists(), "it leaves nothing behind"
+
+
+async def test_what_cannot_be_replayed_is_told_in_one_line(office: Office, tmp_path: Path) -> None:
+    unknown = "00000000-0000-4000-8000-000000000000"
+    async with office.server.database() as database:
+        lost = await stored(database)
+        none = await stored(database, recording=False)
+        going = await stored(database, ended=False)
+    (tmp_path / "words.wav").write_text("no sound")
+    cases: dict[tuple[str, ...], str] = {
+        (): "name a call, or a file with --recording",
+        (unknown,): f"there is no call {unknown}",
+        (lost.id,): f"the recording of call {lost.id} was deleted: ",
+        (none.id,): f"call {none.id} has no recording",
+        (going.id,): f"call {going.id} goes on",
+        ("--recording", "none.wav"): "the recording none.wav does not exist",
+        ("--recording", "words.wav"): "words.wav is no WAV file",
+        (unknown, "--set", "patience=3"): "unknown setting patience; a replay can change: turnEndpointDelay, ",
+        (
+            unknown,
+            "--set",
+            "turnEndpointDelay=10",
+        ): "bad setting turnEndpointDelay: Must be greater than or equal to 50",
+    }
+    results = await asyncio.gather(*(replay(office, tmp_path, *arguments) for arguments in cases))
+    for complaint, (status, out, err) in zip(cases.values(), results, strict=True):
+        assert (status, out) == (1, "")
+        assert err.startswith(f"trunkline: {complaint}"), err
+        assert err.count("\n") == 1
+
+
+async def test_a_folder_without_a_database_stays_empty(tmp_path: Path) -> None:
+    place = environment(tmp_path / "data", {})
+    status, _, err = await command("replay", "some-call", folder=tmp_path, environment=place)
+    assert (status, err.startswith("trunkline: there is no call some-call")) == (1, True)
+    assert not (tmp_path / "data").exists()
