@@ -355,7 +355,6 @@ class Turns:
         self._state = State.SPEECH if self.talking else State.SILENCE
         self._agent.cut = self._agent.audible
         self._speech.kept = True
-        self._speech.guarded = False
         self._emit(Interrupted(self._now, self._speech.start, self._speech.reopens))
 
     def _resume(self) -> None:

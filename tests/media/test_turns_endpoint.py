@@ -80,9 +80,10 @@ def test_a_question_without_an_answer_is_given_up_after_a_second() -> None:
     assert talk.of(TurnEnded) == [TurnEnded(3300, 0, 300, "fallback")]
 
 
-def test_an_answer_to_a_question_that_was_given_up_still_counts_in_its_silence() -> None:
-    talk = Talk(MODEL, eot=0.9, answers_ms=1100).speak(300).pass_ms(1200)
-    assert talk.of(TurnEnded) == [TurnEnded(1500, 0, 300, "model", probability=0.9)]
+@pytest.mark.parametrize("answers_ms", [1100, 1300])
+def test_an_answer_to_a_question_that_was_given_up_still_counts_in_its_silence(answers_ms: int) -> None:
+    talk = Talk(MODEL, eot=0.9, answers_ms=answers_ms).speak(300).pass_ms(1500)
+    assert talk.of(TurnEnded) == [TurnEnded(400 + answers_ms, 0, 300, "model", probability=0.9)]
 
 
 def test_a_new_silence_waits_for_the_answer_to_the_question_of_the_one_before() -> None:

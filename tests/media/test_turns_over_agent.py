@@ -135,3 +135,15 @@ def test_what_came_too_early_or_without_words_does_not_answer_the_agent(heard: b
         talk.pass_ms(600)
     assert talk.agent(False).pass_ms(1000).of(TurnEnded) == []
     assert [event.reason for event in talk.of(TurnDropped)] == ["backchannel" if heard else "no_words"]
+
+
+def test_who_goes_on_with_an_open_turn_over_the_agent_pauses_it_after_the_minimum() -> None:
+    settings = replace(NO_MODEL, turn_endpoint_delay=1000, min_interruption_duration=300)
+    talk = Talk(settings).speak(500).pass_ms(100).agent(True).pass_ms(100).speak(400)
+    assert talk.at(Pause) == [1000]
+
+
+def test_speech_that_outlasted_its_guard_is_a_turn_whatever_its_words_are() -> None:
+    talk = Talk(NO_MODEL).agent(True).pass_ms(100).agent(False).pass_ms(100).speak(500).agent(True)
+    assert talk.at(Pause) == [700]
+    assert talk.words(backchannel=True).of(Interrupted) == [Interrupted(700, 200)]
