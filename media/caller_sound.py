@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from media.dtmf_tones import ToneFinder
 from media.history import Cursor, History, Rows
 from media.levels import BLOCK_MS, BLOCKS, Levels
 from media.ports import INFO_ARRIVAL_NS, INFO_JITTER_MS, Samples
@@ -24,6 +25,15 @@ _CLOCK_SHARE: Final = 0.05
 """Weight of a new observation of the arrival clock against its average (jitter buffers count in whole frames)."""
 _CLOCK_JUMP_MS: Final = 100.0
 """An observation this far off is a new stream, not jitter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key that was heard in a row, and when its tone began to arrive."""
+
+    row: int
+    digit: str
+    at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,8 @@ class CallerSound:
         self.history = History(rows)
         self.levels = Levels(rows)
         self.voice = VoiceActivity(rows, model)
+        self.tones = ToneFinder(rows, RATES)
+        self._keys: list[Key] = []
         self.arrival = np.zeros(rows)
         self.per_ms = np.ones(rows)
         self._of_rate: dict[int, Rows] = {rate: np.zeros(0, np.intp) for rate in RATES}
@@ -55,6 +67,7 @@ class CallerSound:
         self.history.open(row, rate)
         self.levels.open(row)
         self.voice.open(row)
+        self.tones.open(row)
         self.arrival[row] = 0.0
         self.per_ms[row] = rate / 1000
 
@@ -93,6 +106,11 @@ class CallerSound:
             self._measure(rate, members)
             yield from self._judge(rate, members, talking)
 
+    def take_keys(self) -> list[Key]:
+        """The keys that were heard since this was asked last."""
+        keys, self._keys = self._keys, []
+        return keys
+
     def window(self, row: int, p: float) -> Window:
         """What is known of the row's last judged window, which has the probability `p`."""
         end, level, voice = self.history.cursor[row, : Cursor.VOICE + 1].tolist()
@@ -121,6 +139,13 @@ class CallerSound:
                 return
             self.levels.measure(rows, self.history.gather(rows, cursor[rows, Cursor.LEVEL], frame))
             cursor[rows, Cursor.LEVEL] += frame
+            self._find_keys(rate, rows)
+
+    def _find_keys(self, rate: int, rows: Rows) -> None:
+        """Look for keys in the frame of each of `rows` that was measured just now."""
+        sounding = self.levels.dull_ms[rows] < _FRAME_MS
+        for key in self.tones.listen(self.history, rows, self.history.cursor[rows, Cursor.LEVEL], sounding, rate):
+            self._keys.append(Key(key.row, key.digit, self.measured_ms(key.row) - key.began_ms))
 
     def _judge(self, rate: int, members: Rows, talking: NDArray[np.bool_]) -> Iterator[tuple[Rows, Probabilities]]:
         cursor, window = self.history.cursor, rate * WINDOW_MS // 1000
@@ -129,5 +154,6 @@ class CallerSound:
             if not len(rows):
                 return
             p = self.voice.judge(self.history, self.levels, rows, rate, talking[rows])
+            p[self.tones.on[rows]] = 0.0  # whatever the model takes it for
             cursor[rows, Cursor.VOICE] += window
             yield rows, p

@@ -150,8 +150,9 @@ class Engine:
         self._echoes.clean(self._now, self._audible)
         for rows, p in self._sound.windows(self._talking):
             self._judge(rows, p)
-        for key in self._sound.keys():
-            self._outbox.put(self._calls[key.row], DigitHeard(key.at_ms, key.digit))
+        for key in self._sound.take_keys():
+            if (call := self._calls.get(key.row)) is not None:
+                self._outbox.put(call, DigitHeard(key.at_ms, key.digit))
         self._step(upper)
         self._record_due()
         self._outbox.send()

@@ -44,6 +44,8 @@ class HandOver:
             if ready > ear:
                 self._cursor[row, Cursor.EAR] = ready
                 sound = self._sound.history.heard[row, ear:ready].copy()
+                if self._sound.tones.on[row]:
+                    sound[:] = 0  # a recognizer may find words in a key
                 for listener in listeners:
                     listener.feed(sound)
 
