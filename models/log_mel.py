@@ -25,7 +25,8 @@ _HOP: Final = 160
 _WINDOW: Final = 400
 _HALF: Final = _WINDOW // 2
 _GROUP: Final = 16
-"""Frames in one product of matrices: so few that OpenBLAS does not start its threads, which spin for a while after."""
+"""Frames computed at once: so few that they stay in the cache, and that OpenBLAS does not start its threads, which spin
+for a while after each product of large matrices."""
 _FULL_SCALE: Final = 32768
 _VARIANCE_FLOOR: Final = 1e-7
 _POWER_FLOOR: Final = 1e-10
@@ -44,18 +45,24 @@ def log_mel(sound: Samples) -> Features:
     row = _normalized(sound)
     untouched = max(0, (LENGTH - len(sound) - _HALF) // _HOP + 1)
     first = max(0, min(untouched, FRAMES) - 1) // _GROUP * _GROUP
-    frames = sliding_window_view(row, _WINDOW)[first * _HOP : FRAMES * _HOP : _HOP]
-    spectrum = np.fft.rfft(frames * _HANN)
-    power = np.square(spectrum.real) + np.square(spectrum.imag)
-    grouped = power.astype(np.float32).reshape(-1, _GROUP, len(_FILTERS)) @ _FILTERS
-    bands = np.log10(np.maximum(grouped.reshape(-1, BANDS), _POWER_FLOOR))
+    frames = sliding_window_view(row, _WINDOW)[: FRAMES * _HOP : _HOP]
     features = np.empty((BANDS, FRAMES), np.float32)
-    features[:, first:] = bands.T
-    features[:, :first] = bands[0, :, np.newaxis]
+    for start in range(first, FRAMES, _GROUP):
+        features[:, start : start + _GROUP] = _bands(frames[start : start + _GROUP]).T
+    np.log10(np.maximum(features[:, first:], _POWER_FLOOR), out=features[:, first:])
+    features[:, :first] = features[:, first, np.newaxis]
     np.maximum(features, features.max() - _DECADES, out=features)
     features += 4
     features /= 4
     return features
+
+
+def _bands(frames: NDArray[np.float64]) -> Features:
+    """`float64[n, 400]` -> the power in each band, `float32[n, 80]`."""
+    spectrum = np.fft.rfft(frames * _HANN)
+    power = np.square(spectrum.real) + np.square(spectrum.imag)
+    bands: Features = power.astype(np.float32) @ _FILTERS
+    return bands
 
 
 def _normalized(sound: Samples) -> NDArray[np.float64]:
