@@ -84,7 +84,7 @@ class SmartTurn:
         """`threads` judge calls side by side, by default one for every two cores. Takes half a second. Raises
         `StartupError`."""
         self._network = Network(model_path())
-        self.takes_ms = _typical_ms(self._network)
+        self.takes_ms = _undisturbed_ms(self._network)
         self.ahead_ms = round(self.takes_ms)
         self._rules = LexicalEndOfTurn()
         self._faults: set[type[Exception]] = set()
@@ -205,11 +205,11 @@ class SmartTurnStream:
             _log.error("end_of_turn.answer_failed", model=NAME, error=repr(error), exc_info=error)
 
 
-def _typical_ms(network: Network) -> float:
-    """What an answer takes on this machine, without other work, ms."""
+def _undisturbed_ms(network: Network) -> float:
+    """What an answer takes on this machine when nothing else wants its cores, ms: the least of a few."""
     silence, took = np.zeros(LENGTH // 2, np.int16), []
     for _ in range(_TRIALS):
         began = time.perf_counter()
         network.probability(silence, RATE // 2)
         took.append((time.perf_counter() - began) * 1000)
-    return sorted(took)[_TRIALS // 2]
+    return min(took)
