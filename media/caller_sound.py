@@ -25,6 +25,10 @@ _CLOCK_SHARE: Final = 0.05
 """Weight of a new observation of the arrival clock against its average (jitter buffers count in whole frames)."""
 _CLOCK_JUMP_MS: Final = 100.0
 """An observation this far off is a new stream, not jitter."""
+_AFTER_KEY_MS: Final = 150.0
+"""So long after a key's tone nothing is speech: the voice activity model notices its end late,"""
+_STILL_AFTER_KEY_MS: Final = 600.0
+"""and in noise much later; so long, something must have stood out since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class CallerSound:
         per_ms = float(self.per_ms[row])
         past = (level - voice) / per_ms
         quiet = max(float(self.levels.quiet_ms[row]) - past, 0.0)
-        onset = max(float(self.levels.onset_ms[row]) - past, 0.0)
+        onset = max(min(float(self.levels.onset_ms[row]), float(self.tones.since_ms[row])) - past, 0.0)
         at = float(self.arrival[row]) - (end - voice) / per_ms
         return Window(at, p, quiet, onset, bool(self.levels.loud[row]))
 
@@ -154,6 +158,13 @@ class CallerSound:
             if not len(rows):
                 return
             p = self.voice.judge(self.history, self.levels, rows, rate, talking[rows])
-            p[self.tones.on[rows]] = 0.0  # whatever the model takes it for
+            p[self._of_key(rows)] = 0.0  # whatever the model takes it for
             cursor[rows, Cursor.VOICE] += window
             yield rows, p
+
+    def _of_key(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether the present sound of `rows` is that of a key, or the silence behind one."""
+        since = self.tones.since_ms[rows]
+        still = self.levels.dull_ms[rows] >= since - _AFTER_KEY_MS
+        of_key: NDArray[np.bool_] = (since < _AFTER_KEY_MS) | (still & (since < _STILL_AFTER_KEY_MS))
+        return of_key

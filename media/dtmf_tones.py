@@ -45,6 +45,7 @@ HEARD_STEPS: Final = 5
 """So many steps in a row make a key: 32 ms of tone. 40 ms must be heard, 20 ms must not."""
 GONE_STEPS: Final = 6
 """So many steps without it end a key: 25 ms. A break of 10 ms must be bridged, one of 40 ms parts two presses."""
+_NEVER: Final = 1e9
 
 _Complex = NDArray[np.complex64]
 _Real = NDArray[np.float32]
@@ -114,10 +115,12 @@ class _Bank:
 
 
 class ToneFinder:
-    """The keys in the sound of all rows. `on[row]`: a tone is being heard, or has just ended."""
+    """The keys in the sound of all rows. `on[row]`: a tone is being heard, or has just ended; `since_ms[row]`: how long
+    ago that was."""
 
     def __init__(self, rows: int, rates: tuple[int, ...]) -> None:
         self.on = np.zeros(rows, np.bool_)
+        self.since_ms = np.full(rows, _NEVER)
         self._watched = np.zeros(rows, np.bool_)
         self._lines = [_Line() for _ in range(rows)]
         self._before: _Complex = np.zeros((rows, 8), np.complex64)  # the spectrum of the last step
@@ -127,6 +130,7 @@ class ToneFinder:
         """A new call begins in a row."""
         self._lines[row] = _Line()
         self._watched[row] = self.on[row] = False
+        self.since_ms[row] = _NEVER
 
     def listen(
         self, history: History, rows: Rows, ends: NDArray[np.int64], sounding: NDArray[np.bool_], rate: int
@@ -142,6 +146,7 @@ class ToneFinder:
         for which, steps in ((watched, STEPS), (new, STEPS + BACK_STEPS)):
             if which.any():
                 heard += self._follow(history, rows[which], ends[which], bank, steps)
+        self.since_ms[rows] = np.where(self.on[rows], 0.0, self.since_ms[rows] + FRAME_MS)
         return heard
 
     def _follow(

@@ -13,10 +13,11 @@ from tests.media.speech import silence, speech, tone
 from tests.media.test_engine import Studio
 
 
-def dialled(digits: str, rate: int = 8000, ms: float = 100) -> Samples:
+def dialled(digits: str, rate: int = 8000, ms: float = 100, dbm0: float = -10.0) -> Samples:
     """Half a second of silence, then keys with as much silence between them."""
-    parts = [part for digit in digits for part in (key(digit, rate, ms=ms), gap(ms, rate))]
-    return sent(gap(500, rate), *parts, gap(500, rate))
+    tones = [key(digit, rate, ms=ms, low_dbm0=dbm0, high_dbm0=dbm0) for digit in digits]
+    parts = [part for tone in tones for part in (tone, gap(ms, rate))]
+    return sent(gap(500, rate), *parts, gap(500, rate), noise_dbm0=-50.0)
 
 
 @pytest.mark.parametrize("jitter_ms", [0, 60])
@@ -46,15 +47,17 @@ def test_a_key_is_told_within_100_ms(rate: int = 8000) -> None:
     assert 540 <= told[0] <= 600
 
 
-@pytest.mark.parametrize("ms", [60, 150, 400, 2000])
-def test_keys_do_not_interrupt_the_agent_and_are_no_turn(ms: int) -> None:
+@pytest.mark.parametrize(("digits", "dbm0"), [("550812", -10.0), ("888888", -25.0)])
+@pytest.mark.parametrize("ms", [60, 100, 400])
+def test_keys_do_not_interrupt_the_agent_and_are_no_turn(digits: str, dbm0: float, ms: int) -> None:
+    """Faint ones are speech to the voice activity model."""
     studio = Studio()
-    call, listener, _ = studio.call(dialled("5508", ms=ms))
+    call, listener, _ = studio.call(dialled(digits, ms=ms, dbm0=dbm0))
     call.playout.begin("a long sentence")
-    call.playout.write(tone(1500 + 9 * ms))
+    call.playout.write(tone(1500 + 12 * ms))
     call.playout.end()
-    studio.run(1500 + 9 * ms)
-    assert len(listener.of(DigitHeard)) == 4
+    studio.run(1500 + 13 * ms)
+    assert "".join(each.digit for each in listener.of(DigitHeard)) == digits
     assert not listener.of(Pause)
     assert not listener.of(Interrupted)
     assert not listener.of(TurnEnded)
