@@ -27,6 +27,9 @@ BARGE_IN: Final = Histogram(
     "From the beginning of a caller's interruption to the cut of what played",
     buckets=(0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0),
 )
+SPOKEN_PIECES: Final = Counter(
+    "trunkline_spoken_pieces", "Pieces of speech that agents needed; only those `made` were synthesized", ["origin"]
+)
 SPECULATIONS: Final = Counter(
     "trunkline_speculations", "Answers that were begun before the caller's turn was over", ["outcome"]
 )

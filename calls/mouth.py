@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from config.errors import ModelError
 from media.playout import Playout
-from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.catalogue import language_of
+from models.protocols import Speech, SpokenWord, TextToSpeech, VoiceSettings
+from models.speakable import Spoken, speakable
 
 
 @dataclass(frozen=True)
 class Mouth:
-    """A voice, and where its sound goes. `language` is a BCP 47 tag or None."""
+    """A voice, and where its sound goes. `language` is the BCP 47 tag of what is said, None for the voice's own."""
 
     voice: TextToSpeech
     settings: VoiceSettings
@@ -19,8 +24,24 @@ class Mouth:
     language: str | None = None
 
     async def speech(self, sentence: str) -> Speech:
-        """The sound of a sentence at the call's rate. Raises `ModelError`."""
-        speech = await self.voice.synthesize(sentence, self.settings)
+        """The sound of a sentence at the call's rate, its figures and signs spoken as one says them. Text and words'
+        ends are those of the sentence as it was given. No sound for a sentence without words. Raises `ModelError`."""
+        spoken = speakable(sentence, self.language or language_of(self.settings.voice))
+        if not spoken.text:
+            return Speech(sentence, np.zeros(0, np.int16), self.settings.rate)
+        speech = await self.voice.synthesize(spoken.text, self.settings)
         if speech.rate != self.settings.rate:
             raise ModelError(f"{self.voice.name} spoke at {speech.rate} Hz instead of {self.settings.rate} Hz")
-        return speech
+        if spoken.text == sentence:
+            return speech
+        return Speech(sentence, speech.samples, speech.rate, tuple(_written_words(speech.words, spoken, sentence)))
+
+
+def _written_words(words: Sequence[SpokenWord], spoken: Spoken, sentence: str) -> Iterator[SpokenWord]:
+    """The ends of the sentence's own words. One that is spoken as several ends with the last of them."""
+    reached = 0
+    for word in words:
+        end = spoken.original_end(word.char_end, sentence)
+        if end is not None and end > reached:
+            reached = end
+            yield SpokenWord(end, word.sample_end)

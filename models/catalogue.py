@@ -17,6 +17,7 @@ import structlog
 from config.errors import NotFound, StartupError
 from models import end_of_turn, espeak_tts, flite_tts, pocketsphinx_stt, responder, smart_turn
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
+from models.speech_cache import Origin, Remembering, SpeechCache
 
 AUTO: Final = "auto"
 _IDS: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")
@@ -126,16 +127,24 @@ class Catalogue:
                 model.close()
 
 
-def load(directory: Path, stt: str = AUTO, llm: str = AUTO, tts: str = AUTO, eot: str = AUTO) -> Catalogue:
+def load(
+    directory: Path,
+    stt: str = AUTO,
+    llm: str = AUTO,
+    tts: str = AUTO,
+    eot: str = AUTO,
+    on_speech: Callable[[Origin], None] = lambda _: None,
+) -> Catalogue:
     """Load the models that the settings `[models] stt llm tts eot` name; `auto` takes the best that is installed, and
-    for `tts` all of them. `directory` is where models that are
-    files lie; those that this build knows come with their packages. Takes seconds: call it before the event loop
-    has work. Raises `StartupError`: one line that names the cause and the remedy."""
+    for `tts` all of them; they share one cache, which tells `on_speech` of every piece that is asked for. `directory`
+    is where models that are files lie; those that this build knows come with their packages. Takes seconds: call it
+    before the event loop has work. Raises `StartupError`: one line that names the cause and the remedy."""
     language_model = _load_one("llm", llm, _LLM)
     info = LanguageModelInfo(
         language_model_id(language_model.name), language_model.name, "builtin", responder.CONTEXT_LENGTH, True
     )
-    synthesizers = _load_synthesizers(tts)
+    cache = SpeechCache(on_use=on_speech)
+    synthesizers: list[TextToSpeech] = [Remembering(voice, cache) for voice in _load_synthesizers(tts)]
     return Catalogue(_load_one("stt", stt, _STT), {info: language_model}, synthesizers, _load_one("eot", eot, _EOT))
 
 
@@ -150,6 +159,12 @@ def installed(directory: Path) -> list[str]:
 def voice_id(name: str) -> uuid.UUID:
     """The id of a voice, by its name (`flite/slt`)."""
     return uuid.uuid5(_IDS, f"voice:{name}")
+
+
+def language_of(voice: str) -> str | None:
+    """The BCP 47 tag of what a voice speaks, by its name; None when the name does not tell."""
+    engine, _, own_name = voice.partition("/")
+    return {flite_tts.NAME: "en", espeak_tts.NAME: own_name}.get(engine)
 
 
 def language_model_id(name: str) -> uuid.UUID:

@@ -8,15 +8,17 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from typing import Final
+from xml.sax.saxutils import escape
 
 import numpy as np
 import soxr
 
 from config.errors import ModelError, StartupError
 from media.ports import Samples
-from models.protocols import Speech, SpokenWord, VoiceSettings
-from models.speech_cache import SpeechCache
+from models.intonation import pitch_range
+from models.protocols import Speech, VoiceSettings
 from models.speech_edges import sounding
+from models.word_ends import estimated_word_ends
 
 NAME: Final = "espeak-ng"
 _WORDS_PER_MINUTE: Final = 165
@@ -39,45 +41,35 @@ class EspeakTextToSpeech:
         self._path = path
         self._languages = _languages(path)
         self._free = asyncio.Semaphore(os.cpu_count() or 2)
-        self._cache = SpeechCache()
 
     def voices(self) -> Sequence[str]:
         """One voice for each language tag that espeak-ng knows."""
         return tuple(f"{NAME}/{language}" for language in self._languages)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
-        """Speak one sentence; `stability` has no effect. Raises `ModelError`, for an unknown voice too."""
+        """Speak one sentence. Raises `ModelError`, for an unknown voice too."""
         language = settings.voice.removeprefix(f"{NAME}/")
         if language not in self._languages:
             raise ModelError(f"espeak-ng has no voice {settings.voice}")
-        speech = self._cache.get(text, settings)
-        if speech is None:
-            speech = await self._speak(text, language, settings)
-            self._cache.put(text, settings, speech)
-        return speech
+        return await self._speak(text, language, settings)
 
     async def _speak(self, text: str, language: str, settings: VoiceSettings) -> Speech:
         if not any(character.isalnum() for character in text):
             return Speech(text, np.zeros(0, np.int16), settings.rate)
         words_per_minute = str(round(_WORDS_PER_MINUTE * settings.speed))
         arguments = ("--stdout", "--stdin", "-b", "1", "-v", language, "-s", words_per_minute)
+        moves = pitch_range(settings.stability)
         async with self._free:
-            sound = await _run(self._path, arguments, text)
+            if moves == 1:
+                sound = await _run(self._path, arguments, text)
+            else:  # Only SSML can say it.
+                markup = f'<prosody range="{moves:.0%}">{escape(text)}</prosody>'
+                sound = await _run(self._path, (*arguments, "-m"), markup)
         samples, rate = _read_wave(sound)
         samples = samples[sounding(samples, rate)]
         if rate != settings.rate:
             samples = soxr.resample(samples, rate, settings.rate)
-        return Speech(text, samples, settings.rate, proportional_word_ends(text, len(samples)))
-
-
-def proportional_word_ends(text: str, length: int) -> tuple[SpokenWord, ...]:
-    """Word ends when the engine tells none: each word takes its share of `length` samples by its characters."""
-    ends: list[int] = []
-    position = 0
-    for word in text.split():
-        position = text.index(word, position) + len(word)
-        ends.append(position)
-    return tuple(SpokenWord(end, round(length * end / ends[-1])) for end in ends)
+        return Speech(text, samples, settings.rate, estimated_word_ends(text, samples, settings.rate))
 
 
 async def _run(path: str, arguments: tuple[str, ...], text: str) -> bytes:

@@ -18,6 +18,7 @@ VOICES: Final = ("slt", "rms", "awb", "kal16")
 """Voices that Debian's libflite1 brings at 16 kHz, the best first."""
 
 _REMEDY: Final = "install the Debian package libflite1"
+_PITCH_DEVIATION: Final = b"int_f0_target_stddev"
 _WORD_END: Final = b"R:SylStructure.daughtern.daughtern.R:Segment.end"
 """From a word to its last syllable to that one's last sound: where it ends, s."""
 
@@ -34,6 +35,19 @@ class _Wave(ctypes.Structure):
 
 class _Voice(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("features", ctypes.c_void_p))
+
+
+class _ClusterData(ctypes.Structure):
+    """The beginning of `cst_cg_db`, which flite promises to extend only at its end."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("types", ctypes.c_void_p),
+        ("num_types", ctypes.c_int),
+        ("sample_rate", ctypes.c_int),
+        ("f0_mean", ctypes.c_float),
+        ("f0_stddev", ctypes.c_float),
+    )
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,9 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
     "flite_init": (ctypes.c_int, []),
     "flite_synth_text": (_handle, [_text, _handle]),
     "flite_feat_set_float": (None, [_handle, _text, _float]),
+    "flite_get_param_float": (_float, [_handle, _text, _float]),
+    "feat_val": (_handle, [_handle, _text]),
+    "val_void": (_handle, [_handle]),
     "utt_wave": (ctypes.POINTER(_Wave), [_handle]),
     "utt_relation": (_handle, [_handle, _text]),
     "relation_head": (_handle, [_handle]),
@@ -86,17 +103,20 @@ class FliteLibrary:
         self._voices = {voice: handle for voice in VOICES if (handle := _register(voice))}
         if not self._voices:
             raise StartupError(f"no flite voice can be loaded (libflite_cmu_us_slt.so.1): {_REMEDY}")
+        self._deviations = {voice: self._pitch_deviation(handle) for voice, handle in self._voices.items()}
 
     @property
     def voices(self) -> tuple[str, ...]:
         """Names of the voices that are installed, the best first."""
         return tuple(self._voices)
 
-    def speak(self, text: str, voice: str, stretch: float) -> Utterance:
-        """Synthesize ASCII `text`; `stretch` makes it that many times as long. Raises `ModelError`."""
+    def speak(self, text: str, voice: str, stretch: float, pitch_range: float = 1.0) -> Utterance:
+        """Synthesize ASCII `text`; `stretch` makes it that many times as long, `pitch_range` moves the pitch that many
+        times as far around its mean (not with `rms`, which is made otherwise). Raises `ModelError`."""
         handle = self._voices[voice]
-        features = ctypes.cast(handle, ctypes.POINTER(_Voice)).contents.features
+        features = _features(handle)
         self._library.flite_feat_set_float(features, b"duration_stretch", stretch)
+        self._library.flite_feat_set_float(features, _PITCH_DEVIATION, self._deviations[voice] * pitch_range)
         utterance = self._library.flite_synth_text(text.encode("ascii"), handle)
         if not utterance:
             raise ModelError("flite could not synthesize a sentence")
@@ -106,6 +126,15 @@ class FliteLibrary:
             return Utterance(samples, wave.sample_rate, self._tokens(utterance))
         finally:
             self._library.delete_utterance(utterance)
+
+    def _pitch_deviation(self, handle: int) -> float:
+        """The standard deviation of a voice's pitch, Hz: with its data, or a feature of an older kind of voice."""
+        features = _features(handle)
+        data = self._library.feat_val(features, b"cg_db")
+        if data:
+            cluster = ctypes.cast(self._library.val_void(data), ctypes.POINTER(_ClusterData)).contents
+            return float(cluster.f0_stddev)
+        return float(self._library.flite_get_param_float(features, _PITCH_DEVIATION, 0.0))
 
     def _tokens(self, utterance: int) -> list[Token]:
         tokens = []
@@ -122,6 +151,12 @@ class FliteLibrary:
     def _string(self, item: int, feature: bytes) -> str:
         text: bytes | None = self._library.flite_ffeature_string(item, feature)
         return "" if text is None else text.decode("ascii", "replace")
+
+
+def _features(handle: int) -> int | None:
+    """The features of a voice."""
+    features: int | None = ctypes.cast(handle, ctypes.POINTER(_Voice)).contents.features
+    return features
 
 
 def _load(soname: str) -> ctypes.CDLL:

@@ -13,8 +13,8 @@ import soxr
 
 from config.errors import ModelError
 from models.flite_library import FliteLibrary, Token, Utterance
+from models.intonation import pitch_range
 from models.protocols import Speech, SpokenWord, VoiceSettings
-from models.speech_cache import SpeechCache
 from models.speech_edges import sounding
 
 NAME: Final = "flite"
@@ -36,22 +36,17 @@ class FliteTextToSpeech:
         """Load the libraries. Raises `StartupError` when they are missing."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=NAME)
         self._library = self._thread.submit(FliteLibrary).result()
-        self._cache = SpeechCache()
 
     def voices(self) -> Sequence[str]:
         """The voices that are installed, the best first."""
         return tuple(f"{NAME}/{voice}" for voice in self._library.voices)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
-        """Speak one sentence; `stability` has no effect. Raises `ModelError`, for an unknown voice too."""
+        """Speak one sentence. Raises `ModelError`, for an unknown voice too."""
         if settings.voice not in self.voices():
             raise ModelError(f"flite has no voice {settings.voice}")
-        speech = self._cache.get(text, settings)
-        if speech is None:
-            loop = asyncio.get_running_loop()
-            speech = await loop.run_in_executor(self._thread, self._speak, text, settings)
-            self._cache.put(text, settings, speech)
-        return speech
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._speak, text, settings)
 
     def close(self) -> None:
         """Drop what waits; the thread ends with the sentence that it speaks. Does not wait. Idempotent."""
@@ -62,7 +57,7 @@ class FliteTextToSpeech:
         if not any(character.isalnum() for character in plain):
             return Speech(text, np.zeros(0, np.int16), settings.rate)
         voice = settings.voice.removeprefix(f"{NAME}/")
-        utterance = self._library.speak(plain, voice, 1 / settings.speed)
+        utterance = self._library.speak(plain, voice, 1 / settings.speed, pitch_range(settings.stability))
         part = sounding(utterance.samples, utterance.rate)
         samples = utterance.samples[part]
         if utterance.rate != settings.rate:

@@ -1,43 +1,116 @@
-"""The phrases that were spoken last, kept as sound: greetings and stock answers are the same in every call."""
+"""The phrases that were spoken last, kept as sound for all calls: greetings and stock answers are the same in each.
+A phrase that two calls ask for at once is synthesized once."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from models.protocols import Speech, VoiceSettings
+from models.protocols import Speech, TextToSpeech, VoiceSettings
 
 LIMIT_BYTES: Final = 32 * 1024 * 1024
-"""Default size: about 17 minutes of telephone sound, or half of that in wide band."""
+"""Default size: about 17 minutes of wide-band sound, or twice that in narrow band."""
+
+Origin = Literal["cache", "shared", "made"]
+"""Where a piece of speech came from: kept, just being made for another call, made for this one."""
+_Key: TypeAlias = tuple[str, VoiceSettings]
+
+
+@dataclass(eq=False)
+class _Making:
+    """A synthesis under way, and how many wait for it."""
+
+    task: asyncio.Task[Speech]
+    waiting: int = 0
 
 
 class SpeechCache:
-    """Least recently used speeches go first once the samples take more than `limit` bytes. For one thread."""
+    """Least recently used speeches go first once the samples take more than `limit` bytes. `on_use` is told of every
+    piece that is asked for. For one event loop at a time."""
 
-    def __init__(self, limit: int = LIMIT_BYTES) -> None:
+    def __init__(self, limit: int = LIMIT_BYTES, on_use: Callable[[Origin], None] = lambda _: None) -> None:
         self._limit = limit
+        self._on_use = on_use
         self._size = 0
-        self._entries: OrderedDict[tuple[str, VoiceSettings], Speech] = OrderedDict()
+        self._kept: OrderedDict[_Key, Speech] = OrderedDict()
+        self._making: dict[_Key, _Making] = {}
 
     @property
     def size(self) -> int:
         """Bytes of samples held now."""
         return self._size
 
+    async def speech(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
+        """The speech that was made before, or is being made; else `voice` makes it. Its samples must not be changed.
+        Raises what `voice` raises. Once nobody waits for a synthesis any more, it is cancelled."""
+        key = text, settings
+        kept = self.get(text, settings)
+        if kept is not None:
+            self._on_use("cache")
+            return kept
+        making = self._making.get(key)
+        self._on_use("shared" if making else "made")
+        if making is None:
+            making = self._making[key] = _Making(asyncio.create_task(self._make(voice, text, settings)))
+        making.waiting += 1
+        try:
+            return await asyncio.shield(making.task)
+        finally:
+            making.waiting -= 1
+            if not making.waiting:
+                making.task.cancel()
+                if self._making.get(key) is making:
+                    del self._making[key]
+
     def get(self, text: str, settings: VoiceSettings) -> Speech | None:
         """The same text spoken the same way before, or None."""
-        speech = self._entries.get((text, settings))
+        speech = self._kept.get((text, settings))
         if speech is not None:
-            self._entries.move_to_end((text, settings))
+            self._kept.move_to_end((text, settings))
         return speech
 
     def put(self, text: str, settings: VoiceSettings, speech: Speech) -> None:
         """Keep a speech; its samples must not be changed afterwards."""
         if speech.samples.nbytes > self._limit // 4:
             return
-        old = self._entries.pop((text, settings), None)
+        old = self._kept.pop((text, settings), None)
         self._size += speech.samples.nbytes - (old.samples.nbytes if old else 0)
-        self._entries[text, settings] = speech
+        self._kept[text, settings] = speech
         while self._size > self._limit:
-            _, oldest = self._entries.popitem(last=False)
+            _, oldest = self._kept.popitem(last=False)
             self._size -= oldest.samples.nbytes
+
+    async def _make(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
+        speech = await voice.synthesize(text, settings)
+        self.put(text, settings, speech)
+        return speech
+
+
+@runtime_checkable
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Remembering:
+    """A synthesizer that asks a cache first; several can share one."""
+
+    def __init__(self, voice: TextToSpeech, cache: SpeechCache) -> None:
+        self.name = voice.name
+        self._voice = voice
+        self._cache = cache
+
+    def voices(self) -> Sequence[str]:
+        """Those of the synthesizer."""
+        return self._voice.voices()
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        """As the synthesizer does. Raises `ModelError`."""
+        return await self._cache.speech(self._voice, text, settings)
+
+    def close(self) -> None:
+        """Close the synthesizer, if it can be closed."""
+        if isinstance(self._voice, _Closable):
+            self._voice.close()

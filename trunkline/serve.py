@@ -15,6 +15,7 @@ import structlog
 from api.app import create_app
 from api.listen import listen
 from api.services import Services
+from calls import metrics
 from calls.admission import RETRY_AFTER_S, Ceilings
 from calls.after_call import AfterCall
 from calls.background import Backgrounds
@@ -196,7 +197,10 @@ async def _open_database(settings: Settings, key: Secrets, stack: AsyncExitStack
 
 def _load_models(settings: Settings) -> Catalogue:
     chosen = settings.models
-    return catalogue.load(settings.models_dir, stt=chosen.stt, llm=chosen.llm, tts=chosen.tts, eot=chosen.eot)
+    return catalogue.load(
+        settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot,
+        on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(),
+    )  # fmt: skip
 
 
 async def _open_ways_out(

@@ -1,0 +1,122 @@
+"""What the agent says aloud is what was written, in words; the transcript stays what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from calls.mouth import Mouth
+from calls.transcript import heard_text
+from media.playout import Playout
+from models.espeak_tts import EspeakTextToSpeech
+from models.flite_tts import FliteTextToSpeech
+from models.protocols import Speech, TextToSpeech, VoiceSettings
+from tests.fakes import ArrayPort
+from tests.fakes_calls import ScriptedVoice
+
+RATE = 8000
+MIXED = "Your **order 4711-A2** costs $12.50; call +49 30 1234567 \U0001f600 by Nov. 21."
+
+
+@pytest.fixture(scope="module")
+def flite() -> Iterator[FliteTextToSpeech]:
+    tts = FliteTextToSpeech()
+    yield tts
+    tts.close()
+
+
+@pytest.fixture(scope="module")
+def espeak() -> EspeakTextToSpeech:
+    return EspeakTextToSpeech()
+
+
+def mouth(voice: TextToSpeech, name: str = "scripted/one", language: str | None = None) -> Mouth:
+    """A mouth at `RATE`."""
+    port = ArrayPort()
+    return Mouth(voice, VoiceSettings(name, 1.0, 0.5, RATE), Playout(port, port.open(RATE)), language)
+
+
+def prefixes(speech: Speech) -> list[str]:
+    """What is heard of it as time goes on."""
+    length = len(speech.samples)
+    return list(dict.fromkeys(heard_text(speech, heard) for heard in (*range(0, length, 8), length)))
+
+
+async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() -> None:
+    voice = ScriptedVoice()
+    speech = await mouth(voice).speech("It is **5 km**.")
+    assert voice.spoken == ["It is five kilometers."]
+    assert speech.text == "It is **5 km**."
+    assert prefixes(speech) == ["", "It", "It is", "It is **5 km**."]
+
+
+async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
+    voice = ScriptedVoice()
+    said = mouth(voice)
+    await said.speech("Hello, how are you?")
+    assert voice.spoken == ["Hello, how are you?"]
+
+
+@pytest.mark.parametrize("text", ["**", "---", "\U0001f600\U0001f600", "```", "# ", "|"])
+async def test_a_text_of_nothing_but_markup_is_no_sound(text: str) -> None:
+    voice = ScriptedVoice()
+    speech = await mouth(voice).speech(text)
+    assert (speech.text, len(speech.samples), voice.spoken) == (text, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "said"),
+    [
+        ("scripted/one", "de", "Das sind drei Euro fünfzig."),
+        ("scripted/one", "de-CH", "Das sind drei Euro fünfzig."),
+        ("espeak-ng/de", None, "Das sind drei Euro fünfzig."),
+        ("espeak-ng/de", "fr", "Das sind trois euros cinquante."),
+        ("flite/slt", None, "Das sind three euros and fifty cents."),
+        ("espeak-ng/pl", None, "Das sind 3,50 €."),
+    ],
+)
+async def test_the_language_hint_decides_how_figures_are_said_else_the_voice(
+    name: str, language: str | None, said: str
+) -> None:
+    voice = ScriptedVoice()
+    await mouth(voice, name, language).speech("Das sind 3,50 €.")
+    assert voice.spoken == [said]
+
+
+@pytest.mark.parametrize(("name", "language"), [("flite/slt", "en"), ("espeak-ng/de", "de"), ("espeak-ng/fr-fr", "fr")])
+async def test_the_words_heard_are_those_of_the_text_in_their_order(
+    flite: FliteTextToSpeech, espeak: EspeakTextToSpeech, name: str, language: str
+) -> None:
+    voice: TextToSpeech = flite if name.startswith("flite") else espeak
+    speech = await mouth(voice, name, language).speech(MIXED)
+    heard = prefixes(speech)
+    assert speech.text == MIXED and heard[-1] == MIXED
+    for shorter, longer in pairwise(heard):
+        assert longer.startswith(shorter)
+        assert longer == MIXED[: len(longer)] and MIXED[len(longer) :][:1] in ("", " ")
+    assert {"Your", "Your **order 4711-A2**"} <= set(heard)
+    assert any(text.endswith("$12.50;") for text in heard)
+    assert any(text.endswith("+49 30") for text in heard), "the groups of a telephone number are words of their own"
+
+
+async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: FliteTextToSpeech) -> None:
+    """Spoken, "4711-A2" is most of the sentence."""
+    speech = await mouth(flite, "flite/slt", "en").speech("Take order 4711-A2 now")
+    ends = [word.sample_end / len(speech.samples) for word in speech.words]
+    assert [speech.text[: word.char_end] for word in speech.words][-2:] == [
+        "Take order 4711-A2",
+        "Take order 4711-A2 now",
+    ]
+    assert ends[1] < 0.45 and ends[2] > 0.75
+
+
+async def test_sound_at_another_rate_is_refused() -> None:
+    class WrongRate(ScriptedVoice):
+        async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+            return Speech(text, np.zeros(10, np.int16), RATE * 2)
+
+    with pytest.raises(Exception, match="16000 Hz instead of 8000 Hz"):
+        await mouth(WrongRate()).speech("Hello 5.")

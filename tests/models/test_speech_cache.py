@@ -1,0 +1,126 @@
+"""What was spoken once is kept for all calls, and is not made twice at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from config.errors import ModelError
+from models.espeak_tts import EspeakTextToSpeech
+from models.flite_tts import FliteTextToSpeech
+from models.protocols import Speech, VoiceSettings
+from models.speech_cache import Origin, Remembering, SpeechCache
+
+SETTINGS = VoiceSettings("slow/one", 1.0, 0.5, 8000)
+
+
+class SlowVoice:
+    """Speaks when `gate` is set; counts what it was asked for and what was cancelled."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.asked: list[str] = []
+        self.cancelled = 0
+        self.error: Exception | None = None
+
+    def voices(self) -> Sequence[str]:
+        return ("slow/one",)
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        self.asked.append(text)
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if self.error:
+            raise self.error
+        return Speech(text, np.zeros(1200, np.int16), settings.rate)
+
+
+async def until_asked() -> None:
+    """Let the tasks that were started come to where they wait."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_the_oldest_goes_first_and_the_size_is_kept() -> None:
+    cache = SpeechCache(limit=10_000)
+    for name in ("one", "two", "three", "four"):
+        cache.put(name, SETTINGS, Speech(name, np.zeros(1200, np.int16), 8000))
+        cache.get("one", SETTINGS)
+    cache.put("five", SETTINGS, Speech("five", np.zeros(1200, np.int16), 8000))
+    assert cache.get("one", SETTINGS) is not None and cache.get("two", SETTINGS) is None
+    assert cache.size == 9600
+
+
+async def test_two_calls_that_need_a_phrase_at_once_have_it_made_once() -> None:
+    origins: list[Origin] = []
+    voice, cache = SlowVoice(), SpeechCache(on_use=origins.append)
+    calls = [asyncio.create_task(Remembering(voice, cache).synthesize("Hello.", SETTINGS)) for _ in range(3)]
+    await until_asked()
+    voice.gate.set()
+    speeches = await asyncio.gather(*calls)
+    assert voice.asked == ["Hello."] and speeches[0] is speeches[1] is speeches[2]
+    assert await Remembering(voice, cache).synthesize("Hello.", SETTINGS) is speeches[0]
+    assert origins == ["made", "shared", "shared", "cache"]
+
+
+@pytest.mark.parametrize(
+    "other", [replace(SETTINGS, speed=1.2), replace(SETTINGS, stability=1), replace(SETTINGS, rate=16000)]
+)
+async def test_a_phrase_in_another_manner_is_another_one(other: VoiceSettings) -> None:
+    voice, cache = SlowVoice(), SpeechCache()
+    voice.gate.set()
+    first = await cache.speech(voice, "Hello.", SETTINGS)
+    assert await cache.speech(voice, "Hello.", other) is not first
+
+
+async def test_one_call_that_is_interrupted_leaves_the_phrase_to_the_other() -> None:
+    voice, cache = SlowVoice(), SpeechCache()
+    first, second = (asyncio.create_task(cache.speech(voice, "Hello.", SETTINGS)) for _ in range(2))
+    await until_asked()
+    first.cancel()
+    await until_asked()
+    voice.gate.set()
+    assert (await second).text == "Hello." and first.cancelled() and voice.cancelled == 0
+
+
+async def test_a_phrase_that_nobody_waits_for_is_given_up_and_made_anew_when_asked_again() -> None:
+    voice, cache = SlowVoice(), SpeechCache()
+    first = asyncio.create_task(cache.speech(voice, "Hello.", SETTINGS))
+    await until_asked()
+    first.cancel()
+    again = asyncio.create_task(asyncio.wait_for(cache.speech(voice, "Hello.", SETTINGS), 5))
+    await until_asked()
+    voice.gate.set()
+    assert (await again).text == "Hello."
+    assert voice.cancelled == 1 and voice.asked == ["Hello.", "Hello."]
+
+
+async def test_a_failure_reaches_all_who_wait_and_is_not_kept() -> None:
+    voice, cache = SlowVoice(), SpeechCache()
+    voice.error = ModelError("hoarse")
+    calls = [asyncio.create_task(cache.speech(voice, "Hello.", SETTINGS)) for _ in range(2)]
+    await until_asked()
+    voice.gate.set()
+    assert await asyncio.gather(*calls, return_exceptions=True) == [voice.error, voice.error]
+    voice.error = None
+    assert (await cache.speech(voice, "Hello.", SETTINGS)).text == "Hello."
+
+
+async def test_one_cache_serves_flite_and_espeak(flite: FliteTextToSpeech, espeak: EspeakTextToSpeech) -> None:
+    origins: list[Origin] = []
+    cache = SpeechCache(on_use=origins.append)
+    both = [(Remembering(flite, cache), "flite/slt"), (Remembering(espeak, cache), "espeak-ng/de")]
+    for _ in range(2):
+        for voice, name in both:
+            assert name in voice.voices()
+            assert len((await voice.synthesize("Hello.", VoiceSettings(name, 1.0, 0.5, 8000))).samples) > 2000
+    assert origins == ["made", "made", "cache", "cache"]
