@@ -47,8 +47,12 @@ void background_drop(slot_t *slot)
 
 static void adopt(slot_t *slot, background_setting_t *setting)
 {
-    if (setting->sound != slot->background.sound)
+    if (setting->sound != slot->background.sound) {
         slot->background_at = 0;
+        slot->background_up = false;
+    }
+    const float loudest = fmaxf(setting->volume, setting->ducked);
+    slot->background_whole = fmaxf(fmaxf(loudest, slot->background_gain), 0.01f);
     background_release(slot->background.sound);
     slot->background = *setting;
     free(setting);
@@ -73,13 +77,11 @@ static void take_background_setting(slot_t *slot)
 static float next_gain(slot_t *slot, bool speaking, float *step)
 {
     const background_setting_t *now = &slot->background;
-    const float louder = fmaxf(fmaxf(now->volume, now->ducked), 0.01f);
     const float target = slot->background_waiting ? 0 : speaking ? now->ducked : now->volume;
-    const float least = fminf(now->volume, now->ducked);
-    int ms = SWELL_MS;
-    if (!slot->background_waiting && slot->background_gain >= least)
-        ms = speaking ? ATTACK_MS : RELEASE_MS;
-    *step = louder * 1000 / ((float)ms * (float)atomic_load(&slot->rate));
+    slot->background_up |= slot->background_gain == target;
+    const bool swells = slot->background_waiting || !slot->background_up;
+    const int ms = swells ? SWELL_MS : speaking ? ATTACK_MS : RELEASE_MS;
+    *step = slot->background_whole * 1000 / ((float)ms * (float)atomic_load(&slot->rate));
     return target;
 }
 

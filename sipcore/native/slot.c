@@ -86,6 +86,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     slot->background_gain = 0;
     slot->background_at = 0;
     slot->background_hold = 0;
+    slot->background_up = false;
     slot->speaking = false;
     atomic_store(&slot->rx_read, 0);
     atomic_store(&slot->rx_written, 0);

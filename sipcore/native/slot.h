@@ -86,6 +86,8 @@ typedef struct slot {
     background_setting_t *background_waiting; /* another sound, until the present one has faded out */
     uint32_t background_at;
     float background_gain;          /* follows volume or ducked */
+    float background_whole;         /* how far a whole ramp goes */
+    bool background_up;             /* it has reached them once */
     bool speaking;                  /* the agent, gaps within an answer included */
     uint32_t background_hold;       /* samples for which it still counts as speaking */
     _Atomic(background_setting_t *) background_next;

@@ -69,9 +69,10 @@ def test_a_loop_at_its_own_rate_is_left_alone() -> None:
     assert at_rate(loop, SAMPLE_RATE) is loop
 
 
-async def test_a_sound_is_as_loud_under_the_agent_as_without_it(house: House) -> None:
-    await house.backgrounds.play(7, await house.sound(), 8000, 0.15)
-    assert house.pump.played[7][1:] == (0.15, 0.15)
+@pytest.mark.parametrize("volume", [0.0, 0.15, 1.0])
+async def test_a_sound_is_10_db_lower_under_the_agent(house: House, volume: float) -> None:
+    await house.backgrounds.play(7, await house.sound(), 8000, volume)
+    assert house.pump.played[7][1:] == pytest.approx((volume, volume * 10**-0.5))
 
 
 async def test_calls_at_one_rate_share_a_loop(house: House) -> None:
