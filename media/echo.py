@@ -31,7 +31,7 @@ ECHO: Final = 0.45
 """Correlation from which on a window is an echo,"""
 CALLER: Final = ((112.0, 0.33), (80.0, 0.28), (48.0, 0.20))
 """and under which it is not: (sound so far in ms, correlation). A short sound tells less."""
-EITHER: Final = 0.38
+EITHER: Final = 0.35
 """What could not be told within `HOLD_WINDOWS` is an echo from this mean correlation on."""
 HOLD_WINDOWS: Final = 4
 SAME_LAG_MS: Final = 3.0
@@ -148,7 +148,7 @@ class Echoes:
         end = int(history.cursor[row, Cursor.VOICE])
         heard = history.heard[row, end - LOOK_MS * per_ms : end]
         said = history.said[row, max(end - (MOST_MS + LOOK_MS) * per_ms, 0) : end]
-        return likeness(said, heard, per_ms * 1000)
+        return likeness(said, heard, per_ms * 1000, self._sound.levels.noise(row))
 
     def _verdict(self, doubt: _Doubt, look: Likeness, window: Window) -> bool | None:
         """Whether it is an echo; None when that cannot be told yet."""

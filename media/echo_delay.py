@@ -25,6 +25,8 @@ MOST_MS: Final = 600
 _ORDER: Final = 10
 _NARROW: Final = 8000
 """Correlated at this rate: telephone speech has nothing above it that would tell more."""
+MOST_NOISE: Final = 0.6
+"""No more than this share of the sound is taken for noise."""
 _QUIET: Final = 1e-3
 """Energy under this share of the loudest stretch counts as this much: a correlation with near silence says nothing."""
 
@@ -39,15 +41,16 @@ class Likeness:
     lag_ms: float
 
 
-def likeness(said: Samples, heard: Samples, rate: int) -> Likeness:
-    """Compare `heard` (`int16[LOOK_MS]`) with `said` (`int16[MOST_MS + LOOK_MS]`, ending at the same moment)."""
+def likeness(said: Samples, heard: Samples, rate: int, noise: float = 0.0) -> Likeness:
+    """Compare `heard` (`int16[LOOK_MS]`) with `said` (`int16[MOST_MS + LOOK_MS]`, ending at the same moment). `noise`
+    is the mean square of the line's noise, which has no likeness with anything and is left out of account."""
     step = rate // _NARROW
     x, y = _narrowed(said, step), _narrowed(heard, step)
     if not x.any() or not y.any():
         return Likeness(0.0, 0.0)
     prediction = _prediction(x)
-    predicted = _correlation(np.convolve(x, prediction)[: len(x)], np.convolve(y, prediction)[: len(y)])
-    plain = _correlation(np.diff(x, prepend=x[0]), np.diff(y, prepend=y[0]))
+    predicted = _correlation(x, y, prediction, noise / step)
+    plain = _correlation(x, y, np.array([1.0, -1.0]), noise / step)
     both = np.sqrt(np.maximum(predicted * plain, 0.0))[: 1 - LEAST_MS * _NARROW // 1000]
     best = int(both.argmax())
     return Likeness(float(both[best]), (len(x) - len(y) - best) * 1000 / _NARROW)
@@ -67,11 +70,14 @@ def _prediction(x: Signal) -> Signal:
     return np.concatenate([[1.0], -np.linalg.solve(matrix, r[1:])])
 
 
-def _correlation(x: Signal, y: Signal) -> Signal:
-    """Of `y` with every stretch of `x` of its length, -1..1; the last is the one without delay."""
+def _correlation(x: Signal, y: Signal, whitening: Signal, noise: float) -> Signal:
+    """Of `y` with every stretch of `x` of its length, both whitened, -1..1; the last is the one without delay."""
+    x, y = np.convolve(x, whitening)[: len(x)], np.convolve(y, whitening)[: len(y)]
+    loud = y @ y
+    loud -= min(noise * len(y) * (whitening @ whitening), MOST_NOISE * loud)
     size = 1 << (len(x) + len(y) - 1).bit_length()
     product = np.fft.irfft(np.fft.rfft(x, size) * np.conj(np.fft.rfft(y, size)), size)[: len(x) - len(y) + 1]
     passed = np.concatenate([[0.0], np.cumsum(x * x)])
     energy = passed[len(y) :] - passed[: -len(y)]
-    correlation: Signal = product / np.sqrt((energy + energy.max() * _QUIET) * (y @ y) + 1.0)
+    correlation: Signal = product / np.sqrt((energy + energy.max() * _QUIET) * loud + 1.0)
     return correlation

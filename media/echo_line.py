@@ -39,12 +39,15 @@ ALONE: Final = 0.5
 _LEAK_SHARE: Final = 0.1
 _LEAK_MARGIN: Final = 2.0
 """The residual is taken for echo up to this many times its usual share of the echo."""
+NOISE_MARGIN: Final = 2.0
+"""Noise is at times 3 dB above its least."""
 _NOISE_RISE: Final = 1.01
 """Per frame, 2 dB/s: the line's noise is the least energy of late."""
 USELESS_FRAMES: Final = 150
 """After so much sound of which nothing was explained, 3 s, it is no echo that was learned."""
 USELESS: Final = 0.7
 """Of what no more than this is left, something was explained."""
+_LOUDEST: Final = 4.0 * 32768**2
 _SOUND: Final = 300.0
 """Energy of a frame with sound in it, some -60 dBFS."""
 
@@ -65,7 +68,7 @@ class EchoLine:
         self._leak = LEAK_AT_FIRST  # energy of what is left of the echo, against the echo's
         self._echoes: deque[float] = deque(maxlen=LAST_FRAMES)  # their energy
         self._gain = 1.0
-        self._noise = float("inf")
+        self._noise = _LOUDEST
         self._frames = 0
         self._energy = self._left = 0.0  # of the frames that sound, what came in and what the filter left
         history.double(row)
@@ -76,8 +79,9 @@ class EchoLine:
         more than the filter usually leaves of an echo as loud as the last ones."""
         short, long = end - WINDOW_MS * per_ms, end - LOOK_MS * per_ms
         heard, came = self._history.heard[self._row], self._history.original(self._row, long, end)
-        now = energy(heard[short:end])
-        if now < LEFT_NOW * energy(came[short - long :]) or energy(heard[long:end]) < LEFT * energy(came):
+        noise = NOISE_MARGIN * self._noise
+        now = energy(heard[short:end]) - noise
+        if now < LEFT_NOW * energy(came[short - long :]) or energy(heard[long:end]) - noise < LEFT * energy(came):
             return True
         return now < _LEAK_MARGIN * max(self._leak, LEAST_LEAK) * max(self._echoes, default=0.0)
 
@@ -127,8 +131,10 @@ class EchoLine:
         return np.rint(whole).astype(np.int16)
 
     def _follow_leak(self, came: float, remains: float, echo: float) -> None:
-        if came < _SOUND:
+        noise = NOISE_MARGIN * self._noise
+        if came < _SOUND + noise:
             return
+        came, remains = came - noise, max(remains - noise, 0.0)
         self._frames += 1
         self._energy += came
         self._left += remains
@@ -136,7 +142,8 @@ class EchoLine:
             self._leak += _LEAK_SHARE * (remains / echo - self._leak)
 
     def _follow_noise(self, energy: float) -> None:
-        self._noise = min(energy, self._noise * _NOISE_RISE)
+        if energy > 0.0:  # what was lost on the way is filled with zeros
+            self._noise = min(energy, self._noise * _NOISE_RISE)
 
 
 def energy(samples: Samples | Signal) -> float:
