@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,7 +102,7 @@ class DigitEntry:
         self,
         sink: Callable[[DigitsDialled], None],
         later: Callable[[float, Callable[[], None]], Timer],
-        clock_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+        clock_ms: Callable[[], float],
     ) -> None:
         self._sink = sink
         self._later = later
@@ -112,7 +111,7 @@ class DigitEntry:
         self._digits = ""
         self._timer: Timer | None = None
 
-    def press(self, digit: str, way: DigitWay = "tone", at_ms: float | None = None) -> None:
+    def press(self, digit: str, way: DigitWay, at_ms: float | None = None) -> None:
         """A key came: 0-9, *, #, A-D. The same press by another way counts for nothing. Without `at_ms` it came now."""
         if not self._presses.is_new(digit, way, self._clock_ms() if at_ms is None else at_ms):
             return

@@ -27,7 +27,7 @@ from calls.talk_tools import belt_for
 from calls.timeline import Timeline
 from calls.tools import ToolBelt
 from config.clock import utc_now
-from media.engine_call import EngineCall
+from media.engine_call import DigitHeard, EngineCall
 from media.sound_files import NotSound
 from models import backchannels
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
@@ -108,7 +108,7 @@ class Talk:
         self._sound = sound
         self._answered_at = answered_at
         self._changed = asyncio.Event()
-        self._entry = DigitEntry(inbox.put, asyncio.get_running_loop().call_later)
+        self._entry = DigitEntry(inbox.put, asyncio.get_running_loop().call_later, house.engine.now_ms)
         self._log = log.bind(call_id=parties.call.id)
         agent, call, leg = parties.agent, parties.call, parties.leg
         sound.ear, sound.judge = senses.ear, senses.judge
@@ -123,7 +123,7 @@ class Talk:
             timeline=self._timeline(),
             protect=sound.protect,
             on_progress=self._changed.set,
-            on_tone=lambda tone: self._entry.press(tone.digit, "tone", tone.at_ms),
+            on_tone=self._hear_key,
             held=lambda: leg.on_hold,
         )
 
@@ -132,6 +132,11 @@ class Talk:
         clock = self._house.engine.now_ms
         ago = utc_now() - self._answered_at
         return Timeline(clock() - ago.total_seconds() * 1000, clock, turn_stages.observe)
+
+    def _hear_key(self, key: DigitHeard) -> None:
+        """While we press keys ourselves, those in the sound are their echo."""
+        if not self._parties.leg.pressing:
+            self._entry.press(key.digit, "tone", key.at_ms)
 
     async def run(self, ending: asyncio.Future[EndedReason], end: Callable[[EndedReason], None]) -> None:
         """`ending` is done when the call is to end; `end` ends it. Raises what went wrong."""

@@ -127,6 +127,11 @@ class Leg:
         self._hung_up = True
         await self._dialog.bye(0)
 
+    @property
+    def pressing(self) -> bool:
+        """Keys are being sent."""
+        return self._dialling.locked()
+
     async def send_digits(self, digits: str) -> None:
         """Press keys, 100 ms each and 100 ms apart, once the agent has said what it was given to say; returns when they
         have been sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; a cancelled call sends no further key.

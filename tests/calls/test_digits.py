@@ -37,7 +37,7 @@ class Later:
 
 def gathered() -> tuple[DigitEntry, Later, list[DigitsDialled]]:
     later, got = Later(), list[DigitsDialled]()
-    return DigitEntry(got.append, later), later, got
+    return DigitEntry(got.append, later, lambda: 0.0), later, got
 
 
 Key = tuple[str, DigitWay, float]
