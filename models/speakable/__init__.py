@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from models.speakable.addresses import address_rules
@@ -48,6 +48,7 @@ _DIGIT: Final = re.compile(r"\d")
 _WORD: Final = re.compile(r"[^\W_]")
 
 
+@lru_cache(maxsize=1024)
 def speakable(text: str, language: str | None = None) -> Spoken:
     """The text to speak, "" when there is nothing to say, and where its characters come from. `language` is a BCP 47
     tag, None for English. Never raises."""
