@@ -13,7 +13,7 @@ import uvloop
 
 from bench.api_data import fill
 from bench.process import obey
-from bench.scripted import instant_models
+from bench.scripted import scripted_models
 from config import logging as logs
 from config.settings import Settings
 from trunkline.serve import SWITCH_S, running
@@ -40,7 +40,9 @@ async def main() -> None:
         async def start(folder: str) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", log)
-            server = await stack.enter_async_context(running(_settings(Path(folder)), lambda _: instant_models(ANSWER)))
+            server = await stack.enter_async_context(
+                running(_settings(Path(folder)), lambda _: scripted_models(ANSWER))
+            )
             prepared = await server.database.write(fill)
             return {"origin": server.api_origin, "sip_port": server.sip_port, **prepared}
 

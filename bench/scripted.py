@@ -1,8 +1,14 @@
-"""Models that answer at once, so that what remains is our own share of the time."""
+"""Models whose words and times are set: at once, so that what remains is our own share of the time, or as long after as
+good ones of today take. They wait without burning CPU."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
 
 from media.ports import Samples
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
@@ -21,6 +27,24 @@ from models.protocols import (
 WORDS = "hello there"
 HANG_UP = ToolCall(END_CALL, END_CALL, "{}")
 """The end of an answer after which the agent hangs up."""
+
+
+@dataclass(frozen=True)
+class Delays:
+    """How long the models take, s. `text`: from the end of sound to its text; `settled_text`: the same when nothing but
+    silence has come since it was asked for before, as a recognizer that decodes along has nothing left to do then.
+    `token`: from the prompt to the answer. `sentence`: to speak a sentence."""
+
+    text: float = 0.0
+    settled_text: float = 0.0
+    token: float = 0.0
+    sentence: float = 0.0
+
+
+NONE: Final = Delays()
+REALISTIC: Final = Delays(text=0.08, settled_text=0.005, token=0.15, sentence=0.06)
+QUIET: Final = 100
+"""A peak under this (int16) is silence: 0.3 % of full scale, more than what G.711 leaves of it."""
 
 
 class InstantEarStream:
@@ -57,36 +81,75 @@ class InstantEarStream:
         """Nothing to free."""
 
 
-class InstantEar:
+class DelayedEarStream(InstantEarStream):
+    """Knows the words as soon as there is sound, and takes its time to be sure of them."""
+
+    def __init__(self, on_words: Callable[[str], None], delays: Delays) -> None:
+        super().__init__(on_words)
+        self._delays = delays
+        self._undecoded = False  # sound came since the text was asked for last
+        self._ready_at = 0.0  # `loop.time()` at which the text of what was asked for is there
+
+    def feed(self, samples: Samples) -> None:
+        """Silence needs no decoding."""
+        super().feed(samples)
+        if not self._undecoded and np.abs(samples.astype(np.int32)).max(initial=0) >= QUIET:
+            self._undecoded = True
+
+    async def settle(self) -> str:
+        """After `Delays.text`."""
+        await self._decoded()
+        return self.partial()
+
+    async def finish(self) -> str:
+        """After `Delays.text` or `Delays.settled_text`."""
+        await self._decoded()
+        return await super().finish()
+
+    async def _decoded(self) -> None:
+        now = asyncio.get_running_loop().time()
+        takes = self._delays.text if self._undecoded else self._delays.settled_text
+        self._undecoded, self._ready_at = False, max(self._ready_at, now + takes)
+        await asyncio.sleep(self._ready_at - now)
+
+
+class ScriptedEar:
     """`models.protocols.SpeechToText`."""
 
-    name = "instant-ear"
+    name = "scripted-ear"
+
+    def __init__(self, delays: Delays = NONE) -> None:
+        self._delays = delays
 
     def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> SpeechToTextStream:
         """A stream."""
-        return InstantEarStream(on_words)
+        return DelayedEarStream(on_words, self._delays) if self._delays.text else InstantEarStream(on_words)
 
 
-class InstantLanguage:
+class ScriptedLanguage:
     """Always gives the same answer."""
 
-    name = "instant-language"
+    name = "scripted-language"
 
-    def __init__(self, answer: str) -> None:
+    def __init__(self, answer: str, delays: Delays = NONE) -> None:
         self._text = answer
+        self._delays = delays
 
     async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
-        """At once."""
+        """After `Delays.token`, all of it."""
+        if self._delays.token:
+            await asyncio.sleep(self._delays.token)
         yield TextDelta(self._text)
 
 
-class InstantVoice:
-    """flite, remembered from the first time on; `prepare` fills the memory."""
+class ScriptedVoice:
+    """flite, remembered from the first time on."""
 
-    name = "instant-voice"
+    name = "scripted-voice"
 
-    def __init__(self) -> None:
+    def __init__(self, delays: Delays = NONE) -> None:
         self._flite = FliteTextToSpeech()
+        self._delays = delays
         self._known: dict[tuple[str, int], Speech] = {}
 
     def voices(self) -> Sequence[str]:
@@ -94,7 +157,9 @@ class InstantVoice:
         return self._flite.voices()
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
-        """At once, but for the first time."""
+        """After `Delays.sentence`, but for the first time."""
+        if self._delays.sentence:
+            await asyncio.sleep(self._delays.sentence)
         key = (text, settings.rate)
         if key not in self._known:
             self._known[key] = await self._flite.synthesize(text, settings)
@@ -129,8 +194,8 @@ class Sure:
         """Nothing to free."""
 
 
-def instant_models(answer: str) -> Catalogue:
+def scripted_models(answer: str, delays: Delays = NONE) -> Catalogue:
     """A catalogue of these."""
-    language = InstantLanguage(answer)
+    language = ScriptedLanguage(answer, delays)
     info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
-    return Catalogue(InstantEar(), {info: language}, [InstantVoice()], Sure())
+    return Catalogue(ScriptedEar(delays), {info: language}, [ScriptedVoice(delays)], Sure())

@@ -1,54 +1,53 @@
-"""How long a turn takes, over real SIP and RTP: the gap before the answer beyond `turnEndpointDelay`, and the time from
-the caller's first sound to silence on the wire when it interrupts. The models answer at once: the rest is ours.
+"""How long a turn takes, over real SIP and RTP, and what a call costs: the gap before the answer beyond
+`turnEndpointDelay`, the time from the caller's first sound to silence on the wire when it interrupts, and the CPU of
+the server's process, with 1, 50 and 100 calls at once.
 
-Measured on the wire of the loopback interface: the end of speech is the sending of the last packet with sound of the
-caller, the answer is the first packet with sound of the agent, sound being a peak of 1 % of full scale.
+Three processes on one machine: the server (measured), the callers, and this one, which watches the wire. The end of
+speech is the sending of the last packet with sound of the caller, the answer is the first packet with sound of the
+agent, sound being a peak of 1 % of full scale.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
-import sys
-import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from bench.scripted import instant_models
-from bench.wire import Wire
-from config import logging as logs
-from config.settings import Settings
-from storage import agents, organizations, phone_numbers
-from storage.agents import AgentFields
-from storage.phone_numbers import PhoneNumberFields
-from trunkline.caller import Script
-from trunkline.serve import Server, running
+from bench.process import Worker, thread_seconds
+from bench.scripted import NONE, REALISTIC, Delays
+from bench.turn_server import NUMBER, PORTS
+from bench.wire import Wire, levels
 
 SOUND: Final = 328
 """1 % of full scale."""
-PORTS: Final = range(40000, 41000)
-NUMBER: Final = "2000"
+FAINT: Final = 24
+"""What remains of silence after G.711, and no speech."""
+PAUSE_S: Final = 0.4
+"""Sound that follows after a shorter silence belongs to the same speech."""
+CALLS: Final = (1, 50, 100)
+SETTLE_S: Final = 8.0
+"""Every call has begun to talk, and the answer was spoken once."""
+WATCHED: Final = 12
+"""Calls of which the packets are watched."""
 SHORT_ANSWER: Final = "All right, I have noted that."
 LONG_ANSWER: Final = (
     "Our office is open from nine to five on every weekday, and on the first Saturday of the month from ten to twelve, "
     "and you will find it next to the train station, behind the old post office and the new library"
 )
-LINES: Final = (
-    "please write down that I will come tomorrow",
-    "what are your opening hours",
-    "where is your office",
-    "I would like to make an appointment",
-    "my number is forty two",
-    "can you call me back",
-)
-FAINT: Final = 24
-"""What remains of silence after G.711, and no speech."""
-PAUSE_S: Final = 0.4
-"""Sound that follows after a shorter silence belongs to the same speech."""
+CPU_GOAL: Final = 0.5
+"""Percent of a core per call of a whole session: SIP, RTP, voice activity, turn taking, talk, recording, database."""
+MANY: Final = 100
+"""Calls from which on that is the goal."""
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,62 @@ class Spell:
 
     start_s: float
     end_s: float
+
+
+Measure = Callable[[Sequence[Spell], Sequence[Spell]], list[float]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A talk that is measured. `goal_ms` says what is to be reached at the 95th percentile with so many calls; with
+    `over` the callers interrupt."""
+
+    what: str
+    agent: dict[str, Any]
+    goal_ms: Callable[[int], float | None]
+    delays: Delays = NONE
+    over: bool = False
+
+    @property
+    def answer(self) -> str:
+        """What the agent always says."""
+        return LONG_ANSWER if self.over else SHORT_ANSWER
+
+    def values(self, caller: Sequence[Spell], agent: Sequence[Spell]) -> list[float]:
+        """What was measured in one call, ms."""
+        return stop_times(caller, agent) if self.over else response_gaps(caller, agent, self._delay_ms)
+
+    @property
+    def _delay_ms(self) -> int:
+        delay: int = self.agent["turn_endpoint_delay"]
+        return delay
+
+
+SCENES: Final = (
+    Scene(
+        "gap beyond turnEndpointDelay 100, instant models",
+        {"turn_endpoint_delay": 100},
+        lambda calls: 40.0 if calls == 1 else 60.0,
+    ),
+    Scene(
+        "gap beyond turnEndpointDelay 500, models take 290 ms, speculativeSilenceMs 150",
+        {"turn_endpoint_delay": 500, "speculative_silence_ms": 150},
+        lambda _: 120.0,
+        REALISTIC,
+    ),
+    Scene(
+        "the same without speculation",
+        {"turn_endpoint_delay": 500, "speculative_silence_ms": None},
+        lambda _: None,
+        REALISTIC,
+    ),
+    Scene(
+        "barge-in: first sound to silence, minInterruptionDuration 100",
+        {"turn_endpoint_delay": 100, "min_interruption_duration": 100},
+        lambda _: 160.0,
+        over=True,
+    ),
+)
 
 
 def spells(times: NDArray[np.float64], peaks: NDArray[np.int32], least: int = SOUND) -> list[Spell]:
@@ -69,105 +124,120 @@ def spells(times: NDArray[np.float64], peaks: NDArray[np.int32], least: int = SO
     return [Spell(float(loud[a]), float(loud[b])) for a, b in zip(starts, ends, strict=True)]
 
 
-async def measure(turns: int, delay_ms: int, barge_after_ms: int | None) -> tuple[list[Spell], list[Spell]]:
-    """One call with so many turns; the caller's and the agent's speech as they were on the wire."""
-    answer = SHORT_ANSWER if barge_after_ms is None else LONG_ANSWER
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings().with_changes(
-            {
-                "data_dir": folder,
-                "api": {"host": "127.0.0.1", "port": 0},
-                "sip": {"host": "127.0.0.1", "port": 0, "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}", "codecs": ["PCMU"]},
-            }
-        )
-        async with running(settings, lambda _: instant_models(answer)) as server:
-            await _prepare(server, delay_ms)
-            lines = [LINES[turn % len(LINES)] for turn in range(turns)]
-            script = Script(
-                uri=f"sip:{NUMBER}@127.0.0.1:{server.sip_port}", lines=lines, first=True,
-                patience_ms=700, hang_up=True, barge_after_ms=barge_after_ms,
-            )  # fmt: skip
-            with Wire(PORTS) as wire:
-                await _call(script)
-    return _both_sides(wire, SOUND if barge_after_ms is None else FAINT)
-
-
-def _both_sides(wire: Wire, agent_least: int) -> tuple[list[Spell], list[Spell]]:
-    """What the caller and the agent said. For interruptions even the agent's faintest sound counts: a pause of speech
-    is not taken for the end of playout."""
-    caller = {packet.source for packet in wire.packets if packet.source not in PORTS}
-    agent = {packet.source for packet in wire.packets if packet.source in PORTS}
-    return spells(*wire.stream(caller.pop())), spells(*wire.stream(agent.pop()), agent_least)
-
-
-async def _prepare(server: Server, delay_ms: int) -> None:
-    def prepare(conn: sa.Connection) -> None:
-        organization = organizations.create(conn, "bench")
-        agent = agents.create(conn, organization.id, AgentFields(name="bench", turn_endpoint_delay=delay_ms))
-        number = PhoneNumberFields(
-            name="bench", number=NUMBER, provider="sip", sip_mode="ip_allowlist", sip_ip="127.0.0.1", agent_id=agent.id
-        )
-        phone_numbers.create(conn, organization.id, number)
-
-    await server.database.write(prepare)
-    await server.sources.refresh()
-
-
-async def _call(script: Script) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trunkline.caller", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-    )
-    await process.communicate(json.dumps(asdict(script)).encode())
-    if process.returncode != 0:
-        raise RuntimeError(f"the caller failed with status {process.returncode}")
-
-
-def response_gaps(caller: list[Spell], agent: list[Spell], delay_ms: int) -> list[float]:
-    """ms beyond the delay, from each end of the caller's speech to the next beginning of the agent's."""
-    ends = [spell.end_s for spell in caller]
+def response_gaps(caller: Sequence[Spell], agent: Sequence[Spell], delay_ms: int) -> list[float]:
+    """ms beyond the delay, from each end of the caller's speech to the next beginning of the agent's; the last one may
+    not have been answered yet."""
     found = []
-    for end, until in zip(ends, [*ends[1:], float("inf")], strict=True):
-        starts = [spell.start_s for spell in agent if end < spell.start_s < until]
+    for spell, following in pairwise(caller):
+        starts = [each.start_s for each in agent if spell.end_s < each.start_s < following.start_s]
         if starts:
-            found.append((starts[0] - end) * 1000 - delay_ms)
+            found.append((starts[0] - spell.end_s) * 1000 - delay_ms)
     return found
 
 
-def stop_times(caller: list[Spell], agent: list[Spell]) -> list[float]:
+def stop_times(caller: Sequence[Spell], agent: Sequence[Spell]) -> list[float]:
     """ms from the caller's first sound over the agent to the agent's last."""
     return [
         (over.end_s - spell.start_s) * 1000
         for spell in caller
-        for over in agent
+        for over in agent[:-1]
         if over.start_s < spell.start_s < over.end_s
     ]
 
 
-def _summary(values: list[float]) -> dict[str, Any]:
+async def measure(scene: Scene, calls: int, seconds: float) -> Row:
+    """A server and its callers, watched for so long."""
+    with TemporaryDirectory() as folder:
+        async with Worker("bench.turn_server") as server, Worker("bench.turn_load") as load:
+            facts = await server.do(
+                "start", folder=folder, answer=scene.answer, delays=asdict(scene.delays), agent=scene.agent
+            )
+            await load.do("start", calls=calls, port=facts["port"], number=NUMBER, over=scene.over)
+            await asyncio.sleep(SETTLE_S)
+            await server.do("name_threads")
+            before, began = thread_seconds(server.pid), asyncio.get_running_loop().time()
+            with Wire(PORTS, 2 * max(1, calls // WATCHED)) as wire:
+                await asyncio.sleep(seconds)
+            took = asyncio.get_running_loop().time() - began
+            percent = _percent(before, thread_seconds(server.pid), took)
+            stats = await load.do("stats")
+    if stats["calls"] != calls:
+        raise RuntimeError(f"{stats['calls']} of {calls} calls are left")
+    times = _times(scene, wire)
+    goal = scene.goal_ms(calls)
+    return {
+        "what": scene.what,
+        "calls": calls,
+        **_summary(times),
+        "goal_ms": goal,
+        "cpu_percent_per_call": round(sum(percent.values()) / calls, 2),
+        "cpu_by_thread": percent,
+        "speech_percent": round(100 * stats["activity"]),
+        "cpu_goal_percent": CPU_GOAL if calls >= MANY and scene.delays == NONE and not scene.over else None,
+        "times_ms": [round(time, 1) for time in times],
+    }
+
+
+def _percent(before: dict[str, float], after: dict[str, float], took_s: float) -> dict[str, float]:
+    """Percent of a core by thread, the busiest first."""
+    percent = {name: round(100 * (seconds - before.get(name, 0.0)) / took_s, 2) for name, seconds in after.items()}
+    return {name: share for name, share in sorted(percent.items(), key=lambda each: -each[1]) if share > 0}
+
+
+def _times(scene: Scene, wire: Wire) -> list[float]:
+    """For interruptions even the agent's faintest sound counts: a pause of speech is not taken for the end of it."""
+    least = FAINT if scene.over else SOUND
+    return [
+        time
+        for caller, agent in wire.calls()
+        for time in scene.values(spells(*levels(caller)), spells(*levels(agent), least))
+    ]
+
+
+def _summary(values: list[float]) -> Row:
     if not values:
         raise RuntimeError("nothing was measured")
     p50, p95 = np.percentile(values, [50, 95])
     return {"n": len(values), "p50_ms": round(p50, 1), "p95_ms": round(p95, 1), "max_ms": round(max(values), 1)}
 
 
-async def run(turns: int = 30) -> list[dict[str, Any]]:
-    """The rows of the table."""
+async def run(
+    calls: Sequence[int] = CALLS, seconds: float = 60.0, alone_seconds: float = 120.0, scenes: Sequence[int] = ()
+) -> list[Row]:
+    """The rows of the table. A single call is watched for longer."""
     rows = []
-    for delay_ms in (100, 300):
-        caller, agent = await measure(turns, delay_ms, None)
-        gaps = response_gaps(caller, agent, delay_ms)
-        rows.append({"what": f"response gap beyond turnEndpointDelay {delay_ms} ms", **_summary(gaps)})
-    caller, agent = await measure(turns, 100, 1500)
-    rows.append({"what": "barge-in: first sound to silence, minInterruptionDuration 100 ms",
-                 **_summary(stop_times(caller, agent))})  # fmt: skip
+    for index in scenes or range(len(SCENES)):
+        for number in calls:
+            row = await measure(SCENES[index], number, alone_seconds if number == 1 else seconds)
+            rows.append({**row, "reached": _verdict(row)})
     return rows
 
 
+def _verdict(row: Row) -> str:
+    return "missed" if misses([row]) else "" if row["goal_ms"] is None else "yes"
+
+
+def misses(rows: Sequence[Row]) -> list[str]:
+    """Which rows miss which target, in words."""
+    found = []
+    for row in rows:
+        name = f"{row['what']}, {row['calls']} calls"
+        if row["goal_ms"] is not None and row["p95_ms"] > row["goal_ms"]:
+            found.append(f"{name}: p95 {row['p95_ms']} ms, more than {row['goal_ms']} ms")
+        cpu, most = row["cpu_percent_per_call"], row["cpu_goal_percent"]
+        if most is not None and cpu > most:
+            found.append(f"{name}: {cpu} % of a core per call, more than {most} %")
+    return found
+
+
 def main() -> None:
-    """Print the rows as JSON; an argument is the number of turns."""
-    logs.configure("warning", "console")
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    for row in asyncio.run(run(turns)):
+    """Print the rows as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("calls", nargs="*", type=int, default=CALLS)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--scene", type=int, action="append", default=[], help=f"0..{len(SCENES) - 1}; all without it")
+    options = parser.parse_args()
+    for row in asyncio.run(run(options.calls, options.seconds, options.seconds, options.scene)):
         print(json.dumps(row))
 
 

@@ -66,6 +66,14 @@ def _say(event: str, **facts: Any) -> None:
     sys.stdout.flush()
 
 
+async def spoken(flite: FliteTextToSpeech, line: str, voice: str, rate: int) -> Samples:
+    """A line, `int16[samples]`. It always sounds the same: flite shapes its excitation with the C library's random
+    numbers."""
+    ctypes.CDLL(None).srand(1)
+    settings = VoiceSettings(voice=f"flite/{voice}", speed=1.0, stability=0.5, rate=rate)
+    return (await flite.synthesize(line, settings)).samples
+
+
 class Ear:
     """Follows the agent's voice through the pump: which frames are audible, and since when it is silent."""
 
@@ -105,7 +113,10 @@ class Caller:
 
     async def run(self) -> None:
         """Phone, talk, hang up; the events go to stdout."""
-        speech = {rate: [await self._speak(line, rate) for line in self._script.lines] for rate in RATES}
+        speech = {
+            rate: [await spoken(self._voice, line, self._script.voice, rate) for line in self._script.lines]
+            for rate in RATES
+        }
         settings = EndpointSettings(
             host=self._script.host, port=0, codecs=tuple(self._script.codecs), max_calls=4,
             rtp_first_port=30000, rtp_last_port=34999,
@@ -128,12 +139,6 @@ class Caller:
             await leg.hangup()
         end = await asyncio.wait_for(leg.ended, 10)
         _say("ended", code=end.code, reason=end.reason, by_peer=end.by_peer)
-
-    async def _speak(self, line: str, rate: int) -> Samples:
-        """The same line always sounds the same: flite shapes its excitation with the C library's random numbers."""
-        ctypes.CDLL(None).srand(1)
-        voice = VoiceSettings(voice=f"flite/{self._script.voice}", speed=1.0, stability=0.5, rate=rate)
-        return (await self._voice.synthesize(line, voice)).samples
 
     def _converse(self, endpoint: Endpoint, leg: Leg, media: Media, ear: Ear, speech: list[Samples]) -> None:
         """The talk, on a thread of its own: it blocks on the pump's ticks."""
