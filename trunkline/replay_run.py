@@ -24,6 +24,7 @@ from media.ports import Samples
 from media.replay_port import START_MS, ReplayPort
 from media.replay_sound import RecordedSound, Ticks
 from media.turns import TurnSettings
+from models.backchannels import is_backchannel
 from models.protocols import EndOfTurn, EndOfTurnStream, SpeechToText, SpeechToTextStream
 from trunkline.replay_turns import Outcome, of_events
 
@@ -169,7 +170,8 @@ class Replay:
                 rate=rate, language=self._hearing.language, partial=lambda: ear.text
             )
             judge = stack.enter_context(closing(PacedJudge(opened)))
-            call = engine.add(self._port.slot, self._settings, self._kept)
+            ahead_ms = self._hearing.end_of_turn.ahead_ms
+            call = engine.add(self._port.slot, self._settings, self._kept, ask_ahead_ms=ahead_ms)
             call.ear, call.judge = ear, judge
             call.protect(self._protected)
             engine.tick()  # takes the call in; its sound begins with the next one
@@ -196,6 +198,7 @@ class Replay:
                     raise error
                 case _:
                     pass
-        if await ear.new_words():
-            call.words()
+        words = await ear.new_words()
+        if words:
+            call.words(is_backchannel(words, self._hearing.language))
         await judge.answers()
