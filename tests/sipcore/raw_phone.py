@@ -215,6 +215,13 @@ class RawPhone:
         self.within("BYE", dialog)
         assert (await self.final("BYE")).status == 200
 
+    async def info(self, dialog: Dialog, kind: str, body: bytes) -> int:
+        """SIP INFO with a body of `application/<kind>`; the status of its answer."""
+        dialog.cseq += 1
+        head = self.request("INFO", dialog, headers=(f"Content-Type: application/{kind}",))
+        self.send(head.replace(b"Content-Length: 0", b"Content-Length: %d" % len(body)) + body)
+        return (await self.final("INFO")).status
+
     # ---- RTP ----
 
     def send_rtp(self, packet: Rtp) -> None:

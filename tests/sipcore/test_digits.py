@@ -14,7 +14,7 @@ from media.dtmf_keys import DigitWay
 from sipcore.endpoint import EndpointSettings
 from sipcore.leg import Leg
 from tests.sipcore.phone import Phone
-from tests.sipcore.raw_phone import Dialog, RawPhone, Rtp
+from tests.sipcore.raw_phone import RawPhone, Rtp
 from tests.sipcore.test_wire import connected, over
 from tests.sipcore.tones import from_mulaw, tone
 
@@ -86,20 +86,12 @@ def info_body(kind: str, text: bytes) -> bytes:
     return text if kind == "dtmf" else b"Signal=" + text + b"\r\nDuration=160\r\n"
 
 
-async def send_info(raw: RawPhone, dialog: Dialog, kind: str, body: bytes) -> int:
-    """SIP INFO with a body of `application/<kind>`; the status of its answer."""
-    dialog.cseq += 1
-    head = raw.request("INFO", dialog, headers=(f"Content-Type: application/{kind}",))
-    raw.send(head.replace(b"Content-Length: 0", b"Content-Length: %d" % len(body)) + body)
-    return (await raw.final("INFO")).status
-
-
 @pytest.mark.parametrize("kind", ["dtmf", "dtmf-relay"])
 async def test_digits_of_sip_info_are_read_as_phones_spell_them(phone: Phone, raw: RawPhone, kind: str) -> None:
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     keys = keys_of(leg)
     for text in (b"7", b"b", b"#", b" *", b"10", b"11", b"15"):
-        assert await send_info(raw, dialog, kind, info_body(kind, text)) == 200
+        assert await raw.info(dialog, kind, info_body(kind, text)) == 200
     got = await first_of(keys, 7)
     await over(raw, dialog, leg)
     assert got == [(digit, "info") for digit in "7B#**#D"]
@@ -109,7 +101,7 @@ async def test_lines_of_sip_info_may_come_in_any_order_and_case(phone: Phone, ra
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     keys = keys_of(leg)
     for body in (b"Duration=160\r\nSignal=3\r\n", b"signal = 4\nduration = 1", b"Signal=5", b"Signal= 6\r\n\r\n"):
-        await send_info(raw, dialog, "dtmf-relay", body)
+        await raw.info(dialog, "dtmf-relay", body)
     got = await first_of(keys, 4)
     await over(raw, dialog, leg)
     assert [digit for digit, _ in got] == ["3", "4", "5", "6"]
@@ -120,8 +112,8 @@ async def test_what_is_no_digit_in_sip_info_is_refused_with_400(phone: Phone, ra
     dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
     keys = keys_of(leg)
     for text in (b"\xff", b"\x01", b"h", b"<", b"R", b"\xe2\x85\xa3", b"16", b" ", b"\x00", b"123"):
-        assert await send_info(raw, dialog, kind, info_body(kind, text)) == 400
-    assert await send_info(raw, dialog, kind, info_body(kind, b"8")) == 200
+        assert await raw.info(dialog, kind, info_body(kind, text)) == 400
+    assert await raw.info(dialog, kind, info_body(kind, b"8")) == 200
     got = await first_of(keys, 1)
     await over(raw, dialog, leg)
     assert got == [("8", "info")]
