@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calls.background import DUCKED, at_rate
 from media.background_presets import PRESETS
-from media.ports import Samples
+from media.ports import Samples, row_of
 from tests.sipcore.phone import Call, Phone
 from tests.sipcore.tones import tone
 
@@ -167,3 +167,69 @@ async def test_a_preset_goes_on_over_its_end_as_it_is(phone: Phone, call: Call, 
     middle = int(np.correlate(track.said.astype(float), end[1][:200].astype(float), "valid").argmax())
     around = np.abs(np.diff(track.said[middle - 80 : middle + 80].astype(int)))
     assert around.max() <= np.quantile(steps, 0.9999)
+
+
+def loop_of(length: int) -> Samples:
+    """A sawtooth whose every sample differs from its neighbours."""
+    return (np.arange(length) * 16 - length * 8).astype(np.int16)
+
+
+async def test_a_background_sound_loops_without_a_seam(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    loop = loop_of(1001)  # no multiple of a frame
+    phone.pump.set_background(slot, phone.pump.load_background(loop), 1.0, 0.2)
+    await phone.ears.ticks(20)  # it fades in
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(40)
+    start = int(np.flatnonzero(track.said == loop[0])[0])
+    expected = np.resize(loop, len(track.said) - start)
+    assert len(expected) > 5 * len(loop)
+    assert np.array_equal(track.said[start:], expected)
+
+
+async def test_a_background_sound_ducks_under_the_agent_and_adds_to_it(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 10000, np.int16)), 0.8, 0.2)
+    await phone.ears.ticks(20)
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(3)
+    assert track.said[-1] == pytest.approx(8000, abs=2)
+    phone.pump.write(slot, np.full(RATE // 2, 5000, np.int16))
+    await phone.ears.ticks(18)
+    assert track.said[-1] == pytest.approx(5000 + 2000, abs=2)
+    await phone.ears.ticks(45)
+    assert track.said[-1] == pytest.approx(8000, abs=2), "it comes back after the agent"
+
+
+async def test_a_loud_background_clips_instead_of_wrapping(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 32000, np.int16)), 1.0, 1.0)
+    track = phone.ears.follow(slot)
+    phone.pump.write(slot, np.full(RATE // 2, 30000, np.int16))
+    await phone.ears.ticks(20)
+    assert track.said.max() == 32767
+    assert track.said.min() >= 0
+
+
+async def test_no_background_setting_outlives_its_call(phone: Phone) -> None:
+    await phone.ears.ticks(2)
+    first = await phone.call()
+    rows = {row_of(first.taken_media.slot), row_of(first.placed_media.slot)}
+    for media in (first.taken_media, first.placed_media):
+        phone.pump.set_background(media.slot, phone.pump.load_background(np.full(500, 9000, np.int16)), 1.0, 1.0)
+    await phone.ears.ticks(15)
+    await first.end()
+    await phone.ears.ticks(2)
+    second = await phone.call()
+    assert row_of(second.taken_media.slot) in rows
+    track = phone.ears.follow(second.taken_media.slot)
+    await phone.ears.ticks(15)
+    assert not track.said.any()
+    await second.end()
+
+
+@pytest.mark.parametrize("gain", [-0.1, 1.1, float("nan"), float("inf")])
+async def test_a_gain_outside_0_to_1_is_refused(phone: Phone, call: Call, gain: float) -> None:
+    sound = phone.pump.load_background(loop_of(100))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        phone.pump.set_background(call.taken_media.slot, sound, gain, 0.5)

@@ -120,6 +120,44 @@ async def test_pause_and_resume_lose_no_sample(phone: Phone, call: Call) -> None
     assert np.array_equal(track.said[end - len(rest) + FADE : end], rest[FADE:]), "it goes on where it stopped"
 
 
+def clicks(sound: Samples, hz: float) -> float:
+    """The largest residue of a sine's difference equation. A linear fade of 5 ms leaves twice its step a sample, a hard
+    edge as much as the sound's amplitude."""
+    x = sound.astype(float)
+    return float(np.abs(x[2:] - 2 * np.cos(2 * np.pi * hz / RATE) * x[1:-1] + x[:-2]).max())
+
+
+@pytest.mark.parametrize("hz", [300, 1000, 2500])
+@pytest.mark.parametrize("stop", ["pause", "flush"])
+async def test_stopped_speech_fades_in_its_own_sound(phone: Phone, call: Call, stop: str, hz: int) -> None:
+    slot, level = call.taken_media.slot, 10000
+    track = phone.ears.follow(slot)
+    for _ in range(4):  # wherever in its wave the tone is met
+        phone.pump.write(slot, tone(RATE, hz, 0.5, level))
+        await phone.ears.ticks(4)
+        if stop == "pause":
+            phone.pump.pause(slot, True)
+            await phone.ears.ticks(3)
+            phone.pump.pause(slot, False)
+            await phone.ears.ticks(2)
+        phone.pump.flush(slot)
+        await phone.ears.ticks(3)
+    assert np.abs(track.said).max() > 0.99 * level
+    assert not track.said[-2 * FRAME :].any()
+    assert clicks(track.said, hz) <= 2 * level / FADE + 4
+
+
+async def test_speech_stops_in_the_tick_that_is_told_to(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.write(slot, tone(RATE, 500, 2.0, 10000))
+    await phone.ears.ticks(5)
+    track = phone.ears.follow(slot)
+    phone.pump.pause(slot, True)
+    await phone.ears.ticks(3)
+    sounding = np.flatnonzero(track.said)
+    assert len(sounding) <= FRAME + FADE, "what the pump took before it was told, and the fade"
+
+
 async def test_flush_lifts_a_pause(phone: Phone, call: Call) -> None:
     slot = call.taken_media.slot
     phone.pump.write(slot, steps(1.0))
@@ -176,72 +214,6 @@ async def test_edges_between_sound_and_silence_do_not_click(phone: Phone, call: 
     largest_step = np.abs(np.diff(track.said.astype(int))).max()
     assert largest_step <= abs(level) / FADE + 20
     assert (track.said == level).sum() > 9 * FRAME
-
-
-def loop_of(length: int) -> Samples:
-    """A sawtooth whose every sample differs from its neighbours."""
-    return (np.arange(length) * 16 - length * 8).astype(np.int16)
-
-
-async def test_a_background_sound_loops_without_a_seam(phone: Phone, call: Call) -> None:
-    slot = call.taken_media.slot
-    loop = loop_of(1001)  # no multiple of a frame
-    phone.pump.set_background(slot, phone.pump.load_background(loop), 1.0, 0.2)
-    await phone.ears.ticks(20)  # it fades in
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(40)
-    start = int(np.flatnonzero(track.said == loop[0])[0])
-    expected = np.resize(loop, len(track.said) - start)
-    assert len(expected) > 5 * len(loop)
-    assert np.array_equal(track.said[start:], expected)
-
-
-async def test_a_background_sound_ducks_under_the_agent_and_adds_to_it(phone: Phone, call: Call) -> None:
-    slot = call.taken_media.slot
-    phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 10000, np.int16)), 0.8, 0.2)
-    await phone.ears.ticks(20)
-    track = phone.ears.follow(slot)
-    await phone.ears.ticks(3)
-    assert track.said[-1] == pytest.approx(8000, abs=2)
-    phone.pump.write(slot, np.full(RATE // 2, 5000, np.int16))
-    await phone.ears.ticks(18)
-    assert track.said[-1] == pytest.approx(5000 + 2000, abs=2)
-    await phone.ears.ticks(45)
-    assert track.said[-1] == pytest.approx(8000, abs=2), "it comes back after the agent"
-
-
-async def test_a_loud_background_clips_instead_of_wrapping(phone: Phone, call: Call) -> None:
-    slot = call.taken_media.slot
-    phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 32000, np.int16)), 1.0, 1.0)
-    track = phone.ears.follow(slot)
-    phone.pump.write(slot, np.full(RATE // 2, 30000, np.int16))
-    await phone.ears.ticks(20)
-    assert track.said.max() == 32767
-    assert track.said.min() >= 0
-
-
-async def test_no_background_setting_outlives_its_call(phone: Phone) -> None:
-    await phone.ears.ticks(2)
-    first = await phone.call()
-    rows = {row_of(first.taken_media.slot), row_of(first.placed_media.slot)}
-    for media in (first.taken_media, first.placed_media):
-        phone.pump.set_background(media.slot, phone.pump.load_background(np.full(500, 9000, np.int16)), 1.0, 1.0)
-    await phone.ears.ticks(15)
-    await first.end()
-    await phone.ears.ticks(2)
-    second = await phone.call()
-    assert row_of(second.taken_media.slot) in rows
-    track = phone.ears.follow(second.taken_media.slot)
-    await phone.ears.ticks(15)
-    assert not track.said.any()
-    await second.end()
-
-
-@pytest.mark.parametrize("gain", [-0.1, 1.1, float("nan"), float("inf")])
-async def test_a_gain_outside_0_to_1_is_refused(phone: Phone, call: Call, gain: float) -> None:
-    sound = phone.pump.load_background(loop_of(100))
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        phone.pump.set_background(call.taken_media.slot, sound, gain, 0.5)
 
 
 async def test_what_nobody_reads_for_400_ms_gives_way_oldest_first(phone: Phone, call: Call) -> None:
