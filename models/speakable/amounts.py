@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from models.speakable.dates import word_before
-from models.speakable.lexicon import Currency, Lexicon, Noun, Rule
+from models.speakable.lexicon import Currency, Lexicon, Noun, Rule, year
 from models.speakable.numbers import NUMBER, figures, number_words, parse, whole_number
 
 _NOT_BEFORE: Final = r"(?<![\w.,])"
@@ -38,6 +38,8 @@ def plain_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
 
     return (
         Rule(re.compile(r"(?<![\w/.,])(?:1/2|1/4|3/4)(?![\w/]|[.,]\d)"), lambda match: _FRACTIONS[match.group()]),
+        Rule(re.compile(r"(?<=\d):(?=\d)"), lambda _: f" {lexicon.signs.to} "),
+        Rule(re.compile(r"(?<=\d)[xX](?!\w)"), lambda _: " \u00d7"),
         Rule(re.compile(r"(?<=\d) ?/ ?(?=\d)"), lambda _: f" {lexicon.signs.slash} "),
         Rule(re.compile(r"(?<=\d)(?: ?[*\u00d7x] ?)(?=\d)"), lambda _: " \u00d7 "),
         Rule(re.compile(rf"(?<![\d.,]){_MINUS}(?<!\w)(?P<number>{NUMBER})(?![\w])"), plain),
@@ -52,7 +54,14 @@ def range_rule(lexicon: Lexicon) -> Rule:
     pattern = (
         rf"(?<![\w.,:/-])(?P<first>{number}[%€]?{half})(?: ?\u2013 ?|-)(?P<second>{number})(?![\w:/-]*-\d|[.,:]?\d)"
     )
-    return Rule(re.compile(pattern), lambda match: f"{match['first']} {lexicon.signs.to} {match['second']}")
+
+    def said(match: re.Match[str]) -> str:
+        ends = [match["first"], match["second"]]
+        if not lexicon.years_as_numbers and all(re.fullmatch(r"(?:1[5-9]|20)\d\d", end) for end in ends):
+            ends = [year(int(end), lexicon.number_language, False) for end in ends]
+        return f"{ends[0]} {lexicon.signs.to} {ends[1]}"
+
+    return Rule(re.compile(pattern), said)
 
 
 def _money(lexicon: Lexicon) -> tuple[Rule, ...]:

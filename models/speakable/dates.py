@@ -8,68 +8,83 @@ from typing import Final
 from models.speakable.lexicon import Lexicon, Rule, year
 
 _LAST_WORD: Final = re.compile(r"(\w+)[\s,]*$")
+_VERBS: Final = frozenset(("may", "march", "mar"))
+"""Written small, these are no months."""
 _NOT_BEFORE: Final = r"(?<![\w./:,-])"
 _NOT_BEHIND: Final = r"(?!\w|[-./:]\d)"
 
 
 def date_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
     """Dates in figures, with the month's name, and years behind a word that asks for one."""
-    months = "|".join(sorted(map(re.escape, lexicon.month_numbers), key=len, reverse=True))
-    behind_year = r"(?:(?:,| de| del| do)? (?P<year>(?:1[5-9]|20)\d\d)(?![\w.,]?\d))?"
+    years = () if lexicon.years_as_numbers else (_year_rule(lexicon),)
+    return (*_figure_rules(lexicon), *_named_rules(lexicon), *years)
 
-    def said(day: str, month: int, written_year: str | None, match: re.Match[str]) -> str | None:
-        if not (1 <= int(day) <= 31 and 1 <= month <= 12):
-            return None
-        return lexicon.date(int(day), month, _year(written_year, lexicon), word_before(match))
 
-    def in_figures(match: re.Match[str]) -> str | None:
-        return said(match["day"], int(match["month"]), match["year"], match)
+def _figure_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
+    def as_written(match: re.Match[str]) -> str | None:
+        return _said(match, match["day"], int(match["month"]), lexicon)
 
     def iso(match: re.Match[str]) -> str | None:
-        date = in_figures(match)
+        date = as_written(match)
         return f"{date} " if date and match.group().endswith("T") else date
 
-    def slashed(match: re.Match[str]) -> str | None:
+    def parted(match: re.Match[str]) -> str | None:
         first, second = int(match["day"]), int(match["month"])
         if second > 12 or (lexicon.month_first and first <= 12):
             first, second = second, first
-        return said(str(first), second, match["year"], match)
+        return _said(match, str(first), second, lexicon)
 
+    def behind_a_word(match: re.Match[str]) -> str | None:
+        date = as_written(match)
+        return date and match["lead"] + date
+
+    day, month, year = r"(?P<day>\d\d?)", r"(?P<month>\d\d?)", r"(?P<year>\d{4}|\d\d)"
+    rules = [
+        Rule(re.compile(rf"{_NOT_BEFORE}(?P<year>\d{{4}})-{month}-{day}(?:T(?=\d)|(?!\w|[-./]\d))"), iso),
+        Rule(re.compile(rf"{_NOT_BEFORE}{day}\.\s?{month}\.\s?{year}{_NOT_BEHIND}"), as_written),
+        Rule(re.compile(rf"{_NOT_BEFORE}{day}[/-]{month}[/-]{year}{_NOT_BEHIND}"), parted),
+    ]
+    if lexicon.month_first:
+        lead = r"(?P<lead>\b(?:on|by|until|till|from|since|before|after|through) )"
+        rules.append(Rule(re.compile(rf"{lead}{month}/{day}(?P<year>){_NOT_BEHIND}"), behind_a_word))
+    if lexicon.decimal == ",":
+        rules.append(Rule(re.compile(rf"{_NOT_BEFORE}{day}\.{month}\.(?P<year>)(?!\w)"), as_written))
+    return tuple(rules)
+
+
+def _named_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
     def named(match: re.Match[str]) -> str | None:
-        return said(match["day"], lexicon.month_numbers[match["month"].lower()], match["year"], match)
+        if match["month"] in _VERBS:
+            return None
+        return _said(match, match["day"], lexicon.month_numbers[match["month"].lower()], lexicon)
 
     mark = rf"(?:{lexicon.ordinals}|\.|er|º)?"
-    iso_date = rf"{_NOT_BEFORE}(?P<year>\d{{4}})-(?P<month>\d\d)-(?P<day>\d\d)(?:T(?=\d)|(?!\w|[-./]\d))"
-    dotted = rf"{_NOT_BEFORE}(?P<day>\d\d?)\.\s?(?P<month>\d\d?)\.\s?(?P<year>\d{{4}}|\d\d){_NOT_BEHIND}"
-    parted = rf"{_NOT_BEFORE}(?P<day>\d\d?)[/-](?P<month>\d\d?)[/-](?P<year>\d{{4}}|\d\d){_NOT_BEHIND}"
-    rules = [
-        Rule(re.compile(iso_date), iso),
-        Rule(re.compile(dotted), in_figures),
-        Rule(re.compile(parted), slashed),
-        Rule(
-            re.compile(
-                rf"\b(?P<day>\d\d?){mark} (?:(?:de|of) )?(?P<month>{months})\b(?:\.(?= ?\d))?{behind_year}", re.I
-            ),
-            named,
-        ),
-    ]  # fmt: skip
-    if lexicon.decimal == "." or lexicon.month_first:
-        day_behind = rf"\b(?P<month>{months})\.? (?P<day>\d\d?){mark}(?![\d:]|[.,]\d| ?[ap]\.?m){behind_year}"
-        rules.append(Rule(re.compile(day_behind, re.I), named))
-    else:
-        rules.append(Rule(re.compile(rf"{_NOT_BEFORE}(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>)(?!\w)"), in_figures))
-    if not lexicon.years_as_numbers:
-        rules.append(
-            Rule(
-                re.compile(
-                    r"(?P<lead>\b(?:in|since|of|by|from|until|till|to|before|after|year|around|im|seit|bis|vor|nach|ab|von"
-                    rf"|jahr|jahre|{months})[ ,]+|\()(?P<year>(?:1[5-9]|20)\d\d)\b(?![.,]\d| ?[%€$])",
-                    re.I,
-                ),
-                lambda match: match["lead"] + _year(match["year"], lexicon),
-            )
-        )
+    month = rf"(?P<month>{_months(lexicon)})"
+    year = r"(?:(?:,| de| del| do)? (?P<year>(?:1[5-9]|20)\d\d)(?![\w.,]?\d))?"
+    day_first = rf"\b(?P<day>\d\d?){mark} (?:(?:de|of) )?{month}\b(?:\.(?= ?\d))?{year}"
+    rules = [Rule(re.compile(day_first, re.I), named)]
+    if lexicon.decimal == ".":
+        month_first = rf"\b{month}\.? (?P<day>\d\d?){mark}(?![\d:]|[.,]\d| ?[ap]\.?m){year}"
+        rules.append(Rule(re.compile(month_first, re.I), named))
     return tuple(rules)
+
+
+def _year_rule(lexicon: Lexicon) -> Rule:
+    words = r"in|since|of|by|from|until|till|to|before|after|year|around|im|seit|bis|vor|nach|ab|von|jahr|jahre"
+    lead = rf"(?P<lead>\b(?:{words}|{_months(lexicon)})[ ,]+|\()"
+    pattern = re.compile(rf"{lead}(?P<year>(?:1[5-9]|20)\d\d)\b(?![.,]\d| ?[%€$])", re.I)
+    return Rule(pattern, lambda match: match["lead"] + _year(match["year"], lexicon))
+
+
+def _months(lexicon: Lexicon) -> str:
+    return "|".join(sorted(map(re.escape, lexicon.month_numbers), key=len, reverse=True))
+
+
+def _said(match: re.Match[str], day: str, month: int, lexicon: Lexicon) -> str | None:
+    """The date with the match's year; None when there is no such day."""
+    if not (1 <= int(day) <= 31 and 1 <= month <= 12):
+        return None
+    return lexicon.date(int(day), month, _year(match["year"], lexicon), word_before(match))
 
 
 def time_rules(lexicon: Lexicon) -> tuple[Rule, ...]:

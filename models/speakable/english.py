@@ -87,7 +87,10 @@ _RULES: Final = (
     Rule(re.compile(r"(?<![\w.])([ap])\.\s?m\.(?!\w)"), lambda match: f"{match[1].upper()} M"),
     Rule(re.compile(r"\b(1[1-9]|20)?([2-9]0)s\b"), _decade),
     Rule(re.compile(r"\bSt\.(?!\w)"), _saint_or_street),
-    Rule(re.compile(r"\b(?:No|Nos|Nr)\.\s?(?=\d)|#\s?(?=\d)"), lambda _: "number "),
+    Rule(
+        re.compile(r"(?<=[\w€$£%]) ?/ ?(?=(?:month|day|week|year|hour|minute|night|person|call)\b)"), lambda _: " per "
+    ),
+    Rule(re.compile(r"\b(?:[Nn]o|Nos|Nr)\.\s?(?=\d)|#\s?(?=\d)"), lambda _: "number "),
     Rule(
         re.compile(rf"\b({'|'.join(_DAYS)})\.?(?=\s?[-\u2013]|\.? \d)|(?<=[-\u2013])({'|'.join(_DAYS)})\b\.?"),
         lambda match: _DAYS[match[1] or match[2]],
@@ -170,7 +173,7 @@ AMERICAN: Final = Lexicon(
     identifiers=Identifiers(
         sure=r"PIN|pin|passcode|pass ?code|code|ID|id|ID card|ZIP|zip|postcode|postal code|extension|CVV|OTP|IBAN|SKU",
         likely=r"order|account|invoice|ticket|reference|ref|booking|confirmation|customer|case|tracking|flight|room|"
-        r"policy|license|licence|serial|member|membership|passport|number|apartment|suite|reservation|claim|model",
+        r"policy|license|licence|serial|member|membership|passport|number|apartment|suite|reservation|claim|model|dial|call",
         between=r"number|no|code|id|ID|is|was",
     ),
     counted=_counted,

@@ -22,6 +22,10 @@ _CENT: Final = Noun("centime", "centimes")
 _MONTHS: Final = in_order("janvier février mars avril mai juin juillet août septembre octobre novembre décembre")
 
 
+def _feminine(nouns: str) -> dict[str, Noun]:
+    return {noun: Noun(noun, noun, "f") for noun in nouns.split()}
+
+
 def _counted(number: int, gender: Gender) -> str:
     words = cardinal(number, "fr")
     return f"{words}e" if gender == "f" and (words == "un" or words.endswith(" un")) else words
@@ -66,7 +70,7 @@ FRENCH: Final = Lexicon(
         dash="tiret", underscore="tiret bas", slash="barre", version="version",
     ),
     months=_MONTHS,
-    short_months=in_order("janv févr mars avr mai juin juil août sept oct nov déc"),
+    short_months=in_order("janv févr mars avr mai juin juil août septembre oct nov déc"),
     currencies={
         "€": Currency(Noun("euro", "euros"), _CENT),
         "EUR": Currency(Noun("euro", "euros"), _CENT),
@@ -95,6 +99,7 @@ FRENCH: Final = Lexicon(
         "Ko": Noun("kilooctet", "kilooctets"), "Mo": Noun("mégaoctet", "mégaoctets"),
         "Go": Noun("gigaoctet", "gigaoctets"), "To": Noun("téraoctet", "téraoctets"), "W": Noun("watt", "watts"),
         "kW": Noun("kilowatt", "kilowatts"), "kWh": Noun("kilowattheure", "kilowattheures"),
+        **_feminine("semaine heure minute seconde nuit personne année fois place chambre table"),
         "V": Noun("volt", "volts"), "Hz": Noun("hertz", "hertz"), "GHz": Noun("gigahertz", "gigahertz"),
     },
     abbreviations={

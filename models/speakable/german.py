@@ -21,11 +21,20 @@ from models.vocabulary import words
 
 _CENT: Final = Noun("Cent", "Cent")
 _MONTHS: Final = in_order("Januar Februar März April Mai Juni Juli August September Oktober November Dezember")
+_DAYS: Final = {
+    "Mo": "Montag", "Di": "Dienstag", "Mi": "Mittwoch", "Do": "Donnerstag", "Fr": "Freitag", "Sa": "Samstag",
+    "So": "Sonntag",
+}  # fmt: skip
+_DAY: Final = "Mo|Di|Mi|Do|Sa|So"
 _NOMINATIVE: Final = words("der die das dieser diese dieses jede erste")
 _OBLIQUE: Final = words(
     """am im vom zum zur beim ans den dem des einem einen einer eines bis ab seit jeden jedem jeder diesem diesen und
     ihrem ihren meinem meinen unserem unseren keinem keinen"""
 )
+
+
+def _feminine(nouns: str) -> dict[str, Noun]:
+    return {noun: Noun(noun, noun, "f") for noun in nouns.split()}
 
 
 def _counted(number: int, gender: Gender) -> str:
@@ -58,7 +67,13 @@ _RULES: Final = (
     Rule(re.compile(r"(?<=[a-zäöüß])str\.(?!\w)"), lambda _: "straße"),
     Rule(re.compile(r"(?<=[a-zäöüß])nr\.(?!\w)"), lambda _: "nummer"),
     Rule(re.compile(r"\b(?:Nr|No)\.?\s?(?=\d)|#(?=\d)"), lambda _: "Nummer "),
+    Rule(
+        re.compile(rf"\b({_DAY}|Fr)\.? ?(?:[-\u2013]|bis) ?({_DAY}|Fr)\b\.?"),
+        lambda match: f"{_DAYS[match[1]]} bis {_DAYS[match[2]]}",
+    ),
+    Rule(re.compile(r"\bFr\.(?= \d)"), lambda _: "Freitag"),
     Rule(re.compile(r"\bFr\. (?=[A-ZÄÖÜ])"), lambda _: "Frau "),
+    Rule(re.compile(r"(?<=[\w€$%]) ?/ ?(?=(?:Monat|Tag|Woche|Jahr|Stunde|Minute|Nacht|Person)\b)"), lambda _: " pro "),
 )
 
 GERMAN: Final = Lexicon(
@@ -79,7 +94,6 @@ GERMAN: Final = Lexicon(
         "£": Currency(Noun("Pfund", "Pfund"), Noun("Penny", "Pence")),
         "GBP": Currency(Noun("Pfund", "Pfund"), Noun("Penny", "Pence")),
         "CHF": Currency(Noun("Franken", "Franken"), Noun("Rappen", "Rappen")),
-        "Fr.": Currency(Noun("Franken", "Franken"), Noun("Rappen", "Rappen")),
         "¥": Currency(Noun("Yen", "Yen"), Noun("Sen", "Sen")),
     },
     cents=" {n}",
@@ -103,7 +117,8 @@ GERMAN: Final = Lexicon(
         "TB": Noun("Terabyte", "Terabyte"), "W": Noun("Watt", "Watt"), "kW": Noun("Kilowatt", "Kilowatt"),
         "kWh": Noun("Kilowattstunde", "Kilowattstunden", "f"), "V": Noun("Volt", "Volt"), "Hz": Noun("Hertz", "Hertz"),
         "MHz": Noun("Megahertz", "Megahertz"), "GHz": Noun("Gigahertz", "Gigahertz"),
-        "Stk.": Noun("Stück", "Stück"),
+        "Stk.": Noun("Stück", "Stück"), "Tag": Noun("Tag", "Tag"), "Monat": Noun("Monat", "Monat"),
+        "Jahr": Noun("Jahr", "Jahr"), **_feminine("Woche Stunde Minute Sekunde Nacht Person Nachricht Frage"),
     },
     abbreviations={
         "Dr.": "Doktor", "Prof.": "Professor", "Hr.": "Herr", "Hrn.": "Herrn", "usw.": "und so weiter",

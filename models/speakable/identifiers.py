@@ -20,7 +20,11 @@ _TELEPHONE: Final = re.compile(
     r"|[6-9]\d{2} \d{3} \d{3}"
     r")(?![\w]|[.,:-]\d)"
 )
-_CODE: Final = re.compile(r"(?<![\w@])(?:[^\W\d_]+-?\d|\d+-?[^\W\d_])[^\W_]*(?:-[^\W_]+)*(?![\w@])")
+_CODE: Final = re.compile(r"(?<![\w@])(?<!\d[.,])(?:[^\W\d_]+-?\d|\d+-?[^\W\d_])[^\W_]*(?:-[^\W_]+)*(?![\w@])")
+_GROUPED: Final = re.compile(
+    r"(?<![\w.,-])(?:[A-Z]{2}\d{2}|\d{4})(?:[ -][A-Z\d]{4}){2,8}(?:[ -][A-Z\d]{1,3})?(?![\w]|[.,-]\d)"
+)
+"""Bank accounts and cards."""
 _TOKEN: Final = (
     r"(?P<token>(?=[\w-]*\d)(?:\d{4} [A-Z]{2}(?!\w)|\d{2,}(?: \d{2,})+|[A-Za-z\d]+(?:[-/][A-Za-z\d]+)*))"
     r"(?![\w%]|[.,:]\d|\s?[%€$£°])"
@@ -31,11 +35,12 @@ _COUNTED: Final = re.compile(rf"\s+(?!{_NOT_COUNTED}\b)[a-z]{{3,}}s\b")
 
 
 def identifier_rules(lexicon: Lexicon) -> tuple[Rule, ...]:
-    """Telephone numbers; what stands behind a word that names an identifier."""
+    """Accounts, cards, telephone numbers; what stands behind a word that names an identifier."""
     words = lexicon.identifiers
     between = rf"(?:[\s:#.]+(?i:{words.between})\b)*[\s:#.]+"
     named = re.compile(rf"(?<!\w)(?i:(?P<sure>{words.sure})|(?:{words.likely}))\b{between}{_TOKEN}")
     return (
+        Rule(_GROUPED, lambda match: _groups(match.group(), match.start(), lexicon)),
         Rule(_TELEPHONE, lambda match: _telephone(match, lexicon)),
         Rule(named, lambda match: _named(match, lexicon)),
     )
@@ -75,11 +80,16 @@ def _named(match: re.Match[str], lexicon: Lexicon) -> Replacement:
     if _QUANTITY.fullmatch(token) or (not match["sure"] and (few or (token.isdecimal() and _COUNTED.match(behind)))):
         return None
     start = match.start("token")
-    words = list(re.finditer(r"[^\s-]+", token))
-    said: list[Part] = [slice(match.start(), start)]
-    for number, word in enumerate(words, 1):
-        pause = ", " if number < len(words) else ""
-        said.append(Said(spelled(word.group(), lexicon) + pause, start + word.start()))
+    return [slice(match.start(), start), *_groups(token, start, lexicon)]
+
+
+def _groups(token: str, start: int, lexicon: Lexicon) -> list[Part]:
+    """The groups of an identifier, which begins at `start`, with pauses between them."""
+    groups = list(re.finditer(r"[^\s-]+", token))
+    said: list[Part] = []
+    for number, group in enumerate(groups, 1):
+        pause = ", " if number < len(groups) else ""
+        said.append(Said(spelled(group.group(), lexicon) + pause, start + group.start()))
     return said
 
 

@@ -24,6 +24,10 @@ _MONTHS: Final = in_order(
 )
 
 
+def _feminine(nouns: str) -> dict[str, Noun]:
+    return {noun: Noun(noun, noun, "f") for noun in nouns.split()}
+
+
 def _counted(number: int, gender: Gender) -> str:
     if number == 1:
         return "una" if gender == "f" else "un"
@@ -64,7 +68,7 @@ ITALIAN: Final = Lexicon(
         dash="trattino", underscore="trattino basso", slash="barra", version="versione",
     ),
     months=_MONTHS,
-    short_months=in_order("gen feb mar apr mag giu lug ago set ott nov dic"),
+    short_months=in_order("gen feb marzo apr mag giu lug ago settembre ott nov dic"),
     currencies={
         "€": Currency(Noun("euro", "euro"), _CENT),
         "EUR": Currency(Noun("euro", "euro"), _CENT),
@@ -91,6 +95,7 @@ ITALIAN: Final = Lexicon(
         "h": Noun("ora", "ore", "f"), "min": Noun("minuto", "minuti"), "sec": Noun("secondo", "secondi"),
         "MB": Noun("megabyte", "megabyte"), "GB": Noun("gigabyte", "gigabyte"), "TB": Noun("terabyte", "terabyte"),
         "W": Noun("watt", "watt"), "kW": Noun("chilowatt", "chilowatt"), "kWh": Noun("chilowattora", "chilowattora"),
+        **_feminine("settimana ora notte persona volta camera"),
         "V": Noun("volt", "volt"), "Hz": Noun("hertz", "hertz"), "GHz": Noun("gigahertz", "gigahertz"),
     },
     abbreviations={

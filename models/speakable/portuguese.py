@@ -25,6 +25,10 @@ _CENTAVO: Final = Noun("centavo", "centavos")
 _MONTHS: Final = in_order("janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro")
 
 
+def _feminine(nouns: str) -> dict[str, Noun]:
+    return {noun: Noun(noun, noun, "f") for noun in nouns.split()}
+
+
 def _counted(language: str, number: int, gender: Gender) -> str:
     words = cardinal(number, language)
     if gender == "m":
@@ -67,7 +71,7 @@ PORTUGUESE: Final = Lexicon(
         dash="hífen", underscore="sublinhado", slash="barra", version="versão",
     ),
     months=_MONTHS,
-    short_months=in_order("jan fev mar abr mai jun jul ago set out nov dez"),
+    short_months=in_order("jan fev março abr maio jun jul ago setembro outubro nov dez"),
     currencies={
         "€": Currency(Noun("euro", "euros"), _CENT),
         "EUR": Currency(Noun("euro", "euros"), _CENT),
@@ -97,6 +101,7 @@ PORTUGUESE: Final = Lexicon(
         "min": Noun("minuto", "minutos"), "seg": Noun("segundo", "segundos"), "MB": Noun("megabyte", "megabytes"),
         "GB": Noun("gigabyte", "gigabytes"), "TB": Noun("terabyte", "terabytes"), "W": Noun("watt", "watts"),
         "kW": Noun("quilowatt", "quilowatts"), "kWh": Noun("quilowatt-hora", "quilowatts-hora"),
+        **_feminine("semana hora noite pessoa vez mesa"),
         "V": Noun("volt", "volts"), "Hz": Noun("hertz", "hertz"), "GHz": Noun("gigahertz", "gigahertz"),
     },
     abbreviations={

@@ -23,6 +23,10 @@ _CENTAVO: Final = Noun("centavo", "centavos")
 _MONTHS: Final = in_order("enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre")
 
 
+def _feminine(nouns: str) -> dict[str, Noun]:
+    return {noun: Noun(noun, noun, "f") for noun in nouns.split()}
+
+
 def _counted(number: int, gender: Gender) -> str:
     words = cardinal(number, "es")
     if gender == "f":
@@ -71,7 +75,7 @@ SPANISH: Final = Lexicon(
         underscore="guion bajo", slash="barra", version="versión",
     ),
     months=_MONTHS,
-    short_months=in_order("ene feb mar abr may jun jul ago sept oct nov dic"),
+    short_months=in_order("ene feb marzo abr mayo jun jul ago sept oct nov dic"),
     currencies={
         "€": Currency(Noun("euro", "euros"), _CENT),
         "EUR": Currency(Noun("euro", "euros"), _CENT),
@@ -100,6 +104,8 @@ SPANISH: Final = Lexicon(
         "seg": Noun("segundo", "segundos"), "s": Noun("segundo", "segundos"), "MB": Noun("megabyte", "megabytes"),
         "GB": Noun("gigabyte", "gigabytes"), "TB": Noun("terabyte", "terabytes"), "W": Noun("vatio", "vatios"),
         "kW": Noun("kilovatio", "kilovatios"), "kWh": Noun("kilovatio hora", "kilovatios hora"),
+        **{noun: Noun(noun, noun) for noun in ("día", "mes", "año", "minuto", "segundo")},
+        **_feminine("semana hora noche persona vez mesa habitación"),
         "V": Noun("voltio", "voltios"), "Hz": Noun("hercio", "hercios"), "GHz": Noun("gigahercio", "gigahercios"),
     },
     abbreviations={
