@@ -141,7 +141,7 @@ class Answer:
         await self._confirmed.wait()
 
     async def _think(self, sentences: asyncio.Queue[_Spoken | Pause | None]) -> None:
-        splitter, line = Sentences(self.mouth.language), Line("assistant", "")
+        splitter, line = Sentences(self.mouth.speaks), Line("assistant", "")
         async with aclosing(self.parts):
             async for part in self.parts:
                 match part:

@@ -23,10 +23,15 @@ class Mouth:
     playout: Playout
     language: str | None = None
 
+    @property
+    def speaks(self) -> str | None:
+        """The BCP 47 tag of what is said: the agent's, else the voice's."""
+        return self.language or language_of(self.settings.voice)
+
     async def speech(self, sentence: str) -> Speech:
         """The sound of a sentence at the call's rate, its figures and signs spoken as one says them. Text and words'
         ends are those of the sentence as it was given. No sound for a sentence without words. Raises `ModelError`."""
-        spoken = speakable(sentence, self.language or language_of(self.settings.voice))
+        spoken = speakable(sentence, self.speaks)
         if not spoken.text:
             return Speech(sentence, np.zeros(0, np.int16), self.settings.rate)
         speech = await self.voice.synthesize(spoken.text, self.settings)
