@@ -13,8 +13,8 @@ from trunkline.replay_turns import Outcome, TurnSeen
 
 FOOTNOTE: Final = (
     "Times are from the beginning of the recording. The agent's side is played as it was recorded: its answers stay\n"
-    "where they were, whatever the settings. ! marks a turn that was ended too early: the caller went on within 1.5 s\n"
-    "and no answer, or no more than half a second of one, had been heard."
+    "where they were, whatever the settings; models take no time. ! marks a turn that was ended too early: the caller\n"
+    "went on within 1.5 s and no answer, or no more than half a second of one, had been heard."
 )
 _HEAD: Final = "   start     end   wait  why         gap"
 _ROOM: Final = len(_HEAD) + 2

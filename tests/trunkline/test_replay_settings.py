@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from media.turn_settings import TurnSettings
@@ -39,3 +41,8 @@ def test_settings_change_what_they_name_and_nothing_else() -> None:
     assert (after.turn_endpoint_delay, after.post_speech_cooldown) == (700, None)
     assert changed(before, []) == before
     assert {"turnEndpointDelay", "ultravadEotThreshold", "speculativeSilenceMs"} <= set(NAMES)
+
+
+def test_the_page_names_every_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text()
+    assert [name for name in NAMES if f"`{name}`" not in page] == []
