@@ -66,6 +66,8 @@ class Floor:
     """The last answer was cut before a word of it was heard: what the caller says next is more of the same turn."""
     owed: bool = False
     """The caller entered digits during a protected message: they are answered after it."""
+    dialled: bool = False
+    """The last turn was digits."""
     silences: int = 0
     """How often in a row the agent has asked whether the caller is still there."""
 
@@ -202,11 +204,11 @@ class Conversation:
     def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
         """Words, or digits when no turn was `ended`."""
         answer = self._answer
-        if self._turn_is_open:  # what was being prepared answers only its first part
+        if ended is not None and self._turn_is_open:  # what was being prepared answers only its first part
             self.transcript.user_went_on(text)
         else:
             self.transcript.user(text)
-        self._floor.unanswered, self._floor.silences = False, 0
+        self._floor.unanswered, self._floor.silences, self._floor.dialled = False, 0, ended is None
         self.timeline.caller_said(self.transcript.turn_count, ended)
         ended_by = self.timeline.turn.ended_by
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
@@ -225,10 +227,10 @@ class Conversation:
 
     @property
     def _turn_is_open(self) -> bool:
-        """The caller has not heard anything yet of what answers the last turn."""
+        """The caller has not heard anything yet of what answers the last turn. (Digits stay a turn of their own.)"""
         answer = self._answer
         waits = answer is not None and not answer.begun and not answer.manner.fixed
-        return waits or self._floor.unanswered
+        return (waits or self._floor.unanswered) and not self._floor.dialled
 
     @property
     def _manner(self) -> Manner:
@@ -309,8 +311,8 @@ class Conversation:
         if guess is not None and guess.answer is not None and guess.answer.prompt == prompt:
             metrics.SPECULATIONS.labels(outcome="used").inc()
             self._guess, self._answer = None, guess.answer
-            self._answer.task = guess.task
-            self._answering.confirm(self._answer)
+            guess.answer.task = guess.task
+            self._answering.confirm(guess.answer)
         else:
             self._drop_guess()
             self._say(self._answering.to(prompt, manner, group), group)
@@ -318,6 +320,8 @@ class Conversation:
     def _say(self, answer: Answer, group: asyncio.TaskGroup) -> None:
         self._answer = answer
         self._answering.confirm(answer)
+        if self._floor.caller:
+            answer.hold()
         answer.task = group.create_task(self._run(answer))
 
     async def _run(self, answer: Answer) -> None:

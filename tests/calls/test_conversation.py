@@ -416,3 +416,15 @@ async def test_a_call_that_the_audio_engine_gave_up_ends_with_its_error(begin: B
     with pytest.raises(ExceptionGroup) as raised:
         await talk.run
     assert raised.group_contains(ValueError, match="ear")
+
+
+async def test_digits_dialled_while_the_caller_speaks_are_answered_after_that(begin: Begin) -> None:
+    talk = begin(LISTENS, "Too early.", "Both, then.")
+    await talk.starts_speaking()
+    talk.inbox.put(DigitsDialled("7"))
+    await settle()
+    await talk.play(300)
+    assert talk.written_ms == 0
+    await talk.stops_speaking("and eight")
+    await talk.play(2 * WORD_MS)
+    assert talk.items == [("user", "7"), ("user", "and eight"), ("assistant", "Both, then.")]

@@ -190,7 +190,7 @@ async def test_digits_end_a_turn_without_speech_and_without_a_gap(begin: Begin) 
     assert turn["agent_start_ms"] == 500 + TICK_MS
 
 
-async def test_digits_after_words_end_their_turn_without_a_gap(begin: Begin) -> None:
+async def test_digits_after_words_are_a_turn_of_their_own_without_a_gap(begin: Begin) -> None:
     talk = begin(LISTENS, "Too early.", "You chose one.")
     talk.language.gate.clear()
     await talk.play(1000)
@@ -199,9 +199,11 @@ async def test_digits_after_words_end_their_turn_without_a_gap(begin: Begin) -> 
     await dials(talk, "1")
     talk.language.gate.set()
     await talk.play(4 * WORD_MS)
-    (turn,) = turns(talk)
-    assert (turn["ended_by"], turn["speech_end_ms"], turn["turn_end_ms"]) == ("digits", 1000, 1500)
-    assert (turn["agent_start_ms"], turn["response_gap_ms"]) == (1500 + 2 * TICK_MS, None)
+    words, digits = turns(talk)
+    assert (words["ended_by"], words["speech_end_ms"], words["agent_start_ms"]) == ("model", 1000, None)
+    assert (digits["ended_by"], digits["speech_end_ms"], digits["turn_end_ms"]) == ("digits", None, 1500)
+    assert (digits["agent_start_ms"], digits["response_gap_ms"]) == (1500 + 2 * TICK_MS, None)
+    assert talk.items == [("user", "I take"), ("user", "1"), ("assistant", "You chose one.")]
 
 
 async def test_digits_cut_the_answer_that_plays(begin: Begin) -> None:

@@ -1,0 +1,391 @@
+"""A call in which everything is drawn by lot: when the caller speaks, coughs, nods and dials, how long models take,
+and which tools it uses. The turn taking, the playout and the conversation are the real ones; time is virtual.
+
+Every word is known by its sound: the agent's are stretches of one sample value each, so what was sent tells which words
+were heard, and of which answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+
+from calls.answering import Mind
+from calls.conversation import Conversation
+from calls.digits import DigitsDialled
+from calls.inbox import Inbox
+from calls.mouth import Mouth
+from calls.script import Script
+from calls.timeline import Timeline
+from calls.tools import ToolBelt, ToolResult
+from media.engine_call import CallEvent, UtteranceSent
+from media.events import AskEndOfTurn, Interrupted, Pause, Resume, TurnDropped, TurnEvent
+from media.playout import Playout
+from media.ports import TICK_MS, Samples
+from media.turns import Turns, TurnSettings
+from models.protocols import (
+    AnswerPart,
+    ChatPrompt,
+    Speech,
+    SpokenWord,
+    TextDelta,
+    ToolCall,
+    ToolDefinition,
+    VoiceSettings,
+)
+from tests.fakes import ArrayPort
+
+RATE = 8000
+WORD_MS = 100
+SPELL_MS = 250
+"""The caller says a word in this time."""
+TALK_MS = 20_000
+"""In which the caller does something now and then."""
+QUIET_MS = 60_000
+"""Afterwards: nothing takes so long."""
+
+Kind = Literal["speech", "cough", "nod"]
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that the caller does, ms of the call."""
+
+    kind: Kind
+    start_ms: int
+    stop_ms: int
+    words: tuple[tuple[int, str], ...] = ()
+    """When each is complete, and the word."""
+
+
+@dataclass
+class WorldEar:
+    """Hears the words of the caller's speech that is not discarded, some time after they were said."""
+
+    world: World
+    since_ms: float = -1.0
+
+    def feed(self, samples: Samples) -> None:
+        raise AssertionError("nothing feeds it: it knows what is said")
+
+    def partial(self) -> str:
+        return self._text()
+
+    async def settle(self) -> str:
+        text = self._text()
+        await self.world.takes(120)
+        return text
+
+    async def finish(self) -> str:
+        text, self.since_ms = self._text(), self.world.now_ms
+        await self.world.takes(120)
+        return text
+
+    def discard(self) -> None:
+        self.since_ms = self.world.now_ms
+
+    def close(self) -> None:
+        pass
+
+    def _text(self) -> str:
+        now = self.world.now_ms
+        return " ".join(word for act in self.world.acts for at, word in act.words if self.since_ms < at <= now)
+
+
+class WorldLanguage:
+    """Answers with words that nobody else says, sometimes after a tool, sometimes with nothing."""
+
+    name = "world"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.prompts: list[ChatPrompt] = []
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        self.world.check_prompt(prompt)
+        number = len(self.prompts)
+        self.prompts.append(prompt)
+        chance = self.world.chance
+        await self.world.takes(800)
+        if prompt.tools and chance.random() < 0.25:
+            if chance.random() < 0.3:
+                yield TextDelta("Let me see. ")
+            asked = prompt.messages[-1].content if prompt.messages else ""
+            yield ToolCall(f"t{number}", chance.choice(["look", "act", "nonsense"]), f'{{"asked": "{asked}"}}')
+            return
+        for sentence in range(chance.randint(0, 3)):
+            words = [f"ans{spelt(number)}{spelt(sentence)}{spelt(word)}" for word in range(chance.randint(1, 6))]
+            yield TextDelta(" ".join(words).capitalize() + ". ")
+            await self.world.takes(60)
+
+
+class WorldVoice:
+    """Every word is `WORD_MS` of a sample value of its own; `words` says which."""
+
+    name = "world"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.words: list[str] = [""]
+
+    def voices(self) -> Sequence[str]:
+        return ("world/one",)
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        await self.world.takes(200)
+        sounds, places, end = [], [], 0
+        for word in text.split():
+            end = text.index(word, end) + len(word)
+            self.words.append(word)
+            sounds.append(np.full(RATE * WORD_MS // 1000, len(self.words) - 1, np.int16))
+            places.append(SpokenWord(end, len(sounds) * RATE * WORD_MS // 1000))
+        return Speech(text, np.concatenate(sounds), RATE, places)
+
+
+@dataclass
+class WorldTool:
+    """Takes its time."""
+
+    world: World
+    name: str
+    effects: bool
+    definition: ToolDefinition = field(init=False)
+
+    def __post_init__(self) -> None:
+        properties = {"asked": {"type": "string", "description": ""}}
+        self.definition = ToolDefinition(self.name, "", {"type": "object", "properties": properties})
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        if self.effects and not arguments["asked"].startswith(("done", "There is no tool")):
+            said = [item["content"] for item in self.world.talk.transcript.items() if item["role"] == "user"]
+            assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
+        await self.world.takes(2500)
+        return ToolResult(f"done {self.name}", ok=self.world.chance.random() < 0.8)
+
+
+class World:
+    """One call, all of it drawn from `seed`. `run` lets it happen and checks it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = chance = Random(seed)
+        self.script = Script(
+            system="s",
+            greeting=chance.choice([None, "Good morning to you all."]),
+            speaks_first=chance.random() < 0.5,
+            first_message_delay_ms=chance.choice([0, 0, 700]),
+            first_message_protected=chance.random() < 0.3,
+            silence_ms=chance.choice([0, 0, 5000]),
+        )
+        settings = TurnSettings(
+            turn_endpoint_delay=chance.choice([60, 100, 300, 700]),
+            min_interruption_duration=chance.choice([0, 100, 300]),
+            post_speech_cooldown=chance.choice([0, 400]),
+            ultravad_eot_threshold=chance.choice([None, 0.1, 0.5]),
+            speculative_silence_ms=chance.choice([None, 0, 60, 150, 400]),
+            fallback_silence_ms=chance.choice([500, 3000]),
+        )
+        self.acts = self._acts()
+        self.port = ArrayPort(start_ms=0)
+        self.slot = self.port.open(RATE)
+        self.playout = Playout(self.port, self.slot)
+        self.turns = Turns(settings, TICK_MS, chance.choice([0, 40]))
+        self.inbox = Inbox()
+        self.language, self.voice, self.ear = WorldLanguage(self), WorldVoice(self), WorldEar(self)
+        tools = ToolBelt([WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True)])
+        self.talk = Conversation(
+            call_id="c",
+            script=self.script,
+            inbox=self.inbox,
+            ear=self.ear,
+            mind=Mind(self.language, tools),
+            mouth=Mouth(self.voice, VoiceSettings("world/one", 1.0, 0.5, RATE), self.playout),
+            timeline=Timeline(0.0, lambda: self.now_ms),
+            protect=lambda on: self._orders.append(partial(self._protect, on)),
+        )
+        self._orders: list[Callable[[], tuple[TurnEvent, ...]]] = []
+        self._protected = self._audible = False
+        self._taken = 0
+        self._batch: list[CallEvent] = []
+        self._delivered_s = 0.0
+        self._cuts: list[tuple[int, frozenset[str]]] = []
+
+    @property
+    def now_ms(self) -> float:
+        """Virtual ms since the call began."""
+        return asyncio.get_running_loop().time() * 1000
+
+    async def takes(self, most_ms: int) -> None:
+        """Some time: often none, seldom much."""
+        if self.chance.random() < 0.7:
+            await asyncio.sleep(self.chance.random() ** 2 * most_ms / 1000)
+
+    async def run(self) -> None:
+        """The call and a long silence after it. Raises `AssertionError` for what must not be."""
+        loop = asyncio.get_running_loop()
+        for act in self.acts:
+            self._expect_words(act, loop)
+        for _ in range(self.chance.choice([0, 0, 1, 3])):
+            digits = DigitsDialled(str(self.chance.randint(0, 99)))
+            loop.call_later(self.chance.random() * TALK_MS / 1000, self.inbox.put, digits)
+        talking = loop.create_task(self.talk.run())
+        while self.now_ms < TALK_MS + QUIET_MS and not talking.done():
+            await asyncio.sleep(TICK_MS / 1000)
+            self._tick(loop)
+        try:
+            self._check_the_end(talking)
+        finally:
+            talking.cancel()
+            await asyncio.wait((talking,))
+
+    def _acts(self) -> list[Act]:
+        """What the caller does, with pauses of all lengths; now and then in the middle of what the agent says."""
+        acts, at, number = list[Act](), self.chance.randint(0, 3000), 0
+        while at < TALK_MS:
+            kind = self.chance.choices(("speech", "cough", "nod"), (6, 2, 2))[0]
+            if kind == "speech":
+                spoken = self.chance.randint(1, 6)
+                words = tuple((at + (word + 1) * SPELL_MS, f"u{number + word}") for word in range(spoken))
+            else:
+                words = ((at + 300, f"u{number}"),) if kind == "nod" else ()
+            stop = words[-1][0] if words else at + self.chance.choice([40, 120, 400])
+            acts.append(Act(kind, at, stop, words))
+            number += len(words)
+            at = stop + self.chance.choice([60, 120, 200, 500, 900, 2500, 5000])
+        return acts
+
+    def _expect_words(self, act: Act, loop: asyncio.AbstractEventLoop) -> None:
+        """The recognizer's news of words, a while after they were said."""
+        for at, _ in act.words:
+            late_ms = self.chance.randint(50, 450)
+            news = partial(self._hears_words, act.kind == "nod")
+            loop.call_later((at + late_ms) / 1000, self._orders.append, news)
+
+    def _hears_words(self, backchannel: bool) -> tuple[TurnEvent, ...]:
+        return self.turns.words(self.now_ms, backchannel)
+
+    def _protect(self, on: bool) -> tuple[TurnEvent, ...]:
+        self._protected = on
+        return self.turns.protect(on)
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """What the pump and the tick thread do in 20 ms."""
+        self.port.step()
+        now, orders = self.now_ms, self._orders[:]
+        self._orders.clear()
+        for order in orders:
+            self._apply(order())
+        taken = self.port.taken(self.slot)
+        sending = self.port.written(self.slot) > taken or taken != self._taken
+        self._taken = taken
+        self._batch += [UtteranceSent(now, utterance) for utterance in self.playout.advance(taken)]
+        audible = sending or self.playout.open
+        quiet_ms = min((now - act.stop_ms for act in self.acts if act.start_ms < now), default=now)
+        speaks = quiet_ms < 0
+        if speaks or not self.turns.idle:
+            self._apply(self.turns.frame(now, float(speaks), TICK_MS, audible, max(quiet_ms, 0.0)))
+        if not self.turns.idle or audible != self._audible:
+            self._audible = audible
+            self._apply(self.turns.tick(now, audible, now, max(quiet_ms, 0.0)))
+        self._deliver(loop)
+
+    def _apply(self, events: Sequence[TurnEvent]) -> None:
+        """As the engine does."""
+        for event in events:
+            match event:
+                case Pause():
+                    self.playout.pause(True)
+                case Resume():
+                    self.playout.pause(False)
+                case Interrupted():
+                    assert not self._protected, "interrupted what cannot be interrupted"
+                    self.playout.bar()
+                    self._cuts.append((len(self._heard()), frozenset(map(answer_of, self._heard()))))
+                case TurnDropped():
+                    self.ear.discard()
+                case AskEndOfTurn():
+                    self._judge(event.at_ms)
+                case _:
+                    pass
+            self._batch.append(event)
+
+    def _judge(self, asked_ms: float) -> None:
+        """At once, late, or never."""
+        p = self.chance.choice([None, 0.0, 0.3, 0.9])
+        late_s = self.chance.choice([0.0, 0.03, 0.3, None])
+        if late_s is not None:
+            later = asyncio.get_running_loop().call_later
+            later(late_s, self._orders.append, lambda: self.turns.eot(self.now_ms, p, asked_ms))
+
+    def _deliver(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The events of a tick reach the conversation in their order, some ms later."""
+        if self._batch:
+            batch, self._batch = self._batch, []
+            self._delivered_s = max(self._delivered_s, loop.time() + self.chance.choice([0.0, 0.001, 0.025]))
+            loop.call_at(self._delivered_s, self._reach, batch)
+
+    def _reach(self, batch: list[CallEvent]) -> None:
+        self.inbox.media_events(batch)
+        if any(isinstance(event, Interrupted) for event in batch):
+            self.playout.unbar()
+
+    # What must be so.
+
+    def check_prompt(self, prompt: ChatPrompt) -> None:
+        """The language model sees of its own words those that were heard, and no others. (While it waits for a tool
+        it may have said something in the same answer.)"""
+        if prompt.messages and prompt.messages[-1].role == "tool":
+            return
+        own = [word for message in prompt.messages if message.role == "assistant" for word in message.content.split()]
+        assert own == self._heard(), f"the model's own words: {own} instead of {self._heard()}"
+
+    def _heard(self) -> list[str]:
+        """The words that were sent to their end, in order."""
+        sent = self.port.sent(self.slot)
+        sounding = sent[sent != 0]
+        changes = np.flatnonzero(np.diff(sounding)) + 1
+        spells = np.split(sounding, changes) if len(sounding) else []
+        return [self.voice.words[int(spell[0])] for spell in spells if len(spell) == RATE * WORD_MS // 1000]
+
+    def _check_the_end(self, talking: asyncio.Task[str]) -> None:
+        if talking.done():
+            assert talking.result() == "customer_silent"
+            assert self.script.silence_ms
+        else:
+            assert not self.script.silence_ms, "the silent caller was never left"
+            assert self.turns.idle, f"the turn taking is stuck in {self.turns.state}"
+            assert self.talk._answer is None and self.talk._guess is None, "an answer is stuck"
+        assert not self.port.paused(self.slot), "the playout is stuck"
+        items = self.talk.transcript.items()
+        own = [word for item in items if item["role"] == "assistant" for word in item["content"].split()]
+        assert own == self._heard(), f"the transcript: {own} instead of {self._heard()}"
+        self._check_nothing_comes_late()
+        self._check_the_callers_words([item["content"] for item in items if item["role"] == "user"])
+
+    def _check_nothing_comes_late(self) -> None:
+        heard = self._heard()
+        for count, cut in self._cuts:
+            late = [word for word in heard[count:] if answer_of(word) in cut and answer_of(word)]
+            assert not late, f"of an answer that was cut: {late}"
+
+    def _check_the_callers_words(self, lines: Sequence[str]) -> None:
+        said = [int(word[1:]) for line in lines for word in line.split() if word.startswith("u")]
+        assert said == sorted(set(said)), f"the caller's words came twice or in disorder: {said}"
+        if lines:
+            asked = [message.content for prompt in self.language.prompts for message in prompt.messages]
+            assert lines[-1] in asked, "the last turn was never answered"
+
+
+def spelt(number: int) -> str:
+    """A number in three letters, for words that are spoken as they are written."""
+    return "".join("bcdfghjklm"[int(digit)] for digit in f"{number:03}")
+
+
+def answer_of(word: str) -> str:
+    """Which answer of the language model a word is of, "" for other words."""
+    return word[3:6] if word.lower().startswith("ans") else ""
