@@ -32,6 +32,8 @@ from models.log_mel import LENGTH, RATE, log_mel
 NAME: Final = "smart-turn-v3"
 _FOLDER: Final = "pipecat/audio/turn/smart_turn/data"
 _SECONDS: Final = LENGTH // RATE
+LATE_S: Final = 0.15
+"""By default; a third of what a caller notices."""
 _TRIALS: Final = 5
 _CORES_OF_A_THREAD: Final = 2
 
@@ -80,9 +82,10 @@ class SmartTurn:
 
     name = NAME
 
-    def __init__(self, threads: int | None = None) -> None:
-        """`threads` judge calls side by side, by default one for every two cores. Takes half a second. Raises
-        `StartupError`."""
+    def __init__(self, threads: int | None = None, late_s: float = LATE_S) -> None:
+        """`threads` judge calls side by side, by default one for every two cores; what has waited `late_s` for one is
+        too late for the network. Takes half a second. Raises `StartupError`."""
+        self._late_s = late_s
         self._network = Network(model_path())
         self.takes_ms = _undisturbed_ms(self._network)
         self.ahead_ms = round(self.takes_ms)
@@ -94,7 +97,7 @@ class SmartTurn:
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> SmartTurnStream:
         """A stream for mono int16 sound at `rate` Hz; see `EndOfTurn`."""
-        return SmartTurnStream(self, rate, lambda: self._rules.probability(partial(), language) <= DANGLING)
+        return SmartTurnStream(self, rate, lambda: self._rules.probability(partial(), language))
 
     def close(self) -> None:
         """Answer what is asked already, then stop the threads. Idempotent."""
@@ -110,11 +113,15 @@ class SmartTurn:
                 self._workers.submit(stream)
             return not self._closed
 
-    def judge(self, sound: Sequence[Samples], rate: int, dangles: Callable[[], bool]) -> float | None:
-        """The probability for a turn's sound, in pieces; None when the model fails, which is logged once for each kind
-        of failure."""
+    def judge(self, sound: Sequence[Samples], rate: int, words: Callable[[], float], asked_s: float) -> float | None:
+        """The probability for a turn's sound, in pieces, asked at `asked_s` of `time.monotonic`. What had to wait for
+        other calls is judged by its words alone: no caller waits for a busy machine. None when the model fails, which
+        is logged once for each kind of failure."""
         try:
-            return DANGLING if dangles() else self._network.probability(np.concatenate(sound), rate)
+            by_words = words()
+            if by_words <= DANGLING or time.monotonic() - asked_s > self._late_s:
+                return by_words
+            return self._network.probability(np.concatenate(sound), rate)
         except Exception as error:  # noqa: BLE001 - the turn ends without an answer, as it would without a model
             if type(error) not in self._faults:
                 self._faults.add(type(error))
@@ -124,9 +131,10 @@ class SmartTurn:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What was asked and the sound by then. `turn` is the stream's turn."""
+    """What was asked at `asked_s` of `time.monotonic` and the sound by then. `turn` is the stream's turn."""
 
     turn: int
+    asked_s: float
     sound: tuple[Samples, ...]
     answer: Answer
 
@@ -135,11 +143,11 @@ class SmartTurnStream:
     """One call's turn; see `EndOfTurnStream`. It keeps the last 8 s. Of questions that wait only the newest counts:
     an older one is answered with None."""
 
-    def __init__(self, model: SmartTurn, rate: int, dangles: Callable[[], bool]) -> None:
-        """`dangles()` says whether the words so far cannot be the end of a sentence."""
+    def __init__(self, model: SmartTurn, rate: int, words: Callable[[], float]) -> None:
+        """`words()` is what the rules say of the words so far."""
         self._model = model
         self._rate = rate
-        self._dangles = dangles
+        self._words = words
         self._lock = threading.Lock()
         self._fed: deque[Samples] = deque()
         self._length = 0  # samples in `_fed`
@@ -162,7 +170,7 @@ class SmartTurnStream:
         with self._lock:
             replaced, self._waiting = self._waiting, None
             if self._fed:
-                self._waiting = _Question(self._turn, tuple(self._fed), answer)
+                self._waiting = _Question(self._turn, time.monotonic(), tuple(self._fed), answer)
             taken = self._waiting is not None
         if replaced is not None:
             replaced.answer(None)
@@ -176,7 +184,8 @@ class SmartTurnStream:
         with self._lock:
             question, self._waiting = self._waiting, None
         if question is not None:
-            self._answer(question, self._model.judge(question.sound, self._rate, self._dangles))
+            p = self._model.judge(question.sound, self._rate, self._words, question.asked_s)
+            self._answer(question, p)
         return False
 
     def discard(self) -> None:

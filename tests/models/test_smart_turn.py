@@ -29,7 +29,7 @@ SENTENCE = "I want to change the delivery address of my last order."
 
 @pytest.fixture(scope="module")
 def smart_turn() -> Iterator[SmartTurn]:
-    model = SmartTurn(threads=1)
+    model = SmartTurn(threads=1, late_s=TIMEOUT_S)
     yield model
     model.close()
 
@@ -262,3 +262,14 @@ def test_a_missing_or_damaged_file_is_said_with_its_remedy(tmp_path: Path, monke
     monkeypatch.setattr(models.smart_turn, "_FOLDER", "pipecat/not/here")
     with pytest.raises(StartupError, match=r"missing .*run `make setup`"):
         SmartTurn()
+
+
+def test_a_question_that_had_to_wait_is_judged_by_its_words(smart_turn: SmartTurn, caller: Caller) -> None:
+    busy = SmartTurn(threads=1, late_s=-1.0)
+    answers = []
+    for model in (smart_turn, busy):
+        stream = opened(model, "thank you")
+        feed(stream, caller.voice(SENTENCE))
+        answers.append(asked(stream))
+    busy.close()
+    assert answers[0] != answers[1] == LexicalEndOfTurn().probability("thank you", "en")
