@@ -67,6 +67,7 @@ class Echoes:
         self.holding = np.zeros(rows, np.bool_)
         """Rows of which windows are held: whatever comes is to be judged here."""
         self._until = np.full(rows, -np.inf)
+        self._now = 0.0
         self._lines: dict[int, EchoLine] = {}
         self._doubts: dict[int, _Doubt] = {}
         self._new: Callable[[int], Canceller] | None = None
@@ -85,6 +86,7 @@ class Echoes:
     def clean(self, now_ms: float, audible: NDArray[np.bool_]) -> None:
         """Take note of the rows in which the agent is audible; take the echo out of what came from lines that are known
         to have one, while it may come."""
+        self._now = now_ms
         self._until[audible] = now_ms + REACH_MS
         cursor = self._sound.history.cursor
         waiting = [(row, line) for row, line in self._lines.items() if now_ms < self._end(row, line)]
@@ -110,10 +112,10 @@ class Echoes:
     def _told(self, row: int, doubt: _Doubt, window: Window, speech: bool, state: State) -> Sequence[Window]:
         if state is State.IDLE:
             doubt.caller = False  # whoever spoke last has ended
-        if self._explained(row):
+        if self._explained(row, surely=doubt.caller or state in _CALLERS_TURN):
             return self._flush(doubt, window, echo=True)
         if not speech:
-            return self._silent(doubt, window)
+            return self._silent(doubt, window, state)
         doubt.pause = 0
         if doubt.caller:
             return (window,)
@@ -135,12 +137,15 @@ class Echoes:
     def _end(self, row: int, line: EchoLine) -> float:
         return float(self._until[row]) - REACH_MS + line.lag_ms + TAIL_MS
 
-    def _explained(self, row: int) -> bool:
-        """The filter has taken out what came in of late, or left nothing in the last judged window that sounds."""
+    def _explained(self, row: int, *, surely: bool) -> bool:
+        """The filter has taken out what came in of late, or left nothing in the last judged window that sounds. Of a
+        caller who is known to speak nothing is taken away unless it is `surely` an echo."""
         line = self._lines.get(row)
-        if line is None:
+        if line is None or self._now >= self._end(row, line):
             return False
         end, per_ms = int(self._sound.history.cursor[row, Cursor.VOICE]), int(self._sound.per_ms[row])
+        if surely:
+            return line.took_all(end, per_ms)
         return self._sound.dull(row, WINDOW_MS) or line.explains(end, per_ms)
 
     def _look(self, row: int) -> Likeness:
@@ -162,9 +167,9 @@ class Echoes:
             return None
         return sum(doubt.shares) / len(doubt.shares) >= EITHER
 
-    def _silent(self, doubt: _Doubt, window: Window) -> Sequence[Window]:
+    def _silent(self, doubt: _Doubt, window: Window, state: State) -> Sequence[Window]:
         doubt.pause += 1
-        if doubt.pause >= PAUSE_WINDOWS:
+        if doubt.pause >= PAUSE_WINDOWS and state not in _CALLERS_TURN:
             doubt.caller = False
         if not doubt.held:
             return (window,)

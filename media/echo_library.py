@@ -21,6 +21,7 @@ FRAME_MS: Final = 20
 TAIL_MS: Final = 128
 """Echoes up to this long after the first are learned: small rooms, the third of their reverberation time."""
 
+SONAME: Final = "libspeexdsp.so.1"
 _SET_SAMPLING_RATE: Final = 24
 _handle, _int = ctypes.c_void_p, ctypes.c_int
 _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
@@ -47,13 +48,13 @@ class SpeexLibrary:
     def __init__(self) -> None:
         """Raises `StartupError` when it is missing or of another make."""
         try:
-            self._library = ctypes.PyDLL("libspeexdsp.so.1")
+            self._library = ctypes.PyDLL(SONAME)
             for name, (result, arguments) in _SIGNATURES.items():
                 function = getattr(self._library, name)
                 function.restype = result
                 function.argtypes = arguments
         except (OSError, AttributeError) as error:
-            raise StartupError(f"libspeexdsp.so.1 cannot be used ({error}): install libspeexdsp1") from error
+            raise StartupError(f"{SONAME} cannot be used ({error}): install libspeexdsp1") from error
 
     def canceller(self, rate: int) -> Canceller:
         """A canceller that knows nothing yet, for sound at `rate` Hz. Raises `MemoryError`."""

@@ -74,15 +74,16 @@ class EchoLine:
         history.double(row)
         self._train()
 
+    def took_all(self, end: int, per_ms: int) -> bool:
+        """Whether next to nothing is left of what came in of late, up to an index: nobody speaks but the agent."""
+        return self._left_of(end, WINDOW_MS * per_ms) < LEFT_NOW and self._left_of(end, LOOK_MS * per_ms) < LEFT
+
     def explains(self, end: int, per_ms: int) -> bool:
-        """Whether what came in of late, up to an index, can all be the agent's: next to nothing is left of it, or no
-        more than the filter usually leaves of an echo as loud as the last ones."""
-        short, long = end - WINDOW_MS * per_ms, end - LOOK_MS * per_ms
-        heard, came = self._history.heard[self._row], self._history.original(self._row, long, end)
-        noise = NOISE_MARGIN * self._noise
-        now = energy(heard[short:end]) - noise
-        if now < LEFT_NOW * energy(came[short - long :]) or energy(heard[long:end]) - noise < LEFT * energy(came):
+        """Whether what came in of late, up to an index, can be the agent's alone: little is left of it, or no more than
+        the filter usually leaves of an echo as loud as the last ones."""
+        if self._left_of(end, WINDOW_MS * per_ms) < LEFT_NOW or self._left_of(end, LOOK_MS * per_ms) < LEFT:
             return True
+        now = energy(self._history.heard[self._row, end - WINDOW_MS * per_ms : end]) - NOISE_MARGIN * self._noise
         return now < _LEAK_MARGIN * max(self._leak, LEAST_LEAK) * max(self._echoes, default=0.0)
 
     @property
@@ -102,6 +103,11 @@ class EchoLine:
     def close(self) -> None:
         """No more."""
         self._canceller.close()
+
+    def _left_of(self, end: int, count: int) -> float:
+        """The share of the energy of so many samples that is left, apart from the noise."""
+        left = energy(self._history.heard[self._row, end - count : end]) - NOISE_MARGIN * self._noise
+        return left / (energy(self._history.original(self._row, end - count, end)) + 1.0)
 
     def _train(self) -> None:
         ready = int(self._history.cursor[self._row, Cursor.READY])

@@ -83,8 +83,8 @@ class AnsweringJudge:
 class Studio:
     """An engine with its port, clock and loop; `start_ms` is when the first call's sound begins."""
 
-    def __init__(self, rows: int = 4) -> None:
-        self.port = ArrayPort(rows)
+    def __init__(self, rows: int = 4, port: ArrayPort | None = None) -> None:
+        self.port = port or ArrayPort(rows)
         self.loop = Loop()
         self.engine = Engine(self.port, self.loop.post, lambda: self.port.now_ms * 1_000_000)
         self.start_ms = self.port.now_ms
@@ -218,7 +218,7 @@ def test_an_interruption_flushes_and_tells_what_was_heard() -> None:
     studio.run(1300)
     assert listener.of(Pause)
     call.words()
-    studio.run(20)
+    studio.run(200)
     assert listener.of(Interrupted)
     heard = call.playout.heard(utterance)
     assert heard == len(np.trim_zeros(studio.port.sent(call.slot), "b"))
@@ -382,8 +382,9 @@ def test_what_the_old_answer_begins_before_it_knows_of_the_interruption_is_not_s
     call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
     studio.run(1300)
     call.words()
-    studio.port.step()
-    studio.engine.tick()  # the event waits in the loop
+    for _ in range(200 // TICK_MS):
+        studio.port.step()
+        studio.engine.tick()  # the event waits in the loop
     stale = call.playout.begin("the next sentence")
     assert stale.cut and not call.playout.write(tone(500))
     studio.loop.run()
