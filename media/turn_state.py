@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from media.turn_timing import EPSILON_MS, WORDS_STAND_MS
+
 
 class State(Enum):
     """Where a call stands. GUARDED: speech that does not count yet, because the agent is audible, because it began
@@ -35,10 +37,19 @@ class Speech:
     reopens: bool = False  # it goes on with the turn before it
     spoken: float = 0.0  # stretches that are over, ms
     words: bool = False  # it has words that take the turn
+    guess: float | None = None  # since when it has words that would, if the recognizer does not take them back
     backchannel: bool = False  # it has words, so far only such as say that one listens
     pauses_at: float = 0.0  # playout pauses when so much has been spoken, ms; infinite: never again
     resumed: bool = False  # playout was paused for it and went on
     kept: bool = False  # it interrupted the agent: it is a turn, however short
+
+    def has_words(self, now_ms: float) -> bool:
+        """Whether it has words that take the turn, and the recognizer has not taken them back for long enough."""
+        return self.words or (self.guess is not None and now_ms - self.guess >= WORDS_STAND_MS - EPSILON_MS)
+
+    def is_guessed(self, now_ms: float) -> bool:
+        """Whether it has words that the recognizer may still take back."""
+        return self.guess is not None and not self.has_words(now_ms)
 
 
 @dataclass(slots=True)

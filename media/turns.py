@@ -142,21 +142,19 @@ class Turns:
 
     def words(self, now_ms: float, backchannel: bool = False) -> tuple[TurnEvent, ...]:
         """The recognizer has words for the speech that is open. `backchannel`: so far only such as say that one listens
-        ("mm-hmm"); spoken over the agent they take no turn."""
+        ("mm-hmm"); spoken over the agent they take no turn, and take back what was heard before."""
         self._now = max(self._now, now_ms)
+        speech = self._speech
         if self._state is State.IDLE:
             return ()
-        if backchannel and self._speech.guarded:
-            self._speech.backchannel = True
-            return ()
-        match self._state:
-            case State.PAUSED | State.PAUSED_SILENCE:
+        if not speech.guarded:
+            speech.words = True
+            if self._state in (State.PAUSED, State.PAUSED_SILENCE):
                 self._interrupt()
-            case State.GUARDED | State.GUARDED_SILENCE if self._speech.resumed and self._agent.stoppable:
-                self._interrupt()
-            case _:
-                pass
-        self._speech.words = True
+        elif backchannel:
+            speech.backchannel, speech.guess = True, None
+        elif speech.guess is None:
+            speech.guess = self._now
         return self._take()
 
     def protect(self, on: bool) -> tuple[TurnEvent, ...]:
@@ -311,6 +309,9 @@ class Turns:
         """Speech that does not count yet: it may interrupt, outlast what guards it, or be dropped."""
         talking = self._state is State.GUARDED
         if self._agent.audible:
+            if self._agent.stoppable and self._speech.resumed and self._speech.has_words(self._now):
+                self._interrupt()
+                return
             if talking and self._agent.stoppable and self._speech_ms() >= self._speech.pauses_at:
                 self._barge()
         elif self._speech.end >= self._agent.guards_until or self._answered_early():
@@ -319,13 +320,13 @@ class Turns:
             return
         if self._state is State.GUARDED_SILENCE:
             hold = max(LATE_WORDS_MS if self._speech.resumed else 0, self._delay)
-            if self._lasted(hold):
+            if self._lasted(hold) and not self._speech.is_guessed(self._now):
                 self._drop(self._why_guarded())
 
     def _answered_early(self) -> bool:
         """Words over the last moment of what the agent said, which then had its end: they answer it."""
         speech = self._speech
-        heard = speech.resumed and (speech.words or speech.backchannel)
+        heard = speech.resumed and (speech.guess is not None or speech.backchannel)
         return heard and self._agent.stopped - speech.end <= EARLY_ANSWER_MS
 
     def _why_guarded(self) -> DropReason:
@@ -337,14 +338,17 @@ class Turns:
 
     def _paused(self) -> None:
         """Playout waits for words. It goes on without them: after 2 s, and when the speech ended."""
+        speech, audible = self._speech, self._agent.audible
         ended = self._state is State.PAUSED_SILENCE and self._lasted(WORDS_GRACE_MS)
         late = self._now - self._paused_at >= PAUSE_LIMIT_MS - EPSILON_MS
-        if ended or late or not self._agent.audible:
+        if audible and speech.has_words(self._now):
+            self._interrupt()
+        elif late or not audible or (ended and not speech.is_guessed(self._now)):
             self._resume()
 
     def _barge(self) -> None:
         """The caller has spoken over the agent for long enough."""
-        if self._speech.words:
+        if self._speech.has_words(self._now):
             self._interrupt()
             return
         self._state = State.PAUSED

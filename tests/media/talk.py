@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TypeVar
 
 from media.events import AskEndOfTurn, TurnEvent
+from media.turn_timing import WORDS_STAND_MS
 from media.turns import Turns, TurnSettings
 
 Kind = TypeVar("Kind", bound=TurnEvent)
 SPAN = 10
 SPEECH, SILENCE = 0.9, 0.0
+STAND = int(WORDS_STAND_MS)
 NO_MODEL = TurnSettings(ultravad_eot_threshold=None, speculative_silence_ms=None)
 NEVER = 10**9
 

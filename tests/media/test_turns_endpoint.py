@@ -19,7 +19,7 @@ from media.events import (
     TurnEnded,
 )
 from media.turns import Turns
-from tests.media.talk import NEVER, NO_MODEL, SILENCE, SPEECH, Talk
+from tests.media.talk import NEVER, NO_MODEL, SILENCE, SPEECH, STAND, Talk
 
 MODEL = replace(NO_MODEL, ultravad_eot_threshold=0.5)
 
@@ -146,6 +146,6 @@ def test_speech_that_does_not_count_yet_starts_no_speculation() -> None:
     settings = replace(MODEL, speculative_silence_ms=100)
     talk = Talk(settings, eot=0.0).agent(True).speak(200).pass_ms(290)
     assert talk.kinds() == [AgentStarted, SpeechStarted, Pause]
-    talk.words().agent(False).pass_ms(10)
+    talk.words().pass_ms(STAND).agent(False).pass_ms(10)
     assert talk.kinds()[3:] == [Interrupted, AgentStopped, SpeechStopped, Speculate, AskEndOfTurn]
     assert talk.speak(10).kinds()[-1] is SpeechResumed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from media.events import AgentStarted, AgentStopped, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded
-from tests.media.talk import NO_MODEL, Talk
+from tests.media.talk import NO_MODEL, STAND, Talk
 
 
 @pytest.mark.parametrize("least", [0, 100, 500])
@@ -23,22 +23,22 @@ def test_speech_under_the_minimum_of_interruption_leaves_the_agent_alone() -> No
 
 
 def test_words_make_a_pause_an_interruption_and_the_speech_a_turn_from_its_beginning() -> None:
-    talk = Talk(NO_MODEL).agent(True).pass_ms(1000).speak(300).words()
-    assert talk.of(Interrupted) == [Interrupted(at_ms=1300, speech_start_ms=1000)]
-    talk.agent(False).speak(200).pass_ms(200)
-    assert talk.of(TurnEnded) == [TurnEnded(1600, 1000, 1500, "delay")]
+    talk = Talk(NO_MODEL).agent(True).pass_ms(1000).speak(300).words().speak(STAND)
+    assert talk.of(Interrupted) == [Interrupted(at_ms=1300 + STAND, speech_start_ms=1000)]
+    talk.agent(False).speak(220).pass_ms(200)
+    assert talk.of(TurnEnded) == [TurnEnded(1800, 1000, 1700, "delay")]
     assert talk.of(Resume) == []
 
 
 def test_words_before_the_minimum_interrupt_at_the_minimum_without_a_pause() -> None:
-    talk = Talk(replace(NO_MODEL, min_interruption_duration=300)).agent(True).speak(200).words().speak(200)
+    talk = Talk(replace(NO_MODEL, min_interruption_duration=500)).agent(True).speak(200).words().speak(400)
     assert talk.of(Pause) == []
-    assert [event.at_ms for event in talk.of(Interrupted)] == [300]
+    assert [event.at_ms for event in talk.of(Interrupted)] == [500]
 
 
 def test_a_turn_that_interrupted_is_never_too_short() -> None:
-    talk = Talk(replace(NO_MODEL, min_turn_duration=2000)).agent(True).speak(200).words().agent(False).pass_ms(500)
-    assert len(talk.of(TurnEnded)) == 1
+    talk = Talk(replace(NO_MODEL, min_turn_duration=2000)).agent(True).speak(200).words().speak(200)
+    assert len(talk.agent(False).pass_ms(500).of(TurnEnded)) == 1
 
 
 def test_playout_resumes_after_two_seconds_without_words() -> None:
@@ -54,7 +54,7 @@ def test_playout_resumes_when_the_speech_ended_without_words() -> None:
 
 
 def test_words_that_come_just_after_playout_resumed_still_interrupt() -> None:
-    talk = Talk(NO_MODEL).agent(True).speak(200).pass_ms(400).words()
+    talk = Talk(NO_MODEL).agent(True).speak(200).pass_ms(400).words().pass_ms(STAND)
     assert talk.kinds()[-2:] == [Resume, Interrupted]
     assert talk.agent(False).pass_ms(200).of(TurnEnded)[0].speech_end_ms == 200
 
@@ -92,13 +92,24 @@ def test_a_backchannel_only_pauses_the_agent() -> None:
 
 @pytest.mark.parametrize("wait", [0, 200, 900])
 def test_words_after_a_backchannel_interrupt(wait: int) -> None:
-    talk = Talk(NO_MODEL).agent(True).speak(400).words(backchannel=True).pass_ms(wait).words()
-    assert talk.of(Interrupted) == [Interrupted(400 + wait, 0)]
+    talk = Talk(NO_MODEL).agent(True).speak(400).words(backchannel=True).pass_ms(wait).words().pass_ms(STAND)
+    assert talk.of(Interrupted) == [Interrupted(400 + wait + STAND, 0)]
 
 
-def test_a_recognizer_that_takes_its_words_back_does_not_undo_them() -> None:
-    talk = Talk(replace(NO_MODEL, min_interruption_duration=300)).agent(True).speak(200).words()
-    assert talk.words(backchannel=True).speak(100).at(Interrupted) == [300]
+def test_words_that_the_recognizer_takes_back_at_once_do_not_interrupt() -> None:
+    talk = Talk(NO_MODEL).agent(True).speak(300).words().speak(STAND - 10).words(backchannel=True).pass_ms(2000)
+    assert talk.kinds() == [AgentStarted, SpeechStarted, Pause, Resume, TurnDropped]
+    assert talk.of(TurnDropped)[0].reason == "backchannel"
+
+
+def test_words_count_from_when_they_were_heard_however_they_change() -> None:
+    talk = Talk(NO_MODEL).agent(True).speak(300).words().speak(100).words().speak(STAND)
+    assert talk.at(Interrupted) == [300 + STAND]
+
+
+def test_playout_does_not_go_on_while_the_recognizer_has_a_guess() -> None:
+    talk = Talk(NO_MODEL).agent(True).speak(200).pass_ms(290).words().pass_ms(STAND)
+    assert talk.kinds() == [AgentStarted, SpeechStarted, Pause, Interrupted]
 
 
 def test_a_backchannel_that_is_recognized_late_does_not_interrupt() -> None:
@@ -116,7 +127,7 @@ def test_new_speech_after_a_backchannel_pauses_the_agent_again() -> None:
     talk = Talk(NO_MODEL).agent(True).speak(200).words(backchannel=True).pass_ms(600).speak(300)
     assert talk.at(Pause) == [100, 900]
     assert len(talk.of(SpeechStarted)) == 1
-    assert talk.words().at(Interrupted) == [1100]
+    assert talk.words().speak(STAND).at(Interrupted) == [1100 + STAND]
 
 
 def test_a_yes_over_the_last_words_of_the_agent_answers_it() -> None:

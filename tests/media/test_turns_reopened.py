@@ -79,7 +79,7 @@ def test_who_speaks_after_the_answer_was_heard_out_does_not_go_on() -> None:
 
 
 def test_who_has_interrupted_goes_on_without_the_cooldown() -> None:
-    talk = Talk(STERN).agent(True).speak(600).words().agent(False).pass_ms(100)
+    talk = Talk(STERN).agent(True).speak(400).words().speak(200).agent(False).pass_ms(100)
     assert talk.at(TurnEnded) == [700]
     talk.pass_ms(100).speak(200).pass_ms(100)
     assert talk.of(SpeechStarted)[-1].reopens
@@ -87,7 +87,7 @@ def test_who_has_interrupted_goes_on_without_the_cooldown() -> None:
 
 
 def test_sound_that_was_cut_and_stops_after_the_turn_is_no_answer_that_was_heard() -> None:
-    talk = Talk(replace(STERN, turn_endpoint_delay=50)).agent(True).speak(600).words().pass_ms(50)
+    talk = Talk(replace(STERN, turn_endpoint_delay=50)).agent(True).speak(400).words().speak(200).pass_ms(50)
     assert talk.at(TurnEnded) == [650]
     assert talk.agent(False).pass_ms(100).speak(100).of(SpeechStarted)[-1].reopens
 
