@@ -39,6 +39,8 @@ from storage.database import StorageTrouble
 
 LAST_WORD_S: Final = 0.2
 """Between the last sample that was sent and our BYE: the caller's jitter buffer still holds it."""
+PROGRESS_EVERY_S: Final = 2.0
+"""Between two stores of a call's talk: each writes all of it."""
 
 log = structlog.get_logger()
 
@@ -163,8 +165,8 @@ class Talk:
             self.conversation.settle()
 
     async def _keep_progress(self) -> None:
-        """Store the answer and then what was said whenever that has changed, so that a crash does not lose it. The end
-        of the call stores all of it again, therefore trouble here is only logged."""
+        """Store the answer and then what was said when that has changed, so that a crash loses little of it. The end of
+        the call stores all of it again, therefore trouble here is only logged."""
         call_id = self._parties.call.id
         await self._store(lambda conn: calls.answered(conn, call_id, self._answered_at))
         while True:
@@ -179,6 +181,7 @@ class Talk:
                 turn_count=talk.turn_count,
             )
             await self._store(progress)
+            await asyncio.sleep(PROGRESS_EVERY_S)
 
     async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
         try:
