@@ -50,6 +50,12 @@ typedef struct dial {
     char keys[DIAL_MOST + 2];
 } dial_t;
 
+/* What is sent next, and a look at what would follow it. */
+typedef struct taken {
+    uint32_t count, ahead_count;
+    int16_t ahead[MAX_FADE];
+} taken_t;
+
 typedef struct slot {
     _Atomic int state;
     _Atomic uint32_t generation;
@@ -138,6 +144,10 @@ void background_release(background_t *sound);
 int slot_dial(slot_t *slot, const char *keys);
 /* Samples until the keys of the latest request have been sent; 0 then. */
 uint32_t slot_dial_left(const slot_t *slot);
+
+/* edges.c, for the pump's side. Ramp what begins up from silence, and what stopped down to it; after a flush in mid-sound,
+ * both at once. `short_of`: more was to come, and is late. */
+void edges_smooth(slot_t *slot, int16_t *out, const taken_t *taken, uint32_t count, bool short_of);
 
 /* background.c, for the pump's side. `speaking`: the agent is to be heard well. */
 void background_mix(slot_t *slot, int16_t *out, uint32_t count, bool speaking);
