@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import wave
 from collections.abc import Mapping
 from datetime import timedelta
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 
 from config.clock import utc_now
+from config.errors import TrunklineError
+from config.settings import Settings
 from media.ports import Samples
 from storage import agents, calls, organizations, recordings
 from storage.agents import AgentFields
@@ -21,8 +24,10 @@ from storage.database import Database
 from tests.media.speech import silence, speech
 from tests.trunkline.conftest import Office
 from tests.trunkline.house import command, environment
+from trunkline.replay import find
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 ANSWERED_MS = 1200
 """Of the recorded call: from the end of the first turn to the answer."""
 
@@ -96,10 +101,8 @@ async def test_a_call_is_replayed_beside_the_server_with_the_real_models(office:
     assert first["responseGapMs"] == pytest.approx(ANSWERED_MS, abs=60)
     assert second["responseGapMs"] is None
     assert len(now["turns"]) == 2
-    status, out, err = await replay(office, tmp_path, call.id.upper())
-    assert (status, err) == (0, "")
-    assert out.startswith(f"call {call.id}: {len(heard) // 160 * 0.02:.1f} s at 8000 Hz, jitter")
-    assert "as set now" in out
+    same = await find(Settings(data_dir=office.server.data_dir), call.id.upper())
+    assert same.call == call
 
 
 async def test_a_file_of_another_server_is_replayed_without_a_call(tmp_path: Path) -> None:
@@ -109,39 +112,42 @@ async def test_a_file_of_another_server_is_replayed_without_a_call(tmp_path: Pat
         folder=tmp_path, environment=environment(tmp_path / "data", {}),
     )  # fmt: skip
     assert (status, err) == (0, "")
-    assert out.startswith("recording: ")
+    assert re.match(r"recording: \d+\.\d s at 8000 Hz, jitter buffer up to 0 ms\n", out)
     assert "note: a recording alone" in out
     assert out.count(" delay") == 2
     assert not (tmp_path / "data").exists(), "it leaves nothing behind"
 
 
-async def test_what_cannot_be_replayed_is_told_in_one_line(office: Office, tmp_path: Path) -> None:
-    unknown = "00000000-0000-4000-8000-000000000000"
+async def test_what_cannot_be_replayed_is_told(office: Office, tmp_path: Path) -> None:
+    settings = Settings(data_dir=office.server.data_dir)
     async with office.server.database() as database:
         lost = await stored(database)
         none = await stored(database, recording=False)
         going = await stored(database, ended=False)
-    (tmp_path / "words.wav").write_text("no sound")
-    cases: dict[tuple[str, ...], str] = {
-        (): "name a call, or a file with --recording",
-        (unknown,): f"there is no call {unknown}",
-        (lost.id,): f"the recording of call {lost.id} was deleted: ",
-        (none.id,): f"call {none.id} has no recording",
-        (going.id,): f"call {going.id} goes on",
-        ("--recording", "none.wav"): "the recording none.wav does not exist",
-        ("--recording", "words.wav"): "words.wav is no WAV file",
-        (unknown, "--set", "patience=3"): "unknown setting patience; a replay can change: turnEndpointDelay, ",
-        (
-            unknown,
-            "--set",
-            "turnEndpointDelay=10",
-        ): "bad setting turnEndpointDelay: Must be greater than or equal to 50",
-    }
-    results = await asyncio.gather(*(replay(office, tmp_path, *arguments) for arguments in cases))
-    for complaint, (status, out, err) in zip(cases.values(), results, strict=True):
-        assert (status, out) == (1, "")
-        assert err.startswith(f"trunkline: {complaint}"), err
-        assert err.count("\n") == 1
+    words = tmp_path / "words.wav"
+    words.write_text("no sound")
+    cases: list[tuple[str | None, Path | None, str]] = [
+        (None, None, "name a call, or a file with --recording"),
+        (UNKNOWN, None, f"there is no call {UNKNOWN}"),
+        (lost.id, None, f"the recording of call {lost.id} was deleted: "),
+        (none.id, None, f"call {none.id} has no recording"),
+        (going.id, None, f"call {going.id} goes on"),
+        (lost.id, tmp_path / "none.wav", f"the recording {tmp_path / 'none.wav'} does not exist"),
+        (None, words, f"{words} is no WAV file"),
+    ]
+    for call_id, recording, complaint in cases:
+        with pytest.raises(TrunklineError) as refused:
+            await find(settings, call_id, recording)
+        assert str(refused.value).startswith(complaint)
+
+
+async def test_a_refusal_is_one_line(office: Office, tmp_path: Path) -> None:
+    for assignment, complaint in (
+        ("turnEndpointDelay=300", f"there is no call {UNKNOWN}"),
+        ("turnEndpointDelay=10", "bad setting turnEndpointDelay: Must be greater than or equal to 50"),
+    ):
+        status, out, err = await replay(office, tmp_path, UNKNOWN, "--set", assignment)
+        assert (status, out, err) == (1, "", f"trunkline: {complaint}\n")
 
 
 async def test_a_folder_without_a_database_stays_empty(tmp_path: Path) -> None:
