@@ -25,20 +25,20 @@ GREETING: Final = "Hello, this is Harbour Dental. How can I help you?"
 PROMPT: Final = (
     "You answer the telephone of Harbour Dental. The caller dialled {{phone_number}}. "
     "Our opening hours are nine to five on weekdays. "
-    "We are located at twelve Harbour Street, next to the train station. "
+    "Our office is at twelve Harbour Street, next to the train station. "
     "A cleaning costs sixty dollars. "
-    "For your first visit we need your insurance card, a list of the medicines that you take, the name of your doctor, "
-    "and ten minutes of your time to fill in a form."
+    "New patients need to bring their insurance card, a list of the medicines that they take, the name of their "
+    "doctor, and ten minutes of their time to fill in a form."
 )
 TALK: Final = (
     ("what are your opening hours", "nine to five"),
     ("can you tell me when my appointment is", "What is your appointment number"),
     ("four seven one one", demo_tool.TIME),
-    ("what do you need for my first visit", "your first visit"),
+    ("what do i need to bring", "New patients need to bring"),
     ("what does it cost", "sixty dollars"),
     ("can you say that again please", "sixty dollars"),
-    ("where are you located", "Harbour Street"),
-    ("have a nice day", "bye"),
+    ("where is your office", "Harbour Street"),
+    ("okay see you on monday", "bye"),
 )
 """What the caller says, and what the agent's answer must hold."""
 USES_TOOL: Final = 3
