@@ -181,6 +181,8 @@ class Conversation:
             case AgentStopped():
                 self._floor.agent = False
                 self.timeline.agent_silent()
+                if self._floor.caller and self._answer is not None:  # it waits for a tool: what follows waits, too
+                    self._answer.hold()
             case _:
                 pass
 

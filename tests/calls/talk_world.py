@@ -25,7 +25,17 @@ from calls.script import Script
 from calls.timeline import Timeline
 from calls.tools import ToolBelt, ToolResult
 from media.engine_call import CallEvent, UtteranceSent
-from media.events import AskEndOfTurn, Interrupted, Pause, Resume, TurnDropped, TurnEvent
+from media.events import (
+    AgentStarted,
+    AskEndOfTurn,
+    Interrupted,
+    Pause,
+    Resume,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+    TurnEvent,
+)
 from media.playout import Playout
 from media.ports import TICK_MS, Samples
 from media.turns import Turns, TurnSettings
@@ -49,6 +59,10 @@ TALK_MS = 20_000
 """In which the caller does something now and then."""
 QUIET_MS = 60_000
 """Afterwards: nothing takes so long."""
+LATE_NEWS_MS = 130.0
+"""Events reach the conversation within this time, and what it writes leaves with the next tick."""
+REST_MS = 4_000
+"""No model takes so long."""
 
 Kind = Literal["speech", "cough", "nod"]
 
@@ -112,7 +126,7 @@ class WorldLanguage:
         number = len(self.prompts)
         self.prompts.append(prompt)
         chance = self.world.chance
-        await self.world.takes(800)
+        await self.world.takes(1500)
         if prompt.tools and chance.random() < 0.25:
             if chance.random() < 0.3:
                 yield TextDelta("Let me see. ")
@@ -211,6 +225,8 @@ class World:
         self._orders: list[Callable[[], tuple[TurnEvent, ...]]] = []
         self._protected = self._audible = False
         self._taken = 0
+        self._rests_since_ms = 0.0
+        self._open_since_ms: float | None = None
         self._batch: list[CallEvent] = []
         self._delivered_s = 0.0
         self._cuts: list[tuple[int, frozenset[str]]] = []
@@ -234,7 +250,7 @@ class World:
             digits = DigitsDialled(str(self.chance.randint(0, 99)))
             loop.call_later(self.chance.random() * TALK_MS / 1000, self.inbox.put, digits)
         talking = loop.create_task(self.talk.run())
-        while self.now_ms < TALK_MS + QUIET_MS and not talking.done():
+        while not talking.done() and not self._is_over():
             await asyncio.sleep(TICK_MS / 1000)
             self._tick(loop)
         try:
@@ -243,11 +259,19 @@ class World:
             talking.cancel()
             await asyncio.wait((talking,))
 
+    def _is_over(self) -> bool:
+        """Nothing has happened for a while, and nothing is to come; at last, whatever still goes on."""
+        rests = self.turns.idle and not (self._audible or self.script.silence_ms or self.talk._answer)
+        if not rests:
+            self._rests_since_ms = self.now_ms
+        calm = self.now_ms - self._rests_since_ms > REST_MS
+        return self.now_ms > TALK_MS + (REST_MS if calm else QUIET_MS)
+
     def _acts(self) -> list[Act]:
         """What the caller does, with pauses of all lengths; now and then in the middle of what the agent says."""
         acts, at, number = list[Act](), self.chance.randint(0, 3000), 0
         while at < TALK_MS:
-            kind = self.chance.choices(("speech", "cough", "nod"), (6, 2, 2))[0]
+            kind = self.chance.choices(("speech", "cough", "nod"), (5, 4, 2))[0]
             if kind == "speech":
                 spoken = self.chance.randint(1, 6)
                 words = tuple((at + (word + 1) * SPELL_MS, f"u{number + word}") for word in range(spoken))
@@ -256,7 +280,7 @@ class World:
             stop = words[-1][0] if words else at + self.chance.choice([40, 120, 400])
             acts.append(Act(kind, at, stop, words))
             number += len(words)
-            at = stop + self.chance.choice([60, 120, 200, 500, 900, 2500, 5000])
+            at = stop + self.chance.choice([60, 120, 200, 300, 500, 900, 1500, 2500, 5000])
         return acts
 
     def _expect_words(self, act: Act, loop: asyncio.AbstractEventLoop) -> None:
@@ -308,6 +332,14 @@ class World:
                     self._cuts.append((len(self._heard()), frozenset(map(answer_of, self._heard()))))
                 case TurnDropped():
                     self.ear.discard()
+                    self._open_since_ms = None
+                case SpeechStarted():
+                    self._open_since_ms = event.at_ms
+                case TurnEnded():
+                    self._open_since_ms = None
+                case AgentStarted(at_ms):
+                    spoken_ms = 0.0 if self._open_since_ms is None else at_ms - self._open_since_ms
+                    assert spoken_ms <= LATE_NEWS_MS, "the agent began to speak while the caller spoke"
                 case AskEndOfTurn():
                     self._judge(event.at_ms)
                 case _:
@@ -326,7 +358,9 @@ class World:
         """The events of a tick reach the conversation in their order, some ms later."""
         if self._batch:
             batch, self._batch = self._batch, []
-            self._delivered_s = max(self._delivered_s, loop.time() + self.chance.choice([0.0, 0.001, 0.025]))
+            self._delivered_s = max(
+                self._delivered_s + 1e-6, loop.time() + self.chance.choice([0.0, 0.001, 0.025, 0.07])
+            )
             loop.call_at(self._delivered_s, self._reach, batch)
 
     def _reach(self, batch: list[CallEvent]) -> None:

@@ -193,3 +193,20 @@ async def test_a_tool_in_use_ends_with_the_call(begin: Begin) -> None:
     await talk.says("never mind, goodbye")
     await talk.play(2 * WORD_MS)
     assert await asyncio.wait_for(talk.run, 1) == "agent_ended"
+
+
+async def test_a_caller_who_began_over_the_last_words_before_a_tool_is_not_spoken_over(begin: Begin) -> None:
+    tool = GatedTool()
+    tool.gate.clear()
+    talk = begin(LISTENS, [TextDelta("Let me see."), LOOK_UP], "It is shipped.", tools=[tool])
+    await talk.says("where is my order")
+    await talk.play(2 * WORD_MS)
+    await talk.starts_speaking()
+    await talk.play(3 * WORD_MS)
+    tool.gate.set()
+    await settle()
+    await talk.play(3 * WORD_MS)
+    assert talk.items[1:] == [("assistant", "Let me see.")]
+    await talk.makes_noise()
+    await talk.play(4 * WORD_MS)
+    assert talk.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
