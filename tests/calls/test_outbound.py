@@ -64,7 +64,7 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
             await until(lambda: house.pump.taken(there.leg._media.result().slot) >= 2 * RATE * WORD_MS // 1000)
             there.ends()
             end = await ended(house, call)
-        assert house.voice.spoken == ["Hello Ann, you are true and 4.5."]
+        assert house.voice.spoken == ["Hello Ann, you are true and four point five."]
         assert len(await house.database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))) == 1
         assert house.pump.released == [there.leg._media.result().slot]
     assert (how(end), end.customer_number, end.provider) == (("completed", "customer_ended"), "+4917012", "sip")
