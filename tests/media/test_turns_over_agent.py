@@ -137,6 +137,12 @@ def test_a_yes_over_the_last_words_of_the_agent_answers_it() -> None:
     assert talk.of(TurnEnded) == [TurnEnded(910, 0, 300, "delay")]
 
 
+def test_words_over_the_last_words_of_the_agent_answer_it_though_they_have_not_stood() -> None:
+    talk = Talk(NO_MODEL).agent(True).speak(300).pass_ms(200).words().pass_ms(50).agent(False).pass_ms(20)
+    assert talk.of(Interrupted) == []
+    assert talk.of(TurnEnded) == [TurnEnded(570, 0, 300, "delay")]
+
+
 @pytest.mark.parametrize("heard", [True, False])
 def test_what_came_too_early_or_without_words_does_not_answer_the_agent(heard: bool) -> None:
     talk = Talk(NO_MODEL).agent(True).speak(300)
