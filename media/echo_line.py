@@ -68,6 +68,7 @@ class EchoLine:
         self._leak = LEAK_AT_FIRST  # energy of what is left of the echo, against the echo's
         self._echoes: deque[float] = deque(maxlen=LAST_FRAMES)  # their energy
         self._gain = 1.0
+        self._ramp = np.linspace(0, 1, self._frame, dtype=np.float32)
         self._noise = _LOUDEST
         self._frames = 0
         self._energy = self._left = 0.0  # of the frames that sound, what came in and what the filter left
@@ -123,16 +124,16 @@ class EchoLine:
         return heard, self._canceller.cancel(heard, self._history.said[self._row, before : before + self._frame])
 
     def _turned_down(self, heard: Samples, left: Samples) -> Samples:
-        whole = left.astype(np.float32)
-        came, remains = energy(heard), energy(left)
-        echo = max(energy(heard.astype(np.float32) - whole) - NOTCH_SHARE * remains, 0.0)
+        before, whole = heard.astype(np.float32), left.astype(np.float32)
+        came, remains = energy(before), energy(whole)
+        echo = max(energy(before - whole) - NOTCH_SHARE * remains, 0.0)
         self._follow_noise(came)
         self._follow_leak(came, remains, echo)
         self._echoes.append(echo)
         likely = _LEAK_MARGIN * self._leak * echo / (remains + 1.0)
         least = max(LEAST_GAIN, min((self._noise / (remains + 1.0)) ** 0.5, 1.0))
         gain = max(1.0 - likely, least**2) ** 0.5
-        whole *= np.linspace(self._gain, gain, len(whole), dtype=np.float32)
+        whole *= self._gain + (gain - self._gain) * self._ramp
         self._gain = gain
         return np.rint(whole).astype(np.int16)
 
@@ -155,5 +156,6 @@ class EchoLine:
 def energy(samples: Samples | Signal) -> float:
     """Mean square of the differences from sample to sample: what lies high counts more. The canceller turns the phase
     of what lies low (under 130 Hz at 8 kHz) with a notch filter, which must not look like an echo."""
-    steps = np.diff(samples.astype(np.float32))
+    whole = samples.astype(np.float32, copy=False)
+    steps = whole[1:] - whole[:-1]
     return float(steps @ steps) / len(steps)
