@@ -77,7 +77,7 @@ class AgentSettings(Body):
         0.1, description="End-of-turn probability threshold; null: no end-of-turn model"
     )
     speculative_silence_ms: UpTo5000Ms | None = Field(
-        150, description="ms of silence before speculative inference; without effect in this version"
+        150, description="ms of silence before an answer is begun, at the risk of throwing it away; null: never"
     )
     fallback_silence_ms: UpTo10000Ms | None = Field(3000, description="ms after which silence ends a turn anyway")
     allow_end_call: bool = Field(True, description="The agent may end calls proactively")

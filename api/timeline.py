@@ -43,7 +43,7 @@ class TurnTimes(View):
     )
     speech_ready_ms: int | None = Field(description="The first sentence of the answer was there as sound, ms")
     agent_start_ms: int | None = Field(description="The first sound of the answer left, ms")
-    interrupted_ms: int | None = Field(None, description="The caller cut the answer, ms")
+    interrupted_ms: int | None = Field(None, description="The answer fell silent for the caller who cut it, ms")
     agent_end_ms: int | None = Field(description="The last sound of the answer left, or the answer was cut, ms")
     response_gap_ms: int | None = Field(
         description="From speechEndMs to agentStartMs, ms; null for a turn that digits ended"

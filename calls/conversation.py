@@ -25,6 +25,8 @@ from media.events import (
     AgentStarted,
     AgentStopped,
     Interrupted,
+    Pause,
+    Resume,
     Speculate,
     SpeechResumed,
     SpeechStarted,
@@ -62,6 +64,8 @@ class Floor:
 
     caller: bool = False
     agent: bool = False
+    paused_ms: float | None = None
+    """Since when playout waits for the caller's words."""
     unanswered: bool = False
     """The last answer was cut before a word of it was heard: what the caller says next is more of the same turn."""
     owed: bool = False
@@ -156,11 +160,11 @@ class Conversation:
             case DigitHeard():
                 self._on_tone(happening)
             case _:
-                self._follow(happening)
+                self._follow_caller(happening)
         return None
 
-    def _follow(self, event: TurnEvent) -> None:
-        """Events that say who speaks."""
+    def _follow_caller(self, event: TurnEvent) -> None:
+        """Events that say what the caller does."""
         match event:
             case SpeechStarted():
                 self._floor.caller = True
@@ -174,10 +178,20 @@ class Conversation:
                 self._release()
             case Interrupted():
                 self._interrupted(event)
+            case _:
+                self._follow_agent(event)
+
+    def _follow_agent(self, event: TurnEvent) -> None:
+        """Events that say what is heard of the agent."""
+        match event:
             case AgentStarted(at_ms):
                 self._floor.agent = True
                 self.timeline.agent_started(at_ms)
                 self._on_progress()
+            case Pause(at_ms):
+                self._floor.paused_ms = at_ms
+            case Resume():
+                self._floor.paused_ms = None
             case AgentStopped():
                 self._floor.agent = False
                 self.timeline.agent_silent()
@@ -244,9 +258,11 @@ class Conversation:
         answer = self._answer
         if answer is None or not answer.begun:
             return
+        stopped_ms = event.at_ms if self._floor.paused_ms is None else self._floor.paused_ms
+        self._floor.paused_ms = None
         metrics.INTERRUPTIONS.inc()
-        metrics.BARGE_IN.observe(max(event.at_ms - event.speech_start_ms, 0.0) / 1000)
-        self._drop_answer(answer, event.at_ms)
+        metrics.BARGE_IN.observe(max(stopped_ms - event.speech_start_ms, 0.0) / 1000)
+        self._drop_answer(answer, stopped_ms)
         self._floor.unanswered = not answer.heard
         self._log.info("call.interrupted", heard_characters=len(answer.heard))
 

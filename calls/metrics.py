@@ -24,7 +24,7 @@ TURN_STAGE: Final = Histogram(
 )
 BARGE_IN: Final = Histogram(
     "trunkline_barge_in_seconds",
-    "From the beginning of a caller's interruption to the cut of what played",
+    "From the beginning of a caller's interruption to the agent's silence",
     buckets=(0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0),
 )
 SPOKEN_PIECES: Final = Counter(

@@ -21,7 +21,7 @@ DANGLING: Final = 0.03
 _LEANING: Final = 0.3
 """The last word seldom ends a sentence."""
 _PLAIN: Final = 0.75
-_COMPLETE: Final = 0.95
+COMPLETE: Final = 0.95
 """A phrase that stands for itself."""
 
 _DANGLING_WORDS: Final[dict[str, frozenset[str]]] = {
@@ -76,7 +76,7 @@ class LexicalEndOfTurn:
             return _UNKNOWN
         tag = (language or "en").lower().split("-")[0]
         if _is_complete(heard, tag):
-            return _COMPLETE
+            return COMPLETE
         if heard[-1] in _DANGLING_WORDS.get(tag, frozenset()):
             return DANGLING
         if heard[-1] in _LEANING_WORDS.get(tag, frozenset()) and not _is_question(heard, tag):

@@ -1,5 +1,6 @@
-"""End of turn by sound: Smart Turn v3 hears intonation and rhythm, without words. Words overrule it where they dangle:
-after "and my" the turn is not over, however it sounded, and the network is spared.
+"""End of turn by sound: Smart Turn v3 hears intonation and rhythm, without words. Words overrule it where they dangle
+or stand for themselves: after "and my" the turn is not over, after "goodbye" it is, however that sounded, and the
+network is spared.
 
 The network (https://github.com/pipecat-ai/smart-turn, BSD-2-Clause) comes as a file in the package `pipecat-ai`, which
 is not imported. It takes the features of the last 8 s of the turn and 40 to 50 ms of a core, so that few threads of its
@@ -26,7 +27,7 @@ from config.errors import StartupError
 from media.onnx import onnxruntime
 from media.ports import Samples
 from models.decoder_pool import Workers
-from models.end_of_turn import DANGLING, LexicalEndOfTurn
+from models.end_of_turn import COMPLETE, DANGLING, LexicalEndOfTurn
 from models.log_mel import LENGTH, RATE, log_mel
 
 NAME: Final = "smart-turn-v3"
@@ -119,7 +120,8 @@ class SmartTurn:
         is logged once for each kind of failure."""
         try:
             by_words = words()
-            if by_words <= DANGLING or time.monotonic() - asked_s > self._late_s:
+            certain = by_words <= DANGLING or by_words >= COMPLETE
+            if certain or time.monotonic() - asked_s > self._late_s:
                 return by_words
             return self._network.probability(np.concatenate(sound), rate)
         except Exception as error:  # noqa: BLE001 - the turn ends without an answer, as it would without a model

@@ -88,12 +88,6 @@ def test_bounds_formats_and_defaults_are_told(name: str, facts: dict[str, Any]) 
     assert "default" not in change
 
 
-def test_a_field_that_does_nothing_yet_says_so() -> None:
-    for schema in ("AgentCreate", "AgentUpdate"):
-        field = DOCUMENT["components"]["schemas"][schema]["properties"]["speculativeSilenceMs"]
-        assert field["description"].endswith("; without effect in this version")
-
-
 def test_what_is_required_and_refused_is_told() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert schemas["AgentCreate"]["required"] == ["name"]

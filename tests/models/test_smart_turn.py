@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 import models.smart_turn
 from config.errors import StartupError
 from media.ports import Samples
-from models.end_of_turn import DANGLING, LexicalEndOfTurn
+from models.end_of_turn import COMPLETE, DANGLING, LexicalEndOfTurn
 from models.protocols import EndOfTurn, EndOfTurnStream
 from models.smart_turn import Network, SmartTurn, model_path
 from tests.models.conftest import Caller
@@ -116,6 +116,16 @@ def test_words_that_dangle_keep_the_turn_open_however_it_sounded(smart_turn: Sma
         feed(stream, sound)
         answers[words] = asked(stream)
     assert answers["please change my"] == DANGLING < 0.5 < (answers["my last order"] or 0)
+
+
+def test_words_that_stand_for_themselves_end_the_turn_however_it_sounded(smart_turn: SmartTurn, caller: Caller) -> None:
+    cut = caller.voice(SENTENCE, "slt")
+    answers = {}
+    for words in ("okay goodbye", "okay and then goodness"):
+        stream = opened(smart_turn, words)
+        feed(stream, cut[: len(cut) // 2])
+        answers[words] = asked(stream)
+    assert answers["okay goodbye"] == COMPLETE > 0.5 > (answers["okay and then goodness"] or 0)
 
 
 def test_words_of_another_language_do_not_dangle(smart_turn: SmartTurn, caller: Caller) -> None:
@@ -268,8 +278,8 @@ def test_a_question_that_had_to_wait_is_judged_by_its_words(smart_turn: SmartTur
     busy = SmartTurn(threads=1, late_s=-1.0)
     answers = []
     for model in (smart_turn, busy):
-        stream = opened(model, "thank you")
+        stream = opened(model, "my last order")
         feed(stream, caller.voice(SENTENCE))
         answers.append(asked(stream))
     busy.close()
-    assert answers[0] != answers[1] == LexicalEndOfTurn().probability("thank you", "en")
+    assert answers[0] != answers[1] == LexicalEndOfTurn().probability("my last order", "en")
