@@ -155,14 +155,15 @@ async def measure(scene: Scene, calls: int, seconds: float) -> Row:
             await load.do("start", calls=calls, port=facts["port"], number=NUMBER, over=scene.over)
             await asyncio.sleep(SETTLE_S)
             await server.do("name_threads")
-            before, began = thread_seconds(server.pid), asyncio.get_running_loop().time()
+            stats, before = await load.do("stats"), thread_seconds(server.pid)
+            began = asyncio.get_running_loop().time()
             with Wire(PORTS, 2 * max(1, calls // WATCHED)) as wire:
                 await asyncio.sleep(seconds)
             took = asyncio.get_running_loop().time() - began
             percent = _percent(before, thread_seconds(server.pid), took)
-            stats = await load.do("stats")
-    if stats["calls"] != calls:
-        raise RuntimeError(f"{stats['calls']} of {calls} calls are left")
+            after = await load.do("stats")
+    if after["calls"] != calls:
+        raise RuntimeError(f"{after['calls']} of {calls} calls are left")
     times = _times(scene, wire)
     goal = scene.goal_ms(calls)
     return {
@@ -172,7 +173,7 @@ async def measure(scene: Scene, calls: int, seconds: float) -> Row:
         "goal_ms": goal,
         "cpu_percent_per_call": round(sum(percent.values()) / calls, 2),
         "cpu_by_thread": percent,
-        "speech_percent": round(100 * stats["activity"]),
+        "speech_percent": round((after["spoken_ms"] - stats["spoken_ms"]) / (took * calls * 10)),
         "cpu_goal_percent": CPU_GOAL if calls >= MANY and scene.delays == NONE and not scene.over else None,
         "times_ms": [round(time, 1) for time in times],
     }

@@ -39,10 +39,8 @@ GIVE_UP_MS: Final = 8000
 
 @dataclass(eq=False)
 class Talker:
-    """One call: what it has said, and what it hears. Times in ms."""
+    """When one caller speaks. Times in ms."""
 
-    leg: Leg
-    slot: int
     number: int
     since: float
     """When it began to talk; before that, it is silent: the calls are spread over the length of a line."""
@@ -52,6 +50,10 @@ class Talker:
     heard_from: float | None = None
     """The beginning of the agent's voice since our last line."""
     heard_to: float = 0.0
+
+    def spoken_by(self, now: float) -> float:
+        """How long it has spoken."""
+        return self.spoken - max(0.0, self.line_end - now)
 
     def hears(self, now: float, audible: bool) -> None:
         """20 ms of the agent."""
@@ -82,6 +84,15 @@ class Talker:
         self.heard_from = None
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call that is up."""
+
+    leg: Leg
+    slot: int
+    talker: Talker
+
+
 class TurnLoad:
     """Calls, and keeps them talking."""
 
@@ -90,7 +101,7 @@ class TurnLoad:
             host="127.0.0.1", port=0, rtp_first_port=44000, rtp_last_port=46000, codecs=("PCMU",), max_calls=calls
         )  # fmt: skip
         self.endpoint = Endpoint(settings, lambda leg: None)
-        self._talkers: list[Talker] = []
+        self._calls: list[Call] = []
         self._stopping = threading.Event()
 
     async def start(self, calls: int, port: int, number: str, over: bool) -> dict[str, Any]:
@@ -104,18 +115,18 @@ class TurnLoad:
         for count in range(calls):
             leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port}")
             media = await asyncio.wait_for(leg.connected(), 10)
-            self._talkers.append(Talker(leg, media.slot, count, time.monotonic() * 1000 + spread * count / calls))
+            talker = Talker(count, time.monotonic() * 1000 + spread * count / calls)
+            self._calls.append(Call(leg, media.slot, talker))
         self._thread = threading.Thread(target=self._talk, args=(lines, over), daemon=True)
         self._thread.start()
         return {"calls": calls}
 
     async def stats(self) -> dict[str, Any]:
-        """Calls that are up, lines that were spoken, and how much of the time they took."""
+        """Calls that are up, and how long all of them have spoken by now, ms."""
         now = time.monotonic() * 1000
         return {
-            "calls": sum(not each.leg.ended.done() for each in self._talkers),
-            "lines": sum(each.lines for each in self._talkers),
-            "activity": sum(each.spoken for each in self._talkers) / sum(now - each.since for each in self._talkers),
+            "calls": sum(not each.leg.ended.done() for each in self._calls),
+            "spoken_ms": sum(each.talker.spoken_by(now) for each in self._calls),
         }
 
     def _talk(self, lines: list[Samples], over: bool) -> None:
@@ -130,12 +141,13 @@ class TurnLoad:
             now, most = time.monotonic() * 1000, int(counts[:upper].max(initial=0))
             came = np.arange(most) < counts[:upper, np.newaxis]
             audible = (np.abs(heard[:upper, :most].astype(np.int32)) * came).max(axis=1, initial=0) >= AUDIBLE
-            for each in self._talkers:
-                each.hears(now, bool(audible[row_of(each.slot)]))
-                if each.due(now, over) and not each.leg.ended.done():
-                    line = lines[(each.number + each.lines) % len(lines)]
-                    pump.write(each.slot, line)
-                    each.says(now, len(line) * 1000 / RATE)
+            for call in self._calls:
+                talker = call.talker
+                talker.hears(now, bool(audible[row_of(call.slot)]))
+                if talker.due(now, over) and not call.leg.ended.done():
+                    line = lines[(talker.number + talker.lines) % len(lines)]
+                    pump.write(call.slot, line)
+                    talker.says(now, len(line) * 1000 / RATE)
 
     async def close(self) -> None:
         """Hang up."""

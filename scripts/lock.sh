@@ -1,7 +1,7 @@
 #!/bin/sh
 # Pins the newest version of every dependency, with the hashes of all its files, in requirements.lock,
-# requirements-dev.lock and requirements-bench.lock. Works in a throw-away environment; the lock files name no package
-# index.
+# requirements-dev.lock, requirements-bench.lock and requirements-bench-turn.lock. Works in a throw-away environment; the
+# lock files name no package index.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/progress.sh
@@ -22,7 +22,7 @@ pin requirements-data.in --no-deps --output-file "$work/data"
     echo "# Made by 'make lock' from requirements.in and requirements-data.in."
     cat "$work/runtime" "$work/data"
 } >requirements.lock
-for name in dev bench; do
+for name in dev bench bench-turn; do
     pin "requirements-$name.in" --output-file "$work/$name"
     {
         echo "# Made by 'make lock' from requirements-$name.in."

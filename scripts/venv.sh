@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes .venv with the locked dependencies, pjsua2 and this project in it; does nothing when all is as it should be.
 # usage: venv.sh [dev | peer]   dev: what tests and checks need, too
-#                               peer: instead, build/peer with nothing but what the API's bench is compared with
+#                               peer: instead, build/peer and build/peer-turn with nothing but what the benches of
+#                               the API and of turns are compared with
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -72,6 +73,9 @@ if [ "${1:-}" = peer ]; then
     venv=$root/build/peer
     make_venv
     install_lock peer requirements-bench.lock
+    venv=$root/build/peer-turn
+    make_venv
+    install_lock peer requirements-bench-turn.lock
     exit
 fi
 make_venv
