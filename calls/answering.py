@@ -100,7 +100,7 @@ class Answering:
         start_ms = self._timeline.now_ms()
         result = await self._mind.tools.run(call)
         metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
-        use = ToolUse(call, result.content)
+        use = ToolUse(call, result.content, result.ok)
         times = ToolTime(call.name, start_ms, self._timeline.now_ms(), result.ok)
         if answer.confirmed:
             self._keep(use, times)

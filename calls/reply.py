@@ -92,7 +92,7 @@ class Reply:
     async def _use_one(self, call: ToolCall) -> ChatMessage:
         await self.ready(call)
         answer = await asyncio.shield(self.use(call))
-        return ChatMessage("tool", answer.content, tool_call_id=call.id)
+        return ChatMessage("tool", answer.content, tool_call_id=call.id, ok=answer.ok)
 
 
 async def _done_within(work: asyncio.Future[list[ChatMessage]], seconds: float) -> bool:

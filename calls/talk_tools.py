@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -24,6 +25,8 @@ BUILT_IN: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
 """Names that no tool of an organization gets, whether or not the built-in one is there."""
 MOST_TOOLS: Final = 64
 """Of an organization's own, in one call."""
+SENDING_S: Final = 60.0
+"""For keys: what the agent says first and the pauses between them included. On hold nothing is sent."""
 PASSAGES: Final = 4
 """That a search gives at most; about 200 words each."""
 LONGEST_FINDINGS: Final = 8_000
@@ -67,8 +70,9 @@ class SendDtmf:
     )
     effects: Final = True
 
-    def __init__(self, send: SendDigits) -> None:
+    def __init__(self, send: SendDigits, most_s: float = SENDING_S) -> None:
         self._send = send
+        self._most_s = most_s
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Press them; spaces and dashes between them do not count."""
@@ -79,9 +83,12 @@ class SendDtmf:
         if not 0 < len(keys) <= MOST_KEYS:
             return ToolResult(f"Parameter `digits` takes 1 to {MOST_KEYS} of 0-9, *, #, A-D, w and comma.", ok=False)
         try:
-            await self._send(keys)
+            async with asyncio.timeout(self._most_s):
+                await self._send(keys)
         except ConnectionError:
             return ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
+        except TimeoutError:
+            return ToolResult("The tool could not press the keys: the other side does not listen.", ok=False)
         return ToolResult("The keys were pressed.", ok=True)
 
 

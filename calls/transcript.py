@@ -23,6 +23,7 @@ class ToolUse:
 
     call: ToolCall
     result: str
+    ok: bool = True
 
 
 class Transcript:
@@ -77,7 +78,7 @@ class Transcript:
         for line in self._lines:
             if isinstance(line, ToolUse):
                 messages.append(ChatMessage("assistant", "", tool_calls=(line.call,)))
-                messages.append(ChatMessage("tool", line.result, tool_call_id=line.call.id))
+                messages.append(ChatMessage("tool", line.result, tool_call_id=line.call.id, ok=line.ok))
             elif line.text:
                 messages.append(ChatMessage(line.role, line.text))
         return messages

@@ -40,6 +40,8 @@ class ChatMessage:
     content: str
     tool_calls: Sequence[ToolCall] = ()
     tool_call_id: str | None = None
+    ok: bool = True
+    """Of a tool's line: it did what was asked; else `content` says what went wrong."""
 
 
 @dataclass(frozen=True)

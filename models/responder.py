@@ -161,9 +161,9 @@ def _told(prompt: ChatPrompt, said: list[str], known: _Knowledge) -> str:
     if call.name == END_CALL or (call.name == SEND_DTMF and is_menu(heard)):
         return ""
     if call.name == SEARCH_KNOWLEDGE:
-        passages = sentences_of(result.content)
+        passages = sentences_of(result)
         return _best_of(heard, passages, TextIndex(passages)) or _without_tools(heard, said, known)
-    return said_result(result.content, call)
+    return said_result(result, call)
 
 
 def _plain(said: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from models.protocols import ToolCall
+from models.protocols import ChatMessage, ToolCall
 from models.responder_arguments import readable
 from models.sentences import split_sentences
 from models.vocabulary import words
@@ -23,12 +23,8 @@ _LONGEST_FACT: Final = 80
 """Characters of a value among others."""
 _SAID: Final = ("message", "answer", "text", "summary")
 """Fields that hold a sentence for the caller."""
-_FAILED: Final = re.compile(
-    r"(?:error\b|there (?:is|are) no tools?\b|`[^`]+` (?:was|does) not\b|parameter `|the request was not sent"
-    r"|the tool(?:'s \w+)? (?:did not|could not|is not|answered with status)|\((?:no text|an answer in)\b)",
-    re.IGNORECASE,
-)
-"""How the result of a tool begins that has not done what was asked, as the agent's tools write it for the model."""
+_NO_TEXT: Final = re.compile(r"(?:error\b|\((?:no text|an answer in)\b)", re.IGNORECASE)
+"""How a result begins that says nothing to a caller."""
 _EMPTY_SUCCESS: Final = re.compile(r"(?:done: the tool answered|the keys were pressed|the call ends)", re.IGNORECASE)
 _NO_PASSAGE: Final = "The documents say nothing"
 _SOURCE: Final = re.compile(r"From the document .*:$")
@@ -38,10 +34,10 @@ _VERDICTS: Final = words("ok success successful succeeded")
 _NOT_PLURAL: Final = re.compile(r"(?:ss|us|is|as)$")
 
 
-def said_result(content: str, call: ToolCall) -> str:
-    """What to tell the caller of the result of this call."""
-    text = content.strip()
-    if _FAILED.match(text):
+def said_result(result: ChatMessage, call: ToolCall) -> str:
+    """What to tell the caller of a tool's line, the result of this call."""
+    text = result.content.strip()
+    if not result.ok or _NO_TEXT.match(text):
         return SORRY
     if not text or _EMPTY_SUCCESS.match(text):
         return DONE
@@ -52,11 +48,11 @@ def said_result(content: str, call: ToolCall) -> str:
     return _said(found, call)
 
 
-def sentences_of(passages: str) -> list[str]:
+def sentences_of(result: ChatMessage) -> list[str]:
     """The sentences of what a search in the documents has told, without the documents' names; none when it found
     nothing or failed."""
-    text = passages.strip()
-    if _FAILED.match(text) or text.startswith(_NO_PASSAGE):
+    text = result.content.strip()
+    if not result.ok or text.startswith(_NO_PASSAGE):
         return []
     return [sentence for line in text.splitlines() if not _SOURCE.match(line) for sentence in split_sentences(line)]
 

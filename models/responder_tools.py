@@ -209,14 +209,15 @@ def _call(prompt: ChatPrompt, name: str, arguments: Mapping[str, Value]) -> Tool
 
 def _answered_before(messages: Sequence[ChatMessage], call: ToolCall) -> str | None:
     """What to say again when this was done for the same words already, and done well."""
-    results = {message.tool_call_id: message.content for message in messages if message.role == "tool"}
+    results = {message.tool_call_id: message for message in messages if message.role == "tool"}
     said = ""
     for message in messages[:-1]:
         if message.role == "user":
             said = message.content
         for made in message.tool_calls:
             if said == messages[-1].content and (made.name, made.arguments) == (call.name, call.arguments):
-                again = said_result(results.get(made.id, ""), call)
+                result = results.get(made.id)
+                again = SORRY if result is None else said_result(result, call)
                 return None if again == SORRY else again
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -171,6 +172,14 @@ async def test_keys_of_a_call_that_has_ended_are_told_as_not_pressed() -> None:
 
     result = await ToolBelt([SendDtmf(gone)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
     assert result == ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
+
+
+async def test_keys_that_nobody_takes_are_given_up() -> None:
+    async def held(digits: str) -> None:
+        await asyncio.Event().wait()
+
+    result = await ToolBelt([SendDtmf(held, most_s=0.01)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
+    assert result == ToolResult("The tool could not press the keys: the other side does not listen.", ok=False)
 
 
 async def test_the_instructions_say_when_to_search_with_their_variables_filled(

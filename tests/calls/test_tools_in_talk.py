@@ -137,7 +137,8 @@ async def test_what_goes_wrong_is_told_to_the_model_and_not_to_the_caller(begin:
     talk = begin(LISTENS, [LOOK_UP], "I cannot look that up now.", tools=[tool])
     await talk.says("where is my order")
     await talk.play(7 * WORD_MS)
-    assert talk.language.prompts[1].messages[-1].content == "The tool answered with status 500."
+    told = talk.language.prompts[1].messages[-1]
+    assert (told.content, told.ok) == ("The tool answered with status 500.", False)
     assert talk.items[1:] == [("assistant", "I cannot look that up now.")]
     assert [use["ok"] for use in talk.conversation.timeline.items()[0]["tools"]] == [False]
 

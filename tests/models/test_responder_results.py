@@ -11,10 +11,14 @@ import pytest
 
 from calls.tools import ToolBelt, ToolResult
 from config.errors import TrunklineError
-from models.protocols import ToolCall, ToolDefinition
+from models.protocols import ChatMessage, ToolCall, ToolDefinition
 from models.responder_results import DONE, NOTHING, SORRY, said_result, sentences_of
 
 CALL = ToolCall("1", "order_status", '{"order_number": "4711"}')
+
+
+def told(content: str, *, ok: bool = True) -> ChatMessage:
+    return ChatMessage("tool", content, tool_call_id=CALL.id, ok=ok)
 
 
 @pytest.mark.parametrize(
@@ -45,17 +49,12 @@ CALL = ToolCall("1", "order_status", '{"order_number": "4711"}')
     ],
 )  # fmt: skip
 def test_a_result_is_said_in_plain_words(content: Any, said: str) -> None:
-    assert said_result(content if isinstance(content, str) else json.dumps(content), CALL) == said
+    assert said_result(told(content if isinstance(content, str) else json.dumps(content)), CALL) == said
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        "The tool answered with status 500. It said: Traceback",
-        "The tool did not answer within 5 seconds.",
-        "The tool's server could not be reached.",
-        "The tool's address is not allowed on this server.",
-        "The request was not sent: {{token}} has no value.",
         "Error: no such order",
         '{"error": "no such order"}',
         '{"success": false, "message": "E_FAIL"}',
@@ -64,7 +63,7 @@ def test_a_result_is_said_in_plain_words(content: Any, said: str) -> None:
     ],
 )
 def test_an_error_is_an_apology_without_its_text(content: str) -> None:
-    assert said_result(content, CALL) == SORRY
+    assert said_result(told(content), CALL) == SORRY
 
 
 class _Broken:
@@ -79,11 +78,11 @@ class _Broken:
 def test_whatever_goes_wrong_with_a_call_is_taken_for_an_error(call: tuple[str, str]) -> None:
     result = asyncio.run(ToolBelt([_Broken()]).run(ToolCall("1", *call)))
     assert not result.ok
-    assert said_result(result.content, CALL) == SORRY
+    assert said_result(told(result.content, ok=result.ok), CALL) == SORRY
 
 
 def test_passages_are_taken_apart_without_the_names_of_their_documents() -> None:
     passages = "From the document menu.pdf:\nSoup is hot. Tea too.\n\nFrom the document b.txt:\nWifi is free."
-    assert sentences_of(passages) == ["Soup is hot.", "Tea too.", "Wifi is free."]
-    assert sentences_of("The documents say nothing about that.") == []
-    assert sentences_of("`search_knowledge` does not work at the moment.") == []
+    assert sentences_of(told(passages)) == ["Soup is hot.", "Tea too.", "Wifi is free."]
+    assert sentences_of(told("The documents say nothing about that.")) == []
+    assert sentences_of(told("`search_knowledge` does not work at the moment.", ok=False)) == []

@@ -47,7 +47,12 @@ SHOP = (ORDER, CANCEL, WEATHER, TABLE, HANG_UP)
 
 
 def talk(
-    lines: Sequence[str], tools: Sequence[ToolDefinition] = SHOP, result: str = SHIPPED, system: str = PROMPT
+    lines: Sequence[str],
+    tools: Sequence[ToolDefinition] = SHOP,
+    result: str = SHIPPED,
+    system: str = PROMPT,
+    *,
+    ok: bool = True,
 ) -> list[str]:
     """What the agent does at each line of the caller: its words, and its tool calls as `name {arguments}`; every call
     is answered with `result`."""
@@ -63,7 +68,7 @@ def talk(
         done.extend(filter(None, [text, *(f"{call.name} {call.arguments}" for call in calls)]))
         if text or calls:
             messages.append(ChatMessage("assistant", text, calls))
-        messages.extend(ChatMessage("tool", result, tool_call_id=call.id) for call in calls)
+        messages.extend(ChatMessage("tool", result, tool_call_id=call.id, ok=ok) for call in calls)
         return bool(calls)
 
     async def whole() -> None:
@@ -131,7 +136,7 @@ def test_the_same_words_call_a_tool_once_and_other_words_again() -> None:
 
 def test_what_failed_is_tried_again_when_it_is_asked_for_again() -> None:
     line, call = "where is my order 4711", 'order_status {"order_number": "4711"}'
-    assert talk([line, line], result="The tool answered with status 500.") == [call, SORRY, call, SORRY]
+    assert talk([line, line], result="The tool answered with status 500.", ok=False) == [call, SORRY, call, SORRY]
 
 
 def test_a_question_that_was_cut_short_is_still_answered() -> None:
