@@ -169,12 +169,12 @@ async def measure(scene: Scene, calls: int, seconds: float) -> Row:
     return {
         "what": scene.what,
         "calls": calls,
-        **_summary(times),
+        **summary(times),
         "goal_ms": goal,
         "cpu_percent_per_call": round(sum(percent.values()) / calls, 2),
         "cpu_by_thread": percent,
         "speech_percent": round((after["spoken_ms"] - stats["spoken_ms"]) / (took * calls * 10)),
-        "cpu_goal_percent": CPU_GOAL if calls >= MANY and scene.delays == NONE and not scene.over else None,
+        "cpu_goal": CPU_GOAL if calls >= MANY and scene.delays == NONE and not scene.over else None,
         "times_ms": [round(time, 1) for time in times],
     }
 
@@ -195,11 +195,12 @@ def _times(scene: Scene, wire: Wire) -> list[float]:
     ]
 
 
-def _summary(values: list[float]) -> Row:
+def summary(values: Sequence[float]) -> Row:
+    """How many, and how long in whole ms: the packets themselves leave a tenth of a ms early or late."""
     if not values:
         raise RuntimeError("nothing was measured")
     p50, p95 = np.percentile(values, [50, 95])
-    return {"n": len(values), "p50_ms": round(p50, 1), "p95_ms": round(p95, 1), "max_ms": round(max(values), 1)}
+    return {"n": len(values), "p50_ms": round(p50), "p95_ms": round(p95), "max_ms": round(max(values))}
 
 
 async def run(
@@ -223,9 +224,11 @@ def misses(rows: Sequence[Row]) -> list[str]:
     found = []
     for row in rows:
         name = f"{row['what']}, {row['calls']} calls"
+        if "goal_ms" not in row:  # the peer's
+            continue
         if row["goal_ms"] is not None and row["p95_ms"] > row["goal_ms"]:
             found.append(f"{name}: p95 {row['p95_ms']} ms, more than {row['goal_ms']} ms")
-        cpu, most = row["cpu_percent_per_call"], row["cpu_goal_percent"]
+        cpu, most = row["cpu_percent_per_call"], row["cpu_goal"]
         if most is not None and cpu > most:
             found.append(f"{name}: {cpu} % of a core per call, more than {most} %")
     return found

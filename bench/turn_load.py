@@ -28,6 +28,16 @@ LINES: Final = (
     "I would like to make an appointment",
     "my number is forty two",
     "can you call me back",
+    "thank you very much that was all",
+    "could you please repeat the last part",
+    "I need two tickets for the concert tonight",
+    "yes that is perfect",
+    "no nine is too early could we say half past ten",
+    "my address is number seven oak street",
+    "stop it",
+    "what about Thursday next week",
+    "the black cat sat back",
+    "I would like to talk to a technician about my bill",
 )
 PATIENCE_MS: Final = 400
 """The agent has been silent for this long before the next line."""

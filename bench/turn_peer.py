@@ -21,12 +21,12 @@ import aiohttp
 import numpy as np
 
 from bench.process import Worker, thread_seconds
-from bench.turn import SHORT_ANSWER, Spell, response_gaps, spells
-from bench.turn_load import LINES, RATE, Talker
+from bench.turn import SHORT_ANSWER, Spell, response_gaps, spells, summary
+from bench.turn_load import ACTIVITY, LINES, RATE, Talker
 from bench.wire import mulaw_peak
 from media.ports import Samples
 from models.flite_tts import FliteTextToSpeech
-from trunkline.caller import spoken
+from trunkline.caller import AUDIBLE, spoken
 
 PEER_PYTHON: Final = Path(__file__).parent.parent / "build/peer-turn/bin/python"
 SESSIONS: Final = (1, 10, 15)
@@ -34,7 +34,6 @@ STOP_MS: Final = 200
 """The peer's own default silence."""
 FRAME: Final = RATE // 50
 SETTLE_S: Final = 8.0
-FAINT: Final = 200
 
 Row = dict[str, Any]
 
@@ -100,7 +99,7 @@ class Session:
             content = json.loads(message.data)
             if content["event"] == "media":
                 peak = self.heard.add(base64.b64decode(content["media"]["payload"]))
-                self.talker.hears(time.monotonic() * 1000, peak >= FAINT)
+                self.talker.hears(time.monotonic() * 1000, peak >= AUDIBLE)
 
 
 async def measure(sessions: int, seconds: float, python: str = str(PEER_PYTHON)) -> Row:
@@ -109,7 +108,7 @@ async def measure(sessions: int, seconds: float, python: str = str(PEER_PYTHON))
     lines = [mulaw(await spoken(flite, line, "rms", RATE)) for line in LINES]
     answer = await spoken(flite, SHORT_ANSWER, "slt", RATE)
     flite.close()
-    spread = sum(map(len, lines)) / len(lines) * 1000 / RATE / 0.39
+    spread = sum(map(len, lines)) / len(lines) * 1000 / RATE / ACTIVITY
     with TemporaryDirectory() as folder:
         sound = Path(folder, "answer.raw")
         await asyncio.to_thread(sound.write_bytes, answer.tobytes())
@@ -137,20 +136,23 @@ async def measure(sessions: int, seconds: float, python: str = str(PEER_PYTHON))
     gaps = [
         gap for each in callers for gap in response_gaps(each.said.spells(since), each.heard.spells(since), STOP_MS)
     ]
-    p50, p95 = np.percentile(gaps, [50, 95])
     return {
         "what": f"Pipecat: gap beyond stop_secs {STOP_MS / 1000}, instant models",
         "calls": sessions,
-        "n": len(gaps),
-        "p50_ms": round(p50, 1),
-        "p95_ms": round(p95, 1),
-        "max_ms": round(max(gaps), 1),
+        **summary(gaps),
         "cpu_percent_per_call": round(100 * used / took / sessions, 2),
     }
 
 
+def must_be_there() -> None:
+    """Ends the program when the peer is not installed."""
+    if not PEER_PYTHON.exists():
+        raise SystemExit("python -m bench: build/peer-turn is missing; `scripts/venv.sh peer` makes it")
+
+
 async def run(sessions: Sequence[int] = SESSIONS, seconds: float = 60.0) -> list[Row]:
     """The rows of the table."""
+    must_be_there()
     return [await measure(number, seconds) for number in sessions]
 
 
