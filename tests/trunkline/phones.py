@@ -104,8 +104,13 @@ class PhoneCall:
             self._came.set()
             kind, payload = self._to_say.popleft() if self._to_say else (0, SILENCE)
             began = timestamp if kind == 0 or (payload[1] & 0x80 == 0 and payload[2:] == b"\0\xa0") else began
-            self.phone.send_rtp(Rtp(kind, len(self.packets), began if kind else timestamp, payload))
+            sent = payload if kind else self._over_the_line(payload)
+            self.phone.send_rtp(Rtp(kind, len(self.packets), began if kind else timestamp, sent))
             timestamp += FRAME
+
+    def _over_the_line(self, payload: bytes) -> bytes:
+        """What leaves the phone when its caller says this."""
+        return payload
 
 
 def dialled(phone: RawPhone, number: str) -> Dialog:

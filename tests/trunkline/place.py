@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +39,9 @@ class Place:
     async def line(self, prompt: str, **agent: Any) -> str:
         """A new number whose agent answers with its prompt; returns the number."""
         self.numbers += 1
-        agent_id = await self.client.agent(systemPrompt=prompt, **agent)
-        await self.client.number(str(self.numbers), agent_id)
-        return str(self.numbers)
+        number = str(self.numbers)
+        await self.client.number(number, await self.client.agent(systemPrompt=prompt, **agent))
+        return number
 
     async def answered(self, since: int = 0) -> str:
         """The id of the first call that was answered since."""
@@ -54,8 +54,10 @@ class Place:
 
 
 @asynccontextmanager
-async def open_place(data_dir: Path, **settings: Any) -> AsyncIterator[Place]:
-    """Start the server, with changed settings; the log is kept beside the one that is written."""
+async def open_place(
+    data_dir: Path, models: Callable[[Settings], Catalogue] = ready_models, **settings: Any
+) -> AsyncIterator[Place]:
+    """Start the server, with other models and changed settings; the log is kept beside the one that is written."""
     loop, log = asyncio.get_running_loop(), Told("the server")
     log.begin()
 
@@ -68,7 +70,7 @@ async def open_place(data_dir: Path, **settings: Any) -> AsyncIterator[Place]:
     loaded: list[Catalogue] = []
 
     def load(settings: Settings) -> Catalogue:
-        loaded.append(ready_models(settings))
+        loaded.append(models(settings))
         return loaded[0]
 
     changes = merged(merged(LOOPBACK, settings), {"sip": {"port": 0}, "api": {"port": 0}})
