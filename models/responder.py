@@ -67,6 +67,8 @@ class _Knowledge:
     brief: Brief
     index: TextIndex
     toolbox: Toolbox
+    tools: Sequence[ToolDefinition]
+    """Kept, so that no others get their identities while these are remembered by them."""
 
 
 Reply = tuple[str, ToolCall | None]
@@ -79,7 +81,7 @@ class ExtractiveResponder:
     name = NAME
 
     def __init__(self) -> None:
-        self._knowledge: OrderedDict[str, _Knowledge] = OrderedDict()
+        self._knowledge: OrderedDict[tuple[str, tuple[int, ...]], _Knowledge] = OrderedDict()
 
     async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
         """Stream the answer sentence by sentence; a tool call comes last."""
@@ -91,8 +93,9 @@ class ExtractiveResponder:
             yield call
 
     async def _read(self, prompt: ChatPrompt) -> _Knowledge:
-        """The prompt and its tools, taken apart once; a long one takes some milliseconds, so off the event loop."""
-        key = f"{prompt.system}\n{prompt.tools}"
+        """The prompt and its tools, taken apart once; a long one takes some milliseconds, so off the event loop. The
+        tools of a call stay the same objects; to compare what they hold would take as long as many answers."""
+        key = (prompt.system, tuple(map(id, prompt.tools)))
         knowledge = self._knowledge.get(key)
         if knowledge is None:
             knowledge = await asyncio.to_thread(_study, prompt.system, prompt.tools)
@@ -189,7 +192,8 @@ def _best_of(heard: str, texts: Sequence[str], index: TextIndex) -> str:
 
 def _study(system: str, tools: Sequence[ToolDefinition]) -> _Knowledge:
     brief = read_prompt(system)
-    return _Knowledge(brief, TextIndex([f"{fact.asked} {fact.text}" for fact in brief.facts]), Toolbox(tools))
+    index = TextIndex([f"{fact.asked} {fact.text}" for fact in brief.facts])
+    return _Knowledge(brief, index, Toolbox(tools), tuple(tools))
 
 
 def _greeting(brief: Brief) -> str:

@@ -68,7 +68,7 @@ class Parameter:
     @property
     def words(self) -> list[str]:
         """Its name in words: "orderNumber" is order number."""
-        return readable(self.name).split()
+        return called(self.name).split()
 
     @property
     def is_identifier(self) -> bool:
@@ -94,6 +94,11 @@ class Parameter:
 def readable(name: str) -> str:
     """A name of the code as lower-case words."""
     return " ".join(_SPELLED.split(name)).lower().strip()
+
+
+def called(name: str) -> str:
+    """A name of the code as words, for a caller's ear; one that has none (`_`) is "value"."""
+    return readable(name) or "value"
 
 
 def parameters_of(tool: ToolDefinition) -> list[Parameter] | None:
@@ -164,7 +169,7 @@ def _thing(parameter: Parameter) -> tuple[str, str]:
     described = match["thing"].strip() if match else ""
     own = {stem(word) for word in parameter.words}
     if match is None or len(described.split()) > _LONGEST_THING or own.isdisjoint(map(stem, tokens(described))):
-        return ("your", "e-mail address") if parameter.is_email else ("the", readable(parameter.name))
+        return ("your", "e-mail address") if parameter.is_email else ("the", called(parameter.name))
     return "your" if match["whose"] else "the", described[0].lower() + described[1:]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from models.protocols import ChatMessage, ToolCall
-from models.responder_arguments import readable
+from models.responder_arguments import called, readable
 from models.sentences import split_sentences
 from models.vocabulary import words
 
@@ -17,13 +17,15 @@ NOTHING: Final = "I am sorry, I found nothing about that."
 DONE: Final = "That is done."
 _SENTENCES: Final = 2
 """Of a text; more would be a reading."""
+_LONGEST_SAID: Final = 300
+"""Characters of a text: half a minute of speech when nobody has put full stops into it."""
 _FACTS: Final = 4
 """Values of an object that are said."""
 _LONGEST_FACT: Final = 80
 """Characters of a value among others."""
 _SAID: Final = ("message", "answer", "text", "summary")
 """Fields that hold a sentence for the caller."""
-_NO_TEXT: Final = re.compile(r"(?:error\b|\((?:no text|an answer in)\b)", re.IGNORECASE)
+_NO_TEXT: Final = re.compile(r"(?:error\b|\((?:no text|an answer in|an answer that is)\b)", re.IGNORECASE)
 """How a result begins that says nothing to a caller."""
 _EMPTY_SUCCESS: Final = re.compile(r"(?:done: the tool answered|the keys were pressed|the call ends)", re.IGNORECASE)
 _NO_PASSAGE: Final = "The documents say nothing"
@@ -43,8 +45,10 @@ def said_result(result: ChatMessage, call: ToolCall) -> str:
         return DONE
     try:
         found = json.loads(text)
+    except RecursionError:  # nested deeper than anybody could be told
+        return SORRY
     except ValueError:
-        return SORRY if text[0] in "{[" else " ".join(split_sentences(text)[:_SENTENCES])
+        return SORRY if text[0] in "{[" else _beginning(text)
     return _said(found, call)
 
 
@@ -57,6 +61,19 @@ def sentences_of(result: ChatMessage) -> list[str]:
     return [sentence for line in text.splitlines() if not _SOURCE.match(line) for sentence in split_sentences(line)]
 
 
+def _beginning(text: str) -> str:
+    """The first sentences; what has no end is cut."""
+    return _cut(" ".join(split_sentences(text)[:_SENTENCES]), _LONGEST_SAID)
+
+
+def _cut(text: str, most: int) -> str:
+    """At most so many characters of it, up to the end of a word if there is one."""
+    if len(text) <= most:
+        return text
+    whole, space, _ = text[: most + 1].rpartition(" ")
+    return whole.rstrip(" ,;:-") if space else text[:most]
+
+
 def _said(found: Any, call: ToolCall) -> str:
     match found:
         case dict():
@@ -66,7 +83,7 @@ def _said(found: Any, call: ToolCall) -> str:
         case bool():
             return "Yes." if found else "No."
         case str() if found.strip():
-            return " ".join(split_sentences(found)[:_SENTENCES])
+            return _beginning(found)
         case int() | float():
             return f"It is {found}."
     return NOTHING
@@ -83,7 +100,9 @@ def _name_of(item: Any) -> str | None:
     """How an item of a list is called."""
     if isinstance(item, Mapping):
         item = next((item[key] for key in ("name", "title", "label") if key in item), None)
-    return str(item) if isinstance(item, str | int | float) and not isinstance(item, bool) else None
+    if not isinstance(item, str | int | float) or isinstance(item, bool):
+        return None
+    return _cut(str(item), _LONGEST_FACT)
 
 
 def _said_object(found: dict[str, Any], call: ToolCall) -> str:
@@ -92,7 +111,7 @@ def _said_object(found: dict[str, Any], call: ToolCall) -> str:
         return SORRY
     for key in _SAID:
         if isinstance(fields.get(key), str) and fields[key].strip():
-            return " ".join(split_sentences(fields[key])[:_SENTENCES])
+            return _beginning(fields[key])
     facts = list(_facts(fields, call))[:_FACTS]
     if facts:
         sentence = facts[0] if len(facts) == 1 else ", ".join(facts[:-1]) + f", and {facts[-1]}"
@@ -109,10 +128,10 @@ def _facts(fields: Mapping[str, Any], call: ToolCall) -> Iterator[str]:
     for key, value in fields.items():
         if key in _VERDICTS or key == "error" or _NO_FACT.search(key) or value in given:
             continue
-        name = _full_name(readable(key), call.name)
+        name = _full_name(called(key), call.name)
         match value:
             case bool():
-                yield _verdict(readable(key), value)
+                yield _verdict(called(key), value)
             case int() | float():
                 yield f"the {name} {_be(name)} {value}"
             case str() if value.strip() and len(value) <= _LONGEST_FACT and not _ADDRESS.search(value):

@@ -100,6 +100,9 @@ def test_an_answer_fills_what_was_asked_for(parameter: Parameter, said: str, val
         ("city", "string", "Where", "What is the city?"),
         ("email", "string", "", "What is your e-mail address?"),
         ("gift_wrap", "boolean", "", "Gift wrap, yes or no?"),
+        ("_", "boolean", "", "Value, yes or no?"),
+        ("...", "boolean", " . ", "Value, yes or no?"),
+        ("_", "string", "", "What is the value?"),
     ],
 )
 def test_a_question_asks_in_plain_words(name: str, kind: str, description: str, question: str) -> None:

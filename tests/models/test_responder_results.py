@@ -44,6 +44,7 @@ def told(content: str, *, ok: bool = True) -> ChatMessage:
         (None, NOTHING),
         (True, "Yes."),
         (7, "It is 7."),
+        ({"_": 3}, "The value is 3."),
         ("", DONE),
         ("Done: the tool answered with status 204 and nothing else.", DONE),
     ],
@@ -60,10 +61,29 @@ def test_a_result_is_said_in_plain_words(content: Any, said: str) -> None:
         '{"success": false, "message": "E_FAIL"}',
         '{"items": [1, 2\n[The answer is longer; this is its beginning.]',
         "(no text: 512 bytes of type image/png)",
+        "[" * 4000 + "]" * 4000,
+        '{"a":' * 1300 + "1" + "}" * 1300,
     ],
 )
 def test_an_error_is_an_apology_without_its_text(content: str) -> None:
     assert said_result(told(content), CALL) == SORRY
+
+
+WORDS = "herring " * 1000
+
+
+@pytest.mark.parametrize(
+    "content", [WORDS, json.dumps(WORDS), json.dumps({"message": WORDS}), json.dumps([WORDS]), json.dumps([WORDS] * 9)]
+)
+def test_a_text_without_an_end_is_cut_at_a_word(content: str) -> None:
+    said = said_result(told(content), CALL)
+    assert "herring herring" in said
+    assert len(said) < 400
+    assert set(said.removeprefix("I found ").replace(" and", ",").replace(",", "").rstrip(".").split()) == {"herring"}
+
+
+def test_a_text_without_words_is_cut_too() -> None:
+    assert said_result(told("x" * 8000), CALL) == "x" * 300
 
 
 class _Broken:
