@@ -90,7 +90,7 @@ def _object_in(text: str) -> dict[str, Any]:
 
 def _check_all(value: dict[str, Any]) -> None:
     """Everything in it can be written as JSON again, in bounds."""
-    for each, depth in _walk(value):
+    for each, depth in walk(value):
         if depth > DEEPEST:
             raise BadArguments("the arguments are nested too deeply")
         if isinstance(each, float) and not math.isfinite(each):
@@ -99,7 +99,7 @@ def _check_all(value: dict[str, Any]) -> None:
             raise BadArguments("the arguments hold half of a character (a lone surrogate)")
 
 
-def _walk(value: Any) -> Iterator[tuple[Any, int]]:
+def walk(value: Any) -> Iterator[tuple[Any, int]]:
     """Every value and name in it, and how deep it lies."""
     waiting: list[tuple[Any, int]] = [(value, 1)]
     while waiting:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from calls.context import PLACEHOLDER, ContextValue, as_text, substitute
+from calls.tool_secrets import secrets_of, secrets_of_pair
 from config.errors import TrunklineError
 from storage.tools import Method
 
@@ -30,12 +30,6 @@ _LONE_PERCENT: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 _HOST_VALUE: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PORT_VALUE: Final = re.compile(r"[0-9]{1,5}")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
-_PLAIN_HEADERS: Final = re.compile(r"accept.*|content-.*|user-agent|cache-control|date", re.IGNORECASE)
-"""Headers that hold nothing to hide."""
-_SHORTEST_SECRET: Final = 4
-"""Characters. What is shorter would be found in any text."""
-_SHORTEST_WORD: Final = 8
-"""Characters of a word in a header's value (the token behind `Bearer`) that is hidden by itself too."""
 
 
 class Unfillable(TrunklineError):
@@ -70,7 +64,7 @@ class Template:
         if not in_query:
             body = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode()
             headers.setdefault("Content-Type", "application/json")
-        hidden = frozenset((*_secrets_in(headers), *credentials))
+        hidden = secrets_of(self.headers, values) | credentials
         return ToolRequest(self.method, url, headers, body, hidden)
 
     def _filled_headers(self, values: Mapping[str, ContextValue], call_id: str) -> CIMultiDict[str]:
@@ -86,7 +80,7 @@ class Template:
 
 def _filled_url(
     template: str, values: Mapping[str, ContextValue], pairs: Iterable[str], call_id: str
-) -> tuple[URL, tuple[str, ...]]:
+) -> tuple[URL, frozenset[str]]:
     """The address, with `pairs` behind its query, and the credentials in it. Each part is filled by its own rules, so
     that no value ends its part; what is encoded here is sent as it is."""
     parts = _URL.fullmatch(template)
@@ -101,8 +95,8 @@ def _filled_url(
     place = f"{user}@" * bool(user) + host + f":{port}" * bool(port)
     try:
         url = URL(_encoded(f"{parts['scheme']}://{place}{path or '/'}" + f"?{query}" * bool(query)), encoded=True)
-        basic = base64.b64encode(f"{url.user or ''}:{url.password or ''}".encode()).decode() if user else ""
-        return url, tuple(each for each in (user, url.password or "", basic) if len(each) >= _SHORTEST_SECRET)
+        pair = f"{url.user or ''}:{url.password or ''}"  # asking for it is what finds a port that is none
+        return url, secrets_of_pair(pair, user) if user else frozenset()
     except ValueError as error:
         raise Unfillable("the tool's address is no URL") from error
 
@@ -157,10 +151,3 @@ def _pairs(arguments: Mapping[str, Any]) -> Iterator[str]:
         for each in value if isinstance(value, list) else (value,):
             text = each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, separators=(",", ":"))
             yield f"{_quote(name)}={_quote(text)}"
-
-
-def _secrets_in(headers: CIMultiDict[str]) -> Iterator[str]:
-    for name, value in headers.items():
-        if not _PLAIN_HEADERS.fullmatch(name):
-            yield from (each for each in (value, value.strip()) if len(each) >= _SHORTEST_SECRET)
-            yield from (word for word in value.split() if len(word) >= _SHORTEST_WORD)

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 from cryptography.fernet import Fernet
+from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from calls.context import ContextValue
-from calls.egress import EgressRules, Lanes
+from calls.egress import EgressRules, HttpAnswer, Lanes
 from calls.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
-from calls.tool_answer import CUT, LONGEST, LONGEST_ERROR
+from calls.tool_answer import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP, text_of
 from calls.tools import ToolBelt, ToolResult
 from config.clock import utc_now
 from config.secrets import Secrets
@@ -176,7 +177,10 @@ async def test_the_model_sees_the_tool_by_its_description_and_parameters() -> No
         (b'{ "a" : [ 1, "\xc3\xa9" ] }', "application/json", '{"a":[1,"é"]}'),
         (b' {"a": 1}\n', "text/plain", '{"a":1}'),
         (b'{"a": 1', "application/json", '{"a": 1'),
-        (b"[" * 30_000, "application/json", "[" * LONGEST + CUT),
+        (b"[" * DEEPEST + b"]" * DEEPEST, "application/json", "[" * DEEPEST + "]" * DEEPEST),
+        (b"[" * 65 + b"]" * 65, "application/json", TOO_DEEP),
+        (b"[" * 30_000, "application/json", TOO_DEEP),
+        (b'{"a":' * 9_000 + b"1" + b"}" * 9_000, "", TOO_DEEP),
         (b"<p>Three   <b>berths</b></p><script>no()</script><p>are free", "text/html", "Three berths\nare free"),
         (b"open\r\n \x01 9 to  5  ", "text/plain", "open\n9 to 5"),
         ("geöffnet".encode("latin-1"), "text/plain; charset=iso-8859-1", "geöffnet"),
@@ -301,6 +305,27 @@ async def test_a_server_that_echoes_our_headers_gives_no_secret_away(
     assert "tool.called" in told.out
     assert result.content.count("[hidden]") >= 3
     assert "trunkline" in result.content
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"k": "the k+\\/=1 is", "k+/=1": ["k+/=1"]}', '{"k":"the [hidden] is","[hidden]":["[hidden]"]}'),
+        (
+            b'{"pin": 2026, "year": 20261, "open": true, "share": 2.5}',
+            '{"pin":"[hidden]","year":20261,"open":true,"share":"[hidden]"}',
+        ),
+        (b'{"said": "{\\"key\\": \\"q\\\\\\"1\\"}"}', '{"said":"{\\"key\\": \\"[hidden]\\"}"}'),
+        (
+            b"see /?key=k%2B%2F%3D1 or /?key=k%2b%2f%3d1 or k%2B/%3D1",
+            "see /?key=[hidden] or /?key=[hidden] or [hidden]",
+        ),
+        (b"a+b+c%21 and a%20b%20c%21", "[hidden] and [hidden]"),
+    ],
+)
+def test_what_is_hidden_is_hidden_however_it_is_written_and_json_stays_json(body: bytes, told: str) -> None:
+    answer = HttpAnswer(200, CIMultiDictProxy(CIMultiDict()), body, truncated=False)
+    assert text_of(answer, {"k+/=1", "2026", "true", "2.5", 'q"1', "a b c!"}) == told
 
 
 async def test_a_broken_answer_gives_no_secret_away(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,18 +120,55 @@ def test_what_is_hidden_are_the_values_of_headers_and_the_credentials_of_the_url
         ("Authorization", "Bearer {{key}}"),
         ("X-Pin", "123"),
         ("X-Key", "hush"),
-        ("Accept", "application/json"),
+        ("Cookie", 'sid="abc123"; t=9; for={{customer_number}}'),
+        ("X-Proxy-Authorization", "Basic aW5uZXI6ZG9vci00"),
+        ("X-Office", "{{office_secret}} 7f3a-99b0"),
+        ("X-Unnamed", "correcthorsebatterystaple"),
+        ("Accept", "application/vnd.example-2+json"),
         ("Content-Type", "application/json"),
     ]
-    request = filled("http://user:p%40ss@h.example/", {"key": "s3cret-token"}, headers=headers)
+    values: dict[str, ContextValue] = {"key": "s3cret-token", "customer_number": "+4930123456", "office_secret": "quay"}
+    request = filled("http://user:p%40ss@h.example/", values, headers=headers)
     assert request.hidden == {
         "Bearer s3cret-token",
         "s3cret-token",
         "hush",
         "user:p%40ss",
+        "user:p@ss",
         "p@ss",
+        'sid="abc123"; t=9; for=+4930123456',
+        'sid="abc123";',
+        "for=+4930123456",
+        "abc123",
+        "Basic aW5uZXI6ZG9vci00",
+        "aW5uZXI6ZG9vci00",
+        "inner:door-4",
+        "door-4",
+        "quay",
+        "7f3a-99b0",
+        "correcthorsebatterystaple",
         "dXNlcjpwQHNz",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Debug", "true"),
+        ("Prefer", "respond-async"),
+        ("X-Tenant", "2026"),
+        ("X-Company", "Harbour Dental"),
+        ("X-Author", "Anna"),
+        ("X-Keyword", "berth"),
+        ("X-Caller", "{{customer_number}}"),
+        ("X-Api-Key", "{{customer_number}}"),
+        ("X-Days", "{{days}}"),
+        ("X-Gone", "{{token}}"),
+    ],
+)
+def test_what_ordinary_answers_are_made_of_is_not_hidden(name: str, value: str) -> None:
+    values: dict[str, ContextValue] = {"customer_number": "+4930123456", "days": "2026-11-21T10"}
+    assert not filled("http://h.example/", values, headers=[(name, value)]).hidden
 
 
 def test_nothing_of_a_request_is_in_its_repr() -> None:
