@@ -21,7 +21,7 @@ from aiohappyeyeballs import AddrInfoType
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from calls.egress_names import NamesInThreads
+from calls.egress_names import NamesInThreads, asking_for
 from config.errors import TrunklineError
 
 Address = IPv4Address | IPv6Address
@@ -32,8 +32,11 @@ METADATA: Final[tuple[Network, ...]] = tuple(
     for address in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")
 )
 """Metadata services of hosters outside the link-local range."""
-NAT64: Final = IPv6Network("64:ff9b::/96")
-"""RFC 6052: the last 32 bits are an IPv4 address."""
+LAST_32_BITS: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"))
+"""They are an IPv4 address: NAT64 (RFC 6052) and IPv4-translated (RFC 2765)."""
+TUNNELS: Final = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
+"""They hold IPv4 addresses too: NAT64 of a network's own (RFC 8215), at a place that only the network knows, and Teredo
+(RFC 4380), which has two of them."""
 V4_COMPATIBLE: Final = IPv6Network("::/96")
 """RFC 4291 2.5.5.1, deprecated, and still understood by some stacks."""
 THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
@@ -64,11 +67,12 @@ class AddressRefused(OSError):
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address carries (mapped, compatible, 6to4, NAT64), else the address itself."""
+    """The IPv4 address that an IPv6 address carries (mapped, compatible, translated, 6to4, NAT64), else itself."""
     if isinstance(address, IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour
-    if inner is None and (address in NAT64 or (address in V4_COMPATIBLE and int(address) > 1)):
+    at_end = any(address in network for network in LAST_32_BITS)
+    if inner is None and (at_end or (address in V4_COMPATIBLE and int(address) > 1)):
         inner = IPv4Address(int(address) & 0xFFFFFFFF)
     return inner or address
 
@@ -78,8 +82,9 @@ def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
 
 
 class EgressRules:
-    """Which addresses may be connected to. Loopback, link-local (metadata services with it), multicast, reserved and
-    unspecified addresses are refused unless `allow` lists them; `deny` adds to what is refused, and wins."""
+    """Which addresses may be connected to. Loopback, link-local (metadata services with it), multicast, reserved,
+    unspecified and tunnels' addresses are refused unless `allow` lists them; `deny` adds to what is refused, and
+    wins."""
 
     def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
         """Both are lists of CIDR blocks. Raises `ValueError` for one that is none."""
@@ -104,7 +109,7 @@ def _special(address: Address) -> bool:
         or address.is_multicast
         or address.is_unspecified
         or (isinstance(address, IPv4Address) and (address in THIS_NETWORK or address.is_reserved))
-        or any(address in network for network in METADATA)
+        or any(address in network for network in (*METADATA, *TUNNELS))
     )
 
 
@@ -162,12 +167,15 @@ class EgressClient:
         max_bytes: int,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        asker: str | None = None,
     ) -> HttpAnswer:
         """Send one request and read at most `max_bytes` of its answer, both within `timeout_s`. Any status is an
-        answer, a redirect too. A `URL` is sent as it is, a text as what it means. Raises `EgressError`."""
+        answer, a redirect too. A `URL` is sent as it is, a text as what it means. `asker` (an organization) has a
+        bounded number of host names looked up at once. Raises `EgressError`."""
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._exchange(method, url, headers or {}, body, max_bytes)
+            with asking_for(asker):
+                async with asyncio.timeout(timeout_s):
+                    return await self._exchange(method, url, headers or {}, body, max_bytes)
         except TimeoutError as error:
             raise EgressError("timeout", f"no complete answer within {timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-THREADS: Final = 32
+THREADS: Final = 64
 """The system's resolver blocks, for as long as it likes: in the threads that everybody shares, a few names whose
 servers do not answer would hold up files and models too."""
+MOST_OF_ONE: Final = 8
+"""Look-ups of one asker at once. Nothing ends one but the resolver, long after the request has been given up."""
+
+_asker: ContextVar[str | None] = ContextVar("asker", default=None)
+
+
+@contextmanager
+def asking_for(asker: str | None) -> Iterator[None]:
+    """Names that are looked up in here are counted for `asker`; None has no bound of its own."""
+    token = _asker.set(asker)
+    try:
+        yield
+    finally:
+        _asker.reset(token)
 
 
 class NamesInThreads(AbstractResolver):
-    """Asks the system's resolver."""
+    """Asks the system's resolver. One asker whose name servers do not answer leaves threads for the others: what goes
+    beyond its share is refused at once, as it would wait behind its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, "egress-names")
+        self._under_way: list[tuple[str | None, Future[Any]]] = []
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """The addresses of `host`. Raises `OSError`."""
+        """The addresses of `host`. Raises `OSError`, at once when the asker has its share of look-ups under way."""
         ask = partial(
             socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        self._check_share()
+        looked_up = self._threads.submit(ask)
+        self._under_way.append((_asker.get(), looked_up))
+        found = await asyncio.wrap_future(looked_up)
         return [
             ResolveResult(
                 hostname=host,
@@ -41,6 +63,12 @@ class NamesInThreads(AbstractResolver):
             )
             for kind, _, protocol, _, address in found
         ]
+
+    def _check_share(self) -> None:
+        asker = _asker.get()
+        self._under_way = [each for each in self._under_way if not each[1].done()]
+        if asker is not None and [each for each, _ in self._under_way].count(asker) >= MOST_OF_ONE:
+            raise OSError(errno.EAGAIN, "too many host names are being looked up")
 
     async def close(self) -> None:
         """Wait for no answer any more."""

@@ -100,6 +100,7 @@ class HttpTool:
                     body=request.body,
                     timeout_s=self._timeout_s,
                     max_bytes=MOST_BYTES,
+                    asker=self._stored.organization_id,
                 )
         except TimeoutError as error:
             raise EgressError("timeout", f"no complete answer within {self._timeout_s:g} s") from error

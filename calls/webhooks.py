@@ -193,6 +193,7 @@ class Deliverer:
                 body=due.delivery.body,
                 timeout_s=self._policy.timeout_s,
                 max_bytes=BODY_BYTES,
+                asker=due.delivery.organization_id,
             )
         except TrunklineError as error:
             return Sent(None, None, error.message, took())

@@ -28,6 +28,12 @@ async def says_ok(request: web.Request) -> web.Response:
         "::127.0.0.1",
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
+        "::ffff:0:7f00:1",
+        "::ffff:0:a9fe:a9fe",
+        "64:ff9b:1::7f00:1",
+        "64:ff9b:1:a9fe:a9:fe00::",
+        "2001:0:7f00:1::1",
+        "2001:0:5db8:d822:0:0:80ff:fffe",
         "0.0.0.0",
         "0.1.2.3",
         "::",
@@ -47,7 +53,19 @@ def test_addresses_of_the_own_host_and_of_metadata_services_are_refused(address:
     assert not EgressRules().permits(address)
 
 
-@pytest.mark.parametrize("address", ["10.1.2.3", "192.168.1.9", "172.16.0.1", "fd12::1", "93.184.216.34", "2606::1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.1.2.3",
+        "192.168.1.9",
+        "172.16.0.1",
+        "fd12::1",
+        "93.184.216.34",
+        "2606::1",
+        "2001:4860:4860::8888",
+        "64:ff9b::5db8:d822",
+    ],
+)
 def test_private_and_public_addresses_are_allowed(address: str) -> None:
     assert EgressRules().permits(address)
 
@@ -58,6 +76,7 @@ def test_what_is_denied_stays_denied_though_it_is_allowed_too() -> None:
     assert not rules.permits("127.0.0.2")
     assert not rules.permits("10.1.1.1")
     assert not rules.permits("::ffff:10.1.1.1")
+    assert not rules.permits("::ffff:0:a01:101")
 
 
 def test_an_allowed_network_covers_the_same_addresses_inside_ipv6() -> None:
