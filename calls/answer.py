@@ -14,7 +14,7 @@ from typing import Final
 
 from calls.mouth import Mouth
 from calls.reply import HangUp, Pause, ReplyPart, Say
-from calls.timeline import Making, ToolTime
+from calls.timeline import Making, ToolTime, Turn
 from calls.transcript import Line, ToolUse, heard_text
 from media.playout import Utterance
 from models.protocols import ChatPrompt, Speech
@@ -61,6 +61,10 @@ class Answer:
     """The agent wants to hang up once this has been heard."""
     task: asyncio.Task[None] | None = None
     """What runs it."""
+    turn: Turn | None = None
+    """What it answers, once it is confirmed."""
+    failed: bool = False
+    """It cannot be given."""
     unconfirmed_uses: list[tuple[ToolUse, ToolTime]] = field(default_factory=list)
     """Tools that were used before it was confirmed."""
     _pieces: list[_Piece] = field(default_factory=list)
@@ -68,6 +72,9 @@ class Answer:
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
     _may_speak: asyncio.Event = field(default_factory=asyncio.Event)
     _confirmed: asyncio.Event = field(default_factory=asyncio.Event)
+    _dropped: bool = False
+    _pauses: int = 0  # that the words have reached
+    _pauses_said: int = 0  # up to which all sentences were given to the playout
 
     def __post_init__(self) -> None:
         self._may_speak.set()
@@ -83,6 +90,11 @@ class Answer:
         return self._confirmed.is_set()
 
     @property
+    def wanted(self) -> bool:
+        """It is being given: the call cannot go on when it fails."""
+        return self.confirmed and not self._dropped
+
+    @property
     def heard(self) -> str:
         """What was heard of it when it was settled last."""
         lines = dict.fromkeys(piece.line for piece in self._pieces)
@@ -94,13 +106,21 @@ class Answer:
         sent = sum(self.mouth.playout.heard(piece.utterance) for piece in self._pieces)
         return sent * 1000 / self.mouth.settings.rate
 
-    def confirm(self) -> None:
-        """It answers what the caller said."""
+    def confirm(self, turn: Turn) -> None:
+        """It answers this turn."""
+        self.turn = turn
         self._confirmed.set()
 
     async def until_confirmed(self) -> None:
         """Wait for `confirm`."""
         await self._confirmed.wait()
+
+    async def until_said(self) -> None:
+        """Wait until all that came before the last pause was given to the playout."""
+        pause = self._pauses
+        while self._pauses_said < pause:
+            self._progress.clear()
+            await self._progress.wait()
 
     def hold(self) -> None:
         """Begin no sound for now: the caller speaks."""
@@ -112,6 +132,7 @@ class Answer:
 
     def cancel(self) -> None:
         """Nothing more of it is said. The caller flushes the playout."""
+        self._dropped = True
         if self.task is not None:
             self.task.cancel()
 
@@ -152,6 +173,7 @@ class Answer:
                     case Pause():
                         if rest := splitter.rest():
                             sentences.put_nowait((rest, line))
+                        self._pauses += 1
                         sentences.put_nowait(part)
                         line = Line("assistant", "")
                     case HangUp():
@@ -165,6 +187,8 @@ class Answer:
         while (next_one := await sentences.get()) is not None:
             if isinstance(next_one, Pause):
                 self.mouth.playout.answering(False)
+                self._pauses_said += 1
+                self._progress.set()
                 continue
             sentence, line = next_one
             speech = await self.mouth.speech(sentence)
@@ -182,7 +206,8 @@ class Answer:
         wait_s = self.manner.not_before - asyncio.get_running_loop().time()
         if not self.begun and wait_s > 0:
             await asyncio.sleep(wait_s)
-        await self._may_speak.wait()
+        while not self._may_speak.is_set():  # it may be held again before we get to know that it was not
+            await self._may_speak.wait()
 
     def _utter(self, speech: Speech, line: Line) -> None:
         """Give a sentence to the playout, unless the one before it was flushed: then the cancellation is on its way."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from calls import metrics
 from calls.answer import Answer, Manner
@@ -12,7 +13,9 @@ from calls.mouth import Mouth
 from calls.phrases import Phrases, phrases_in
 from calls.reply import Reply, just
 from calls.script import Script
+from calls.talk_tools import SEND_DTMF
 from calls.timeline import Making, Timeline, ToolTime
+from calls.tool_arguments import LONGEST_NAME
 from calls.tools import ToolBelt, ToolResult
 from calls.transcript import Line, ToolUse, Transcript
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, ToolCall
@@ -28,10 +31,35 @@ class Mind:
 
 Begin = Callable[[Answer, Line], None]
 """Called before the first sound of each line of an answer."""
+STILL_WORKS: Final = "This was called and still works: its result will follow. Do not call it again."
+"""What the model is told of a tool that has not answered yet."""
+
+
+@dataclass(eq=False)
+class Guess:
+    """The caller has been silent for a moment: the answer to what was said, should the turn end with that."""
+
+    task: asyncio.Task[None] | None = None
+    answer: Answer | None = None
+
+
+@dataclass(eq=False)
+class _InUse:
+    """A tool that works."""
+
+    call: ToolCall
+    answer: Answer
+    task: asyncio.Task[ToolResult]
+
+    @property
+    def counts(self) -> bool:
+        """It belongs to an answer that is given, and has no result yet."""
+        return self.answer.confirmed and not self.task.done()
 
 
 class Answering:
-    """`group` runs the tools: what one does goes on when its answer is dropped, and ends with the call."""
+    """Makes answers, and remembers the tools that they use. What a tool of a confirmed answer does goes on when that is
+    dropped, and ends with the call."""
 
     def __init__(
         self,
@@ -51,27 +79,37 @@ class Answering:
         self._transcript = transcript
         self._timeline = timeline
         self._begin = begin
-        self._uses: set[asyncio.Task[ToolResult]] = set()
+        self._in_use: list[_InUse] = []
 
     def prompt(self, messages: Sequence[ChatMessage]) -> ChatPrompt:
-        """What the language model is asked after this talk."""
+        """What the language model is asked after this talk. Tools that still work are in it, before the caller's last
+        words: they need not be called again."""
         script = self._script
-        return ChatPrompt(self._call_id, script.system, tuple(messages), script.language, self._mind.tools.definitions)
+        last = len(messages) - 1 if messages and messages[-1].role == "user" else len(messages)
+        pending = [line for use in self._in_use if use.counts for line in _pending(use.call)]
+        told = (*messages[:last], *pending, *messages[last:])
+        return ChatPrompt(self._call_id, script.system, told, script.language, self._mind.tools.definitions)
 
     def to(self, prompt: ChatPrompt, manner: Manner, group: asyncio.TaskGroup, *, speculative: bool = False) -> Answer:
-        """The language model's answer."""
+        """The language model's answer; `group` runs its tools."""
 
         async def ready(call: ToolCall) -> None:
             if self._mind.tools.has_effects(call.name):
                 await answer.until_confirmed()
+            if call.name == SEND_DTMF:  # keys are pressed after the words before them
+                await answer.until_said()
 
         def use(call: ToolCall) -> asyncio.Task[ToolResult]:
             task = group.create_task(self._use(call, answer))
-            self._uses.add(task)
-            task.add_done_callback(self._uses.discard)
+            in_use = _InUse(call, answer, task)
+            self._in_use.append(in_use)
+            task.add_done_callback(lambda _: self._in_use.remove(in_use))
             return task
 
-        reply = Reply(self._mind.language, prompt, use, ready, self.phrases.one_moment)
+        async def confirmed() -> None:
+            await answer.until_confirmed()
+
+        reply = Reply(self._mind.language, prompt, use, ready, confirmed, self.phrases)
         answer = Answer(reply.parts(), self._mouth, Making(self._timeline.now_ms, speculative), manner, prompt)
         answer.on_line = lambda line: self._begin(answer, line)
         return answer
@@ -85,29 +123,42 @@ class Answering:
 
     def confirm(self, answer: Answer) -> None:
         """It answers the newest turn. What it has asked of tools meanwhile belongs to the talk now."""
-        self._timeline.answers(answer.making)
-        for used in answer.unconfirmed_uses:
-            self._keep(*used)
+        turn = self._timeline.answers(answer.making)
+        for use, time in answer.unconfirmed_uses:
+            self._transcript.tool(use)
+            turn.tools.append(time)
         answer.unconfirmed_uses.clear()
-        answer.confirm()
+        answer.confirm(turn)
+
+    def is_using(self, answer: Answer) -> bool:
+        """Whether it waits for a tool."""
+        return any(use.answer is answer and use.counts for use in self._in_use)
+
+    def abandon(self, answer: Answer) -> None:
+        """It will not be given: nobody waits for its tools, which have no effects."""
+        for use in self._in_use:
+            if use.answer is answer and not answer.confirmed:
+                use.task.cancel()
 
     def close(self) -> None:
         """End the tools that are in use."""
-        for task in self._uses:
-            task.cancel()
+        for use in self._in_use:
+            use.task.cancel()
 
     async def _use(self, call: ToolCall, answer: Answer) -> ToolResult:
         start_ms = self._timeline.now_ms()
         result = await self._mind.tools.run(call)
         metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
         use = ToolUse(call, result.content, result.ok)
-        times = ToolTime(call.name, start_ms, self._timeline.now_ms(), result.ok)
-        if answer.confirmed:
-            self._keep(use, times)
-        else:  # its turn is not over, so there is no place for it yet
-            answer.unconfirmed_uses.append((use, times))
+        time = ToolTime(call.name[:LONGEST_NAME], start_ms, self._timeline.now_ms(), result.ok)
+        if answer.turn is None:  # its turn is not over, so there is no place for it yet
+            answer.unconfirmed_uses.append((use, time))
+        else:
+            self._transcript.tool(use)
+            answer.turn.tools.append(time)
         return result
 
-    def _keep(self, use: ToolUse, times: ToolTime) -> None:
-        self._transcript.tool(use)
-        self._timeline.tool_used(times)
+
+def _pending(call: ToolCall) -> tuple[ChatMessage, ChatMessage]:
+    called = ChatMessage("assistant", "", tool_calls=(call,))
+    return called, ChatMessage("tool", STILL_WORKS, tool_call_id=call.id, ok=False)

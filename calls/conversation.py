@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
 from calls import metrics
 from calls.answer import Answer, Manner
-from calls.answering import Answering, Mind
-from calls.digits import DigitsDialled
+from calls.answering import Answering, Guess, Mind
+from calls.digits import DigitsDialled, KeyPressed
+from calls.floor import Floor, TalkEnd
 from calls.inbox import AnswerDone, Happening, Inbox, NobodySpeaks
 from calls.mouth import Mouth
 from calls.script import Script
-from calls.silence import SilenceWatch
+from calls.silence import HoldChanged, SilenceWatch
 from calls.timeline import Timeline
 from calls.transcript import Line, Transcript
+from config.errors import ModelError
 from media.engine_call import Broken, DigitHeard, UtteranceSent
 from media.events import (
     AgentStarted,
@@ -34,54 +35,20 @@ from media.events import (
     TurnEnded,
     TurnEvent,
 )
+from models.backchannels import is_backchannel
 from models.protocols import SpeechToTextStream
 
 log = structlog.get_logger()
 
-TalkEnd = Literal["agent_ended", "customer_silent"]
 ASKS: Final = 1
 """So often the agent asks whether a silent caller is still there; then it says goodbye."""
-
-
-@dataclass(eq=False)
-class Guess:
-    """The caller has been silent for a moment: the answer to what was said, should the turn end with that."""
-
-    task: asyncio.Task[None] | None = None
-    answer: Answer | None = None
-
-    def drop(self) -> None:
-        """It was wrong, or came to nothing."""
-        if self.answer is not None:
-            metrics.SPECULATIONS.labels(outcome="wasted").inc()
-        if self.task is not None:
-            self.task.cancel()
-
-
-@dataclass
-class Floor:
-    """Who speaks, and what is open between the two."""
-
-    caller: bool = False
-    agent: bool = False
-    paused_ms: float | None = None
-    """Since when playout waits for the caller's words."""
-    unanswered: bool = False
-    """The last answer was cut before a word of it was heard: what the caller says next is more of the same turn."""
-    owed: bool = False
-    """The caller entered digits during a protected message: they are answered after it."""
-    dialled: bool = False
-    """The last turn was digits."""
-    silences: int = 0
-    """How often in a row the agent has asked whether the caller is still there."""
 
 
 class Conversation:
     """`run` talks; `settle` brings the transcript to what was heard, whenever the talk stops.
 
     `protect` tells the audio engine whether what plays can be interrupted; `on_progress` is called when the transcript
-    has changed for good, and when the agent is heard; `on_tone` gets keys that were heard as sound; `held` says whether
-    the caller is on hold."""
+    has changed for good, and when the agent is heard; `on_tone` gets keys that were heard as sound."""
 
     def __init__(
         self,
@@ -96,7 +63,6 @@ class Conversation:
         protect: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
         on_tone: Callable[[DigitHeard], None] = lambda _: None,
-        held: Callable[[], bool] = lambda: False,
     ) -> None:
         self.transcript = Transcript()
         self.timeline = timeline
@@ -108,8 +74,8 @@ class Conversation:
         self._on_progress = on_progress
         self._on_tone = on_tone
         self._answering = Answering(call_id, script, mind, mouth, self.transcript, timeline, self._begin)
-        later = asyncio.get_running_loop().call_later
-        self._silence = SilenceWatch(script.silence_ms, lambda: inbox.put(NobodySpeaks()), later, held)
+        loop = asyncio.get_running_loop()
+        self._silence = SilenceWatch(script.silence_ms, lambda: inbox.put(NobodySpeaks()), loop.call_later, loop.time)
         self._answer: Answer | None = None
         self._guess: Guess | None = None
         self._floor = Floor()
@@ -124,7 +90,8 @@ class Conversation:
             try:
                 while end is None:
                     self._silence.follow(self._nobody_speaks)
-                    end = await self._take(await self._inbox.get(), group)
+                    await self._take(await self._inbox.get(), group)
+                    end = None if self._floor.caller else self._floor.leaving
             finally:
                 self._silence.close()
                 self._drop_guess()
@@ -132,36 +99,50 @@ class Conversation:
         return end
 
     def settle(self) -> None:
-        """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did."""
+        """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did. Digits
+        that nobody came to answer were dialled all the same."""
+        for happening in self._inbox.rest():
+            if isinstance(happening, DigitsDialled):
+                self.transcript.user(happening.digits)
+                self.timeline.caller_said(self.transcript.turn_count, None)
         answer = self._answer
         if answer is not None:
             answer.cancel()
             self._playout.flush()
             self._end_answer(answer)
 
-    async def _take(self, happening: Happening, group: asyncio.TaskGroup) -> TalkEnd | None:
-        """Deal with what happened; the reason, when the agent has ended the call."""
+    async def _take(self, happening: Happening, group: asyncio.TaskGroup) -> None:
+        """Deal with what happened."""
         match happening:
             case TurnEnded():
                 await self._turn(happening, group)
+            case Speculate():
+                self._speculate(group)
             case DigitsDialled(digits):
                 self._user_said(digits, group)
             case AnswerDone(answer):
-                return self._answered(answer, group)
+                self._answered(answer, group)
             case NobodySpeaks():
                 self._break_silence(group)
-            case Speculate():
-                self._speculate(group)
             case Broken(error=error):
                 raise error
+            case KeyPressed() | DigitHeard() | HoldChanged() | UtteranceSent():
+                self._pass_on(happening)
+            case _:
+                self._follow_caller(happening)
+
+    def _pass_on(self, happening: KeyPressed | DigitHeard | HoldChanged | UtteranceSent) -> None:
+        """What concerns one part alone."""
+        match happening:
+            case KeyPressed():
+                self._silence.close()
+            case DigitHeard():
+                self._on_tone(happening)
+            case HoldChanged(held):
+                self._silence.hold(held)
             case UtteranceSent(utterance=utterance):
                 if self._answer is not None:
                     self._answer.sent(utterance)
-            case DigitHeard():
-                self._on_tone(happening)
-            case _:
-                self._follow_caller(happening)
-        return None
 
     def _follow_caller(self, event: TurnEvent) -> None:
         """Events that say what the caller does."""
@@ -213,9 +194,12 @@ class Conversation:
         text = (await self._ear.finish()).strip()
         if text:
             self._user_said(text, group, ended)
-        else:
-            self._drop_guess()
-            self._release()
+            return
+        self._drop_guess()
+        self._release()
+        if self._floor.cut and self._answer is None:
+            self._floor.cut = False
+            self._say(self._answering.fixed(self._answering.phrases.say_again, Manner()), group)
 
     def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
         """Words, or digits when no turn was `ended`."""
@@ -224,15 +208,13 @@ class Conversation:
             self.transcript.user_went_on(text)
         else:
             self.transcript.user(text)
-        self._floor.unanswered, self._floor.silences, self._floor.dialled = False, 0, ended is None
+        self._floor.heard_words(dialled=ended is None)
         self.timeline.caller_said(self.transcript.turn_count, ended)
         ended_by = self.timeline.turn.ended_by
         self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
         self._log.debug("turn.user.text", text=text)
         self._on_progress()
-        if answer is not None and answer.begun and answer.manner.protected:
-            self._floor.owed = True
-        if answer is not None and (self._floor.owed or (answer.manner.fixed and not answer.begun)):
+        if answer is not None and self._stands(answer, text):
             self._drop_guess()
             answer.go_on()
             return
@@ -240,6 +222,16 @@ class Conversation:
         if answer is not None:
             self._drop_answer(answer)
         self._reply(manner, group)
+
+    def _stands(self, answer: Answer, text: str) -> bool:
+        """Whether the present answer goes on after these words: nothing interrupts a protected one, a greeting is said
+        in any case, and an "okay" to an agent who waits for a tool asks for nothing."""
+        if answer.begun and answer.manner.protected:
+            self._floor.owed = True
+            return True
+        if answer.manner.fixed and not answer.begun:
+            return True
+        return self._answering.is_using(answer) and is_backchannel(text, self._script.language)
 
     @property
     def _turn_is_open(self) -> bool:
@@ -263,7 +255,7 @@ class Conversation:
         metrics.INTERRUPTIONS.inc()
         metrics.BARGE_IN.observe(max(stopped_ms - event.speech_start_ms, 0.0) / 1000)
         self._drop_answer(answer, stopped_ms)
-        self._floor.unanswered = not answer.heard
+        self._floor.unanswered, self._floor.cut = not answer.heard, True
         self._log.info("call.interrupted", heard_characters=len(answer.heard))
 
     def _release(self) -> None:
@@ -310,23 +302,33 @@ class Conversation:
             guess.task = group.create_task(self._prepare(guess, group))
 
     async def _prepare(self, guess: Guess, group: asyncio.TaskGroup) -> None:
-        """Make the answer to what was said so far, and keep it."""
-        text = (await self._ear.settle()).strip()
+        """Make the answer to what was said so far, and keep it. A recognizer that fails says so again at the end."""
+        try:
+            text = (await self._ear.settle()).strip()
+        except ModelError as error:
+            self._log.info("guess.failed", error=str(error))
+            return
         if text:
             prompt = self._answering.prompt(self.transcript.if_said(text, goes_on=self._turn_is_open))
             guess.answer = self._answering.to(prompt, self._manner, group, speculative=True)
             await self._run(guess.answer)
 
     def _drop_guess(self) -> None:
+        """It was wrong, or came to nothing."""
         guess, self._guess = self._guess, None
-        if guess is not None:
-            guess.drop()
+        if guess is None:
+            return
+        if guess.answer is not None:
+            metrics.SPECULATIONS.labels(outcome="wasted").inc()
+            self._answering.abandon(guess.answer)
+        if guess.task is not None:
+            guess.task.cancel()
 
     def _reply(self, manner: Manner, group: asyncio.TaskGroup) -> None:
         """Answer the talk as it stands: with what was guessed, if it answers just that."""
         prompt = self._answering.prompt(self.transcript.messages())
         guess = self._guess
-        if guess is not None and guess.answer is not None and guess.answer.prompt == prompt:
+        if guess is not None and guess.answer is not None and guess.answer.prompt == prompt and not guess.answer.failed:
             metrics.SPECULATIONS.labels(outcome="used").inc()
             self._guess, self._answer = None, guess.answer
             guess.answer.task = guess.task
@@ -343,8 +345,16 @@ class Conversation:
         answer.task = group.create_task(self._run(answer))
 
     async def _run(self, answer: Answer) -> None:
-        await answer.run()
-        self._inbox.put(AnswerDone(answer))
+        """What goes wrong with an answer that nobody will hear does no harm to the call."""
+        try:
+            await answer.run()
+        except Exception as error:
+            if answer.wanted:
+                raise
+            answer.failed = True
+            self._log.warning("answer.failed_unheard", error=repr(error))
+        else:
+            self._inbox.put(AnswerDone(answer))
 
     def _begin(self, answer: Answer, line: Line) -> None:
         """A line of an answer is about to be heard."""
@@ -354,17 +364,17 @@ class Conversation:
             if answer.manner.protected:
                 self._protect(True)
 
-    def _answered(self, answer: Answer, group: asyncio.TaskGroup) -> TalkEnd | None:
-        """An answer was heard to its end; why the call ends, when the agent wants to hang up after it."""
+    def _answered(self, answer: Answer, group: asyncio.TaskGroup) -> None:
+        """An answer was heard to its end. When the agent wants to hang up after it, a caller who speaks at this moment
+        may have more to say."""
         if answer is not self._answer:
-            return None
+            return
         self._end_answer(answer)
         if answer.ends_call:
-            return "customer_silent" if self._floor.silences > ASKS else "agent_ended"
-        if self._floor.owed:
+            self._floor.leaving = "customer_silent" if self._floor.silences > ASKS else "agent_ended"
+        elif self._floor.owed:
             self._floor.owed = False
             self._reply(Manner(), group)
-        return None
 
     def _drop_answer(self, answer: Answer, at_ms: float | None = None) -> None:
         """Nothing more of it is said."""

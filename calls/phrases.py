@@ -16,29 +16,77 @@ class Phrases:
     """When the caller has been silent for long."""
     silent_goodbye: str
     """When the caller stayed silent after that; then the call ends."""
+    say_again: str
+    """When the caller interrupted and nothing of it was understood."""
+    not_done: str
+    """When the language model used tools and found no words."""
 
 
 _ENGLISH: Final = Phrases(
-    "One moment, please.", "Are you still there?", "I cannot hear you, so I will hang up now. Goodbye."
+    one_moment="One moment, please.",
+    still_there="Are you still there?",
+    silent_goodbye="I cannot hear you, so I will hang up now. Goodbye.",
+    say_again="Sorry, I did not get that. Could you say it again?",
+    not_done="I am sorry, I could not do that.",
 )
 _BY_LANGUAGE: Final = {
     "en": _ENGLISH,
     "de": Phrases(
-        "Einen Moment, bitte.", "Sind Sie noch da?", "Ich kann Sie nicht hören und lege jetzt auf. Auf Wiederhören."
+        one_moment="Einen Moment, bitte.",
+        still_there="Sind Sie noch da?",
+        silent_goodbye="Ich kann Sie nicht hören und lege jetzt auf. Auf Wiederhören.",
+        say_again="Das habe ich leider nicht verstanden. Können Sie es noch einmal sagen?",
+        not_done="Das hat leider nicht geklappt.",
     ),
     "fr": Phrases(
-        "Un instant, s'il vous plaît.",
-        "Vous êtes toujours là ?",
-        "Je ne vous entends pas, je vais donc raccrocher. Au revoir.",
+        one_moment="Un instant, s'il vous plaît.",
+        still_there="Vous êtes toujours là ?",
+        silent_goodbye="Je ne vous entends pas, je vais donc raccrocher. Au revoir.",
+        say_again="Pardon, je n'ai pas compris. Pouvez-vous répéter ?",
+        not_done="Je suis désolé, je n'y suis pas arrivé.",
     ),
-    "es": Phrases("Un momento, por favor.", "¿Sigue ahí?", "No le oigo, así que voy a colgar. Adiós."),
-    "it": Phrases("Un momento, per favore.", "È ancora in linea?", "Non la sento, quindi riaggancio. Arrivederci."),
-    "pt": Phrases("Um momento, por favor.", "Ainda está aí?", "Não consigo ouvir, por isso vou desligar. Adeus."),
-    "nl": Phrases("Een ogenblik, alstublieft.", "Bent u er nog?", "Ik hoor u niet, dus ik hang nu op. Tot ziens."),
+    "es": Phrases(
+        one_moment="Un momento, por favor.",
+        still_there="¿Sigue ahí?",
+        silent_goodbye="No le oigo, así que voy a colgar. Adiós.",
+        say_again="Perdone, no le he entendido. ¿Puede repetirlo?",
+        not_done="Lo siento, no ha sido posible.",
+    ),
+    "it": Phrases(
+        one_moment="Un momento, per favore.",
+        still_there="È ancora in linea?",
+        silent_goodbye="Non la sento, quindi riaggancio. Arrivederci.",
+        say_again="Mi scusi, non ho capito. Può ripetere?",
+        not_done="Mi dispiace, non è stato possibile.",
+    ),
+    "pt": Phrases(
+        one_moment="Um momento, por favor.",
+        still_there="Ainda está aí?",
+        silent_goodbye="Não consigo ouvir, por isso vou desligar. Adeus.",
+        say_again="Desculpe, não percebi. Pode repetir?",
+        not_done="Lamento, não foi possível.",
+    ),
+    "nl": Phrases(
+        one_moment="Een ogenblik, alstublieft.",
+        still_there="Bent u er nog?",
+        silent_goodbye="Ik hoor u niet, dus ik hang nu op. Tot ziens.",
+        say_again="Sorry, dat heb ik niet verstaan. Kunt u het nog eens zeggen?",
+        not_done="Het spijt me, dat is niet gelukt.",
+    ),
     "pl": Phrases(
-        "Proszę chwilę poczekać.", "Czy jest Pan lub Pani na linii?", "Nic nie słyszę, więc kończę. Do widzenia."
+        one_moment="Proszę chwilę poczekać.",
+        still_there="Czy jest Pan lub Pani na linii?",
+        silent_goodbye="Nic nie słyszę, więc kończę. Do widzenia.",
+        say_again="Przepraszam, nie zrozumiałem. Proszę powtórzyć.",
+        not_done="Przykro mi, to się nie udało.",
     ),
-    "sv": Phrases("Ett ögonblick.", "Är du kvar?", "Jag hör dig inte, så jag lägger på nu. Hej då."),
+    "sv": Phrases(
+        one_moment="Ett ögonblick.",
+        still_there="Är du kvar?",
+        silent_goodbye="Jag hör dig inte, så jag lägger på nu. Hej då.",
+        say_again="Förlåt, det uppfattade jag inte. Kan du säga det igen?",
+        not_done="Tyvärr, det gick inte.",
+    ),
 }
 
 

@@ -74,7 +74,6 @@ def script_of(agent: Agent, values: Mapping[str, ContextValue], call_id: str) ->
         speaks_first=speaks_first,
         first_message_delay_ms=agent.first_message_delay,
         first_message_protected=agent.first_message_uninterruptible,
-        may_end_call=agent.allow_end_call,
         language=agent.language_hint,
         silence_ms=agent.customer_silence_ms,
     )

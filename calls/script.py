@@ -15,6 +15,5 @@ class Script:
     speaks_first: bool = False
     first_message_delay_ms: int = 0
     first_message_protected: bool = False
-    may_end_call: bool = True
     language: str | None = None
     silence_ms: int = 0

@@ -161,14 +161,10 @@ class Timeline:
             if turn.speech_start_ms is None:
                 turn.speech_start_ms = ended.speech_start_ms
 
-    def answers(self, making: Making) -> None:
-        """An answer to the newest turn is made, or was made before the turn was over."""
+    def answers(self, making: Making) -> Turn:
+        """An answer to the newest turn is made, or was made before the turn was over. Returns that turn."""
         self.turn.making = making
-
-    def tool_used(self, tool: ToolTime) -> None:
-        """In the newest turn."""
-        if self._turns:
-            self.turn.tools.append(tool)
+        return self.turn
 
     def agent_begins(self) -> None:
         """The first sound of an answer is handed to the playout. Whatever it was prepared for, it answers the newest

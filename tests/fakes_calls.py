@@ -121,6 +121,7 @@ class ScriptedStream:
         self.fed = 0
         self.turns: list[int] = []
         self.settled = ""
+        self.unsettled: Exception | None = None
         self.closed = False
 
     def feed(self, samples: Samples) -> None:
@@ -132,6 +133,8 @@ class ScriptedStream:
         return "..."
 
     async def settle(self) -> str:
+        if self.unsettled is not None:
+            raise self.unsettled
         return self.settled
 
     async def finish(self) -> str:
@@ -199,7 +202,11 @@ class Talk:
     """A conversation on a real playout and an array port. The test says what the caller does and lets time pass."""
 
     def __init__(
-        self, script: Script, *answers: str | Sequence[AnswerPart] | Exception, tools: Sequence[Tool] = ()
+        self,
+        script: Script,
+        *answers: str | Sequence[AnswerPart] | Exception,
+        tools: Sequence[Tool] = (),
+        may_end_call: bool = True,
     ) -> None:
         self.port = ArrayPort()
         self.slot = self.port.open(RATE)
@@ -215,7 +222,7 @@ class Talk:
             script=script,
             inbox=self.inbox,
             ear=self.ear,
-            mind=Mind(self.language, ToolBelt([*tools, *([EndCall()] if script.may_end_call else [])])),
+            mind=Mind(self.language, ToolBelt([*tools, *([EndCall()] if may_end_call else [])])),
             mouth=Mouth(self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout),
             timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_stages.observe),
             protect=lambda on: self.protected.append((on, self.port.written(self.slot))),

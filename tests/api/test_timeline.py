@@ -33,7 +33,7 @@ def _talk(now: list[float]) -> Timeline:
     timeline.agent_started(1020.4)
     now[0] = 1500.0
     timeline.interrupted(1480.0)
-    timeline.tool_used(ToolTime("look_up", 1100.0, 1250.4, True))
+    timeline.turn.tools.append(ToolTime("look_up", 1100.0, 1250.4, True))
     timeline.answer_ended(460.0)
     timeline.agent_silent()
     now[0] = 2000.6

@@ -8,11 +8,11 @@ were heard, and of which answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,11 +22,13 @@ from calls.digits import DigitsDialled
 from calls.inbox import Inbox
 from calls.mouth import Mouth
 from calls.script import Script
+from calls.talk_tools import EndCall
 from calls.timeline import Timeline
-from calls.tools import ToolBelt, ToolResult
+from calls.tools import ToolBelt
 from media.engine_call import CallEvent, UtteranceSent
 from media.events import (
     AgentStarted,
+    AgentStopped,
     AskEndOfTurn,
     Interrupted,
     Pause,
@@ -37,22 +39,15 @@ from media.events import (
     TurnEvent,
 )
 from media.playout import Playout
-from media.ports import TICK_MS, Samples
+from media.ports import TICK_MS
 from media.turns import Turns, TurnSettings
 from models.protocols import (
-    AnswerPart,
     ChatPrompt,
-    Speech,
-    SpokenWord,
-    TextDelta,
-    ToolCall,
-    ToolDefinition,
     VoiceSettings,
 )
+from tests.calls.world_models import RATE, WORD_MS, WorldEar, WorldLanguage, WorldTool, WorldVoice, answer_of
 from tests.fakes import ArrayPort
 
-RATE = 8000
-WORD_MS = 100
 SPELL_MS = 250
 """The caller says a word in this time."""
 TALK_MS = 20_000
@@ -65,6 +60,7 @@ REST_MS = 4_000
 """No model takes so long."""
 
 Kind = Literal["speech", "cough", "nod"]
+KINDS: tuple[Kind, ...] = ("speech", "cough", "nod")
 
 
 @dataclass(frozen=True)
@@ -76,111 +72,6 @@ class Act:
     stop_ms: int
     words: tuple[tuple[int, str], ...] = ()
     """When each is complete, and the word."""
-
-
-@dataclass
-class WorldEar:
-    """Hears the words of the caller's speech that is not discarded, some time after they were said."""
-
-    world: World
-    since_ms: float = -1.0
-
-    def feed(self, samples: Samples) -> None:
-        raise AssertionError("nothing feeds it: it knows what is said")
-
-    def partial(self) -> str:
-        return self._text()
-
-    async def settle(self) -> str:
-        text = self._text()
-        await self.world.takes(120)
-        return text
-
-    async def finish(self) -> str:
-        text, self.since_ms = self._text(), self.world.now_ms
-        await self.world.takes(120)
-        return text
-
-    def discard(self) -> None:
-        self.since_ms = self.world.now_ms
-
-    def close(self) -> None:
-        pass
-
-    def _text(self) -> str:
-        now = self.world.now_ms
-        return " ".join(word for act in self.world.acts for at, word in act.words if self.since_ms < at <= now)
-
-
-class WorldLanguage:
-    """Answers with words that nobody else says, sometimes after a tool, sometimes with nothing."""
-
-    name = "world"
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.prompts: list[ChatPrompt] = []
-
-    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
-        self.world.check_prompt(prompt)
-        number = len(self.prompts)
-        self.prompts.append(prompt)
-        chance = self.world.chance
-        await self.world.takes(1500)
-        if prompt.tools and chance.random() < 0.25:
-            if chance.random() < 0.3:
-                yield TextDelta("Let me see. ")
-            asked = prompt.messages[-1].content if prompt.messages else ""
-            yield ToolCall(f"t{number}", chance.choice(["look", "act", "nonsense"]), f'{{"asked": "{asked}"}}')
-            return
-        for sentence in range(chance.randint(0, 3)):
-            words = [f"ans{spelt(number)}{spelt(sentence)}{spelt(word)}" for word in range(chance.randint(1, 6))]
-            yield TextDelta(" ".join(words).capitalize() + ". ")
-            await self.world.takes(60)
-
-
-class WorldVoice:
-    """Every word is `WORD_MS` of a sample value of its own; `words` says which."""
-
-    name = "world"
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.words: list[str] = [""]
-
-    def voices(self) -> Sequence[str]:
-        return ("world/one",)
-
-    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
-        await self.world.takes(200)
-        sounds, places, end = [], [], 0
-        for word in text.split():
-            end = text.index(word, end) + len(word)
-            self.words.append(word)
-            sounds.append(np.full(RATE * WORD_MS // 1000, len(self.words) - 1, np.int16))
-            places.append(SpokenWord(end, len(sounds) * RATE * WORD_MS // 1000))
-        return Speech(text, np.concatenate(sounds), RATE, places)
-
-
-@dataclass
-class WorldTool:
-    """Takes its time."""
-
-    world: World
-    name: str
-    effects: bool
-    definition: ToolDefinition = field(init=False)
-
-    def __post_init__(self) -> None:
-        properties = {"asked": {"type": "string", "description": ""}}
-        self.definition = ToolDefinition(self.name, "", {"type": "object", "properties": properties})
-
-    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        if self.effects and not arguments["asked"].startswith(("done", "There is no tool")):
-            said = [item["content"] for item in self.world.talk.transcript.items() if item["role"] == "user"]
-            assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
-        await self.world.takes(2500)
-        return ToolResult(f"done {self.name}", ok=self.world.chance.random() < 0.8)
 
 
 class World:
@@ -211,7 +102,7 @@ class World:
         self.turns = Turns(settings, TICK_MS, chance.choice([0, 40]))
         self.inbox = Inbox()
         self.language, self.voice, self.ear = WorldLanguage(self), WorldVoice(self), WorldEar(self)
-        tools = ToolBelt([WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True)])
+        tools = ToolBelt([WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True), EndCall()])
         self.talk = Conversation(
             call_id="c",
             script=self.script,
@@ -227,6 +118,7 @@ class World:
         self._taken = 0
         self._rests_since_ms = 0.0
         self._open_since_ms: float | None = None
+        self._silent_since_ms = float("-inf")
         self._batch: list[CallEvent] = []
         self._delivered_s = 0.0
         self._cuts: list[tuple[int, frozenset[str]]] = []
@@ -271,7 +163,7 @@ class World:
         """What the caller does, with pauses of all lengths; now and then in the middle of what the agent says."""
         acts, at, number = list[Act](), self.chance.randint(0, 3000), 0
         while at < TALK_MS:
-            kind = self.chance.choices(("speech", "cough", "nod"), (5, 4, 2))[0]
+            kind: Kind = self.chance.choices(KINDS, (5, 4, 2))[0]
             if kind == "speech":
                 spoken = self.chance.randint(1, 6)
                 words = tuple((at + (word + 1) * SPELL_MS, f"u{number + word}") for word in range(spoken))
@@ -332,19 +224,28 @@ class World:
                     self._cuts.append((len(self._heard()), frozenset(map(answer_of, self._heard()))))
                 case TurnDropped():
                     self.ear.discard()
-                    self._open_since_ms = None
-                case SpeechStarted():
-                    self._open_since_ms = event.at_ms
-                case TurnEnded():
-                    self._open_since_ms = None
-                case AgentStarted(at_ms):
-                    spoken_ms = 0.0 if self._open_since_ms is None else at_ms - self._open_since_ms
-                    assert spoken_ms <= LATE_NEWS_MS, "the agent began to speak while the caller spoke"
                 case AskEndOfTurn():
                     self._judge(event.at_ms)
                 case _:
                     pass
+            self._watch(event)
             self._batch.append(event)
+
+    def _watch(self, event: TurnEvent) -> None:
+        """The agent does not begin to speak while the caller does."""
+        match event:
+            case SpeechStarted():
+                self._open_since_ms = event.at_ms
+            case TurnDropped() | TurnEnded():
+                self._open_since_ms = None
+            case AgentStopped(at_ms):
+                self._silent_since_ms = at_ms
+            case AgentStarted(at_ms):
+                spoken_ms = 0.0 if self._open_since_ms is None else at_ms - self._open_since_ms
+                silent_ms = at_ms - self._silent_since_ms  # else it only takes breath
+                assert min(spoken_ms, silent_ms) <= LATE_NEWS_MS, "the agent began to speak while the caller spoke"
+            case _:
+                pass
 
     def _judge(self, asked_ms: float) -> None:
         """At once, late, or never."""
@@ -388,8 +289,9 @@ class World:
 
     def _check_the_end(self, talking: asyncio.Task[str]) -> None:
         if talking.done():
-            assert talking.result() == "customer_silent"
-            assert self.script.silence_ms
+            assert talking.result() == "agent_ended" or self.script.silence_ms
+            spoken_ms = 0.0 if self._open_since_ms is None else self.now_ms - self._open_since_ms
+            assert spoken_ms <= LATE_NEWS_MS, "the agent hung up on the caller"
         else:
             assert not self.script.silence_ms, "the silent caller was never left"
             assert self.turns.idle, f"the turn taking is stuck in {self.turns.state}"
@@ -413,13 +315,3 @@ class World:
         if lines:
             asked = [message.content for prompt in self.language.prompts for message in prompt.messages]
             assert lines[-1] in asked, "the last turn was never answered"
-
-
-def spelt(number: int) -> str:
-    """A number in three letters, for words that are spoken as they are written."""
-    return "".join("bcdfghjklm"[int(digit)] for digit in f"{number:03}")
-
-
-def answer_of(word: str) -> str:
-    """Which answer of the language model a word is of, "" for other words."""
-    return word[3:6] if word.lower().startswith("ans") else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,12 @@ from calls.answer import Answer
 from calls.digits import DigitsDialled
 from calls.inbox import AnswerDone
 from calls.mouth import Mouth
+from calls.reply import just
 from calls.script import Script
-from calls.transcript import Line
+from calls.timeline import Making
 from config.errors import ModelError
 from media.engine_call import Broken
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
+from models.protocols import AnswerPart, ChatMessage, TextDelta, VoiceSettings
 from tests.fakes_calls import RATE, WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
@@ -27,8 +29,8 @@ LISTENS = Script("You help.")
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: str | Sequence[AnswerPart] | Exception) -> Talk:
-        talks.append(Talk(script, *answers))
+    def make(script: Script, *answers: str | Sequence[AnswerPart] | Exception, **more: Any) -> Talk:
+        talks.append(Talk(script, *answers, **more))
         return talks[-1]
 
     yield make
@@ -227,69 +229,6 @@ async def test_a_noise_that_ends_as_a_turn_without_words_lets_the_answer_go_on(b
 # ---- interruption ----
 
 
-async def test_an_interrupted_answer_is_kept_up_to_the_last_word_that_was_heard(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two three, four five. Six seven.", "Yes?")
-    await talk.says("count")
-    await talk.play(3 * WORD_MS + 60)
-    await talk.interrupts()
-    await talk.stops_speaking("stop")
-    assert talk.items == [("user", "count"), ("assistant", "One two three,"), ("user", "stop")]
-    assert talk.language.prompts[1].messages[1] == ChatMessage("assistant", "One two three,")
-
-
-async def test_an_answer_that_was_cut_before_its_first_word_was_never_said(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two.", "Yes?")
-    await talk.says("count")
-    await talk.play(WORD_MS - 20)
-    await talk.interrupts()
-    assert talk.items == [("user", "count")]
-
-
-async def test_words_of_a_later_sentence_are_kept_with_the_sentences_before_it(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four. Five six.")
-    await talk.says("count")
-    await talk.play(3 * WORD_MS)
-    await talk.interrupts()
-    assert talk.items[-1] == ("assistant", "One two. Three")
-
-
-async def test_nothing_of_a_cancelled_answer_is_spoken_later(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four. Five six.", "Yes?")
-    talk.voice.free = 1
-    await talk.says("count")
-    await talk.play(WORD_MS)
-    await talk.interrupts()
-    written = talk.written_ms
-    talk.voice.gate.set()
-    await talk.play(1000)
-    assert talk.written_ms == written
-    assert talk.voice.spoken == ["One two.", "Three four."]
-    assert talk.language.closed == 1
-
-
-async def test_a_cancelled_answer_closes_its_language_model(begin: Begin) -> None:
-    talk = begin(LISTENS, "Too early.", "Yes.")
-    talk.language.gate.clear()
-    await talk.says("one")
-    await talk.says("two")
-    assert (len(talk.language.prompts), talk.language.closed) == (2, 1)
-
-
-async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: Begin) -> None:
-    talk = begin(LISTENS, "One two. Three four.", "Yes?")
-    talk.voice.free = 1
-    await talk.says("count")
-    await talk.play(WORD_MS)
-    talk.playout.flush()
-    talk.voice.gate.set()
-    await settle()
-    assert talk.written_ms == 2 * WORD_MS
-    await talk.interrupts()
-    await talk.play(500)
-    assert talk.items[-1] == ("assistant", "One")
-    assert not talk.port.sent(talk.slot)[-4000:].any()
-
-
 async def test_what_was_not_heard_when_the_call_ends_is_not_in_the_transcript(begin: Begin) -> None:
     talk = begin(LISTENS, "One two three four.")
     await talk.says("count")
@@ -327,11 +266,7 @@ async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begi
     talk = begin(LISTENS, "Yes.")
     mouth = Mouth(talk.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), talk.playout)
     await talk.says("hello")
-    talk.inbox.put(
-        AnswerDone(
-            Answer(talk.language.answer(ChatPrompt("", "", (), True)), Line("assistant", ""), mouth, ends_call=True)
-        )
-    )
+    talk.inbox.put(AnswerDone(Answer(just("Bye."), mouth, Making(lambda: 0.0), ends_call=True)))
     await settle()
     assert not talk.run.done()
     await talk.play(WORD_MS)
@@ -339,7 +274,7 @@ async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begi
 
 
 async def test_an_agent_that_may_not_end_calls_goes_on_listening(begin: Begin) -> None:
-    talk = begin(Script("", may_end_call=False), [TextDelta("Bye."), HANG_UP], "Still here.")
+    talk = begin(LISTENS, [TextDelta("Bye."), HANG_UP], "Still here.", may_end_call=False)
     await talk.says("bye")
     await talk.play(WORD_MS)
     assert not talk.run.done()

@@ -1,5 +1,5 @@
-"""Thousands of calls in which everything happens at once, in every order: none gets stuck, and none says or remembers
-what it should not."""
+"""Hundreds of calls with thousands of events, in every order and at the same time: none gets stuck, and none says or
+remembers what it should not."""
 
 from __future__ import annotations
 

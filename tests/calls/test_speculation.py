@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from calls.digits import DigitsDialled
 from calls.metrics import SPECULATIONS
 from calls.script import Script
 from calls.tools import ToolResult
+from config.errors import ModelError
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
 from tests.fakes_calls import WORD_MS, Talk, settle
 
@@ -24,10 +26,17 @@ class CountingTool:
     def __init__(self, name: str, *, effects: bool) -> None:
         self.definition = ToolDefinition(name, "", {"type": "object", "properties": {}})
         self.effects = effects
-        self.used = 0
+        self.used = self.given_up = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         self.used += 1
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
         return ToolResult(f"used {self.used}", ok=True)
 
 
@@ -191,3 +200,54 @@ async def test_an_answer_without_words_ends_like_any_other(begin: Begin) -> None
     await talk.says("hello")
     await talk.play(2 * WORD_MS)
     assert talk.items == [("user", "well"), ("user", "hello"), ("assistant", "Yes.")]
+
+
+async def test_a_guess_that_fails_ends_nothing(begin: Begin) -> None:
+    talk = begin(LISTENS, ModelError("out of memory"), "At nine.")
+    await talk.starts_speaking()
+    await talk.falls_silent("when do you open")
+    assert not talk.run.done()
+    await talk.stops_speaking("when do you open")
+    await talk.play(3 * WORD_MS)
+    assert talk.items == [("user", "when do you open"), ("assistant", "At nine.")]
+
+
+async def test_a_recognizer_that_cannot_settle_ends_nothing(begin: Begin) -> None:
+    talk = begin(LISTENS, "At nine.")
+    talk.ear.unsettled = ModelError("not now")
+    await talk.starts_speaking()
+    await talk.falls_silent("when do you open")
+    await talk.stops_speaking("when do you open")
+    await talk.play(3 * WORD_MS)
+    assert talk.items[-1] == ("assistant", "At nine.")
+
+
+async def test_an_answer_that_fails_as_it_is_given_ends_the_call(begin: Begin) -> None:
+    talk = begin(LISTENS, ModelError("out of memory"))
+    await talk.says("when do you open")
+    with pytest.raises(ExceptionGroup):
+        await talk.run
+
+
+async def test_a_dropped_guess_leaves_nothing_behind(begin: Begin) -> None:
+    tool = CountingTool("book", effects=True)
+    talk = begin(LISTENS, [ToolCall("1", "book", "{}")], tools=[tool])
+    await talk.starts_speaking()
+    before = len(asyncio.all_tasks())
+    await talk.falls_silent("book a table")
+    assert len(asyncio.all_tasks()) > before
+    await talk.makes_noise()
+    assert (len(asyncio.all_tasks()), tool.used) == (before, 0)
+
+
+async def test_the_look_up_of_a_dropped_guess_is_given_up(begin: Begin) -> None:
+    tool = CountingTool("look_up", effects=False)
+    tool.gate.clear()
+    call = ToolCall("1", "look_up", "{}")
+    talk = begin(LISTENS, [call], [call], [call], [call], tools=[tool])
+    await talk.starts_speaking()
+    for words in ("when", "when do", "when do you"):
+        await talk.falls_silent(words)
+        await talk.goes_on()
+    await talk.falls_silent("when do you open")
+    assert (tool.used, tool.given_up) == (4, 3)

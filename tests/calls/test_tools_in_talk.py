@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from bench.scripted import HANG_UP
-from calls.reply import MOST_ROUNDS
+from calls.answering import STILL_WORKS
+from calls.reply import FILLER_AFTER_S, MOST_CALLS, MOST_ROUNDS
 from calls.script import Script
+from calls.talk_tools import SendDtmf
 from calls.tools import ToolResult
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
 from tests.fakes_calls import WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
-LISTENS = Script("You help.", may_end_call=False)
+LISTENS = Script("You help.")
 LOOK_UP = ToolCall("1", "look_up", '{"number": 4711}')
 
 
@@ -44,8 +46,8 @@ class GatedTool:
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: Any, **more: Any) -> Talk:
-        talks.append(Talk(script, *answers, **more))
+    def make(script: Script, *answers: Any, may_end_call: bool = False, **more: Any) -> Talk:
+        talks.append(Talk(script, *answers, may_end_call=may_end_call, **more))
         return talks[-1]
 
     yield make
@@ -165,7 +167,8 @@ async def test_a_tool_that_has_begun_goes_on_when_the_caller_interrupts(begin: B
     await talk.play(2 * WORD_MS)
     await talk.says("and now")
     assert "shipped" in [message.content for message in talk.language.prompts[-1].messages]
-    assert "It is shipped." not in talk.voice.spoken
+    assert len(talk.language.prompts) == 3, "nobody asks for an answer that was cut"
+    assert [len(turn["tools"]) for turn in talk.conversation.timeline.items()] == [1, 0, 0]
 
 
 async def test_a_model_that_calls_tools_for_ever_is_made_to_answer(begin: Begin) -> None:
@@ -189,7 +192,7 @@ async def test_calls_of_one_round_are_answered_in_their_order(begin: Begin) -> N
 async def test_a_tool_in_use_ends_with_the_call(begin: Begin) -> None:
     tool = GatedTool()
     tool.gate.clear()
-    talk = begin(Script("You help."), [LOOK_UP], [TextDelta("Bye."), HANG_UP], tools=[tool])
+    talk = begin(LISTENS, [LOOK_UP], [TextDelta("Bye."), HANG_UP], tools=[tool], may_end_call=True)
     await talk.says("where is my order")
     await talk.says("never mind, goodbye")
     await talk.play(2 * WORD_MS)
@@ -211,3 +214,105 @@ async def test_a_caller_who_began_over_the_last_words_before_a_tool_is_not_spoke
     await talk.makes_noise()
     await talk.play(4 * WORD_MS)
     assert talk.items[1:] == [("assistant", "Let me see."), ("assistant", "It is shipped.")]
+
+
+async def test_the_model_knows_of_a_tool_that_still_works(begin: Begin) -> None:
+    tool = GatedTool()
+    tool.gate.clear()
+    talk = begin(LISTENS, [TextDelta("Let me book that for you now."), LOOK_UP], "Yes.", tools=[tool])
+    await talk.says("book it")
+    await talk.play(WORD_MS)
+    await talk.interrupts()
+    await talk.stops_speaking("hello")
+    called, pending, said = talk.language.prompts[-1].messages[-3:]
+    assert (called.tool_calls, pending.content, said.content) == ((LOOK_UP,), STILL_WORKS, "hello")
+    tool.gate.set()
+    await settle()
+    await talk.play(2 * WORD_MS)
+    await talk.says("thanks")
+    assert STILL_WORKS not in [message.content for message in talk.language.prompts[-1].messages]
+
+
+async def test_an_okay_to_an_agent_who_waits_for_a_tool_asks_for_nothing(begin: Begin) -> None:
+    tool = GatedTool()
+    tool.gate.clear()
+    talk = begin(LISTENS, [TextDelta("Let me book that."), LOOK_UP], "It is booked.", tools=[tool])
+    await talk.says("book it")
+    await talk.play(6 * WORD_MS)
+    await talk.says("okay")
+    tool.gate.set()
+    await settle()
+    await talk.play(4 * WORD_MS)
+    assert (len(tool.given), len(talk.language.prompts)) == (1, 2)
+    assert talk.items[1:] == [("assistant", "Let me book that."), ("user", "okay"), ("assistant", "It is booked.")]
+
+
+@pytest.mark.parametrize("order", [0, 1])
+async def test_tools_beside_the_end_of_the_call_are_used_first(begin: Begin, order: int) -> None:
+    tool = GatedTool()
+    both = [LOOK_UP, HANG_UP] if order else [HANG_UP, LOOK_UP, TextDelta("And more.")]
+    talk = begin(LISTENS, [TextDelta("Goodbye."), *both], tools=[tool], may_end_call=True)
+    await talk.says("goodbye")
+    await talk.play(2 * WORD_MS)
+    assert await asyncio.wait_for(talk.run, 1) == "agent_ended"
+    assert len(tool.given) == 1
+    assert talk.voice.spoken == ["Goodbye."]
+
+
+async def test_the_end_of_the_call_counts_in_the_last_round_too(begin: Begin) -> None:
+    tool = GatedTool()
+    talk = begin(LISTENS, *[[LOOK_UP]] * MOST_ROUNDS, [HANG_UP], tools=[tool], may_end_call=True)
+    await talk.says("where is my order")
+    assert await asyncio.wait_for(talk.run, 1) == "agent_ended"
+
+
+async def test_a_model_that_finds_no_words_after_its_tools_is_excused(begin: Begin) -> None:
+    talk = begin(LISTENS, [LOOK_UP], [], tools=[GatedTool()])
+    await talk.says("where is my order")
+    await talk.play(10 * WORD_MS)
+    assert talk.items[1:] == [("assistant", "I am sorry, I could not do that.")]
+
+
+async def test_more_calls_than_a_round_may_have_are_refused(begin: Begin) -> None:
+    tool = GatedTool()
+    calls = [ToolCall(str(number), "look_up", "{}") for number in range(MOST_CALLS + 3)]
+    talk = begin(LISTENS, calls, "Well.", tools=[tool])
+    await talk.says("where are all my orders")
+    await talk.play(2 * WORD_MS)
+    assert len(tool.given) == MOST_CALLS
+    assert [line.ok for line in talk.language.prompts[1].messages[-4:]] == [True, False, False, False]
+
+
+async def test_no_filler_is_said_for_the_time_before_the_turn_was_over(begin: Begin) -> None:
+    tool = GatedTool()
+    talk = begin(LISTENS, [LOOK_UP], "It is booked.", tools=[tool])
+    await talk.starts_speaking()
+    await talk.falls_silent("book it")
+    await asyncio.sleep(FILLER_AFTER_S + 0.1)
+    await talk.stops_speaking("book it")
+    await talk.play(4 * WORD_MS)
+    assert talk.items[1:] == [("assistant", "It is booked.")]
+
+
+async def test_keys_are_pressed_after_the_words_before_them(begin: Begin) -> None:
+    pressed: list[tuple[str, int]] = []
+    talk: Talk
+
+    async def press(keys: str) -> None:
+        pressed.append((keys, talk.written_ms))
+
+    answer = [TextDelta("Pressing one for you."), ToolCall("1", "send_dtmf", '{"digits": "1"}')]
+    talk = begin(LISTENS, answer, "Done.", tools=[SendDtmf(press)])
+    talk.voice.free = 0
+    await talk.says("press one")
+    assert pressed == []
+    talk.voice.gate.set()
+    await settle()
+    assert pressed == [("1", 4 * WORD_MS)]
+
+
+async def test_an_invented_name_of_any_length_stays_short_in_the_timeline(begin: Begin) -> None:
+    talk = begin(LISTENS, [ToolCall("1", "x" * 10_000, "{}")], "Well.", tools=[GatedTool()])
+    await talk.says("hello")
+    (turn,) = talk.conversation.timeline.items()
+    assert [len(use["name"]) for use in turn["tools"]] == [64]
