@@ -23,7 +23,7 @@ import numpy as np
 import soxr
 
 from media.ports import Samples
-from models.end_of_turn import DANGLING, LexicalEndOfTurn
+from models.end_of_turn import COMPLETE, DANGLING, LexicalEndOfTurn
 from models.flite_library import VOICES, FliteLibrary
 from models.log_mel import log_mel
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
@@ -82,13 +82,14 @@ class Verdict:
     @property
     def both(self) -> float:
         """As Smart Turn's stream answers."""
-        return DANGLING if self.words is not None and self.words <= DANGLING else self.sound
+        sure = self.words is not None and (self.words <= DANGLING or self.words >= COMPLETE)
+        return self.words if sure and self.words is not None else self.sound
 
 
 JUDGES: dict[str, Callable[[Verdict], float]] = {
     "Smart Turn alone": lambda verdict: verdict.sound,
     "lexical rules": lambda verdict: verdict.words or 0.0,
-    "Smart Turn, words that dangle overrule it": lambda verdict: verdict.both,
+    "Smart Turn, overruled by words that are sure": lambda verdict: verdict.both,
 }
 
 
