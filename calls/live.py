@@ -53,7 +53,6 @@ class LiveCall:
         self._ended_at: datetime | None = None
         self._sound_of_call: EngineCall | None = None
         self._conversation: Conversation | None = None
-        self._changed = asyncio.Event()
         self._recorded = False
         self._log = log.bind(call_id=call.id)
 
