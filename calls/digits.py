@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ it is let go."""
 CHANGED_AFTER: Final = 3
 """So many presses in a row by a less sure way alone: the telephone, or another one after a transfer, sends its keys so
 now."""
+ECHO_MS: Final = 700.0
+"""A line may give back a key of ours so long after its end."""
 _SURER: Final[tuple[DigitWay, ...]] = ("tone", "info", "rfc4733")
 """Each is surer than those before it: a voice can sound like a tone, and SIP INFO comes late."""
 
@@ -30,6 +33,11 @@ class DigitsDialled:
     """A complete entry, without the `#` that ended it."""
 
     digits: str
+
+
+@dataclass(frozen=True)
+class KeyPressed:
+    """The caller has pressed a key: they are there. What they dial is told when the entry is complete."""
 
 
 class Timer(Protocol):
@@ -94,13 +102,34 @@ class KeyPresses:
             self._alone = 0
 
 
+class OwnKeys:
+    """Tells the echo of keys that we press from keys of the caller. Times are ms on the clock of the audio engine."""
+
+    def __init__(self) -> None:
+        self._since_ms = math.inf
+        self._until_ms = -math.inf
+
+    def pressing(self, on: bool, now_ms: float) -> None:
+        """Our keys begin to be sent, or are not sent any more."""
+        if not on:
+            self._until_ms = now_ms + ECHO_MS
+            return
+        if now_ms > self._until_ms:
+            self._since_ms = now_ms
+        self._until_ms = math.inf
+
+    def is_echo(self, at_ms: float) -> bool:
+        """Whether a tone that began then is one of ours, however late the news of it comes."""
+        return self._since_ms <= at_ms <= self._until_ms
+
+
 class DigitEntry:
-    """Gathers digits and hands each complete entry to `sink`. `later` is `loop.call_later`, `clock_ms` the present on
-    the clock of the audio engine."""
+    """Gathers digits. `sink` is told of each press and gets each complete entry. `later` is `loop.call_later`,
+    `clock_ms` the present on the clock of the audio engine."""
 
     def __init__(
         self,
-        sink: Callable[[DigitsDialled], None],
+        sink: Callable[[KeyPressed | DigitsDialled], None],
         later: Callable[[float, Callable[[], None]], Timer],
         clock_ms: Callable[[], float],
     ) -> None:
@@ -115,6 +144,7 @@ class DigitEntry:
         """A key came: 0-9, *, #, A-D. The same press by another way counts for nothing. Without `at_ms` it came now."""
         if not self._presses.is_new(digit, way, self._clock_ms() if at_ms is None else at_ms):
             return
+        self._sink(KeyPressed())
         self._stop_timer()
         if digit == "#":
             self._complete()
@@ -126,9 +156,9 @@ class DigitEntry:
         self._timer = self._later(GATHER_S, self._complete)
 
     def close(self) -> None:
-        """Forget what is incomplete."""
+        """No more keys come: what was pressed so far is the entry."""
         self._stop_timer()
-        self._digits = ""
+        self._complete()
 
     def _complete(self) -> None:
         digits, self._digits = self._digits, ""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calls.answer import Answer
-from calls.digits import DigitsDialled
+from calls.digits import DigitsDialled, KeyPressed
+from calls.silence import HoldChanged
 from media.engine_call import CallEvent
 
 
@@ -23,7 +24,9 @@ class NobodySpeaks:
     """Neither side has for as long as the agent waits."""
 
 
-Happening = CallEvent | DigitsDialled | AnswerDone | NobodySpeaks
+Aside = KeyPressed | DigitsDialled | AnswerDone | NobodySpeaks | HoldChanged
+"""What does not come from the audio engine."""
+Happening = CallEvent | Aside
 
 
 class Inbox:
@@ -37,10 +40,14 @@ class Inbox:
         for event in events:
             self._queue.put_nowait(event)
 
-    def put(self, happening: DigitsDialled | AnswerDone | NobodySpeaks) -> None:
+    def put(self, happening: Aside) -> None:
         """From elsewhere on the event loop."""
         self._queue.put_nowait(happening)
 
     async def get(self) -> Happening:
         """The next one."""
         return await self._queue.get()
+
+    def rest(self) -> list[Happening]:
+        """What nobody has dealt with; it is taken out."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

@@ -16,14 +16,15 @@ import structlog
 from calls import turn_stages
 from calls.answering import Mind
 from calls.conversation import Conversation
-from calls.digits import DigitEntry
+from calls.digits import DigitEntry, OwnKeys
 from calls.equipment import Equipment
 from calls.http_tool import CallContext
 from calls.inbox import Inbox
 from calls.media_watch import MediaWatch
 from calls.mouth import Mouth
 from calls.role import AgentModels, script_of, values_of
-from calls.talk_tools import belt_for
+from calls.silence import HoldChanged
+from calls.talk_tools import bare_belt, belt_for
 from calls.timeline import Timeline
 from calls.tools import ToolBelt
 from config.clock import utc_now
@@ -80,15 +81,15 @@ def open_senses(models: AgentModels, agent: Agent, rate: int, has_words: Callabl
 
 
 async def tools_of(parties: Parties, house: Equipment) -> ToolBelt:
-    """The agent's tools. When the database is in trouble the call does without."""
+    """The agent's tools. When the database is in trouble the call has those that need none."""
     agent, call = parties.agent, parties.call
     context = CallContext(call.id, values_of(call, parties.number))
     digits = parties.leg.send_digits
     try:
         return await belt_for(agent, context, database=house.database, outside=house.outside, send_digits=digits)
     except StorageTrouble as trouble:
-        log.warning("call.without_tools", call_id=parties.call.id, cause=trouble.cause)
-        return ToolBelt()
+        log.warning("call.without_own_tools", call_id=call.id, cause=trouble.cause)
+        return bare_belt(agent, call.id, digits)
 
 
 class Talk:
@@ -110,9 +111,11 @@ class Talk:
         self._sound = sound
         self._answered_at = answered_at
         self._changed = asyncio.Event()
+        self._inbox = inbox
+        self._own_keys = OwnKeys()
         self._entry = DigitEntry(inbox.put, asyncio.get_running_loop().call_later, house.engine.now_ms)
         self._log = log.bind(call_id=parties.call.id)
-        agent, call, leg = parties.agent, parties.call, parties.leg
+        agent, call = parties.agent, parties.call
         sound.ear, sound.judge = senses.ear, senses.judge
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         self.conversation = Conversation(
@@ -126,7 +129,6 @@ class Talk:
             protect=sound.protect,
             on_progress=self._changed.set,
             on_tone=self._hear_key,
-            held=lambda: leg.on_hold,
         )
 
     def _timeline(self) -> Timeline:
@@ -136,14 +138,14 @@ class Talk:
         return Timeline(clock() - ago.total_seconds() * 1000, clock, turn_stages.observe)
 
     def _hear_key(self, key: DigitHeard) -> None:
-        """While we press keys ourselves, those in the sound are their echo."""
-        if not self._parties.leg.pressing:
+        """A key that was heard as sound: the caller's, or the echo of one that we pressed."""
+        if not self._own_keys.is_echo(key.at_ms):
             self._entry.press(key.digit, "tone", key.at_ms)
 
     async def run(self, ending: asyncio.Future[EndedReason], end: Callable[[EndedReason], None]) -> None:
         """`ending` is done when the call is to end; `end` ends it. Raises what went wrong."""
         leg = self._parties.leg
-        leg.on_digit = self._entry.press
+        self._listen_to(leg)
         limit = asyncio.get_running_loop().call_later(
             self._parties.agent.max_call_duration_seconds, end, "max_duration"
         )
@@ -159,10 +161,17 @@ class Talk:
                 for task in (talk, *aside):
                     task.cancel()
         finally:
-            leg.on_digit = None
+            leg.on_digit = leg.on_hold_change = leg.on_pressing = None
             self._entry.close()
             limit.cancel()
             self.conversation.settle()
+
+    def _listen_to(self, leg: Leg) -> None:
+        clock = self._house.engine.now_ms
+        leg.on_digit = self._entry.press
+        leg.on_pressing = lambda on: self._own_keys.pressing(on, clock())
+        leg.on_hold_change = lambda held: self._inbox.put(HoldChanged(held))
+        self._inbox.put(HoldChanged(leg.on_hold))
 
     async def _keep_progress(self) -> None:
         """Store the answer and then what was said when that has changed, so that a crash loses little of it. The end of

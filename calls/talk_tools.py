@@ -131,11 +131,7 @@ async def belt_for(
 ) -> ToolBelt:
     """Every tool of an agent in a call, from one read. Without `send_digits` no keys can be pressed. Raises
     `StorageTrouble`."""
-    belt: list[Tool] = []
-    if agent.allow_end_call:
-        belt.append(EndCall())
-    if send_digits is not None:
-        belt.append(SendDtmf(send_digits))
+    belt = _without_database(agent, send_digits)
     if agent.knowledge_search_instructions:
         instructions = substitute(agent.knowledge_search_instructions, context.values, call_id=context.call_id)
         belt.append(SearchKnowledge(database, agent.id, instructions))
@@ -145,6 +141,20 @@ async def belt_for(
         taken.add(name.lower())
         belt.append(HttpTool(stored, name, context, outside))
     return ToolBelt(belt, call_id=context.call_id)
+
+
+def bare_belt(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolBelt:
+    """Those of an agent's tools that need no database."""
+    return ToolBelt(_without_database(agent, send_digits), call_id=call_id)
+
+
+def _without_database(agent: Agent, send_digits: SendDigits | None) -> list[Tool]:
+    belt: list[Tool] = []
+    if agent.allow_end_call:
+        belt.append(EndCall())
+    if send_digits is not None:
+        belt.append(SendDtmf(send_digits))
+    return belt
 
 
 async def _own(agent: Agent, context: CallContext, database: Database) -> list[tools.Tool]:

@@ -73,6 +73,10 @@ class Leg:
         self.on_digit: Callable[[str, DigitWay], None] | None = None
         """A key of the peer, and how SIP or RTP brought it."""
         self.on_hold = False
+        self.on_hold_change: Callable[[bool], None] | None = None
+        """The peer has put us on hold, or has come back."""
+        self.on_pressing: Callable[[bool], None] | None = None
+        """Keys begin to be sent, or are not sent any more."""
         self._dialog = dialog
         self._pump = pump
         self._media: asyncio.Future[Media] = loop.create_future()
@@ -127,11 +131,6 @@ class Leg:
         self._hung_up = True
         await self._dialog.bye(0)
 
-    @property
-    def pressing(self) -> bool:
-        """Keys are being sent."""
-        return self._dialling.locked()
-
     async def send_digits(self, digits: str) -> None:
         """Press keys, 100 ms each and 100 ms apart, once the agent has said what it was given to say; returns when they
         have been sent. `w` and `,` are pauses of 0.5 s. Speech waits meanwhile; a cancelled call sends no further key.
@@ -140,10 +139,17 @@ class Leg:
         Raises `ValueError` for what is no key, and `ConnectionError` when the leg has no sound (any more)."""
         keys = pressable(digits)
         async with self._dialling:
+            self._is_pressing(True)
             try:
                 await self._dial(self._media.result().slot, keys)
             except (asyncio.InvalidStateError, KeyError) as error:
                 raise ConnectionError("the leg has no sound to press keys in") from error
+            finally:
+                self._is_pressing(False)
+
+    def _is_pressing(self, on: bool) -> None:
+        if self.on_pressing:
+            self.on_pressing(on)
 
     async def _dial(self, slot: int, keys: str) -> None:
         rate = self._pump.rate(slot)
@@ -180,11 +186,13 @@ class Leg:
     # ---- what the endpoint reports, always on the loop ----
 
     def _has_media(self, media: Media, held: bool) -> None:
-        self.on_hold = held
+        changed, self.on_hold = held != self.on_hold, held
         if self._released:
             self._release_late(media.slot)
         elif not self._media.done():
             self._media.set_result(media)
+        if changed and self.on_hold_change:
+            self.on_hold_change(held)
 
     def _release_late(self, slot: int) -> None:
         with contextlib.suppress(KeyError):  # the same slot again, and closed already

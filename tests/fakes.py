@@ -72,7 +72,9 @@ class ArrayPort:
     def speak(self, slot: int, samples: Samples) -> None:
         """Let the caller say this from now on."""
         line = self._lines[slot]
-        line.caller = np.concatenate([line.caller[: line.position], samples])
+        before = np.zeros(line.position, np.int16)
+        before[: len(line.caller)] = line.caller[: line.position]
+        line.caller = np.concatenate([before, samples])
 
     def step(self, ms: int = TICK_MS) -> None:
         """One tick of the pump: so many ms from every caller, as many to every caller."""

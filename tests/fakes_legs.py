@@ -21,12 +21,22 @@ class ArrayPump(ArrayPort):
     def __init__(self, rows: int = 8) -> None:
         super().__init__(rows)
         self.released: list[int] = []
+        self.dialled: list[str] = []
+        self._dialled_ms = 0
         self.last_packet_ns: int | None = None
         """When the last packet came; None: just now."""
 
     def slot_stats(self, slot: int) -> SlotStats:
         self.rate(slot)
         return SlotStats(0, 0, 0, 0, 0, time.monotonic_ns() if self.last_packet_ns is None else self.last_packet_ns)
+
+    def dial(self, slot: int, keys: str) -> None:
+        """Keys that take 200 ms each and make no sound."""
+        self.dialled.append(keys)
+        self._dialled_ms = self.now_ms + 200 * len(keys)
+
+    def dial_left(self, slot: int) -> int:
+        return max(self._dialled_ms - self.now_ms, 0) * self.rate(slot) // 1000
 
     def release(self, slot: int) -> None:
         self.close(slot)
@@ -41,6 +51,7 @@ class NotedDialog:
         self.headers: dict[str, str] = {}
         self.leg: Leg | None = None
         self.mute = False
+        self.answered_held = False
         self.trying = 0
         self.error: Exception | None = None
         self._pump = pump
@@ -53,7 +64,7 @@ class NotedDialog:
         self.headers.update(headers)
         assert self.leg is not None
         if code == 200 and not self.mute:
-            self.leg._has_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), False)
+            self.leg._has_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), self.answered_held)
         elif code >= 300:
             self.leg._has_ended(code, "")
 
@@ -99,6 +110,10 @@ class Phone:
     def sent(self) -> list[int]:
         """The statuses that we got; -1 is a BYE."""
         return self.dialog.sent
+
+    def holds(self, on: bool = True) -> None:
+        """Put us on hold, or come back."""
+        self.leg._has_media(self.leg._media.result(), on)
 
     def hangs_up(self, code: int = 200) -> None:
         """BYE, or after `code` 487: CANCEL."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -39,3 +40,13 @@ def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
     """`asyncio.run` on a virtual clock."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)
+
+
+def virtually(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """A test that lives on a virtual clock."""
+
+    @wraps(test)
+    def run() -> None:
+        run_virtually(test())
+
+    return run

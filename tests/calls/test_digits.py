@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from calls.digits import CHANGED_AFTER, GATHER_S, LONGEST, DigitEntry, DigitsDialled, KeyPresses
+from bench.scripted import HANG_UP
+from calls.digits import (
+    CHANGED_AFTER,
+    ECHO_MS,
+    GATHER_S,
+    LONGEST,
+    DigitEntry,
+    DigitsDialled,
+    KeyPressed,
+    KeyPresses,
+    OwnKeys,
+)
 from media.dtmf_keys import DigitWay
+from models.protocols import AnswerPart, TextDelta, ToolCall
+from storage.calls import Call
+from tests.calls.house import GREETS, open_house, until
+from tests.media.keys import gap, key, sent
 
 
 class Later:
@@ -37,7 +53,12 @@ class Later:
 
 def gathered() -> tuple[DigitEntry, Later, list[DigitsDialled]]:
     later, got = Later(), list[DigitsDialled]()
-    return DigitEntry(got.append, later, lambda: 0.0), later, got
+
+    def take(news: KeyPressed | DigitsDialled) -> None:
+        if isinstance(news, DigitsDialled):
+            got.append(news)
+
+    return DigitEntry(take, later, lambda: 0.0), later, got
 
 
 Key = tuple[str, DigitWay, float]
@@ -73,12 +94,22 @@ def test_a_hash_alone_is_no_entry() -> None:
     assert got == []
 
 
-def test_an_entry_that_was_not_complete_at_the_end_is_forgotten() -> None:
+def test_the_end_of_the_call_completes_an_entry() -> None:
     entry, later, got = gathered()
     entry.press("1", "tone", 0.0)
     entry.close()
     later.ring()
-    assert got == []
+    assert got == [DigitsDialled("1")]
+
+
+def test_each_press_is_told_at_once_and_only_once() -> None:
+    told = list[KeyPressed | DigitsDialled]()
+    entry = DigitEntry(told.append, Later(), lambda: 0.0)
+    for way in WAYS:
+        entry.press("1", way, 0.0)
+    assert told == [KeyPressed()]
+    entry.press("#", "rfc4733", 300.0)
+    assert told == [KeyPressed(), KeyPressed(), DigitsDialled("1")]
 
 
 def test_an_entry_is_complete_when_it_is_as_long_as_an_entry_may_be() -> None:
@@ -138,3 +169,65 @@ def test_the_same_press_by_another_way_is_gathered_once() -> None:
         entry.press(digit, "tone", 40.0)
     later.ring()
     assert got == [DigitsDialled("42")]
+
+
+def test_tones_while_we_press_keys_and_shortly_after_are_their_echo() -> None:
+    keys = OwnKeys()
+    assert not keys.is_echo(0.0)
+    keys.pressing(True, 1000.0)
+    assert [keys.is_echo(at_ms) for at_ms in (999.0, 1000.0, 9000.0)] == [False, True, True]
+    keys.pressing(False, 1200.0)
+    assert [keys.is_echo(at_ms) for at_ms in (1200.0 + ECHO_MS, 1201.0 + ECHO_MS)] == [True, False]
+    keys.pressing(True, 1300.0)
+    assert keys.is_echo(1100.0), "of the keys before"
+    keys.pressing(False, 1500.0)
+    keys.pressing(True, 5000.0)
+    assert not keys.is_echo(4999.0)
+
+
+def said(call: Call) -> list[tuple[str, str]]:
+    return [(item["role"], item["content"]) for item in call.transcript]
+
+
+@pytest.mark.parametrize("last", ["", "#"])
+async def test_keys_that_were_pressed_just_before_the_caller_hung_up_are_in_the_transcript(
+    tmp_path: Path, last: str
+) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number(**GREETS)
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        slot = phone.leg._media.result().slot
+        await until(lambda: house.pump.taken(slot) and house.pump.taken(slot) == house.pump.written(slot))
+        for digit in f"4711{last}":
+            phone.leg._has_digit(digit, "rfc4733")
+        phone.hangs_up()
+        call = await house.ends(phone)
+    assert said(call) == [("assistant", "Welcome caller."), ("user", "4711")]
+    assert call.turn_count == 1
+    assert [(turn["turn"], turn["ended_by"]) for turn in call.timeline] == [(0, None), (1, "digits")]
+
+
+async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(tmp_path: Path) -> None:
+    pressing = ToolCall("1", "send_dtmf", '{"digits": "5"}')
+    thanks: list[AnswerPart] = [TextDelta("Thank you."), HANG_UP]
+    async with open_house(tmp_path, [pressing], "It is pressed.", thanks) as house:
+        await house.number(first_speaker="agent", agent_greeting_enabled=False)
+        phone = house.rings()
+        ours = list[bool]()
+        await until(lambda: phone.leg.on_pressing is not None)
+        hear = phone.leg.on_pressing
+        assert hear is not None
+
+        def press(on: bool) -> None:
+            hear(on)
+            ours.append(on)
+            if not on:
+                echo, calls = key("5", ms=100), (gap(800), key("4", ms=100), gap(100), key("#", ms=100))
+                house.pump.speak(phone.leg._media.result().slot, sent(gap(100), echo, *calls))
+
+        phone.leg.on_pressing = press
+        call = await house.ends(phone)
+    assert ours == [True, False]
+    assert house.pump.dialled == ["5"]
+    assert [text for role, text in said(call) if role == "user"] == ["4"]

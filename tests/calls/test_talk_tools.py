@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
+from bench.scripted import HANG_UP
 from calls import talk_tools
 from calls.egress import Lanes
 from calls.http_tool import CallContext, Outside
 from calls.talk_tools import LONGEST_FINDINGS, MOST_TOOLS, PASSAGES, EndCall, SearchKnowledge, SendDtmf, belt_for
 from calls.tools import ToolBelt, ToolResult
 from config.secrets import Secrets
-from models.protocols import END_CALL, ToolCall
+from models.protocols import END_CALL, TextDelta, ToolCall
 from storage import agents, tools
 from storage.agents import Agent
-from storage.database import Database
+from storage.database import Database, StorageTrouble
 from storage.tools import ToolConfig, ToolFields
 from tests.calls.archive import Archive, at_work
+from tests.calls.house import open_house
 from tests.calls.web_server import LOOPBACK, client_with
 
 CONFIG: ToolConfig = {
@@ -99,6 +102,22 @@ async def test_an_agent_has_the_tools_that_it_names(archive: Archive, outside: O
         agent = await changed(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
         belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
         assert sorted(names_of(belt)) == named
+
+
+async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise StorageTrouble("disk I/O error")
+
+    async with open_house(tmp_path, [TextDelta("Good bye."), HANG_UP]) as house:
+        await house.number(first_speaker="agent", knowledge_search_instructions="For prices")
+        monkeypatch.setattr(tools, "of_agent", fails)
+        with capture_logs() as logs:
+            call = await house.ends(house.rings())
+    assert call.ended_reason == "agent_ended"
+    assert [each.name for each in house.language.prompts[0].tools] == ["end_call", "send_dtmf"]
+    assert [each["cause"] for each in logs if each["event"] == "call.without_own_tools"] == ["disk I/O error"]
 
 
 async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(archive: Archive, outside: Outside) -> None:

@@ -116,14 +116,17 @@ async def test_opus_is_offered_and_answered_as_rfc_7587_wants_it(phone: Phone, r
 async def test_a_held_call_keeps_its_slot_and_goes_on_when_resumed(phone: Phone, raw: RawPhone) -> None:
     dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
     assert not leg.on_hold
+    told: list[bool] = []
+    leg.on_hold_change = told.append
     for attribute, held in (("sendonly", True), ("sendrecv", False), ("inactive", True), ("sendrecv", False)):
         dialog.cseq += 1
         raw.invite(dialog, raw.offer("0", attribute))
         await raw.accepted(dialog)
         await raw.options()
         await phone.ears.ticks(2)
-        assert leg.on_hold is held, attribute
+        assert (leg.on_hold, told[-1]) == (held, held), attribute
         assert phone.pump.rate(media.slot) == 8000
+    assert len(told) == 4
     track = phone.ears.follow(media.slot)
     while not raw.rtp.received.empty():
         raw.rtp.received.get_nowait()
