@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import structlog
@@ -16,7 +16,7 @@ from calls.context import ContextValue
 from calls.egress import EgressClient, EgressError, HttpAnswer, Lanes
 from calls.tool_answer import LONGEST_ERROR, redacted, text_of
 from calls.tool_request import Template, ToolRequest, Unfillable
-from calls.tools import ToolResult
+from calls.tools import ToolResult, parameter_names
 from config.secrets import Secrets
 from models.protocols import ToolDefinition
 from storage import tools
@@ -24,6 +24,8 @@ from storage.tools import Parameter
 
 MOST_BYTES: Final = 64 * 1024
 """Read of an answer."""
+AT_ONCE: Final = 2
+"""Requests of one call under way at the same time; the others wait, and their time does not run yet."""
 
 log = structlog.get_logger()
 
@@ -39,10 +41,11 @@ class Outside:
 
 @dataclass(frozen=True)
 class CallContext:
-    """The call that tools are used in; `values` are what `{{variables}}` stand for."""
+    """The call that tools are used in; `values` are what `{{variables}}` stand for, `room` is for its requests."""
 
     call_id: str
     values: Mapping[str, ContextValue]
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False, compare=False)
 
 
 @dataclass
@@ -58,8 +61,10 @@ class HttpTool:
     """A stored tool under the name that the model calls it by."""
 
     def __init__(self, stored: tools.Tool, name: str, context: CallContext, outside: Outside) -> None:
+        body = stored.config["body"]
+        self._names: Final = parameter_names([each["name"] for each in body])
         self.definition: Final = ToolDefinition(
-            name, stored.description or stored.name, parameters_of(stored.config["body"])
+            name, stored.description or stored.name, parameters_of(body, list(self._names))
         )
         self.effects: Final = stored.config["method"] != "GET"
         self._stored = stored
@@ -68,7 +73,12 @@ class HttpTool:
         self._outside = outside
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Send the request, once. Raises `SecretUnreadable`."""
+        """Send the request, once, when there is room in the call. `arguments` go by the names that the definition has.
+        Raises `SecretUnreadable`."""
+        async with self._context.room:
+            return await self._run({self._names.get(name, name): value for name, value in arguments.items()})
+
+    async def _run(self, arguments: Mapping[str, Any]) -> ToolResult:
         with self._told() as account:
             try:
                 request = self._template().filled(arguments, self._context.values, call_id=self._context.call_id)
@@ -117,7 +127,7 @@ class HttpTool:
 
     @contextmanager
     def _told(self) -> Iterator[_Account]:
-        """Log and count one use of the tool, however it ends."""
+        """Log and count one use of the tool, however it ends: a warning is what somebody can mend."""
         account = _Account("broken")
         started = time.monotonic()
         try:
@@ -127,8 +137,9 @@ class HttpTool:
             raise
         finally:
             seconds = time.monotonic() - started
+            harmless = account.outcome in ("answered", "cancelled") or 400 <= (account.status or 0) < 500
             metrics.TOOL_SECONDS.labels(outcome=account.outcome).observe(seconds)
-            (log.info if account.outcome in ("answered", "cancelled") else log.warning)(
+            (log.info if harmless else log.warning)(
                 "tool.called",
                 call_id=self._context.call_id,
                 tool_id=self._stored.id,
@@ -147,19 +158,20 @@ def _result(status: int, text: str) -> ToolResult:
     return ToolResult(f"The tool answered with status {status}.{follows}{said}", ok=False)
 
 
-def parameters_of(body: list[Parameter]) -> dict[str, Any]:
-    """The JSON Schema of a tool's parameters."""
+def parameters_of(body: Sequence[Parameter], names: Sequence[str]) -> dict[str, Any]:
+    """The JSON Schema of a tool's parameters under these `names`; one that has another name of its own tells it when
+    nothing else does."""
     properties: dict[str, dict[str, Any]] = {}
-    for parameter in body:
+    for parameter, name in zip(body, names, strict=True):
         schema: dict[str, Any] = {"type": parameter["type"]}
-        if parameter["description"]:
-            schema["description"] = parameter["description"]
+        if described := parameter["description"] or (parameter["name"] if parameter["name"] != name else ""):
+            schema["description"] = described
         if parameter["type"] == "array":
             schema["items"] = {}  # some servers take no array without
-        properties[parameter["name"]] = schema
+        properties[name] = schema
     return {
         "type": "object",
         "properties": properties,
-        "required": [parameter["name"] for parameter in body if parameter["required"]],
+        "required": [name for parameter, name in zip(body, names, strict=True) if parameter["required"]],
         "additionalProperties": False,
     }

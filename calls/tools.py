@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
@@ -15,10 +14,9 @@ from calls.tool_arguments import LONGEST_NAME, BadArguments, arguments_of
 from config.errors import TrunklineError
 from models.protocols import ToolCall, ToolDefinition
 
-AT_ONCE: Final = 2
-"""Tools of one call that work at the same time; the others wait."""
 LONGEST: Final = 64
 """Characters of a function's name, as language models take it."""
+_TAKEN_BY_MODELS: Final = re.compile(f"[a-zA-Z0-9_-]{{1,{LONGEST}}}")
 _NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9_-]+")
 
 log = structlog.get_logger()
@@ -55,7 +53,6 @@ class ToolBelt:
         self._tools: Final = {tool.definition.name: tool for tool in tools}
         if len(self._tools) < len(tools):
             raise ValueError("two tools have the same name")
-        self._room: Final = asyncio.Semaphore(AT_ONCE)
         self._log = log.bind(call_id=call_id)
 
     @property
@@ -79,8 +76,7 @@ class ToolBelt:
             self._log.info("tool.arguments_refused", name=call.name)
             return ToolResult(f"`{call.name}` was not called: {bad.message}.", ok=False)
         try:
-            async with self._room:
-                return await tool.run(arguments)
+            return await tool.run(arguments)
         except TrunklineError as error:
             self._log.error("tool.broken", name=call.name, error=str(error))
             return ToolResult(f"`{call.name}` does not work at the moment.", ok=False)
@@ -89,14 +85,27 @@ class ToolBelt:
         return f"There are: {', '.join(self._tools)}." if self._tools else "There are no tools."
 
 
-def function_name(name: str, taken: Container[str]) -> str:
-    """A name that language models take, made of a tool's own (`Look up order` becomes `Look_up_order`); in small
-    letters it is none of those `taken`."""
+def function_name(name: str, taken: Container[str], otherwise: str = "tool") -> str:
+    """A name that language models take, made of a tool's own (`Look up order` becomes `Look_up_order`), or `otherwise`
+    when nothing of that is left; in small letters it is none of those `taken`."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    base = _NOT_IN_NAMES.sub("_", plain).strip("_-")[:LONGEST] or "tool"
+    base = _NOT_IN_NAMES.sub("_", plain).strip("_-")[:LONGEST] or otherwise
     made, number = base, 1
     while made.lower() in taken:
         number += 1
         end = f"_{number}"
         made = base[: LONGEST - len(end)] + end
+    return made
+
+
+def parameter_names(own: Sequence[str]) -> dict[str, str]:
+    """A tool's own names of its parameters (they differ) by those that language models take, in their order. Those that
+    can stay do."""
+    stay = {name for name in own if _TAKEN_BY_MODELS.fullmatch(name)}
+    taken = {name.lower() for name in stay}
+    made: dict[str, str] = {}
+    for name in own:
+        seen = name if name in stay else function_name(name, taken, "value")
+        taken.add(seen.lower())
+        made[seen] = name
     return made

@@ -4,101 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
 from cryptography.fernet import Fernet
-from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from calls.context import ContextValue
-from calls.egress import EgressRules, HttpAnswer, Lanes
+from calls.egress import EgressRules, Lanes
 from calls.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
-from calls.tool_answer import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP, text_of
+from calls.tool_answer import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP
 from calls.tools import ToolBelt, ToolResult
-from config.clock import utc_now
 from config.secrets import Secrets
 from models.protocols import ToolCall
-from storage.tools import Method, Parameter, Tool, ToolConfig
-from tests.calls.web_server import LOOPBACK, client_with, serving
+from storage.tools import Method, Parameter
+from tests.calls.tool_desk import desk, office
+from tests.calls.web_server import serving
 
 KEY = "Bearer hush-hush-token"
 DAY: Parameter = {"name": "day", "type": "string", "description": "As 2026-11-21", "required": True}
 GUESTS: Parameter = {"name": "guests", "type": "array", "description": "", "required": False}
-
-
-@dataclass
-class Office:
-    """A server that keeps what it is asked and answers what it is told to."""
-
-    answer: web.Response = field(default_factory=lambda: web.json_response({"free": 3}))
-    asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
-    hold: asyncio.Event | None = None
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    origin: str = ""
-
-    async def handle(self, request: web.Request) -> web.Response:
-        self.asked.append((request.method, request.raw_path, dict(request.headers), await request.read()))
-        self.arrived.set()
-        try:
-            if self.hold is not None:
-                await self.hold.wait()
-        except asyncio.CancelledError:
-            self.gone.set()
-            raise
-        return self.answer
-
-
-@dataclass
-class Desk:
-    """Tools of one call."""
-
-    outside: Outside
-    values: Mapping[str, ContextValue]
-
-    def tool(
-        self,
-        url: str,
-        method: Method = "GET",
-        *,
-        headers: Sequence[tuple[str, str]] = (),
-        body: Sequence[Parameter] = (),
-        timeout: int = 5000,
-    ) -> HttpTool:
-        encrypt = self.outside.secrets.encrypt
-        config: ToolConfig = {
-            "url": url,
-            "method": method,
-            "timeout": timeout,
-            "headers": [{"key": key, "value_encrypted": encrypt(value)} for key, value in headers],
-            "body": list(body),
-        }
-        now = utc_now()
-        stored = Tool(
-            id="tool-1", organization_id="org", name="Free berths", config=config, created_at=now, updated_at=now
-        )
-        return HttpTool(stored, "free_berths", CallContext("call-1", self.values), self.outside)
-
-
-@asynccontextmanager
-async def office(answer: web.Response | None = None) -> AsyncIterator[Office]:
-    here = Office() if answer is None else Office(answer)
-    async with serving(here.handle) as origin:
-        here.origin = origin
-        yield here
-
-
-@asynccontextmanager
-async def desk(
-    rules: EgressRules = LOOPBACK, lanes: Lanes | None = None, **values: ContextValue
-) -> AsyncIterator[Desk]:
-    async with client_with(rules) as client:
-        yield Desk(Outside(client, lanes or Lanes(), Secrets([Fernet.generate_key()])), values)
 
 
 async def answered(answer: web.Response) -> ToolResult:
@@ -263,7 +188,9 @@ async def test_an_address_that_the_rules_forbid_is_not_connected_to() -> None:
             result = await calling.tool(server.origin).run({})
     assert result == ToolResult("The tool's address is not allowed on this server.", ok=False)
     assert server.asked == []
-    assert [(each["outcome"], each["error"]) for each in logs] == [("refused", "address 127.0.0.1 is not allowed")]
+    assert [(each["outcome"], each["error"], each["log_level"]) for each in logs] == [
+        ("refused", "address 127.0.0.1 is not allowed", "warning")
+    ]
 
 
 async def test_a_server_that_is_not_there_is_told_without_its_address() -> None:
@@ -307,27 +234,6 @@ async def test_a_server_that_echoes_our_headers_gives_no_secret_away(
     assert "trunkline" in result.content
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        (b'{"k": "the k+\\/=1 is", "k+/=1": ["k+/=1"]}', '{"k":"the [hidden] is","[hidden]":["[hidden]"]}'),
-        (
-            b'{"pin": 2026, "year": 20261, "open": true, "share": 2.5}',
-            '{"pin":"[hidden]","year":20261,"open":true,"share":"[hidden]"}',
-        ),
-        (b'{"said": "{\\"key\\": \\"q\\\\\\"1\\"}"}', '{"said":"{\\"key\\": \\"[hidden]\\"}"}'),
-        (
-            b"see /?key=k%2B%2F%3D1 or /?key=k%2b%2f%3d1 or k%2B/%3D1",
-            "see /?key=[hidden] or /?key=[hidden] or [hidden]",
-        ),
-        (b"a+b+c%21 and a%20b%20c%21", "[hidden] and [hidden]"),
-    ],
-)
-def test_what_is_hidden_is_hidden_however_it_is_written_and_json_stays_json(body: bytes, told: str) -> None:
-    answer = HttpAnswer(200, CIMultiDictProxy(CIMultiDict()), body, truncated=False)
-    assert text_of(answer, {"k+/=1", "2026", "true", "2.5", 'q"1', "a b c!"}) == told
-
-
 async def test_a_broken_answer_gives_no_secret_away(capsys: pytest.CaptureFixture[str]) -> None:
     async def talks_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -369,6 +275,13 @@ async def test_a_cancelled_request_is_given_up_at_once_and_leaves_its_lane() -> 
             assert [(each["event"], each["outcome"]) for each in logs] == [("tool.called", "cancelled")]
 
 
+@pytest.mark.parametrize(("status", "level"), [(200, "info"), (404, "info"), (302, "warning"), (500, "warning")])
+async def test_a_warning_is_what_somebody_can_mend(status: int, level: str) -> None:
+    with capture_logs() as logs:
+        await answered(web.Response(status=status))
+    assert [(each["event"], each["log_level"]) for each in logs] == [("tool.called", level)]
+
+
 async def test_each_use_is_logged_and_measured() -> None:
     def count() -> float:
         return REGISTRY.get_sample_value("trunkline_tool_seconds_count", {"outcome": "status"}) or 0.0
@@ -381,7 +294,7 @@ async def test_each_use_is_logged_and_measured() -> None:
     assert line.pop("ms") >= 0
     assert line == {
         "event": "tool.called",
-        "log_level": "warning",
+        "log_level": "info",
         "call_id": "call-1",
         "tool_id": "tool-1",
         "outcome": "status",
@@ -399,3 +312,17 @@ async def test_a_whole_call_of_a_model_goes_to_the_server_and_back() -> None:
     assert refused == ToolResult("`free_berths` was not called: parameter `day` is required.", ok=False)
     assert told == ToolResult('{"free":3}', ok=True)
     assert [path for _, path, _, _ in server.asked] == ["/berths?day=21"]
+
+
+async def test_parameters_have_names_that_models_take_and_are_sent_under_their_own() -> None:
+    place: Parameter = {"name": "Straße & Ort", "type": "string", "description": "", "required": True}
+    async with office() as server, desk() as calling:
+        tool = calling.tool(server.origin, body=[DAY, place])
+        belt = ToolBelt([tool])
+        refused = await belt.run(ToolCall("1", "free_berths", '{"day": "1"}'))
+        told = await belt.run(ToolCall("2", "free_berths", '{"day": "1", "Strae_Ort": "Kai"}'))
+    assert tool.definition.parameters["properties"]["Strae_Ort"] == {"type": "string", "description": "Straße & Ort"}
+    assert tool.definition.parameters["required"] == ["day", "Strae_Ort"]
+    assert refused == ToolResult("`free_berths` was not called: parameter `Strae_Ort` is required.", ok=False)
+    assert told.ok
+    assert [path for _, path, _, _ in server.asked] == ["/?day=1&Stra%C3%9Fe%20%26%20Ort=Kai"]

@@ -1,0 +1,30 @@
+"""What a server says, without what nobody may read."""
+
+from __future__ import annotations
+
+import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from calls.egress import HttpAnswer
+from calls.tool_answer import text_of
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"k": "the k+\\/=1 is", "k+/=1": ["k+/=1"]}', '{"k":"the [hidden] is","[hidden]":["[hidden]"]}'),
+        (
+            b'{"pin": 2026, "year": 20261, "open": true, "share": 2.5}',
+            '{"pin":"[hidden]","year":20261,"open":true,"share":"[hidden]"}',
+        ),
+        (b'{"said": "{\\"key\\": \\"q\\\\\\"1\\"}"}', '{"said":"{\\"key\\": \\"[hidden]\\"}"}'),
+        (
+            b"see /?key=k%2B%2F%3D1 or /?key=k%2b%2f%3d1 or k%2B/%3D1",
+            "see /?key=[hidden] or /?key=[hidden] or [hidden]",
+        ),
+        (b"a+b+c%21 and a%20b%20c%21", "[hidden] and [hidden]"),
+    ],
+)
+def test_what_is_hidden_is_hidden_however_it_is_written_and_json_stays_json(body: bytes, told: str) -> None:
+    answer = HttpAnswer(200, CIMultiDictProxy(CIMultiDict()), body, truncated=False)
+    assert text_of(answer, {"k+/=1", "2026", "true", "2.5", 'q"1', "a b c!"}) == told
