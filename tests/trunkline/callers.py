@@ -36,7 +36,7 @@ def hum(phones: str = "hh m m") -> Samples:
     return samples[loud[0] : loud[-1]]
 
 
-def cough(ms: int = 220, pitch_hz: float = 200, peak: int = 11000, seed: int = 13) -> Samples:
+def cough(ms: int = 220, pitch_hz: float = 200, peak: int = 11000, seed: int = 28) -> Samples:
     """A throat is cleared: breath and a falling, rough voice through an open mouth, that burst out and die away. Voice
     activity takes it for speech."""
     random, t = np.random.default_rng(seed), np.arange(ms * RATE // 1000) / RATE

@@ -35,7 +35,7 @@ NO_MODEL: dict[str, Any] = {"ultravadEotThreshold": None, "speculativeSilenceMs"
 """Turns end by their delay alone."""
 LONG = (
     "Our office is open from nine to five on every weekday, and you will find it next to the train station, "
-    "behind the old post office and the new library, where the number nine bus stops."
+    "behind the old post office."
 )
 
 T = TypeVar("T")
@@ -180,11 +180,11 @@ async def together(*calls: Coroutine[Any, Any, T]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def answer_to(place: Place, sound: Samples, prompt: str = "All right. END", **agent: Any) -> tuple[float, Line]:
+async def answer_to(place: Place, sound: Samples, prompt: str = "Yes. END", **agent: Any) -> tuple[float, Line]:
     """A call in which the caller says this and is answered: ms from the caller's last sound to the agent's first, as
     the phone hears it. The agent hangs up."""
     async with held(place, prompt, **agent) as line:
-        await line.phone.hears(25)
+        await line.phone.hears(20)
         first = line.says(sound)
         await line.phone.hung_up()
     heard = np.flatnonzero(line.loud()[first:])[0]
