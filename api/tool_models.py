@@ -51,6 +51,8 @@ def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
     return parameters
 
 
+MOST_PARAMETERS: Final = 64
+MOST_HEADERS: Final = 32
 Described: Any = Field(
     "",
     description="Tells the language model when to use the tool; null in responses until it is given",
@@ -84,9 +86,13 @@ class ToolConfigSettings(Body):
     """What the requests of new and of changed tools have in common."""
 
     timeout: Annotated[int, Field(ge=100, le=30000)] = Field(5000, description="ms that the request may take")
-    headers: list[ToolHeader] = Field([], description="Sent with every request")
-    body: Annotated[list[ToolParameter], AfterValidator(_distinct_names)] = Field(
-        [], description="Parameters of the request"
+    headers: Annotated[list[ToolHeader], Field(max_length=MOST_HEADERS)] = Field(
+        [], description=f"Sent with every request; at most {MOST_HEADERS}"
+    )
+    body: Annotated[list[ToolParameter], Field(max_length=MOST_PARAMETERS), AfterValidator(_distinct_names)] = Field(
+        [],
+        description=f"Parameters of the request, at most {MOST_PARAMETERS}. A name that language models do not take "
+        "(other than up to 64 letters, digits, _ and -) is shown to them in another form and sent as it is",
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:

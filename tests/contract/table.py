@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,15 +139,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class Items:
-    """An array. `two` are two items that go together."""
+    """An array. `two` are two items that go together, `full` as many as it may have and one more."""
 
     item: Kind
     two: tuple[Any, Any] | None = None
+    full: tuple[Sequence[Any], Sequence[Any]] | None = None
 
     def taken(self) -> list[Sample]:
         several = [Sample("two", list(self.two))] if self.two else []
         single = [Sample(f"one: {each.label}", [each.value]) for each in self.item.taken()]
-        return [Sample("none", []), *several, *single]
+        most = [Sample(f"{len(self.full[0])} items", list(self.full[0]))] if self.full else []
+        return [Sample("none", []), *several, *most, *single]
 
     def refused(self) -> list[Sample]:
         good = self.two[0] if self.two else self.item.taken()[0].value
@@ -155,7 +157,8 @@ class Items:
             Sample(f"second: {each.label}", [good, each.value], f".1{each.below}") for each in self.item.refused()
         ]
         odd = [each for each in strangers("array") if each.label != "an empty object"]
-        return [*odd, Sample("an empty object", {}), Sample("second: null", [good, None], ".1"), *second]
+        more = [Sample(f"{len(self.full[1])} items", list(self.full[1]))] if self.full else []
+        return [*odd, Sample("an empty object", {}), Sample("second: null", [good, None], ".1"), *more, *second]
 
     def shown(self, value: Any) -> Any:
         return [self.item.shown(each) for each in value]

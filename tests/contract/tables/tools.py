@@ -27,6 +27,10 @@ PARAMETER: Final = Record(
         Field("required", Flag(), False),
     )
 )
+HEADERS: Final = ({"key": "X-A", "value": "{{b}}"}, {"key": "X-B", "value": ""})
+NAMED: Final = tuple(
+    {"name": f"p{number}", "type": "string", "description": "", "required": False} for number in range(65)
+)
 CONFIG: Final = Record(
     (
         Field(
@@ -44,7 +48,15 @@ CONFIG: Final = Record(
         ),
         Field("method", Choice(("GET", "POST", "PUT", "PATCH", "DELETE")), required=True),
         Field("timeout", Whole(100, 30000), 5000),
-        Field("headers", Items(HEADER, ({"key": "X-A", "value": "{{b}}"}, {"key": "X-B", "value": ""})), []),
+        Field(
+            "headers",
+            Items(
+                HEADER,
+                HEADERS,
+                ([HEADERS[0]] * 32, [HEADERS[0]] * 33),
+            ),
+            [],
+        ),
         Field(
             "body",
             Items(
@@ -53,6 +65,7 @@ CONFIG: Final = Record(
                     {"name": "order", "type": "integer", "description": "Which", "required": True},
                     {"name": "note", "type": "string", "description": "", "required": False},
                 ),
+                (NAMED[:64], NAMED),
             ),
             [],
         ),
