@@ -1,6 +1,6 @@
 """`trunkline replay`: a recorded call once more, with the agent's settings as they are now and with others beside them.
 
-It only reads, and works beside a running server.
+It only reads, and works beside a running server: no file of an older version is brought up to date.
 
 The caller's sound is recorded when the jitter buffer lets it go; turn taking counts from when it arrived. How deep the
 buffer was is not stored, but it shows: the recording has the agent's answers and the caller's speech by different times
@@ -33,6 +33,7 @@ from storage import agents, calls, recordings
 from storage.agents import Agent
 from storage.calls import Call
 from storage.database import Database
+from storage.reading import look as look_into
 from trunkline.replay_report import Column, Report, as_json, as_text
 from trunkline.replay_run import Hearing, Replay
 from trunkline.replay_settings import changed
@@ -193,14 +194,10 @@ async def _stored(settings: Settings, call_id: str) -> tuple[Call, Agent | None]
             raise NotFound(f"there is no call {call_id}")
         return call, None if call.agent_id is None else agents.get(conn, call.organization_id, call.agent_id)
 
-    database = Database(settings.database_url)
-    if not await asyncio.to_thread(database.path.exists):
-        raise NotFound(f"there is no call {call_id}: there is no database {database.path}")
-    try:
-        await database.open()
-        return await database.read(look)
-    finally:
-        await database.close()
+    path = Database(settings.database_url).path
+    if not await asyncio.to_thread(path.exists):
+        raise NotFound(f"there is no call {call_id}: there is no database {path}")
+    return await asyncio.to_thread(look_into, path, look)
 
 
 def _recording_of(settings: Settings, call: Call) -> Path:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import sqlite3
 import wave
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import alembic.command
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from config.clock import utc_now
-from config.errors import TrunklineError
+from config.errors import StartupError, TrunklineError
 from config.settings import Settings
 from media.ports import Samples
-from storage import agents, calls, organizations, recordings
+from storage import agents, calls, organizations, recordings, schema
 from storage.agents import AgentFields
 from storage.database import Database
+from storage.reading import look
 from tests.media.speech import silence, speech
 from tests.trunkline.conftest import Office
 from tests.trunkline.house import command, environment
@@ -148,6 +154,52 @@ async def test_a_refusal_is_one_line(office: Office, tmp_path: Path) -> None:
     ):
         status, out, err = await replay(office, tmp_path, UNKNOWN, "--set", assignment)
         assert (status, out, err) == (1, "", f"trunkline: {complaint}\n")
+
+
+async def test_a_database_of_another_version_stays_as_it_is(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    path = Database(settings.database_url).path
+    for revision in ("0003", "9999"):
+        await asyncio.to_thread(_of_revision, path, revision)
+        before = path.read_bytes()
+        with pytest.raises(StartupError) as refused:
+            await find(settings, UNKNOWN)
+        told = str(refused.value)
+        assert told.startswith(f"the database {path} is at revision {revision}, ")
+        assert "\n" not in told
+        assert path.read_bytes() == before
+        assert await asyncio.to_thread(os.listdir, tmp_path) == [path.name], "nor is anything beside it"
+
+
+def _of_revision(path: Path, revision: str) -> None:
+    """A file as the migrations up to 0003 made it, which says that it is of this revision."""
+    path.unlink(missing_ok=True)
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+    with engine.begin() as conn:
+        upgrade = schema.alembic_settings()
+        upgrade.attributes["connection"] = conn
+        alembic.command.upgrade(upgrade, "0003")
+        conn.exec_driver_sql("UPDATE alembic_version SET version_num = ?", (revision,))
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode=WAL")
+
+
+async def test_what_is_no_database_of_ours_is_told(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    path = Database(settings.database_url).path
+    path.write_bytes(b"")
+    with pytest.raises(StartupError, match="is no database of Trunkline"):
+        await find(settings, UNKNOWN)
+    path.write_text("words " * 200)
+    with pytest.raises(StartupError, match="cannot be read: file is not a database"):
+        await find(settings, UNKNOWN)
+
+
+async def test_a_look_into_a_database_cannot_write(office: Office) -> None:
+    async with office.server.database() as database:
+        call = await stored(database)
+        with pytest.raises(StartupError, match="readonly"):
+            await asyncio.to_thread(look, database.path, lambda conn: calls.answered(conn, call.id, utc_now()))
 
 
 async def test_a_folder_without_a_database_stays_empty(tmp_path: Path) -> None:
