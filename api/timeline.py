@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from api.fields import IdView, Instant, View
 from api.route import Exchange, NoQuery, One, Route
 from config.errors import NotFound
 from storage import calls
 from storage.calls import Status
+
+NOT_STORED_ONCE: Final[Mapping[str, Any]] = {
+    "eot_probability": None,
+    "interrupted_ms": None,
+    "played_ms": 0,
+    "speculated": False,
+    "tools": [],
+}
+"""What the turns of older calls lack."""
 
 
 class ToolTimes(View):
@@ -25,15 +35,16 @@ class ToolTimes(View):
 class TurnTimes(View):
     """A turn of the caller and its answer. Times are ms since the call's startedAt, null where nothing is known."""
 
-    turn: int = Field(description="0 is the agent's opening message; the caller's turns count from 1")
+    turn: int = Field(
+        description="0 is the agent's opening message; the caller's turns count from 1. An entry with endedBy silence "
+        "is no turn of the caller and has the number of the entry before it"
+    )
     ended_by: Literal["model", "delay", "fallback", "digits", "silence"] | None = Field(
         description="What ended the turn: the end-of-turn model, turnEndpointDelay alone, fallbackSilenceMs, or "
         "dialled digits; silence: nobody spoke for customerSilenceMs, and the agent asks whether the caller is still "
         "there; null for the opening message"
     )
-    eot_probability: float | None = Field(
-        None, description="What the end-of-turn model said, 0..1, if it ended the turn"
-    )
+    eot_probability: float | None = Field(description="What the end-of-turn model said, 0..1, if it ended the turn")
     speech_start_ms: int | None = Field(description="The caller began to speak, ms")
     speech_end_ms: int | None = Field(description="The caller's last speech of the turn ended, ms")
     turn_end_ms: int | None = Field(description="The turn was taken to be over, ms")
@@ -43,21 +54,26 @@ class TurnTimes(View):
     )
     speech_ready_ms: int | None = Field(description="The first sentence of the answer was there as sound, ms")
     agent_start_ms: int | None = Field(description="The first sound of the answer left, ms")
-    interrupted_ms: int | None = Field(None, description="The answer fell silent for the caller who cut it, ms")
+    interrupted_ms: int | None = Field(description="The answer fell silent for the caller who cut it, ms")
     agent_end_ms: int | None = Field(description="The last sound of the answer left, or the answer was cut, ms")
     response_gap_ms: int | None = Field(
         description="From speechEndMs to agentStartMs, ms; null for a turn that digits ended"
     )
-    played_ms: int = Field(0, description="How much of the answer's sound left, ms")
+    played_ms: int = Field(description="How much of the answer's sound left, ms")
     interrupted: bool = Field(description="The caller cut the answer")
     speculated: bool = Field(
-        False, description="The answer was begun before the turn was over, in the silence after speculativeSilenceMs"
+        description="The answer was begun before the turn was over, in the silence after speculativeSilenceMs"
     )
-    tools: list[ToolTimes] = Field([], description="The tools that were used for the answer, in order of their ends")
+    tools: list[ToolTimes] = Field(description="The tools that were used for the answer, in order of their ends")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_calls(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        return {**NOT_STORED_ONCE, **stored}
 
 
 class Timeline(View):
-    """The turns of a call, oldest first."""
+    """The turns of a call, oldest first; several can have the same number."""
 
     call_id: IdView
     status: Status

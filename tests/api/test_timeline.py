@@ -14,7 +14,7 @@ from media.events import TurnEnded
 from storage import calls
 from tests.api.conftest import Api
 
-UNKNOWN = {
+UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(("endedBy", "speechStartMs", "speechEndMs", "turnEndMs", "textReadyMs", "firstTokenMs")),
     **dict.fromkeys(("speechReadyMs", "agentStartMs", "agentEndMs", "responseGapMs")),
     **dict.fromkeys(("eotProbability", "interruptedMs")),
@@ -23,6 +23,9 @@ UNKNOWN = {
     "speculated": False,
     "tools": [],
 }
+
+NEW = ("eotProbability", "interruptedMs", "playedMs", "speculated", "tools")
+"""What older calls did not store."""
 
 
 def _talk(now: list[float]) -> Timeline:
@@ -105,6 +108,18 @@ async def test_a_live_call_shows_what_is_known_so_far(api: Api) -> None:
     assert answer["data"]["status"] == "in_progress"
     last = answer["data"]["turns"][-1]
     assert (last["agentStartMs"], last["responseGapMs"], last["agentEndMs"]) == (1100, 300, None)
+
+
+async def test_what_older_calls_did_not_store_is_answered_as_nothing(api: Api) -> None:
+    timeline = _talk([1000.0]).items()
+    for turn in timeline:
+        for name in ("eot_probability", "interrupted_ms", "played_ms", "speculated", "tools"):
+            del turn[name]
+    call = await _call(api, answered=True, ended=True, timeline=timeline)
+    _, answer = await api("GET", f"/calls/{call.id}/timeline")
+    for turn in answer["data"]["turns"]:
+        assert turn["turn"] in (0, 1)
+        assert {name: turn[name] for name in NEW} == {name: UNKNOWN[name] for name in NEW}
 
 
 async def test_a_call_that_was_never_answered_has_no_turns(api: Api) -> None:
