@@ -121,6 +121,10 @@ class Decoder:
             self._check(self._library.ps_set_cmn(self._handle, channel_mean.encode()), "set the channel's mean")
         self._check(self._library.ps_start_utt(self._handle), "start an utterance")
 
+    def go_on(self) -> None:
+        """Begin the next utterance of the same caller, right behind the one that was ended. Raises `ModelError`."""
+        self._check(self._library.ps_start_utt(self._handle), "start an utterance")
+
     def process(self, samples: Samples) -> None:
         """Decode `int16[n]` at `RATE`. Raises `ModelError`."""
         block = np.ascontiguousarray(samples, dtype=np.int16)

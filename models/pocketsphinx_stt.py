@@ -89,6 +89,7 @@ class PocketsphinxStream:
         self._decoder: Decoder | None = None
         self._band = _band_of(rate)
         self._channel_mean: str | None = None
+        self._settled = ""  # the turn's words before the utterance that is open
         self._error: ModelError | None = None
 
     def feed(self, samples: Samples) -> None:
@@ -109,7 +110,7 @@ class PocketsphinxStream:
         return self._partial
 
     async def settle(self) -> str:
-        """The text so far: what the search thinks best when all that was fed has been decoded."""
+        """The final text so far. It stays: what is fed afterwards is heard as an utterance of its own."""
         return await self._request(_Request(ends=False))
 
     async def finish(self) -> str:
@@ -210,7 +211,7 @@ class PocketsphinxStream:
         if isinstance(work, np.ndarray):
             self._decode(work)
         elif isinstance(work, _Request):
-            work.settle(*(self._end_turn(keep_channel=True) if work.ends else (self._partial, self._error)))
+            work.settle(*(self._end_turn(keep_channel=True) if work.ends else self._settle()))
         else:
             self._end_turn(keep_channel=False)
 
@@ -218,23 +219,34 @@ class PocketsphinxStream:
         if self._decoder is None:  # The turn has failed already: `finish` says so.
             return
         self._decoder.process(self._band.push(sound))
-        words = self._decoder.hypothesis()
+        words = _joined(self._settled, self._decoder.hypothesis())
         if words != self._partial:
             self._partial = words
             if words:
                 self._on_words(words)
 
+    def _settle(self) -> tuple[str, ModelError | None]:
+        """End the utterance, for the search through its lattice works at its end alone; the turn goes on in a new one.
+        Silence adds no words to it, so that `finish` tells the same then."""
+        if self._decoder is None:
+            return "", self._error
+        self._decoder.end()
+        self._partial = self._settled = _joined(self._settled, self._decoder.hypothesis())
+        self._decoder.go_on()
+        return self._settled, None
+
     def _end_turn(self, keep_channel: bool) -> tuple[str, ModelError | None]:
         """End the turn; what was noise says nothing about the caller's line."""
         decoder, self._decoder = self._decoder, None
         error, self._error = self._error, None
+        settled, self._settled = self._settled, ""
         self._partial = ""
         self._band = _band_of(self._rate)
         if decoder is None:
             return "", error
         try:
             decoder.end()
-            words = decoder.hypothesis()
+            words = _joined(settled, decoder.hypothesis())
             if keep_channel and words:
                 self._channel_mean = decoder.channel_mean()
         except ModelError:
@@ -248,6 +260,7 @@ class PocketsphinxStream:
         _log.error("stt.failed", error=str(error), exc_info=not isinstance(error, TrunklineError))
         failure = ModelError(f"speech recognition failed: {error}")
         decoder, self._decoder = self._decoder, None
+        self._settled = ""
         if decoder is not None:
             self._pool.drop(decoder)
         if isinstance(work, _Request):
@@ -304,6 +317,10 @@ class PocketsphinxSpeechToText:
         for pool in self._pools.values():
             pool.close()
         self._folder.cleanup()
+
+
+def _joined(settled: str, words: str) -> str:
+    return f"{settled} {words}".strip()
 
 
 def _band_of(rate: int) -> TelephoneBand | WideBand:

@@ -32,6 +32,8 @@ SENTENCES = [
     "okay goodbye",
 ]
 """Heard right however flite speaks them."""
+SETTLED = ["can i speak to a person", "is there a doctor available tomorrow"]
+"""Sentences of which the first pass and the search through its lattice think differently, spoken by `slt`."""
 FRAME = 160
 
 
@@ -100,6 +102,39 @@ async def test_what_is_discarded_is_not_heard(stream: SpeechToTextStream, caller
     stream.discard()
     feed(stream, caller.line("do you have parking"))
     assert await stream.finish() == "do you have parking"
+
+
+@pytest.mark.parametrize("silence", [0, 1, 160, 2800, 16_000])
+@pytest.mark.parametrize("text", SETTLED)
+async def test_the_text_that_was_settled_is_final_when_only_silence_follows(
+    stream: SpeechToTextStream, caller: Caller, text: str, silence: int
+) -> None:
+    feed(stream, caller.line(text, "slt"))
+    settled = await stream.settle()
+    feed(stream, np.zeros(silence, np.int16))
+    assert await stream.finish() == settled == text
+
+
+async def test_what_follows_a_settled_text_continues_it(stream: SpeechToTextStream, caller: Caller) -> None:
+    feed(stream, caller.line("what is your address"))
+    assert await stream.settle() == "what is your address"
+    feed(stream, caller.line("do you have parking"))
+    assert await stream.finish() == "what is your address do you have parking"
+    feed(stream, caller.line("yes please"))
+    assert await stream.finish() == "yes please"
+
+
+async def test_a_settled_text_is_discarded_with_its_turn(stream: SpeechToTextStream, caller: Caller) -> None:
+    feed(stream, caller.line("what is your address"))
+    assert await stream.settle() == "what is your address"
+    stream.discard()
+    feed(stream, caller.line("do you have parking"))
+    assert await stream.settle() == "do you have parking"
+    assert await stream.finish() == "do you have parking"
+
+
+async def test_nothing_settles_to_nothing(stream: SpeechToTextStream) -> None:
+    assert await stream.settle() == "" == await stream.finish()
 
 
 async def test_silence_and_nothing_are_no_words(stream: SpeechToTextStream) -> None:
