@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -30,15 +31,17 @@ CAPACITY = 19200
 """Samples a slot can bring at once: 400 ms at 48 kHz."""
 RATES = (8000, 16000)
 """What our codecs run at, Hz."""
+KEYS = re.compile(r"[0-9*#A-D]+")
+"""A line of these alone is dialled on the keypad instead of being spoken."""
 
 
 @dataclass(frozen=True)
 class Script:
     """What to do. `lines` are spoken one after the other, each when the agent has spoken and then been silent for
-    `patience_ms`; with `first` the caller speaks before the agent has said anything. After the last line it waits for
-    the agent to hang up, at most `last_wait_s`, or hangs up itself when `hang_up` says so. With `barge_after_ms` each
-    line but the first is spoken over the agent, that long after it began; `barge_lines` (counted from 0) says which
-    are, if not all."""
+    `patience_ms`; with `first` the caller speaks before the agent has said anything. A line of keypad keys alone is
+    dialled. After the last line it waits for the agent to hang up, at most `last_wait_s`, and then hangs up itself;
+    with `hang_up` it does so at once. With `barge_after_ms` each line but the first is spoken over the agent, that long
+    after it began; `barge_lines` (counted from 0) says which are, if not all."""
 
     uri: str
     lines: list[str]
@@ -67,8 +70,10 @@ def _say(event: str, **facts: Any) -> None:
 
 
 async def spoken(flite: FliteTextToSpeech, line: str, voice: str, rate: int) -> Samples:
-    """A line, `int16[samples]`. It always sounds the same: flite shapes its excitation with the C library's random
-    numbers."""
+    """A line, `int16[samples]`; nothing for keys. It always sounds the same: flite shapes its excitation with the C
+    library's random numbers."""
+    if KEYS.fullmatch(line):
+        return np.zeros(0, np.int16)
     ctypes.CDLL(None).srand(1)
     settings = VoiceSettings(voice=f"flite/{voice}", speed=1.0, stability=0.5, rate=rate)
     return (await flite.synthesize(line, settings)).samples
@@ -135,7 +140,7 @@ class Caller:
         _say("connected", codec=media.codec, rate=media.rate)
         ear = Ear(endpoint, media)
         await asyncio.to_thread(self._converse, endpoint, leg, media, ear, speech[media.rate])
-        if self._script.hang_up:
+        if self._script.hang_up or not leg.ended.done():
             await leg.hangup()
         end = await asyncio.wait_for(leg.ended, 10)
         _say("ended", code=end.code, reason=end.reason, by_peer=end.by_peer)
@@ -153,14 +158,18 @@ class Caller:
             self._wait(leg, ear, self._script.last_wait_s)
 
     def _utter(self, endpoint: Endpoint, leg: Leg, media: Media, ear: Ear, samples: Samples, line: str) -> float | None:
-        """Speak; returns the time of our last audible frame, None when the call ended meanwhile."""
-        endpoint.pump.write(media.slot, samples)
-        end = endpoint.pump.written(media.slot)
+        """Speak or dial; returns the time of our last audible frame or key, None when the call ended meanwhile."""
+        pump, slot, dials = endpoint.pump, media.slot, KEYS.fullmatch(line) is not None
+        if dials:
+            pump.dial(slot, line)
+        else:
+            pump.write(slot, samples)
+        end = pump.written(slot)
         last = ear.clock_ms
         while not leg.ended.done():
             for at, _, we in ear.listen():
-                last = at if we else last
-            if endpoint.pump.taken(media.slot) >= end:
+                last = at if we or dials else last
+            if pump.taken(slot) >= end and not pump.dial_left(slot):
                 _say("spoke", text=line, at_ms=last)
                 return last
         return None

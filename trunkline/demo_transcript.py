@@ -22,10 +22,10 @@ async def watch(api: Api, before: set[str]) -> tuple[dict[str, Any], list[dict[s
             turns = await api.timeline(call["id"])  # after the call: it tells of every turn that the transcript has
             ended = call["endedAt"] is not None
             ready = len(call["transcript"]) if ended else _settled(call["transcript"])
-            lines = list(_lines(call["transcript"][:ready], turns))
-            for line in lines[shown:]:
+            known = list(lines(call["transcript"][:ready], turns))
+            for line in known[shown:]:
                 print(f"  {line}")
-            shown = len(lines)
+            shown = len(known)
             if ended:
                 return call, turns
         await asyncio.sleep(LOOK_EVERY_S)
@@ -51,19 +51,26 @@ def _numbered(transcript: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str,
         yield number, item
 
 
-def _lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iterator[str]:
+def lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iterator[str]:
     """One line for each item, and for each use of a tool before the answer that it was for."""
-    by_number = {turn["turn"]: turn for turn in turns}
+    numbered = list(_numbered(transcript))
     told: set[int] = set()
-    for number, item in _numbered(transcript):
-        turn = by_number.get(number, {})
+    for at, (number, item) in enumerate(numbered):
         if item["role"] == "user":
             yield f"caller │ {item['content']}"
             continue
         if number not in told:
             told.add(number)
-            yield from map(_tool_line, turn.get("tools", ()))
-        yield f"agent  │ {item['content']}" + (f" {CUT}" if turn.get("interrupted") else "")
+            yield from (_tool_line(tool) for turn in turns if turn["turn"] == number for tool in turn["tools"])
+        left = sum(each == number and other["role"] == "assistant" for each, other in numbered[at:])
+        yield f"agent  │ {item['content']}" + (f" {CUT}" if _was_cut(turns, number, left) else "")
+
+
+def _was_cut(turns: list[dict[str, Any]], number: int, left: int) -> bool:
+    """Whether the caller cut the item after which this many of the same number are left, itself included. A caller's
+    silence makes several entries of one number; the newest belong to the newest items."""
+    heard = [turn for turn in turns if turn["turn"] == number and turn["agentStartMs"] is not None]
+    return bool(heard) and bool(heard[max(len(heard) - left, 0)]["interrupted"])
 
 
 def _tool_line(tool: dict[str, Any]) -> str:
