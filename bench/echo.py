@@ -1,5 +1,6 @@
 """The agent on a loudspeaker: `python -m bench.echo` prints what the filter takes out, false pauses, how fast a caller
-interrupts through the echo, and what it costs. Simulated lines on a virtual clock; flite speaks for both sides."""
+interrupts through the echo, what it costs, and how long many lines at once hold up the tick thread. Simulated lines on
+a virtual clock; flite speaks for both sides."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ from statistics import median
 from typing import Final
 
 import numpy as np
+from structlog.testing import capture_logs
 
 from config import logging as logs
 from media.echo_library import FRAME_MS, SpeexLibrary
 from media.echo_line import LEAD_MS
 from media.events import Interrupted, Pause
-from media.ports import Samples
+from media.ports import TICK_MS, Samples
 from tests.media.echo_room import EchoPort, Room
 from tests.media.speech import silence, speech
 from tests.media.test_echo import monologue
@@ -26,6 +28,8 @@ LEVELS: Final = (-10, -20, -30)
 DELAYS: Final = (50, 150, 300, 400)
 NO_ECHO: Final = -200
 COST_LINES: Final = 10
+TICKS_MS: Final = 8000
+AT_ONCE: Final = (1, 10, 50)
 AGENT_FROM_MS: Final = 500
 WORDS: Final = ("can I speak to a person", "no thank you that is wrong", "hold on please wait a moment")
 
@@ -100,6 +104,33 @@ def cost_percent(rate: int, level: int) -> float:
     return taken / (ticks * 0.02 * COST_LINES) * 100
 
 
+def ticks(rate: int, lines: int) -> tuple[float, float, float, int]:
+    """Agents that begin at once on so many lines with an echo: ms of CPU time of the longest tick and of the median of
+    the last 2 s, ms from their first word until all lines have learned (infinite: not within 8 s), false pauses."""
+    port = EchoPort(lines)
+    studio = Studio(port=port)
+    calls = [studio.call(silence(0), rate=rate) for _ in range(lines)]
+    port.rooms.update({call.slot: Room(rate, -20, DELAYS[i % len(DELAYS)]) for i, (call, _, _) in enumerate(calls)})
+    studio.run(AGENT_FROM_MS)
+    words = monologue(rate, 3)
+    for call, _, _ in calls:
+        call.playout.begin("text")
+        call.playout.write(words)
+        call.playout.end()
+    taken, found = list[float](), list[int]()
+    with capture_logs() as logs:
+        for _ in range(TICKS_MS // TICK_MS):
+            port.step()
+            before = time.thread_time()
+            studio.engine.tick()
+            taken.append((time.thread_time() - before) * 1000)
+            studio.loop.run()
+            found.append(sum(entry["event"] == "echo.found" for entry in logs))
+    ready = next((i * TICK_MS for i, count in enumerate(found) if count >= lines), float("inf"))
+    pauses = sum(len(listener.of(Pause)) for _, listener, _ in calls)
+    return max(taken), median(taken[-2000 // TICK_MS :]), ready, pauses
+
+
 def _energy(samples: Samples) -> float:
     return float((samples.astype(np.float64) ** 2).sum()) + 1.0
 
@@ -119,6 +150,12 @@ def main() -> None:
         pauses = f"{median(waits):.0f} / {max(waits):.0f} ({len(waits)})"
         name, cost = str(level) if echo else "none", cost_percent(rate, level)
         print(f"| {rate} | {name} | {out} | {false_pauses(rate, level)} | {pauses} | {cost:.2f} |", flush=True)
+    print("\n| rate, Hz | lines | longest tick, ms of CPU time | median tick | all learned after, ms | false pauses |")
+    print("|---" * 6 + "|")
+    logs.configure("info", "console")
+    for rate, lines in product((8000, 16000), AT_ONCE):
+        longest, usual, ready, false = ticks(rate, lines)
+        print(f"| {rate} | {lines} | {longest:.1f} | {usual:.1f} | {ready:.0f} | {false} |", flush=True)
 
 
 if __name__ == "__main__":

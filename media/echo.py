@@ -4,11 +4,14 @@ Nothing is done for a line while the agent is silent, or while nothing comes bac
 window does, it is compared with what was said a moment ago (`media.echo_delay`) before turn taking hears of it. If it
 is an echo, a filter learns it (`media.echo_line`), and from then on voice activity, levels, ear and judge of this line
 get the sound without it. Until then, and where the filter is not good enough, a window that is an echo holds no speech.
+
+All calls share one thread: neither comparing nor learning may take more than a set share of a tick, however many lines
+have an echo. What cannot be compared now is held; lines learn one after the other (`media.echo_learning`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,7 +21,8 @@ from numpy.typing import NDArray
 
 from config.errors import StartupError
 from media.caller_sound import CallerSound, Window
-from media.echo_delay import LOOK_MS, MOST_MS, Likeness, likeness
+from media.echo_delay import LOOK_MS, MOST_MS, Likeness, likeness, likeness_near
+from media.echo_learning import FRAME_US, Learning
 from media.echo_library import TAIL_MS, Canceller, SpeexLibrary
 from media.echo_line import EchoLine
 from media.history import Cursor
@@ -34,6 +38,18 @@ CALLER: Final = ((112.0, 0.33), (80.0, 0.28), (48.0, 0.20))
 EITHER: Final = 0.35
 """What could not be told within `HOLD_WINDOWS` is an echo from this mean correlation on."""
 HOLD_WINDOWS: Final = 4
+SHARE_US: Final = 7000
+"""What all filters and comparisons may take of a tick, microseconds, counted by what a piece of work takes: so the same
+sound always takes the same ticks. Who comes too late to be compared waits for the next tick, in the order of coming, as
+long as windows may be held; what could never be compared counts as speech."""
+LEAST_SHARE_US: Final = 4000
+"""What of it is left to learning and comparisons, however many filters run."""
+LEARN_US: Final = 4000
+"""What learning may take,"""
+LEARN_BEHIND_US: Final = 1000
+"""and while windows wait to be compared."""
+LOOK_US: Final = 700
+NEAR_LOOK_US: Final = 250
 SAME_LAG_MS: Final = 3.0
 """Two windows that are alike by chance are so at different delays."""
 MOVED_MS: Final = 10.0
@@ -56,6 +72,7 @@ class _Doubt:
     caller: bool = False  # it is the caller who speaks
     pause: int = 0  # windows without speech
     elsewhere: int = 0  # looks that found an echo where the filter does not reach
+    state: State = State.IDLE  # of turn taking, at the last window
 
 
 class Echoes:
@@ -69,7 +86,11 @@ class Echoes:
         self._until = np.full(rows, -np.inf)
         self._now = 0.0
         self._lines: dict[int, EchoLine] = {}
+        self._learning = Learning(sound.history, sound.per_ms)
         self._doubts: dict[int, _Doubt] = {}
+        self._left_us = SHARE_US  # of this tick
+        self._running_us = 0  # what the filters that run took of the last tick
+        self._waiting: dict[int, None] = {}  # rows with held windows that were not compared, in order
         self._new: Callable[[int], Canceller] | None = None
         try:
             self._new = load().canceller
@@ -81,15 +102,18 @@ class Echoes:
         self._until[row] = -np.inf
         self.holding[row] = False
         self._doubts.pop(row, None)
+        self._waiting.pop(row, None)
         self._drop(row)
 
     def clean(self, now_ms: float, audible: NDArray[np.bool_]) -> None:
-        """Take note of the rows in which the agent is audible; take the echo out of what came from lines that are known
-        to have one, while it may come."""
+        """Once a tick, when all sound has come. Take note of the rows in which the agent is audible; go on learning;
+        take the echo out of what came from lines whose filter is ready, while it may come."""
         self._now = now_ms
         self._until[audible] = now_ms + REACH_MS
+        self._study()
         cursor = self._sound.history.cursor
         waiting = [(row, line) for row, line in self._lines.items() if now_ms < self._end(row, line)]
+        self._running_us = sum(FRAME_US[round(self._sound.per_ms[row] * 1000)] for row, _ in waiting)
         before = [int(cursor[row, Cursor.READY]) for row, _ in waiting]
         self._sound.ready()
         for (row, line), ready in zip(waiting, before, strict=True):
@@ -105,34 +129,65 @@ class Echoes:
         is, all that were held when it can; those of an echo have no probability. `speech` says that the window has the
         probability of speech. While the caller has the turn (`state`), nothing is held."""
         doubt = self._doubts.setdefault(row, _Doubt())
-        windows = self._told(row, doubt, window, speech, state)
+        doubt.state = state
+        windows = self._told(row, doubt, window, speech)
         self.holding[row] = bool(doubt.held)
         return windows
 
-    def _told(self, row: int, doubt: _Doubt, window: Window, speech: bool, state: State) -> Sequence[Window]:
+    def due(self) -> Iterator[int]:
+        """At the end of a tick: the rows whose turn to be compared has come, or which can wait no longer. Each is to be
+        `settled` before the next is asked for."""
+        for row in list(self._waiting):
+            if self._left_us > 0 or len(self._doubts[row].held) >= HOLD_WINDOWS:
+                yield row
+
+    def settled(self, row: int) -> Sequence[Window]:
+        """The windows of a row that is `due`, as `judge` returns them."""
+        del self._waiting[row]
+        doubt = self._doubts[row]
+        window = doubt.held.pop()
+        windows = self._compared(row, doubt, window) if self._left_us > 0 else self._uncompared(row, doubt, window)
+        self.holding[row] = bool(doubt.held)
+        return windows
+
+    def _told(self, row: int, doubt: _Doubt, window: Window, speech: bool) -> Sequence[Window]:
+        state = doubt.state
         if state is State.IDLE:
             doubt.caller = False  # whoever spoke last has ended
         if self._explained(row, surely=doubt.caller or state in _CALLERS_TURN):
-            return self._flush(doubt, window, echo=True)
+            return self._flush(row, doubt, window, echo=True)
         if not speech:
-            return self._silent(doubt, window, state)
+            return self._silent(row, doubt, window)
         doubt.pause = 0
         if doubt.caller:
             return (window,)
+        if row not in self._waiting and self._left_us > LOOK_US * len(self._waiting):
+            return self._compared(row, doubt, window)
+        if state in _CALLERS_TURN:
+            return self._uncompared(row, doubt, window)
+        self._waiting[row] = None
+        doubt.held.append(window)
+        return ()
+
+    def _compared(self, row: int, doubt: _Doubt, window: Window) -> Sequence[Window]:
         look = self._look(row)
         doubt.shares.append(look.share)
         echo = self._verdict(doubt, look, window)
         if echo is False and row in self._lines and len(doubt.shares) < CONFIRM_WINDOWS:
             echo = None
         doubt.lag_ms = look.lag_ms
-        if echo is None and state not in _CALLERS_TURN:
+        if echo is None and doubt.state not in _CALLERS_TURN:
             doubt.held.append(window)
             return ()
         if echo:
             self._learn(row, doubt, look)
         else:
             doubt.caller = echo is False
-        return self._flush(doubt, window, echo=bool(echo))
+        return self._flush(row, doubt, window, echo=bool(echo))
+
+    def _uncompared(self, row: int, doubt: _Doubt, window: Window) -> Sequence[Window]:
+        """There was no time to look any closer."""
+        return self._flush(row, doubt, window, echo=_mean(doubt.shares) >= EITHER)
 
     def _end(self, row: int, line: EchoLine) -> float:
         return float(self._until[row]) - REACH_MS + line.lag_ms + TAIL_MS
@@ -153,7 +208,14 @@ class Echoes:
         end = int(history.cursor[row, Cursor.VOICE])
         heard = history.heard[row, end - LOOK_MS * per_ms : end]
         said = history.said[row, max(end - (MOST_MS + LOOK_MS) * per_ms, 0) : end]
-        return likeness(said, heard, per_ms * 1000, self._sound.levels.noise(row))
+        noise, lag_ms = self._sound.levels.noise(row), self._learning.lag_ms(row)
+        if lag_ms is not None:
+            self._left_us -= NEAR_LOOK_US
+            near = likeness_near(lag_ms, said, heard, per_ms * 1000, noise)
+            if near.share >= ECHO:
+                return near
+        self._left_us -= LOOK_US
+        return likeness(said, heard, per_ms * 1000, noise)
 
     def _verdict(self, doubt: _Doubt, look: Likeness, window: Window) -> bool | None:
         """Whether it is an echo; None when that cannot be told yet."""
@@ -165,20 +227,21 @@ class Echoes:
             return False
         if len(doubt.held) + 1 < HOLD_WINDOWS:
             return None
-        return sum(doubt.shares) / len(doubt.shares) >= EITHER
+        return _mean(doubt.shares) >= EITHER
 
-    def _silent(self, doubt: _Doubt, window: Window, state: State) -> Sequence[Window]:
+    def _silent(self, row: int, doubt: _Doubt, window: Window) -> Sequence[Window]:
         doubt.pause += 1
-        if doubt.pause >= PAUSE_WINDOWS and state not in _CALLERS_TURN:
+        if doubt.pause >= PAUSE_WINDOWS and doubt.state not in _CALLERS_TURN:
             doubt.caller = False
         if not doubt.held:
             return (window,)
-        if doubt.pause < PAUSE_WINDOWS:
+        if doubt.pause < PAUSE_WINDOWS or row in self._waiting:
             doubt.held.append(window)
             return ()
-        return self._flush(doubt, window, echo=True)
+        return self._flush(row, doubt, window, echo=True)
 
-    def _flush(self, doubt: _Doubt, window: Window, *, echo: bool) -> Sequence[Window]:
+    def _flush(self, row: int, doubt: _Doubt, window: Window, *, echo: bool) -> Sequence[Window]:
+        self._waiting.pop(row, None)
         windows = [*doubt.held, window]
         doubt.held.clear()
         doubt.shares.clear()
@@ -186,26 +249,30 @@ class Echoes:
 
     def _learn(self, row: int, doubt: _Doubt, look: Likeness) -> None:
         line = self._lines.get(row)
-        if line is not None and line.lag_ms - MOVED_MS <= look.lag_ms <= line.lag_ms + TAIL_MS:
+        lag_ms = line.lag_ms if line is not None else self._learning.lag_ms(row)
+        if lag_ms is not None and lag_ms - MOVED_MS <= look.lag_ms <= lag_ms + TAIL_MS:
             doubt.elsewhere = 0
             return
         doubt.elsewhere += 1
-        if line is not None and doubt.elsewhere < 2:
+        if lag_ms is not None and doubt.elsewhere < 2:
             return
         doubt.elsewhere = 0
         self._drop(row)
-        self._try(row, look.lag_ms)
+        if self._new is not None:
+            self._learning.want(row, look.lag_ms)
 
-    def _try(self, row: int, lag_ms: float) -> None:
+    def _study(self) -> None:
+        self._left_us = max(SHARE_US - self._running_us, LEAST_SHARE_US)
         if self._new is None:
             return
-        rate = int(self._sound.per_ms[row] * 1000)
+        most_us = LEARN_BEHIND_US if self._waiting else min(LEARN_US, self._left_us // 2)
         try:
-            self._lines[row] = EchoLine(self._sound.history, row, rate, lag_ms, self._new(rate))
+            for row, line in self._learning.tick(self._new, most_us):
+                self._lines[row] = line
+                _log.info("echo.found", row=row, lag_ms=round(line.lag_ms))
         except Exception as error:  # noqa: BLE001 - without the filter the call goes on
             self._give_up(error)
-            return
-        _log.info("echo.found", row=row, lag_ms=round(lag_ms))
+        self._left_us -= self._learning.spent_us
 
     def _clean(self, row: int, line: EchoLine) -> None:
         try:
@@ -221,12 +288,17 @@ class Echoes:
         """The library is at fault: no line is cleaned from now on."""
         _log.error("echo.library_failed", error=repr(error), exc_info=error)
         self._new = None
-        for row in list(self._lines):
+        for row in [*self._lines, *self._learning.rows]:
             self._drop(row)
 
     def _drop(self, row: int) -> None:
+        self._learning.forget(row)
         line = self._lines.pop(row, None)
         if line is not None:
             line.close()
             cursor = self._sound.history.cursor
             cursor[row, Cursor.READY] = cursor[row, Cursor.END]
+
+
+def _mean(shares: Sequence[float]) -> float:
+    return sum(shares) / len(shares) if shares else 0.0

@@ -21,6 +21,8 @@ LEAD_MS: Final = 16
 """The filter begins so long before the delay that was found: the strongest path need not be the first."""
 PASSES: Final = 3
 """A new filter goes so many times over what has been heard so far, instead of learning only from what comes."""
+MOST_FRAMES: Final = 40
+"""Of no more than the newest so many frames, 0.8 s: other lines wait."""
 LEAST_GAIN: Final = 0.1
 """What the filter leaves is turned down by no more than 20 dB."""
 NOTCH_SHARE: Final = 0.1
@@ -58,7 +60,7 @@ class EchoLine:
     """Takes the echo out of one row of a history. `lag_ms` is the delay that was found."""
 
     def __init__(self, history: History, row: int, rate: int, lag_ms: float, canceller: Canceller) -> None:
-        """Learn from what the history holds. Raises what the canceller raises."""
+        """It knows nothing yet: it is to `learn` from what the history holds."""
         self.lag_ms = lag_ms
         self._history = history
         self._row = row
@@ -72,8 +74,35 @@ class EchoLine:
         self._noise = _LOUDEST
         self._frames = 0
         self._energy = self._left = 0.0  # of the frames that sound, what came in and what the filter left
+        self._passes = 0  # that are done
         history.double(row)
-        self._train()
+        history.cursor[row, Cursor.LEARNED] = first = self._first()
+        for start in range(self._begin(), first, self._frame):
+            self._follow_noise(energy(history.original(row, start, start + self._frame)))
+
+    @property
+    def learned(self) -> bool:
+        """It has learned all that the history holds: from now on it can `clean`."""
+        return self._passes == PASSES
+
+    def learn(self, frames: int) -> int:
+        """Go on learning from so many frames; returns how many of them were too many, because it has `learned`. Raises
+        what the canceller raises."""
+        cursor = self._history.cursor[self._row]
+        while frames > 0 and not self.learned:
+            at = int(cursor[Cursor.LEARNED])
+            lost = max(self._behind - at, 0)
+            at += -(-lost // self._frame) * self._frame
+            if at + self._frame > cursor[Cursor.READY]:
+                self._passes += 1
+                cursor[Cursor.LEARNED] = self._first()
+                continue
+            heard, _left = self._cancel(at)
+            if self._passes == PASSES - 1:
+                self._follow_noise(energy(heard))
+            cursor[Cursor.LEARNED] = at + self._frame
+            frames -= 1
+        return frames
 
     def took_all(self, end: int, per_ms: int) -> bool:
         """Whether next to nothing is left of what came in of late, up to an index: nobody speaks but the agent."""
@@ -110,13 +139,17 @@ class EchoLine:
         left = energy(self._history.heard[self._row, end - count : end]) - NOISE_MARGIN * self._noise
         return left / (energy(self._history.original(self._row, end - count, end)) + 1.0)
 
-    def _train(self) -> None:
+    def _first(self) -> int:
+        """Where a pass over the history begins, so that it ends with the last sample that may be judged: nothing is
+        learned from what came before the agent's first sound."""
+        begin, end = self._begin(), int(self._history.cursor[self._row, Cursor.READY])
+        sounds = self._history.said[self._row, begin - self._behind : end - self._behind] != 0
+        silent = int(sounds.argmax()) if sounds.any() else len(sounds)
+        return begin + silent // self._frame * self._frame
+
+    def _begin(self) -> int:
         ready = int(self._history.cursor[self._row, Cursor.READY])
-        frames = (ready - self._behind) // self._frame
-        for _ in range(PASSES):
-            for back in range(frames, 0, -1):
-                heard, _left = self._cancel(ready - back * self._frame)
-                self._follow_noise(energy(heard))
+        return ready - min((ready - self._behind) // self._frame, MOST_FRAMES) * self._frame
 
     def _cancel(self, start: int) -> tuple[Samples, Samples]:
         heard = self._history.original(self._row, start, start + self._frame)

@@ -150,6 +150,9 @@ class Engine:
         self._echoes.clean(self._now, self._audible)
         for rows, p in self._sound.windows(self._talking):
             self._judge(rows, p)
+        for row in self._echoes.due():
+            if (call := self._calls.get(row)) is not None:
+                self._guard(call, partial(self._settle, call, row))
         for key in self._sound.take_keys():
             if (call := self._calls.get(key.row)) is not None:
                 self._outbox.put(call, DigitHeard(key.at_ms, key.digit))
@@ -241,6 +244,12 @@ class Engine:
         if self._echoes.possible(row, self._now) or self._echoes.holding[row]:
             speech = window.p >= float(self._activation[row])
             windows = self._echoes.judge(row, window, speech, call.turns.state)
+        self._hear(call, row, windows)
+
+    def _settle(self, call: EngineCall, row: int) -> None:
+        self._hear(call, row, self._echoes.settled(row))
+
+    def _hear(self, call: EngineCall, row: int, windows: Sequence[Window]) -> None:
         audible = bool(self._audible[row])
         for each in windows:
             frame = call.turns.frame(each.at_ms, each.p, WINDOW_MS, audible, each.quiet_ms, each.onset_ms, each.loud)
@@ -292,11 +301,11 @@ class Engine:
         self._talking[row] = call.turns.talking
 
     def _ask(self, call: EngineCall, asked_ms: float) -> None:
-        """An answer that comes at once counts at once; from another thread, at the next tick."""
-        here, at_once = get_ident(), list[float | None]()
+        """An answer that comes at once counts at once; a later one, or one from another thread, at the next tick."""
+        here, asking, at_once = get_ident(), True, list[float | None]()
 
         def answer(p: float | None) -> None:
-            if get_ident() == here:
+            if asking and get_ident() == here:
                 at_once.append(p)
             else:
                 call.judged(asked_ms, p)
@@ -305,6 +314,7 @@ class Engine:
             answer(None)
         else:
             call.judge.ask(answer)
+        asking = False
         for p in at_once:
             self._apply(call, call.turns.eot(self._now, p, asked_ms))
 

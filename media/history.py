@@ -38,6 +38,8 @@ class Cursor(IntEnum):
     """Behind the last sample that the recording was given."""
     READY = 5
     """Behind the last sample that may be measured and judged: on a line with an echo, the last that is free of it."""
+    LEARNED = 6
+    """Behind the last sample that a new filter has learned from. What it has not reached may be lost."""
 
 
 class History:
@@ -79,7 +81,8 @@ class History:
         return full
 
     def make_room(self, row: int) -> None:
-        """Move the newest `KEEP_MS` to the front. Whatever a cursor has not reached must lie within them."""
+        """Move the newest `KEEP_MS` to the front. Whatever a cursor has not reached must lie within them
+        (but for LEARNED)."""
         end, keep = int(self.cursor[row, Cursor.END]), int(self._keep[row])
         shift = end - keep
         self.heard[row, :keep] = self.heard[row, shift:end].copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from media.echo_delay import LOOK_MS, MOST_MS, Likeness, likeness
+from media.echo_delay import LOOK_MS, MOST_MS, Likeness, likeness, likeness_near
 from media.ports import Samples
 from tests.media.echo_room import Room
 from tests.media.speech import silence, speech
@@ -61,3 +61,16 @@ def test_silence_is_like_nothing() -> None:
     quiet, words = silence(MOST_MS + LOOK_MS), speech(SENTENCE)[: LOOK_MS * 8]
     assert likeness(quiet, words, 8000).share == 0.0
     assert likeness(np.resize(words, len(quiet)), silence(LOOK_MS), 8000).share == 0.0
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+@pytest.mark.parametrize("delay", [22, 150, 598])
+def test_near_a_known_delay_the_same_is_found(delay: int, rate: int) -> None:
+    said = np.random.default_rng(5).normal(0, 3000, (MOST_MS + LOOK_MS) * rate // 1000).astype(np.int16)
+    late = delay * rate // 1000
+    heard = said[len(said) - late - LOOK_MS * rate // 1000 : len(said) - late]
+    for known in (delay - 8.0, float(delay), delay + 8.0):
+        near = likeness_near(known, said, heard, rate)
+        assert near.lag_ms == pytest.approx(delay, abs=0.2)
+        assert near.share >= 0.95
+    assert likeness_near(delay + 40.0 if delay < 500 else delay - 40.0, said, heard, rate).share <= 0.3
