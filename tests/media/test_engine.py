@@ -80,6 +80,27 @@ class AnsweringJudge:
         self.discarded += 1
 
 
+class WaitingJudge(AnsweringJudge):
+    """Keeps the questions of the first turn; whether they are answered when it is over, on the tick thread, is up to
+    `answers_at_the_end`. It answers those of later turns with 0.9."""
+
+    def __init__(self, *, answers_at_the_end: bool) -> None:
+        super().__init__(iter([0.9]))
+        self.waiting: list[Callable[[float | None], None]] = []
+        self._answers = answers_at_the_end
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        if self.discarded:
+            super().ask(answer)
+        else:
+            self.waiting.append(answer)
+
+    def discard(self) -> None:
+        super().discard()
+        while self._answers and self.waiting:
+            self.waiting.pop()(None)
+
+
 class Studio:
     """An engine with its port, clock and loop; `start_ms` is when the first call's sound begins."""
 
@@ -278,18 +299,29 @@ def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
 def test_an_answer_from_another_thread_counts_at_the_next_tick() -> None:
     studio = Studio()
     call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
-    asked: list[Callable[[float | None], None]] = []
-    judge = AnsweringJudge(iter(()))
-    judge.ask = asked.append  # type: ignore[method-assign]
-    call.judge = judge
+    judge = call.judge = WaitingJudge(answers_at_the_end=False)
     studio.run(2000)
     assert listener.of(TurnEnded) == []
-    answering = threading.Thread(target=asked[-1], args=(0.9,))
+    answering = threading.Thread(target=judge.waiting[-1], args=(0.9,))
     answering.start()
     answering.join()
     studio.run(TICK_MS)
     assert [ended.reason for ended in listener.of(TurnEnded)] == ["model"]
     assert judge.discarded == 1
+
+
+def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_questions() -> None:
+    """The judge answers on the tick thread, when it is told that the turn has ended."""
+    studio = Studio()
+    words, more = speech("yes please", voice="rms"), speech("no", voice="rms")
+    caller = np.concatenate([silence(500), words, silence(450), more, silence(2000)])
+    settings = TurnSettings(turn_endpoint_delay=100, fallback_silence_ms=300, speculative_silence_ms=None)
+    call, listener, _ = studio.call(caller, settings)
+    call.judge = WaitingJudge(answers_at_the_end=True)
+    studio.run(len(caller) // 8)
+    first, second = listener.of(TurnEnded)
+    assert (first.reason, second.reason) == ("fallback", "model")
+    assert second.at_ms - second.speech_end_ms == pytest.approx(100, abs=2 * TICK_MS)
 
 
 def test_the_judge_is_fed_what_the_ear_gets() -> None:
