@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +14,9 @@ from media.playout import Playout
 from models.catalogue import language_of
 from models.protocols import Speech, SpokenWord, TextToSpeech, VoiceSettings
 from models.speakable import Spoken, speakable
+
+_SHORT: Final = 60
+"""Characters that are made speakable in less time than a thread takes to begin, about 1 ms at most."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Mouth:
     async def speech(self, sentence: str) -> Speech:
         """The sound of a sentence at the call's rate, its figures and signs spoken as one says them. Text and words'
         ends are those of the sentence as it was given. No sound for a sentence without words. Raises `ModelError`."""
-        spoken = speakable(sentence, self.speaks)
+        spoken = await self._spoken(sentence)
         if not spoken.text:
             return Speech(sentence, np.zeros(0, np.int16), self.settings.rate)
         speech = await self.voice.synthesize(spoken.text, self.settings)
@@ -41,12 +46,15 @@ class Mouth:
             return speech
         return Speech(sentence, speech.samples, speech.rate, tuple(_written_words(speech.words, spoken, sentence)))
 
+    async def _spoken(self, sentence: str) -> Spoken:
+        if len(sentence) <= _SHORT:
+            return speakable(sentence, self.speaks)
+        return await asyncio.to_thread(speakable, sentence, self.speaks)
+
 
 def _written_words(words: Sequence[SpokenWord], spoken: Spoken, sentence: str) -> Iterator[SpokenWord]:
     """The ends of the sentence's own words. One that is spoken as several ends with the last of them."""
-    reached = 0
     for word in words:
         end = spoken.original_end(word.char_end, sentence)
-        if end is not None and end > reached:
-            reached = end
+        if end is not None:
             yield SpokenWord(end, word.sample_end)

@@ -17,6 +17,7 @@ import structlog
 from config.errors import NotFound, StartupError
 from models import end_of_turn, espeak_tts, flite_tts, pocketsphinx_stt, responder, smart_turn
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
+from models.speakable import prepare
 from models.speech_cache import Origin, Remembering, SpeechCache
 
 AUTO: Final = "auto"
@@ -75,6 +76,7 @@ class Catalogue:
         eot: EndOfTurn,
     ) -> None:
         """`llms` holds one default. `synthesizers` come in the order of preference. Tests hand in their own models."""
+        prepare()
         self.eot = eot
         self._stt = stt
         self._llms = {info.id: (info, model) for info, model in llms.items()}

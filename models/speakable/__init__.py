@@ -25,7 +25,7 @@ from models.speakable.portuguese import BRAZILIAN, PORTUGUESE
 from models.speakable.spanish import SPANISH
 from models.speakable.spoken import Spoken, rewrite, unchanged
 
-__all__ = ["Spoken", "speakable"]
+__all__ = ["Spoken", "prepare", "speakable"]
 
 _LEXICONS: Final[Mapping[str, Lexicon]] = {
     "en": AMERICAN,
@@ -62,6 +62,12 @@ def speakable(text: str, language: str | None = None) -> Spoken:
         spoken = _apply(spoken, rules.signs)
     spoken = tidy(spoken)
     return spoken if _WORD.search(spoken.text) else unchanged("")
+
+
+def prepare() -> None:
+    """Make the rules of all languages ready, once: up to 25 ms for a language, which the event loop must not spend."""
+    for tag in _LEXICONS:
+        _rules(tag)
 
 
 def _known(language: str | None) -> str | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from threading import get_ident
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from calls.mouth import Mouth
 from calls.transcript import heard_text
@@ -14,11 +17,49 @@ from media.playout import Playout
 from models.espeak_tts import EspeakTextToSpeech
 from models.flite_tts import FliteTextToSpeech
 from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.speakable import Spoken, speakable
 from tests.fakes import ArrayPort
 from tests.fakes_calls import ScriptedVoice
 
 RATE = 8000
 MIXED = "Your **order 4711-A2** costs $12.50; call +49 30 1234567 \U0001f600 by Nov. 21."
+MESSY = [
+    " ",
+    " ",
+    "  ",
+    "\n",
+    "5",
+    "%",
+    "**",
+    "-",
+    "--",
+    "\u20ac",
+    "$12.50",
+    "4711-A2",
+    "a",
+    "word",
+    "<br>",
+    "&amp;",
+    "|",
+]
+MESSY += [
+    "#",
+    "3:15",
+    "pm",
+    "1/2",
+    "\u2026",
+    ",",
+    ".",
+    "11/21",
+    "2-4",
+    "kg",
+    "_x_",
+    "[a](b)",
+    "\U0001f600",
+    "+",
+    "x@y.de",
+]
+"""What sentences are put together from."""
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +141,31 @@ async def test_the_words_heard_are_those_of_the_text_in_their_order(
     assert {"Your", "Your **order 4711-A2**"} <= set(heard)
     assert any(text.endswith("$12.50;") for text in heard)
     assert any(text.endswith("+49 30") for text in heard), "the groups of a telephone number are words of their own"
+
+
+@pytest.mark.parametrize(("length", "on_the_loop"), [(60, True), (61, False)])
+async def test_a_long_text_is_made_speakable_off_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, length: int, on_the_loop: bool
+) -> None:
+    at_work, rewrite = list[int](), speakable
+
+    def watched(text: str, language: str | None) -> Spoken:
+        at_work.append(get_ident())
+        return rewrite(text, language)
+
+    monkeypatch.setattr("calls.mouth.speakable", watched)
+    voice = ScriptedVoice()
+    text = "It is 5 km" + "." * (length - 10)
+    assert (await mouth(voice).speech(text)).text == text
+    assert voice.spoken[0].startswith("It is five kilometers")
+    assert [thread == get_ident() for thread in at_work] == [on_the_loop]
+
+
+@given(st.lists(st.sampled_from(MESSY)).map("".join), st.sampled_from(["en", "de", "fr", "pl"]))
+async def test_each_word_ends_behind_the_one_before(text: str, language: str) -> None:
+    speech = await mouth(ScriptedVoice(), language=language).speech(text)
+    ends = [word.char_end for word in speech.words]
+    assert all(one < other for one, other in pairwise(ends))
 
 
 async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: FliteTextToSpeech) -> None:

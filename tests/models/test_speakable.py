@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.speakable import speakable
+from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
 
 ENGLISH = [
     ("It costs 42 dollars.", "It costs forty-two dollars."),
@@ -230,3 +231,17 @@ MONSTERS = ["9", "1.", "*_", "a-1", "[", "0 ", "+1", "<a", "a.", "a@", "\\", "&a
 def test_the_time_grows_no_faster_than_the_text(piece: str) -> None:
     """A pattern that tries all ways through such a text would need hours for it."""
     assert len(speakable(piece * 5_000, "en").source) < 1_000_000
+
+
+WITH_RULES = ["en", "en-GB", "de", "fr", "fr-BE", "fr-CH", "es", "it", "nl", "pt", "pt-BR"]
+
+
+def test_the_rules_of_every_language_are_ready_once_the_models_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first text in a language is rewritten on the event loop."""
+    scripted_catalogue(ScriptedLanguage(), ScriptedEars(), ScriptedVoice())
+
+    def compiled(*_: object) -> None:
+        raise AssertionError("a rule was made for a text")
+
+    monkeypatch.setattr(re, "compile", compiled)
+    assert [language for language in WITH_RULES if "5 km" in speakable("First: 5 km.", language).text] == []
