@@ -216,7 +216,8 @@ class Conversation:
         self._on_progress()
         if answer is not None and self._stands(answer, text):
             self._drop_guess()
-            answer.go_on()
+            if not self._floor.caller:  # digits may come while the caller speaks
+                answer.go_on()
             return
         manner = self._manner
         if answer is not None:

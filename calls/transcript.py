@@ -40,11 +40,13 @@ class Transcript:
         self.turn_count += 1
 
     def user_went_on(self, text: str) -> None:
-        """More of the caller's last turn, to which nothing was answered yet."""
+        """More of the caller's last turn, to which nothing was answered yet. It comes after tools that were used for
+        its first part: what it asks is still to be answered."""
         said = [index for index, line in enumerate(self._lines) if isinstance(line, Line) and line.text]
         last = self._lines[said[-1]] if said else None
         if isinstance(last, Line) and last.role == "user":
-            self._lines[said[-1]] = Line("user", f"{last.text} {text}")
+            del self._lines[said[-1]]
+            self._lines.append(Line("user", f"{last.text} {text}"))
         else:
             self.user(text)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from bench.scripted import HANG_UP
+from calls.digits import DigitsDialled
 from calls.metrics import BARGE_IN
 from calls.script import Script
+from calls.talk_tools import EndCall
 from media.events import Interrupted, Pause, SpeechStarted, TurnDropped
-from models.protocols import ChatMessage, TextDelta
+from models.protocols import ChatMessage, TextDelta, ToolCall
 from tests.fakes_calls import WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
@@ -183,3 +186,25 @@ async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: 
     await talk.play(500)
     assert talk.items[-1] == ("assistant", "One")
     assert not talk.port.sent(talk.slot)[-4000:].any()
+
+
+async def test_digits_let_no_greeting_out_over_the_caller(begin: Begin) -> None:
+    talk = begin(Script("You help.", greeting="Good morning.", speaks_first=True, first_message_delay_ms=200))
+    await talk.starts_speaking()
+    talk.inbox.put(DigitsDialled("80"))
+    await asyncio.sleep(0.3)
+    await settle()
+    assert talk.written_ms == 0
+    await talk.makes_noise()
+    await talk.play(3 * WORD_MS)
+    assert talk.items == [("user", "80"), ("assistant", "Good morning.")]
+
+
+async def test_a_turn_that_goes_on_after_a_tool_is_asked_of_the_model_as_a_whole(begin: Begin) -> None:
+    call = ToolCall("1", "nonsense", "{}")
+    talk = begin(LISTENS, [call], "At nine.", "On Sundays at ten.", tools=[EndCall()], may_end_call=False)
+    talk.voice.free = 0
+    await talk.says("when do you open")
+    await talk.says("on Sundays")
+    assert talk.language.prompts[-1].messages[-1] == ChatMessage("user", "when do you open on Sundays")
+    assert [message.role for message in talk.language.prompts[-1].messages] == ["assistant", "tool", "user"]

@@ -131,7 +131,7 @@ class WorldTool:
         self.definition = ToolDefinition(self.name, "", {"type": "object", "properties": properties})
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
-        if self.effects and not arguments["asked"].startswith(("done", "There is no tool")):
+        if self.effects and not arguments["asked"].startswith(("done", "There is no tool", "This was called")):
             said = [item["content"] for item in self.world.talk.transcript.items() if item["role"] == "user"]
             assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
         await self.world.takes(2500)
