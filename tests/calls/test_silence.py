@@ -142,7 +142,7 @@ async def test_the_silence_counts_from_the_last_key() -> None:
 @virtually
 async def test_time_on_hold_does_not_count_and_the_time_around_it_does() -> None:
     async with talking(WAITS) as talk:
-        for seconds in (4, 5):
+        for seconds in (3, 3, 3):
             await passes(seconds)
             talk.inbox.put(HoldChanged(True))
             await passes(3 * SILENCE_S)

@@ -51,3 +51,17 @@ async def test_an_entry_is_the_callers_whatever_ways_its_keys_come_by(place: Pla
         ("user", "4221"),
         ("assistant", "Thank you."),
     ]
+
+
+async def test_digits_of_a_caller_who_hangs_up_at_once_are_in_the_transcript(place: Place) -> None:
+    number = await place.line("Thank you. END", firstSpeaker="user")
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        await call.hears(25)
+        call.press("4711")
+        await call.has_said()
+        await call.hears(5)
+        await call.hang_up()
+    found = await place.ended(call_id)
+    assert [(item["role"], item["content"]) for item in found["transcript"]] == [("user", "4711")]
