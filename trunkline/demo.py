@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -180,13 +180,18 @@ def _judge(call: dict[str, Any], findings: Findings) -> None:
     findings.expect(call["turnCount"] >= len(TALK), f"turnCount is {call['turnCount']}")
 
 
-def unanswered(answers: Iterable[str]) -> list[tuple[str, str]]:
-    """The lines of `TALK`, with what their answers must hold, that these answers in this order leave open."""
-    left = list(TALK)
-    for answer in answers:
-        if left and left[0][1].lower() in answer.lower():
-            del left[0]
-    return left
+def unanswered(answers: Sequence[str]) -> list[tuple[str, str]]:
+    """The lines of `TALK`, with what their answers must hold, that have no answer after that to the line before."""
+    missing = []
+    after = 0
+    for line, wanted in TALK:
+        found = (at for at, answer in enumerate(answers) if at >= after and wanted.lower() in answer.lower())
+        at = next(found, None)
+        if at is None:
+            missing.append((line, wanted))
+        else:
+            after = at + 1
+    return missing
 
 
 def _judge_turns(
