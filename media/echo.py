@@ -41,7 +41,7 @@ HOLD_WINDOWS: Final = 4
 SHARE_US: Final = 7000
 """What all filters and comparisons may take of a tick, microseconds, counted by what a piece of work takes: so the same
 sound always takes the same ticks. Who comes too late to be compared waits for the next tick, in the order of coming, as
-long as windows may be held; what could never be compared counts as speech."""
+long as windows may be held; then it counts as speech, unless the echo of its line is known and being learned."""
 LEAST_SHARE_US: Final = 4000
 """What of it is left to learning and comparisons, however many filters run."""
 LEARN_US: Final = 4000
@@ -186,8 +186,10 @@ class Echoes:
         return self._flush(row, doubt, window, echo=bool(echo))
 
     def _uncompared(self, row: int, doubt: _Doubt, window: Window) -> Sequence[Window]:
-        """There was no time to look any closer."""
-        return self._flush(row, doubt, window, echo=_mean(doubt.shares) >= EITHER)
+        """There was no time to look any closer. A line whose echo was found and that still learns more likely has that
+        again than a caller."""
+        echo = _mean(doubt.shares) >= EITHER if doubt.shares else self._learning.lag_ms(row) is not None
+        return self._flush(row, doubt, window, echo=echo)
 
     def _end(self, row: int, line: EchoLine) -> float:
         return float(self._until[row]) - REACH_MS + line.lag_ms + TAIL_MS

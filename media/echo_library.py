@@ -1,8 +1,9 @@
 """The C interface of speexdsp's echo canceller, called through ctypes.
 
 A frame takes some 30 microseconds: far less than it takes to hand the interpreter lock over and get it back, so the
-calls keep it (`PyDLL`; 50 frames beside a busy Python thread: 7 ms at worst, with `CDLL` 26). The algorithm is J.-M. Valin, "On Adjusting the Learning Rate in Frequency Domain Echo
-Cancellation With Double-Talk", IEEE Trans. ASLP 15(3), 2007: it needs no detector of double talk.
+calls keep it (`PyDLL`; 50 frames beside a busy Python thread take 7 ms at worst, with `CDLL` 26). The algorithm is
+J.-M. Valin, "On Adjusting the Learning Rate in Frequency Domain Echo Cancellation With Double-Talk", IEEE Trans. ASLP
+15(3), 2007: it needs no detector of double talk.
 """
 
 from __future__ import annotations

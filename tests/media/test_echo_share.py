@@ -194,3 +194,18 @@ def test_what_could_never_be_compared_counts_as_speech(monkeypatch: pytest.Monke
     phones.run(1800)
     assert looks() == 0
     assert 1100 <= listener.of(Pause)[0].at_ms - phones.start_ms <= 1200
+
+
+def test_what_could_not_be_compared_on_a_line_that_waits_for_its_filter_is_its_echo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(echo, "LEARN_US", 0)
+    monkeypatch.setattr(echo, "LEARN_BEHIND_US", 0)
+    phones = Phones()
+    call, listener, _ = phones.call(Room(RATE, -15, 150))
+    say(call, monologue(RATE, 1))
+    phones.run(1000)
+    monkeypatch.setattr(echo, "SHARE_US", 0)
+    monkeypatch.setattr(echo, "LEAST_SHARE_US", 0)
+    phones.run(3000)
+    assert counted(listener) == []
