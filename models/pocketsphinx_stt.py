@@ -46,10 +46,12 @@ _log = structlog.get_logger()
 
 
 class _Request:
-    """A caller of `finish` or `settle` that waits on its event loop. `ends`: the turn is over."""
+    """A caller of `finish`, `settle` or `decoded` that waits on its event loop. `ends`: the turn is over; `only_waits`:
+    nothing is to be done."""
 
-    def __init__(self, *, ends: bool) -> None:
+    def __init__(self, *, ends: bool = False, only_waits: bool = False) -> None:
         self.ends = ends
+        self.only_waits = only_waits
         self._loop = asyncio.get_running_loop()
         self.future: asyncio.Future[str] = self._loop.create_future()
 
@@ -112,6 +114,10 @@ class PocketsphinxStream:
     async def settle(self) -> str:
         """The final text so far. It stays: what is fed afterwards is heard as an utterance of its own."""
         return await self._request(_Request(ends=False))
+
+    async def decoded(self) -> str:
+        """The words so far as `partial` has them, once all that was fed has been decoded; none of them is final."""
+        return await self._request(_Request(only_waits=True))
 
     async def finish(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
@@ -210,6 +216,8 @@ class PocketsphinxStream:
     def _do(self, work: _Work) -> None:
         if isinstance(work, np.ndarray):
             self._decode(work)
+        elif isinstance(work, _Request) and work.only_waits:
+            work.settle(self._partial, self._error)
         elif isinstance(work, _Request):
             work.settle(*(self._end_turn(keep_channel=True) if work.ends else self._settle()))
         else:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import count
 from threading import get_ident
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,14 @@ class Hearing:
     language: str | None
 
 
+@runtime_checkable
+class Decodes(Protocol):
+    """A recognizer's stream that can be waited for without an end of anything."""
+
+    async def decoded(self) -> str:
+        """The words so far, once all that was fed has been decoded. Raises `ModelError`."""
+
+
 class PacedEar:
     """A recognizer's stream that is waited for. `text` is what was recognized up to the last wait."""
 
@@ -69,7 +77,9 @@ class PacedEar:
         if self._fed < self._due:
             return ""
         self._fed = 0
-        before, self.text = self.text, await self._stream.settle()
+        stream = self._stream  # whose settled words would stay, wherever in a word it was asked
+        words = await (stream.decoded() if isinstance(stream, Decodes) else stream.settle())
+        before, self.text = self.text, words
         return self.text if self.text != before else ""
 
     async def finish(self) -> str:
