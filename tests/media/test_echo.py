@@ -19,7 +19,7 @@ from media.recording import RecordingEnd, RecordingWriter
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
 from tests.media.echo_room import EchoPort, Room
 from tests.media.speech import silence, speech
-from tests.media.test_engine import NO_MODEL, Ear, Listener, Studio
+from tests.media.studio import NO_MODEL, Ear, Listener, Studio
 from tests.media.test_recording import recorded
 
 LEVELS = (-10, -20, -30)

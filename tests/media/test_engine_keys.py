@@ -10,7 +10,7 @@ from media.events import Interrupted, Pause, SpeechStarted, TurnEnded
 from media.ports import Samples
 from tests.media.keys import gap, key, sent
 from tests.media.speech import silence, speech, tone
-from tests.media.test_engine import Studio
+from tests.media.studio import Studio
 
 
 def dialled(digits: str, rate: int = 8000, ms: float = 100, dbm0: float = -10.0) -> Samples:

@@ -19,7 +19,7 @@ from media.events import TurnEnded
 from media.recording import HEADER_BYTES, Recording, RecordingEnd, RecordingWriter
 from tests.fakes import ArrayPort, Loop
 from tests.media.speech import silence, speech, tone
-from tests.media.test_engine import NO_MODEL, Listener
+from tests.media.studio import NO_MODEL, Listener
 
 
 def recorded(path: Path) -> tuple[int, np.ndarray[tuple[int, int], np.dtype[np.int16]]]:
