@@ -213,6 +213,7 @@ async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(t
     thanks: list[AnswerPart] = [TextDelta("Thank you."), HANG_UP]
     async with open_house(tmp_path, [pressing], "It is pressed.", thanks) as house:
         await house.number(first_speaker="agent", agent_greeting_enabled=False)
+        house.language.gate.clear()
         phone = house.rings()
         ours = list[bool]()
         await until(lambda: phone.leg.on_pressing is not None)
@@ -227,6 +228,7 @@ async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(t
                 house.pump.speak(phone.leg._media.result().slot, sent(gap(100), echo, *calls))
 
         phone.leg.on_pressing = press
+        house.language.gate.set()
         call = await house.ends(phone)
     assert ours == [True, False]
     assert house.pump.dialled == ["5"]
