@@ -7,6 +7,7 @@ import itertools
 import re
 import struct
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import cast
 
 _TAGS = itertools.count(1)
@@ -104,6 +105,7 @@ class RawPhone:
         self._server = (target.split(":")[0], int(target.split(":")[1]))
         self.host = host
         self._branches = itertools.count(1)
+        self._name = token_hex(6)  # a port may be that of another phone, a moment ago: its transactions live on
 
     async def __aenter__(self) -> RawPhone:
         loop = asyncio.get_running_loop()
@@ -121,7 +123,7 @@ class RawPhone:
     def dialog(self) -> Dialog:
         """A new Call-ID and tag."""
         number = next(_TAGS)
-        return Dialog(f"raw-{self.sip.port}-{number}@{self.host}", f"t{number}", target=f"sip:100@{self._server[0]}")
+        return Dialog(f"raw-{self._name}-{number}@{self.host}", f"t{number}", target=f"sip:100@{self._server[0]}")
 
     def request(
         self,
@@ -152,7 +154,7 @@ class RawPhone:
 
     def branch(self) -> str:
         """A new branch parameter (RFC 3261 8.1.1.7)."""
-        return f"z9hG4bK-{self.sip.port}-{next(self._branches)}"
+        return f"z9hG4bK-{self._name}-{next(self._branches)}"
 
     def send(self, data: bytes) -> None:
         """To the server's SIP port."""

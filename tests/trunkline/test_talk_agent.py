@@ -229,7 +229,7 @@ async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(plac
 
     async def berths(request: web.Request) -> web.Response:
         asked.append(request.path)
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(2.5)  # longer than the filler lasts
         return web.Response(text="three", content_type="text/plain")
 
     async with serving(berths) as origin:
@@ -247,8 +247,8 @@ async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(plac
     (turn,) = await line.turns()
     ((name, ok, took),) = [(each["name"], each["ok"], each["endMs"] - each["startMs"]) for each in turn["tools"]]
     assert (name, ok) == ("berths", True)
-    assert 1500 <= took < 2500
+    assert 2500 <= took < 3500
     (bridge, _), (result, _) = line.spells(0.15)
     since = (bridge - first) / 50 - len(said) / 8000
     assert FILLER_AFTER_S <= since < FILLER_AFTER_S + 0.7, "the filler, 800 ms after the tool was asked"
-    assert 1.5 < since + (result - bridge) / 50 < 2.6, "the result as soon as it is there"
+    assert 2.5 < since + (result - bridge) / 50 < 3.6, "the result as soon as it is there"
