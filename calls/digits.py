@@ -6,8 +6,9 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from calls.timer import Later, Timer
 from media.dtmf_keys import DigitWay
 
 GATHER_S: Final = 2.0
@@ -38,13 +39,6 @@ class DigitsDialled:
 @dataclass(frozen=True)
 class KeyPressed:
     """The caller has pressed a key: they are there. What they dial is told when the entry is complete."""
-
-
-class Timer(Protocol):
-    """What `loop.call_later` gives back."""
-
-    def cancel(self) -> None:
-        """Do not run it."""
 
 
 @dataclass
@@ -130,7 +124,7 @@ class DigitEntry:
     def __init__(
         self,
         sink: Callable[[KeyPressed | DigitsDialled], None],
-        later: Callable[[float, Callable[[], None]], Timer],
+        later: Later,
         clock_ms: Callable[[], float],
     ) -> None:
         self._sink = sink

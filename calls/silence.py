@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+
+from calls.timer import Later, Timer
 
 
 @dataclass(frozen=True)
@@ -12,13 +13,6 @@ class HoldChanged:
     """The caller has put us on hold, or has come back."""
 
     held: bool
-
-
-class Timer(Protocol):
-    """What `loop.call_later` gives back."""
-
-    def cancel(self) -> None:
-        """Do not run it."""
 
 
 class SilenceWatch:
@@ -29,7 +23,7 @@ class SilenceWatch:
         self,
         after_ms: int,
         fire: Callable[[], None],
-        later: Callable[[float, Callable[[], None]], Timer],
+        later: Later,
         now_s: Callable[[], float],
     ) -> None:
         self._after_s = after_ms / 1000
