@@ -55,14 +55,14 @@ def write(path: Path, rate: int, samples: Samples) -> None:
 
 @pytest.mark.parametrize(("codec", "rate"), [("PCMU/8000/1", 8000), ("G722/16000/1", 16000)])
 async def test_keys_in_the_sound_of_baresip_are_found(phone: Phone, tmp_path: Path, codec: str, rate: int) -> None:
-    tones = [part for digit in "0123456789*#ABCD" for part in (key(digit, rate, ms=60), gap(60, rate))]
+    tones = [part for digit in "0123456789*#ABCD" for part in (key(digit, rate, ms=120), gap(120, rate))]
     await asyncio.to_thread(write, tmp_path / "keys.wav", rate, sent(gap(500, rate), *tones, gap(4000, rate)))
     async with Baresip(codec, play=tmp_path / "keys.wav") as baresip:
         await baresip.command("dial", phone.uri)
         leg = await phone.next_leg()
         media = await leg.answer()
         track = phone.ears.follow(media.slot)
-        await phone.ears.ticks(150)
+        await phone.ears.ticks(250)
         await leg.hangup()
         await baresip.event("CALL_CLOSED")
         leg.release()
