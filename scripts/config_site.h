@@ -19,12 +19,16 @@
 #define PJSIP_DONT_SWITCH_TO_TCP 1
 
 #define PJSUA_MAX_CALLS 1024
-#define PJSUA_MAX_ACC 256
+/* One for each trunk that registers or has credentials. */
+#define PJSUA_MAX_ACC 1024
 #define PJSUA_MAX_PLAYERS 16
 #define PJSUA_MAX_RECORDERS 16
 #define PJSUA_MAX_CONF_PORTS (PJSUA_MAX_CALLS + 64)
 
 #define PJMEDIA_HAS_VIDEO 0
+
+/* Keys by DTLS (RFC 5763), beside those in the SDP (RFC 4568). */
+#define PJMEDIA_SRTP_HAS_DTLS 1
 
 /* Otherwise any host that sends RTP to a call's port takes over its audio within 25 ms. */
 #define PJMEDIA_TRANSPORT_SWITCH_REMOTE_ADDR 0

@@ -81,6 +81,10 @@ class CallRow:
     ended_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    media_quality: dict[str, Any] | None = None
+    """What RTP was like (`sipcore.quality`)."""
+    sip_end: dict[str, Any] | None = None
+    """The final SIP status and its reason, as far as there was one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,8 @@ DEFAULT_NAME: Final = "default"
 
 @dataclass(frozen=True)
 class Organization:
-    """`balance` counts only on the paid plan; `max_calls` None means the server's setting."""
+    """`balance` counts only on the paid plan; `max_calls` None means the server's setting. `outbound_prefixes` None: calls
+    may go anywhere; `outbound_per_minute` None: as many as the server's pace allows."""
 
     id: str
     name: str
@@ -28,6 +29,8 @@ class Organization:
     balance: float
     max_calls: int | None
     created_at: datetime
+    outbound_prefixes: list[str] | None = None
+    outbound_per_minute: int | None = None
 
 
 _ORGANIZATION = Shape(Organization, tables.organizations)

@@ -41,6 +41,17 @@ class PhoneNumberFields:
     sip_port: int | None = None
     sip_protocol: Transport | None = None
     sip_register_transport: Transport | None = None
+    sip_sources: list[str] = field(default_factory=list)
+    """Where calls come from, beside `sip_ip`: addresses, networks (CIDR), host names."""
+    sip_inbound_auth: bool = False
+    """Who calls in must know the SIP user and password."""
+    sip_allow_redirect: bool = False
+    sip_allow_refer: bool = False
+    sip_qualify_seconds: int = 60
+    """Between two OPTIONS to `sip_ip`; 0: none are sent."""
+    outbound_prefixes: list[str] | None = None
+    """What a destination must begin with; None: as its organization says."""
+    outbound_per_minute: int | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
 

@@ -66,6 +66,8 @@ organizations = sa.Table(
     sa.Column("balance", sa.Numeric(18, 6, asdecimal=False), nullable=False),
     sa.Column("max_calls", sa.Integer),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("outbound_prefixes", sa.JSON(none_as_null=True)),
+    sa.Column("outbound_per_minute", sa.Integer),
 )
 
 api_keys = sa.Table(
@@ -153,12 +155,29 @@ phone_numbers = sa.Table(
     sa.Column("source", sa.String),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("sip_sources", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("sip_inbound_auth", sa.Boolean, nullable=False, server_default="0"),
+    sa.Column("sip_allow_redirect", sa.Boolean, nullable=False, server_default="0"),
+    sa.Column("sip_allow_refer", sa.Boolean, nullable=False, server_default="0"),
+    sa.Column("sip_qualify_seconds", sa.Integer, nullable=False, server_default="60"),
+    sa.Column("outbound_prefixes", sa.JSON(none_as_null=True)),
+    sa.Column("outbound_per_minute", sa.Integer),
     sa.UniqueConstraint("organization_id", "number"),
     sa.UniqueConstraint("number", "source"),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "agent_id"),
 )
-"""`source` is where its calls come from: the normal form of `sip_ip`, or of the registrar's host; None while unset."""
+"""`source` is where its calls go, and where most come from: the normal form of `sip_ip`, or of the registrar's host; None
+while unset."""
+
+phone_number_sources = sa.Table(
+    "phone_number_sources",
+    metadata,
+    sa.Column("phone_number_id", Id, sa.ForeignKey("phone_numbers.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("source", sa.String, primary_key=True),
+    sa.Index(None, "source"),
+)
+"""Everywhere that a number's calls come from, in normal form: addresses, networks (CIDR) and host names."""
 
 calls = sa.Table(
     "calls",
@@ -189,6 +208,8 @@ calls = sa.Table(
     sa.Column("ended_at", UtcTime),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("media_quality", sa.JSON(none_as_null=True)),
+    sa.Column("sip_end", sa.JSON(none_as_null=True)),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "organization_id", "agent_id", "created_at"),
     sa.Index(None, "parent_call_id"),
@@ -199,6 +220,33 @@ calls = sa.Table(
         postgresql_where=sa.text("ended_at IS NULL"),
     ),
 )
+
+call_sip = sa.Table(
+    "call_sip",
+    metadata,
+    sa.Column("call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("messages", sa.JSON, nullable=False),
+    sa.Column("left_out", sa.Integer, nullable=False),
+)
+"""The SIP messages of ended calls, without their secrets; `left_out` counts those that there was no room for."""
+
+outbound_attempts = sa.Table(
+    "outbound_attempts",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    _organization(),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("api_key_id", Id),
+    sa.Column("client", sa.String),
+    sa.Column("phone_number_id", Id),
+    sa.Column("call_id", Id),
+    sa.Column("destination", sa.String, nullable=False),
+    sa.Column("verdict", sa.String, nullable=False),
+    sa.Column("detail", sa.String),
+    sa.Index(None, "organization_id", "created_at", "id"),
+    sa.Index(None, "phone_number_id", "created_at"),
+)
+"""The audit log: who wanted to have whom called, and what became of it. Rows are never changed."""
 
 webhook_deliveries = sa.Table(
     "webhook_deliveries",
