@@ -20,8 +20,8 @@ DEFAULT_NAME: Final = "default"
 
 @dataclass(frozen=True)
 class Organization:
-    """`balance` counts only on the paid plan; `max_calls` None means the server's setting. `outbound_prefixes` None: calls
-    may go anywhere; `outbound_per_minute` None: as many as the server's pace allows."""
+    """`balance` counts only on the paid plan; `max_calls` None means the server's setting. `outbound_prefixes` None:
+    calls may go anywhere; `outbound_per_minute` None: as many as the server's pace allows."""
 
     id: str
     name: str

@@ -167,8 +167,8 @@ phone_numbers = sa.Table(
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "agent_id"),
 )
-"""`source` is where its calls go, and where most come from: the normal form of `sip_ip`, or of the registrar's host; None
-while unset."""
+"""`source` is where its calls go, and where most come from: the normal form of `sip_ip`, or of the registrar's host;
+None while unset."""
 
 phone_number_sources = sa.Table(
     "phone_number_sources",
