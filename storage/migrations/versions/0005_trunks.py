@@ -1,5 +1,5 @@
-"""What trunks need: more sources, what a peer may do, where calls may go, the audit log; and what is kept of the SIP and
-the sound of a call."""
+"""What trunks need: more sources, what a peer may do, where calls may go, the audit log; and what is kept of the SIP
+and the sound of a call."""
 
 from __future__ import annotations
 
