@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from ipaddress import ip_address
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -16,6 +15,7 @@ from config.errors import FieldProblem, Invalid
 from storage import tables
 from storage.agents import AGENT, Agent
 from storage.rows import Page, Shape
+from storage.sip_places import normal_host, normal_source, overlap
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 SipMode = Literal["registration", "ip_allowlist"]
@@ -57,7 +57,7 @@ class PhoneNumberFields:
 
 @dataclass(frozen=True, kw_only=True)
 class PhoneNumber(PhoneNumberFields):
-    """A stored phone number. `source` is where its calls come from (see `source_of`)."""
+    """A stored phone number. `source` is where its calls go (see `source_of`)."""
 
     id: str
     organization_id: str
@@ -77,11 +77,12 @@ class InboundTarget:
 
 NUMBER = Shape(PhoneNumber, tables.phone_numbers)
 _t = tables.phone_numbers
+_s = tables.phone_number_sources
 
 
 def source_of(number: PhoneNumberFields) -> str | None:
-    """Where the number's calls come from: `sip_ip` in the normal form of an IP address, else the host of the
-    registrar (`sip_proxy`), lower case and without scheme and port; None when the trunk is not set up."""
+    """Where the number's calls go, and where most come from: `sip_ip` in the normal form of an IP address, else the
+    host of the registrar (`sip_proxy`), lower case and without scheme and port; None when the trunk is not set up."""
     if number.sip_mode == "ip_allowlist" and number.sip_ip:
         return normal_host(number.sip_ip)
     if number.sip_mode == "registration" and number.sip_proxy:
@@ -89,21 +90,14 @@ def source_of(number: PhoneNumberFields) -> str | None:
     return None
 
 
-def normal_host(text: str) -> str:
-    """The host in `host`, `host:port`, `[v6]:port` or a `sip:` URI: an IP address in normal form, or a name in lower
-    case without the dot that may end it."""
-    scheme, colon, rest = text.partition(":")
-    if colon and scheme.lower() in ("sip", "sips"):
-        text = rest
-    text = text.partition(";")[0].rpartition("@")[2]
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        return text.lower().removesuffix(".")
+def sources_of(number: PhoneNumberFields) -> frozenset[str]:
+    """Everywhere that the number's calls come from, in normal form: its source, the outbound proxy of a registration
+    and `sip_sources`; nothing while the trunk is not set up."""
+    source = source_of(number)
+    if source is None:
+        return frozenset()
+    proxy = number.sip_outbound_proxy if number.sip_mode == "registration" else None
+    return frozenset((source, *([normal_host(proxy)] if proxy else ()), *map(normal_source, number.sip_sources)))
 
 
 def create(conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields) -> PhoneNumber:
@@ -119,6 +113,7 @@ def create(conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields
     )
     _refuse_taken(conn, made)
     conn.execute(sa.insert(_t), asdict(made))
+    _note_sources(conn, made)
     return made
 
 
@@ -126,19 +121,26 @@ def _values(fields_: PhoneNumberFields) -> dict[str, Any]:
     return {each.name: getattr(fields_, each.name) for each in fields(PhoneNumberFields)}
 
 
+def _note_sources(conn: sa.Connection, number: PhoneNumber) -> None:
+    conn.execute(sa.delete(_s).where(_s.c.phone_number_id == number.id))
+    rows = [{"phone_number_id": number.id, "source": source} for source in sorted(sources_of(number))]
+    if rows:
+        conn.execute(sa.insert(_s), rows)
+
+
 def _refuse_taken(conn: sa.Connection, wanted: PhoneNumber) -> None:
     """A number is unique as it is written in its organization. For one source no other organization has it, with or
     without `+`: what is dialled there means both. Within an organization both may be there; the exact one answers."""
-    own = _t.c.organization_id == wanted.organization_id
-    taken = sa.and_(own, _t.c.number == wanted.number)
-    if wanted.source is not None:
-        there = _t.c.source == wanted.source
-        taken = sa.or_(taken, sa.and_(sa.not_(own), there, _t.c.number.in_(_forms(wanted.number))))
-    rivals = sa.select(_t.c.organization_id).where(taken, _t.c.id != wanted.id)
-    rival = conn.execute(rivals.limit(1)).scalar_one_or_none()
-    if rival is not None:
-        where = "in this organization" if rival == wanted.organization_id else "from the same SIP source"
-        raise Invalid([FieldProblem("number", f"This number already exists {where}")])
+    own = sa.select(_t.c.id).where(_t.c.organization_id == wanted.organization_id, _t.c.number == wanted.number)
+    if conn.execute(own.where(_t.c.id != wanted.id)).first() is not None:
+        raise Invalid([FieldProblem("number", "This number already exists in this organization")])
+    rivals = (
+        sa.select(_s.c.source)
+        .join_from(_t, _s, _s.c.phone_number_id == _t.c.id)
+        .where(_t.c.organization_id != wanted.organization_id, _t.c.number.in_(_forms(wanted.number)))
+    )
+    if overlap(sources_of(wanted), conn.execute(rivals).scalars()):
+        raise Invalid([FieldProblem("number", "This number already exists from the same SIP source")])
 
 
 def _forms(number: str) -> tuple[str, str]:
@@ -175,6 +177,7 @@ def replace(conn: sa.Connection, stored: PhoneNumber, changes: Mapping[str, Any]
     result = PhoneNumber(**_values(result_fields), **kept, source=source_of(result_fields), updated_at=utc_now())
     _refuse_taken(conn, result)
     conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
+    _note_sources(conn, result)
     return result
 
 
@@ -191,21 +194,22 @@ def trunks(conn: sa.Connection) -> list[PhoneNumber]:
 
 
 def sources(conn: sa.Connection) -> frozenset[str]:
-    """Every known source: IP addresses in normal form, and host names that are still to be resolved."""
-    query = sa.select(_t.c.source).where(_t.c.source.is_not(None)).distinct()
-    return frozenset(conn.execute(query).scalars())
+    """Every known source in normal form: IP addresses, networks (CIDR), and host names that are still to be
+    resolved."""
+    return frozenset(conn.execute(sa.select(_s.c.source).distinct()).scalars())
 
 
 def find_inbound(conn: sa.Connection, sources: Collection[str], dialled: str) -> InboundTarget | None:
-    """The number that was dialled from a source (its address and the host names that resolve to it): the exact one,
-    else the same with or without `+`."""
+    """The number that was dialled from an address, which all of `sources` mean (itself, networks that contain it, host
+    names that resolve to it): the exact one, else the same with or without `+`."""
     joined = _t.join(tables.organizations, tables.organizations.c.id == _t.c.organization_id).outerjoin(
         tables.agents, tables.agents.c.id == _t.c.agent_id
     )
+    from_there = sa.exists().where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sources))
     query = (
         sa.select(tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns)
         .select_from(joined)
-        .where(_t.c.source.in_(sources), _t.c.number.in_(_forms(dialled)))
+        .where(_t.c.number.in_(_forms(dialled)), from_there)
         .order_by((_t.c.number == dialled).desc(), _t.c.created_at, _t.c.id)
         .limit(1)
     )

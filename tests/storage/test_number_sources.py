@@ -1,0 +1,148 @@
+"""Where a number's calls come from: several places, told in any way, found by any of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from config.errors import Invalid
+from storage import organizations, phone_numbers, tables
+from storage.database import Database
+from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.sip_places import normal_source, overlap
+
+PBX: dict[str, Any] = {"provider": "sip", "sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1"}
+CARRIER: dict[str, Any] = {"provider": "sip", "sip_mode": "registration", "sip_proxy": "sip.carrier.example"}
+
+
+def _number(conn: sa.Connection, organization_id: str, number: str, **facts: Any) -> PhoneNumber:
+    return phone_numbers.create(conn, organization_id, PhoneNumberFields(number=number, **facts))
+
+
+@pytest.mark.parametrize(
+    ("written", "normal"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("192.0.2.77/24", "192.0.2.0/24"),
+        ("192.0.2.77/32", "192.0.2.77"),
+        ("2001:DB8::1/64", "2001:db8::/64"),
+        ("2001:DB8::1/128", "2001:db8::1"),
+        ("::ffff:c000:201", "192.0.2.1"),
+        ("SBC.Carrier.example.", "sbc.carrier.example"),
+    ],
+)
+def test_a_source_is_stored_in_its_normal_form(written: str, normal: str) -> None:
+    assert normal_source(written) == normal
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.0/24", True),
+        ("192.0.2.0/25", "192.0.2.0/24", True),
+        ("192.0.2.0/25", "192.0.2.128/25", False),
+        ("198.51.100.1", "192.0.2.0/24", False),
+        ("2001:db8::1", "2001:db8::/32", True),
+        ("0.0.0.1", "::/16", False),
+        ("pbx.example", "pbx.example", True),
+        ("pbx.example", "192.0.2.0/24", False),
+    ],
+)
+def test_sources_overlap_when_a_call_could_come_from_both(one: str, other: str, both: bool) -> None:
+    assert overlap(["sbc.example", one], ["203.0.113.9", other]) is both
+    assert overlap([other], [one]) is both
+
+
+async def test_a_number_is_found_from_each_of_its_sources(database: Database, organization_id: str) -> None:
+    def check(conn: sa.Connection) -> None:
+        listed = ["198.51.100.0/24", "SBC.example", "192.0.2.1"]
+        _number(conn, organization_id, "100", **PBX, sip_sources=listed)
+        _number(conn, organization_id, "200", **CARRIER, sip_outbound_proxy="sip:edge.Carrier.example;lr")
+        assert phone_numbers.sources(conn) == {
+            "192.0.2.1",
+            "198.51.100.0/24",
+            "sbc.example",
+            "sip.carrier.example",
+            "edge.carrier.example",
+        }
+        for source in ("192.0.2.1", "198.51.100.0/24", "sbc.example"):
+            target = phone_numbers.find_inbound(conn, ["203.0.113.9", source], "100")
+            assert target is not None, source
+            assert phone_numbers.find_inbound(conn, [source], "200") is None
+        assert phone_numbers.find_inbound(conn, ["edge.carrier.example"], "200") is not None
+        assert phone_numbers.find_inbound(conn, [], "100") is None
+
+    await database.write(check)
+
+
+async def test_sources_follow_each_change_of_their_number(database: Database, organization_id: str) -> None:
+    def check(conn: sa.Connection) -> None:
+        number = _number(conn, organization_id, "100", **PBX, sip_sources=["198.51.100.0/24"])
+        number = phone_numbers.replace(conn, number, {"sip_ip": "192.0.2.2"})
+        assert phone_numbers.sources(conn) == {"192.0.2.2", "198.51.100.0/24"}
+        number = phone_numbers.replace(conn, number, {"sip_sources": ["203.0.113.7/32"]})
+        assert phone_numbers.sources(conn) == {"192.0.2.2", "203.0.113.7"}
+        number = phone_numbers.replace(conn, number, {"sip_mode": None})
+        assert phone_numbers.sources(conn) == frozenset()
+        phone_numbers.replace(conn, number, {"sip_mode": "ip_allowlist"})
+        assert phone_numbers.delete(conn, organization_id, number.id)
+        assert phone_numbers.sources(conn) == frozenset()
+
+    await database.write(check)
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        (PBX | {"sip_sources": ["198.51.100.0/24"]}, PBX | {"sip_ip": "198.51.100.7"}),
+        (PBX | {"sip_ip": "198.51.100.7"}, PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["198.51.0.0/16"]}),
+        (PBX | {"sip_sources": ["sip.carrier.example"]}, CARRIER),
+        (CARRIER | {"sip_outbound_proxy": "192.0.2.1:5080"}, PBX),
+    ],
+)
+async def test_one_number_from_overlapping_sources_is_no_two_organizations(
+    database: Database, organization_id: str, held: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    def check(conn: sa.Connection) -> None:
+        other = organizations.create(conn, "other").id
+        _number(conn, organization_id, "+49777", **held)
+        with pytest.raises(Invalid) as made:
+            _number(conn, other, "49777", **wanted)
+        elsewhere = _number(conn, other, "49777", **PBX | {"sip_ip": "203.0.113.200"})
+        with pytest.raises(Invalid) as moved:
+            phone_numbers.replace(conn, elsewhere, wanted)
+        for refusal in (made.value, moved.value):
+            assert [problem.field for problem in refusal.problems] == ["number"]
+        assert _number(conn, other, "49778", **wanted).number == "49778"
+        assert _number(conn, organization_id, "49777", **wanted).number == "49777"
+
+    await database.write(check)
+
+
+async def test_a_number_among_ten_thousand_is_found_at_once(database: Database, organization_id: str) -> None:
+    made = 10_000
+
+    def fill(conn: sa.Connection) -> None:
+        one = _number(conn, organization_id, "+4930", **PBX)
+        row = conn.execute(sa.select(tables.phone_numbers)).mappings().one()
+        rows = [{**row, "id": f"{each:036}", "number": f"+49{each:08}"} for each in range(made)]
+        conn.execute(sa.insert(tables.phone_numbers), rows)
+        sources = [{"phone_number_id": each["id"], "source": one.source} for each in rows]
+        conn.execute(sa.insert(tables.phone_number_sources), sources)
+
+    def steps(conn: sa.Connection) -> int:
+        """How many hundreds of instructions SQLite takes to find one; a scan takes over a thousand."""
+        hundreds: list[None] = []
+        raw = conn.connection.driver_connection
+        assert raw is not None
+        raw.set_progress_handler(lambda: hundreds.append(None), 100)
+        target = phone_numbers.find_inbound(conn, ["192.0.2.1"], "4900000123")
+        raw.set_progress_handler(None, 0)
+        assert target is not None
+        return len(hundreds)
+
+    await database.write(fill)
+    assert await database.read(steps) < 20
