@@ -10,11 +10,11 @@ from api.addresses import SipHost, SipPlace
 from api.fields import BOUNDS, Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
 from api.forms import DialNumber, SipUser
 from config.secrets import Secrets
+from sipcore.trunk import TrunkState
 from storage.phone_numbers import PhoneNumber as StoredNumber
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 Transport = Literal["udp", "tcp", "tls"]
-TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
 
 Credential = Annotated[str, Field(min_length=1)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -12,11 +12,10 @@ import sqlalchemy as sa
 from api.rendered import Rendered
 from config.secrets import Secrets
 from config.settings import Settings
+from sipcore.trunk import TrunkStatus
 from storage.database import Database
 from storage.organizations import Organization
 from storage.phone_numbers import PhoneNumber
-
-TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
 
 
 class VoiceEntry(Protocol):
@@ -63,14 +62,6 @@ class Catalogue(Protocol):
 
     def language_models(self) -> Sequence[LanguageModelEntry]:
         """In the order of the list."""
-
-
-@dataclass(frozen=True)
-class TrunkStatus:
-    """How a phone number's trunk stands, and why."""
-
-    state: TrunkState
-    detail: str | None = None
 
 
 def status_without_sip(number: PhoneNumber) -> TrunkStatus:

@@ -12,8 +12,9 @@ from config import logging as logs
 from media.ports import Samples
 from models.flite_tts import FliteTextToSpeech
 from models.protocols import VoiceSettings
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
 
 RATE = 8000
 ACTIVITY = 0.39

@@ -15,8 +15,9 @@ from media.engine import Engine
 from media.engine_call import CallEvent
 from media.recording import RecordingWriter
 from media.turn_settings import TurnSettings
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
 
 PORTS = range(40000, 42000)
 

@@ -15,8 +15,9 @@ from bench.process import obey
 from config import logging as logs
 from media.ports import INFO_COLUMNS, Samples, row_of
 from models.flite_tts import FliteTextToSpeech
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
 from trunkline.caller import AUDIBLE, CAPACITY, spoken
 
 RATE: Final = 8000

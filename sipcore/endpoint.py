@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from uuid import uuid4
 
 import pjsua2 as pj
@@ -17,11 +16,13 @@ import structlog
 
 from config.errors import StartupError
 from sipcore import _native
+from sipcore.accounts import TrunkAccount, account_config
 from sipcore.dialog import DialogRegistry, Invitation
 from sipcore.headers import Party
 from sipcore.leg import Leg
 from sipcore.owner import Owner
 from sipcore.pump import Pump
+from sipcore.settings import EndpointSettings
 
 log = structlog.get_logger(__name__)
 
@@ -32,22 +33,6 @@ _SPARE_CALLS = 32
 """PJSUA answers 486 by itself when its table is full: ours is the ceiling that is met first."""
 OPUS_RATE = 16000
 """Opus decodes and encodes at any of its rates; 16 kHz is what our models hear, so no resampling is needed."""
-
-
-@dataclass(frozen=True)
-class EndpointSettings:
-    """Where to listen and what to speak. Ports are UDP (and TCP) numbers, 0 lets the system choose."""
-
-    host: str = "0.0.0.0"
-    port: int = 5060
-    tcp: bool = True
-    public_address: str | None = None
-    rtp_first_port: int = 10000
-    rtp_last_port: int = 19999
-    codecs: tuple[str, ...] = ("opus", "G722", "PCMU", "PCMA")
-    max_calls: int = 250
-    refuse_unknown: bool = False
-    """403 for requests from unknown sources instead of silence."""
 
 
 class Endpoint:
@@ -145,7 +130,7 @@ class Endpoint:
         _set_codecs(endpoint, self._settings.codecs)
         self.pump.start()
         self._account = TrunkAccount(registry)
-        self._account.create(_account_config(self._settings), True)
+        self._account.create(account_config(self._settings), True)
 
     def _open_transports(self, endpoint: pj.Endpoint) -> None:
         kinds = [(pj.PJSIP_TRANSPORT_UDP, "udp")] + ([(pj.PJSIP_TRANSPORT_TCP, "tcp")] if self._settings.tcp else [])
@@ -173,18 +158,6 @@ class Endpoint:
         endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
 
 
-class TrunkAccount(pj.Account):  # type: ignore[misc]
-    """The account that all allowlisted trunks share: it takes every INVITE that the guard lets through."""
-
-    def __init__(self, registry: DialogRegistry) -> None:
-        super().__init__()
-        self._registry = registry
-
-    def onIncomingCall(self, prm: pj.OnIncomingCallParam) -> None:
-        """PJSIP's worker: a new INVITE."""
-        self._registry.incoming(self, prm)
-
-
 def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:
     config = pj.EpConfig()
     config.logConfig.level = 0
@@ -197,34 +170,6 @@ def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:
     config.medConfig.maxMediaPorts = settings.max_calls + _SPARE_CALLS + 8
     config.medConfig.noVad = True
     config.medConfig.ecTailLen = 0
-    return config
-
-
-def _transport_config(settings: EndpointSettings, kind: int, port: int) -> pj.TransportConfig:
-    config = pj.TransportConfig()
-    config.port = port
-    if settings.host != "0.0.0.0":
-        config.boundAddress = settings.host
-    if settings.public_address:
-        config.publicAddress = settings.public_address
-    if kind == pj.PJSIP_TRANSPORT_TCP:  # else a message waits 40 ms for the acknowledgement of the one before it
-        config.sockOptParams.sockOpts.append(_NO_DELAY)
-    return config
-
-
-def _account_config(settings: EndpointSettings) -> pj.AccountConfig:
-    config = pj.AccountConfig()
-    config.idUri = f"sip:trunkline@{settings.public_address or settings.host}"
-    config.natConfig.contactRewriteUse = 0
-    config.natConfig.viaRewriteUse = False
-    config.natConfig.sdpNatRewriteUse = False
-    transport = config.mediaConfig.transportConfig
-    transport.port = settings.rtp_first_port
-    transport.portRange = settings.rtp_last_port - settings.rtp_first_port
-    if settings.host != "0.0.0.0":
-        transport.boundAddress = settings.host
-    if settings.public_address:
-        transport.publicAddress = settings.public_address
     return config
 
 
@@ -250,3 +195,15 @@ def _set_opus(endpoint: pj.Endpoint) -> None:
         mono.name, mono.val = name, "0"
         parameters.setting.decFmtp.append(mono)
     endpoint.codecSetParam(_CODEC_IDS["opus"], parameters)
+
+
+def _transport_config(settings: EndpointSettings, kind: int, port: int) -> pj.TransportConfig:
+    config = pj.TransportConfig()
+    config.port = port
+    if settings.host != "0.0.0.0":
+        config.boundAddress = settings.host
+    if settings.public_address:
+        config.publicAddress = settings.public_address
+    if kind == pj.PJSIP_TRANSPORT_TCP:  # else a message waits 40 ms for the acknowledgement of the one before it
+        config.sockOptParams.sockOpts.append(_NO_DELAY)
+    return config

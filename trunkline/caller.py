@@ -22,8 +22,9 @@ import numpy as np
 from media.ports import INFO_COLUMNS, Samples
 from models.flite_tts import FliteTextToSpeech
 from models.protocols import VoiceSettings
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
+from sipcore.settings import EndpointSettings
 
 AUDIBLE = 200
 """Peak of a 20 ms frame from which on it counts as sound (int16)."""

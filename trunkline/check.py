@@ -17,8 +17,9 @@ from config.settings import Settings
 from media.ports import INFO_COLUMNS, Samples, row_of
 from media.voice import silero_path
 from models import catalogue
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
+from sipcore.settings import EndpointSettings
 from storage import lock
 from storage.database import Database
 

@@ -35,8 +35,9 @@ from media.engine import Engine
 from media.recording import RecordingWriter
 from models import catalogue
 from models.catalogue import Catalogue
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
 from storage import key_proof, lock, preset_sounds
 from storage.database import Database
 from trunkline.descriptors import allow_enough

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.endpoint import EndpointSettings
+from sipcore.settings import EndpointSettings
 from tests.sipcore.phone import Phone
 
 

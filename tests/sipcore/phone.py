@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.ports import INFO_COLUMNS, INFO_POSITION, Samples, row_of
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
 from sipcore.pump import Pump
+from sipcore.settings import EndpointSettings
 from tests.peers import free_port
 
 CAPACITY = 19200

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.endpoint import EndpointSettings
 from sipcore.headers import Party
 from sipcore.leg import Leg, LegEnd
+from sipcore.settings import EndpointSettings
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee

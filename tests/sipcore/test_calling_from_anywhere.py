@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
 from sipcore.headers import Party
+from sipcore.settings import EndpointSettings
 from tests.peers import free_port
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone

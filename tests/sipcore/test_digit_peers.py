@@ -10,8 +10,8 @@ import pytest
 
 from media.dtmf_keys import DigitWay
 from media.ports import Samples
-from sipcore.endpoint import EndpointSettings
 from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
 from tests.media.keys import digits, gap, key, sent
 from tests.peers import Baresip, Sipp
 from tests.sipcore.phone import Phone

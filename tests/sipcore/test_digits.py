@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from media.dtmf_keys import DigitWay
-from sipcore.endpoint import EndpointSettings
 from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import RawPhone, Rtp
 from tests.sipcore.test_wire import connected, over

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from sipcore.endpoint import EndpointSettings
 from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
 from tests.peers import Baresip, Sipp
 from tests.sipcore.phone import Phone
 from tests.sipcore.tones import loudest_hz, sounding_s, tone

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from sipcore.endpoint import EndpointSettings
 from sipcore.leg import Leg, Media
+from sipcore.settings import EndpointSettings
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp
 from tests.sipcore.tones import delay_of, from_mulaw, loudest_hz, mulaw, sounding_s, tone

@@ -16,7 +16,8 @@ from blockbuster import BlockBuster
 from config import secrets
 from config.errors import StartupError
 from config.settings import Settings
-from sipcore.endpoint import Endpoint, EndpointSettings
+from sipcore.endpoint import Endpoint
+from sipcore.settings import EndpointSettings
 from storage import key_proof, organizations
 from storage.database import Database
 from tests.fakes_models import ready_models

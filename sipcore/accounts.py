@@ -1,0 +1,37 @@
+"""pjsua2's accounts: who we are for a peer, and where the legs of its calls are taken."""
+
+from __future__ import annotations
+
+import pjsua2 as pj
+
+from sipcore.dialog import DialogRegistry
+from sipcore.settings import EndpointSettings
+
+
+class TrunkAccount(pj.Account):  # type: ignore[misc]
+    """The account that all allowlisted trunks share: it takes every INVITE that the guard lets through."""
+
+    def __init__(self, registry: DialogRegistry) -> None:
+        super().__init__()
+        self._registry = registry
+
+    def onIncomingCall(self, prm: pj.OnIncomingCallParam) -> None:
+        """PJSIP's worker: a new INVITE."""
+        self._registry.incoming(self, prm)
+
+
+def account_config(settings: EndpointSettings) -> pj.AccountConfig:
+    """Of an account that takes every call that comes, with the audio ports of the settings."""
+    config = pj.AccountConfig()
+    config.idUri = f"sip:trunkline@{settings.public_address or settings.host}"
+    config.natConfig.contactRewriteUse = 0
+    config.natConfig.viaRewriteUse = False
+    config.natConfig.sdpNatRewriteUse = False
+    transport = config.mediaConfig.transportConfig
+    transport.port = settings.rtp_first_port
+    transport.portRange = settings.rtp_last_port - settings.rtp_first_port
+    if settings.host != "0.0.0.0":
+        transport.boundAddress = settings.host
+    if settings.public_address:
+        transport.publicAddress = settings.public_address
+    return config

@@ -1,0 +1,21 @@
+"""Where the endpoint listens and what it speaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EndpointSettings:
+    """Where to listen and what to speak. Ports are UDP (and TCP) numbers, 0 lets the system choose."""
+
+    host: str = "0.0.0.0"
+    port: int = 5060
+    tcp: bool = True
+    public_address: str | None = None
+    rtp_first_port: int = 10000
+    rtp_last_port: int = 19999
+    codecs: tuple[str, ...] = ("opus", "G722", "PCMU", "PCMA")
+    max_calls: int = 250
+    refuse_unknown: bool = False
+    """403 for requests from unknown sources instead of silence."""
