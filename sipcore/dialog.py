@@ -13,7 +13,7 @@ import structlog
 
 from media.dtmf_keys import KEYS, DigitWay
 from sipcore import _native, headers
-from sipcore.leg import Leg, LegFacts, Media
+from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.owner import Owner
 from sipcore.pump import Pump
 
@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 
 _WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD)
 
+LONGEST_AUTHORIZATION = 2048
+"""Characters; more are no answer to a challenge of ours."""
 _ACCEPTED = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
 
@@ -88,7 +90,7 @@ class PjDialog:
         self._owner = owner
         self._call: CallObject | None = call
 
-    async def respond(self, code: int, headers: dict[str, str]) -> None:
+    async def respond(self, code: int, headers: HeaderLines) -> None:
         """Answer the INVITE."""
         await self._owner.run(self._respond_here, code, headers)
 
@@ -104,11 +106,11 @@ class PjDialog:
         """The call has ended: later verbs do nothing. On the owner's thread."""
         self._call = None
 
-    def _respond_here(self, code: int, headers: dict[str, str]) -> None:
+    def _respond_here(self, code: int, headers: HeaderLines) -> None:
         self._do_here(f"answer {code}", lambda call: call.answer(_operation(code, headers)))
 
     def _bye_here(self, code: int) -> None:
-        self._do_here("hangup", lambda call: call.hangup(_operation(code, {})))
+        self._do_here("hangup", lambda call: call.hangup(_operation(code, ())))
 
     def _progress_here(self) -> int:
         return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
@@ -158,6 +160,7 @@ class DialogRegistry:
             request_user=headers.request_user(message),
             to=headers.party(headers.value(message, "To", "t")),
             sender=headers.party(headers.value(message, "From", "f")),
+            authorization=headers.value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
         )
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)
@@ -238,7 +241,7 @@ class DialogRegistry:
 
     def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
         uri, caller = invitation.uri, invitation.caller
-        operation = _operation(0, {})
+        operation = _operation(0, ())
         operation.opt.customCallId = invitation.sip_call_id
         if caller is not None:
             operation.txOption.localUri = headers.name_addr(caller, self._local_host or _host_towards(uri))
@@ -284,13 +287,13 @@ def _host_towards(uri: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def _operation(code: int, headers: dict[str, str]) -> pj.CallOpParam:
+def _operation(code: int, headers: HeaderLines) -> pj.CallOpParam:
     operation = pj.CallOpParam(True)
     operation.opt.audioCount = 1
     operation.opt.videoCount = 0
     operation.opt.textCount = 0  # else each call offers real-time text, with a thread and 300 ms at its end
     operation.statusCode = code
-    for name, value in headers.items():
+    for name, value in headers:
         header = pj.SipHeader()
         header.hName, header.hValue = name, value
         operation.txOption.headers.append(header)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from media.dtmf_keys import DigitWay, pressable
 from media.ports import TICK_MS
 from sipcore.headers import Party
 from sipcore.pump import Pump, SlotStats
+
+HeaderLines = Sequence[tuple[str, str]]
+"""Names and values of headers to send, a line each: a name may come again."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ class LegFacts:
     request_user: str
     to: Party
     sender: Party
+    authorization: str = field(default="", repr=False)
+    """What an inbound INVITE answers to a challenge of ours (RFC 3261, 20.7); "" when it does not."""
 
 
 class Dialog(Protocol):
     """What a leg needs of PJSIP; every method runs on the owner's thread by itself."""
 
-    def respond(self, code: int, headers: dict[str, str]) -> Coroutine[Any, Any, None]:
+    def respond(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
         """Answer the INVITE with a provisional or final status."""
 
     def bye(self, code: int) -> Coroutine[Any, Any, None]:
@@ -96,11 +101,11 @@ class Leg:
 
     async def ringing(self) -> None:
         """Send 180."""
-        await self._dialog.respond(180, {})
+        await self._dialog.respond(180, ())
 
     async def answer(self) -> Media:
         """Send 200 and wait until sound flows. Raises `ConnectionError` when the leg ends first."""
-        await self._dialog.respond(200, {})
+        await self._dialog.respond(200, ())
         return await self.connected()
 
     async def connected(self) -> Media:
@@ -119,10 +124,11 @@ class Leg:
         """The status of the latest response to our INVITE, 100 included; 0 when the peer has said nothing at all."""
         return await self._dialog.progress()
 
-    async def reject(self, code: int, retry_after_s: int | None = None) -> None:
+    async def reject(self, code: int, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         """Refuse an inbound leg with a final status."""
         self._hung_up = True
-        await self._dialog.respond(code, {} if retry_after_s is None else {"Retry-After": str(retry_after_s)})
+        later = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
+        await self._dialog.respond(code, (*headers, *later))
 
     async def hangup(self) -> None:
         """BYE, CANCEL or a refusal, whatever the state asks for. Harmless on a leg that has ended."""

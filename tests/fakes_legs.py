@@ -8,7 +8,7 @@ from typing import cast
 
 from media.ports import Samples
 from sipcore.headers import Party
-from sipcore.leg import Leg, LegFacts, Media
+from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.pump import Pump, SlotStats
 from tests.fakes import ArrayPort
 
@@ -57,7 +57,7 @@ class NotedDialog:
         self._pump = pump
         self._caller = caller
 
-    async def respond(self, code: int, headers: dict[str, str]) -> None:
+    async def respond(self, code: int, headers: HeaderLines) -> None:
         if self.error is not None:
             raise self.error
         self.sent.append(code)
