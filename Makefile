@@ -26,7 +26,7 @@ demo: setup ## start the server, phone it, show the call, stop
 	@$(bin)/trunkline demo
 
 test: lint ## all checks and the whole test suite
-	@$(bin)/python -m pytest
+	@$(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup-test ## style, types and the order of imports
 	@$(bin)/ruff check

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import socket
 import tempfile
@@ -17,13 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 SCENARIOS = Path(__file__).parent / "sip/scenarios"
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4
+"""Which of the processes that test at the same time this is: each has ports of its own."""
+RTP_PORTS = (10000 + 2500 * _WORKER, 12499 + 2500 * _WORKER)
+"""First and last port for the audio of our servers."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port number that is free for UDP and for TCP now. It is none of those that the system gives to connections, or
     one of them could have it before a server opens it; and none of the default RTP ports."""
     while True:
-        port = random.randrange(20000, 32000)
+        port = 20000 + 2500 * _WORKER + random.randrange(2500)
         with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
             udp.bind((host, port))
             tcp.bind((host, port))

@@ -13,7 +13,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
 from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
-from tests.peers import free_port
+from tests.peers import RTP_PORTS, free_port
 
 CAPACITY = 19200
 """Samples of one read: 400 ms at 48 kHz."""
@@ -104,7 +104,8 @@ class Phone:
     """The endpoint under test; `async with`."""
 
     def __init__(self, settings: EndpointSettings) -> None:
-        self.settings = replace(settings, host="127.0.0.1", port=free_port())
+        first, last = RTP_PORTS
+        self.settings = replace(settings, host="127.0.0.1", port=free_port(), rtp_first_port=first, rtp_last_port=last)
         self.incoming: asyncio.Queue[Leg] = asyncio.Queue()
         self.endpoint = Endpoint(self.settings, self.incoming.put_nowait)
         self.pump = self.endpoint.pump

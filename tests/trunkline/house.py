@@ -21,14 +21,14 @@ from aiohttp import web
 
 from storage import api_keys, organizations
 from storage.database import Database
-from tests.peers import free_port
+from tests.peers import RTP_PORTS, free_port
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
 """The command as set-up installs it."""
 LOOPBACK: dict[str, Any] = {
     "log_format": "json",
     "api": {"host": "127.0.0.1"},
-    "sip": {"host": "127.0.0.1"},
+    "sip": {"host": "127.0.0.1", "rtp_ports": "{}-{}".format(*RTP_PORTS)},
     "webhooks": {"allow_http": True},
     "egress": {"allow": ["127.0.0.0/8"]},
     "limits": {"requests_per_minute": 100_000},
