@@ -22,6 +22,13 @@ def _port_range(text: str) -> str:
     return text
 
 
+def _off_or_at_least_90(seconds: int) -> int:
+    """Checks a session timer: RFC 4028 5 forbids shorter ones."""
+    if 0 < seconds < 90 or seconds < 0:
+        raise ValueError("neither 0 nor 90 or more")
+    return seconds
+
+
 def _origin(text: str) -> str:
     """Checks and trims an origin."""
     parts = urlsplit(text)
@@ -127,6 +134,10 @@ class SipSettings(Section):
     rtp_timeout_s: Seconds = Field(30, description="a call without any audio packet ends after: seconds above 0")
     drain_timeout_s: Annotated[float, Field(ge=0, le=86400)] = Field(
         300, description="how long a stop waits for live calls: seconds, 0 or more"
+    )
+    session_timer_s: Annotated[int, Field(le=86400), AfterValidator(_off_or_at_least_90)] = Field(
+        1800,
+        description="a call whose peer shows no sign of life ends (RFC 4028) after: seconds, 90 to 86400, or 0 for off",
     )
     probes: tuple[IpAddress, ...] = Field(
         (), description="addresses whose OPTIONS are answered though they are no trunk: a list of IP addresses"

@@ -7,6 +7,9 @@ import pjsua2 as pj
 from sipcore.dialog import DialogRegistry
 from sipcore.settings import EndpointSettings
 
+SHORTEST_SESSION_TIMER_S = 90
+"""RFC 4028 5: who asks for a shorter one gets 422."""
+
 
 class TrunkAccount(pj.Account):  # type: ignore[misc]
     """The account that all allowlisted trunks share: it takes every INVITE that the guard lets through."""
@@ -27,6 +30,8 @@ def account_config(settings: EndpointSettings) -> pj.AccountConfig:
     config.natConfig.contactRewriteUse = 0
     config.natConfig.viaRewriteUse = False
     config.natConfig.sdpNatRewriteUse = False
+    config.callConfig.prackUse = pj.PJSUA_100REL_OPTIONAL  # whoever supports it gets it, nobody is asked for it
+    _set_session_timer(config.callConfig, settings.session_timer_s)
     transport = config.mediaConfig.transportConfig
     transport.port = settings.rtp_first_port
     transport.portRange = settings.rtp_last_port - settings.rtp_first_port
@@ -35,3 +40,10 @@ def account_config(settings: EndpointSettings) -> pj.AccountConfig:
     if settings.public_address:
         transport.publicAddress = settings.public_address
     return config
+
+
+def _set_session_timer(config: pj.AccountCallConfig, seconds: int) -> None:
+    """RFC 4028. In a call that comes in, the caller says whether there is one."""
+    config.timerUse = pj.PJSUA_SIP_TIMER_OPTIONAL if seconds else pj.PJSUA_SIP_TIMER_INACTIVE
+    config.timerMinSESec = SHORTEST_SESSION_TIMER_S
+    config.timerSessExpiresSec = seconds or SHORTEST_SESSION_TIMER_S

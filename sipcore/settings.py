@@ -19,3 +19,5 @@ class EndpointSettings:
     max_calls: int = 250
     refuse_unknown: bool = False
     """403 for requests from unknown sources instead of silence."""
+    session_timer_s: int = 1800
+    """How often a call's peers show that they are still there (RFC 4028): 90 or more, 0: not at all."""

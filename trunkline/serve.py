@@ -290,6 +290,7 @@ def _endpoint_settings(settings: Settings) -> EndpointSettings:
         codecs=sip.codecs,
         max_calls=settings.limits.max_calls,
         refuse_unknown=sip.unknown_source == "403",
+        session_timer_s=sip.session_timer_s,
     )
 
 

@@ -82,6 +82,7 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("api = 5", "bad setting api ({file}): it takes a table"),
         ('[api]\npublic_url = "https://x/v1"', "bad setting api.public_url ({file}): it takes http(s)://host[:port]"),
         ('[api]\ntls_cert = "/x"', "bad settings in api ({file}): tls_cert and tls_key belong together"),
+        ("[sip]\nsession_timer_s = 60", "bad setting sip.session_timer_s ({file}): it takes seconds, 90 to 86400"),
         ('[sip]\nrtp_ports = "9-1"', 'bad setting sip.rtp_ports ({file}): it takes "first-last"'),
         ('[sip]\ncodecs = ["G729"]', 'bad setting sip.codecs ({file}): it takes a list of "opus"'),
         ("[sip]\ncodecs = []", "bad setting sip.codecs ({file}): it takes a list"),
