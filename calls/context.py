@@ -40,11 +40,17 @@ def substitute(text: str, values: Mapping[str, ContextValue], *, call_id: str) -
 
 
 def call_values(
-    given: Mapping[str, ContextValue], *, call_id: str, customer_number: str, phone_number: str
+    given: Mapping[str, ContextValue],
+    *,
+    call_id: str,
+    customer_number: str,
+    phone_number: str,
+    brought: Mapping[str, str] | None = None,
 ) -> dict[str, ContextValue]:
     """What placeholders can use: the variables given with the call and, where they leave them open, the call's own
-    `call_id`, `customer_number` (the other party) and `phone_number` (ours)."""
+    `call_id`, `customer_number` (the other party), `phone_number` (ours) and what SIP has `brought` with it."""
     own: dict[str, ContextValue] = {
+        **(brought or {}),
         "call_id": call_id,
         "customer_number": customer_number,
         "phone_number": phone_number,

@@ -8,12 +8,14 @@ from uuid import UUID
 
 import structlog
 
+from calls import brought
 from calls.context import ContextValue, call_values, substitute
 from calls.script import Script
 from config.errors import NotFound
 from media.turns import TurnSettings
 from models.catalogue import Catalogue
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
+from sipcore.leg import LegFacts
 from storage.agents import Agent
 from storage.calls import Call
 
@@ -57,10 +59,14 @@ def _uuid(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
-def values_of(call: Call, number: str) -> dict[str, ContextValue]:
+def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, ContextValue]:
     """What placeholders stand for in this call. `number` is ours."""
     return call_values(
-        call.context_variables, call_id=call.id, customer_number=call.customer_number, phone_number=number
+        call.context_variables,
+        call_id=call.id,
+        customer_number=call.customer_number,
+        phone_number=number,
+        brought=brought.values_of(call, number, facts),
     )
 
 

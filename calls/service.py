@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 import structlog
 
-from calls import metrics
+from calls import brought, metrics
 from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, find_target
 from calls.equipment import Equipment
 from calls.live import LiveCall
@@ -22,9 +22,6 @@ from storage import calls
 from storage.calls import Call, EndedReason
 from storage.database import Database, StorageTrouble
 from storage.organizations import Organization
-
-ANONYMOUS = "anonymous"
-"""The customer's number when the caller does not tell it (RFC 3323)."""
 
 log = structlog.get_logger()
 
@@ -241,7 +238,8 @@ class CallService:
             phone_number_id=number.id,
             provider=number.provider,
             call_sid=facts.sip_call_id,
-            customer_number=facts.sender.user or ANONYMOUS,
+            customer_number=brought.customer_of(facts),
+            metadata=brought.metadata_of(facts),
         )
 
     async def _serve(self, call: Living) -> None:

@@ -83,7 +83,7 @@ def open_senses(models: AgentModels, agent: Agent, rate: int, has_words: Callabl
 async def tools_of(parties: Parties, house: Equipment) -> ToolBelt:
     """The agent's tools. When the database is in trouble the call has those that need none."""
     agent, call = parties.agent, parties.call
-    context = CallContext(call.id, values_of(call, parties.number))
+    context = CallContext(call.id, values_of(call, parties.number, parties.leg.facts))
     digits = parties.leg.send_digits
     try:
         return await belt_for(agent, context, database=house.database, outside=house.outside, send_digits=digits)
@@ -120,7 +120,7 @@ class Talk:
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         self.conversation = Conversation(
             call_id=call.id,
-            script=script_of(agent, values_of(call, parties.number), call.id),
+            script=script_of(agent, values_of(call, parties.number, parties.leg.facts), call.id),
             inbox=inbox,
             ear=senses.ear,
             mind=Mind(models.language, belt),

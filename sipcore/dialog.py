@@ -13,6 +13,7 @@ import structlog
 
 from media.dtmf_keys import KEYS, DigitWay
 from sipcore import _native, headers
+from sipcore.carried import carried
 from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.owner import Owner
 from sipcore.pump import Pump
@@ -161,6 +162,7 @@ class DialogRegistry:
             to=headers.party(headers.value(message, "To", "t")),
             sender=headers.party(headers.value(message, "From", "f")),
             authorization=headers.value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
+            headers=carried(message),
         )
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)

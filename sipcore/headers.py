@@ -5,8 +5,8 @@ Everything here may be hostile: results are short, printable and valid Unicode, 
 
 from __future__ import annotations
 
-import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -70,13 +70,23 @@ def request_user(message: str) -> str:
 
 def value(message: str, name: str, short: str) -> str:
     """A header's first value, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" when it is not there."""
-    lines = iter(_lines(message))
-    for line in lines:
+    wanted = (name.lower(), short.lower())
+    return next((found for field, found in fields(message) if field.lower() in wanted), "")
+
+
+def fields(message: str) -> Iterator[tuple[str, str]]:
+    """Every header as it is spelled: its name, and its value unfolded (RFC 3261 7.3.1)."""
+    name, parts = "", list[str]()
+    for line in _lines(message):
+        if line[:1] in (" ", "\t"):
+            parts.append(line.strip())
+            continue
+        if name:
+            yield name, " ".join(parts)
         field, colon, found = line.partition(":")
-        if colon and field.strip(" \t").lower() in (name.lower(), short.lower()):
-            folded = itertools.takewhile(lambda more: more[:1] in (" ", "\t"), lines)
-            return " ".join([found.strip(), *(more.strip() for more in folded)])
-    return ""
+        name, parts = (field.strip(" \t"), [found.strip()]) if colon else ("", [])
+    if name:
+        yield name, " ".join(parts)
 
 
 def _lines(message: str) -> list[str]:
@@ -91,7 +101,7 @@ def host_of(address: str) -> str:
     return (host if host and port.isdigit() and not bare else address).strip("[]")
 
 
-def printable(text: str) -> str:
-    """At most 128 characters, without control characters and line ends; bytes that were no UTF-8 become U+FFFD."""
-    text = _SURROGATE.sub("\ufffd", text[: 4 * _LONGEST])
-    return "".join(c for c in text if c.isprintable())[:_LONGEST]
+def printable(text: str, longest: int = _LONGEST) -> str:
+    """At most so many characters, without control characters and line ends; bytes that were no UTF-8 become U+FFFD."""
+    text = _SURROGATE.sub("\ufffd", text[: 4 * longest])
+    return "".join(c for c in text if c.isprintable())[:longest]

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 
 from media.dtmf_keys import DigitWay, pressable
 from media.ports import TICK_MS
+from sipcore.carried import Carried
 from sipcore.headers import Party
 from sipcore.pump import Pump, SlotStats
 
@@ -50,6 +51,8 @@ class LegFacts:
     sender: Party
     authorization: str = field(default="", repr=False)
     """What an inbound INVITE answers to a challenge of ours (RFC 3261, 20.7); "" when it does not."""
+    headers: Carried = field(default_factory=dict)
+    """What else an INVITE carried (`sipcore.carried`); of an outbound leg, what ours does."""
 
 
 class Dialog(Protocol):

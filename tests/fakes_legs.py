@@ -7,6 +7,7 @@ import time
 from typing import cast
 
 from media.ports import Samples
+from sipcore.carried import Carried
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.pump import Pump, SlotStats
@@ -91,6 +92,8 @@ class Phone:
         to: str | None = None,
         source: str = SOURCE,
         number: str = "+49170",
+        name: str = "",
+        headers: Carried | None = None,
         caller: Samples | None = None,
     ) -> None:
         Phone.numbers += 1
@@ -101,7 +104,8 @@ class Phone:
             source=source,
             request_user=dials,
             to=Party(dials if to is None else to, ""),
-            sender=Party(number, ""),
+            sender=Party(number, name),
+            headers=headers or {},
         )
         self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
         self.dialog.leg = self.leg

@@ -302,6 +302,15 @@ async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPh
     assert (await raw.final("INVITE")).status == 486
 
 
+async def test_what_an_invite_carries_arrives_with_the_leg(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer(), headers=("X-Customer: Zoë", "Diversion: <sip:1@h>", "Authorization: Digest x=y"))
+    leg = await phone.next_leg()
+    assert leg.facts.headers == {"X-Customer": ("Zoë",), "Diversion": ("<sip:1@h>",)}
+    await leg.reject(486)
+    assert (await raw.final("INVITE")).status == 486
+
+
 async def test_a_call_id_that_is_no_text_is_served_like_any_other(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     raw.send(raw.request("INVITE", dialog, body=raw.offer()).replace(b"Call-ID: raw", b"Call-ID: \xff\xferaw"))
