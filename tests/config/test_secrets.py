@@ -54,7 +54,11 @@ def test_a_key_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
     assert [each["event"] for each in logs] == ["secrets.key_file_readable_by_others"]
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"\xff\xfe", Fernet.generate_key() + b"\nrubbish\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"short", b"\xff\xfe", Fernet.generate_key() + b"\nrubbish\n"],
+    ids=["empty", "short", "no text", "more than keys"],
+)
 def test_a_damaged_key_stops_the_start_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "secret.key"
     path.write_bytes(content)
