@@ -30,6 +30,10 @@ SIP_PLACE: Final = (
 )
 """`host`, `host:port` or a `sip:` URI. The first group: `sip:5060` is no port of a host that is called sip."""
 SIP_HOST: Final = rf"^({HOST_NAME}|{IPV4}|{IPV6}|\[({IPV6})\])$"
+SIP_SOURCE: Final = (
+    rf"^({HOST_NAME}|{IPV4}(/(8|9|[12][0-9]|3[0-2]))?|({IPV6})(/(1[6-9]|[2-9][0-9]|1[01][0-9]|12[0-8]))?|\[({IPV6})\])$"
+)
+"""A host or a network, IPv4 of 8 bits at least and IPv6 of 16: wider ones are whole parts of the internet."""
 
 _ESCAPED: Final = "%[0-9A-Fa-f]{2}"
 _VARIABLE: Final = r"\{\{ *[A-Za-z0-9_]+ *\}\}"
@@ -84,6 +88,14 @@ def _sip_host(text: str) -> str:
     return text
 
 
+def _sip_source(text: str) -> str:
+    if re.fullmatch(SIP_SOURCE, text) is None:
+        raise PydanticCustomError(
+            "source", "Must be an IP address, a network (IPv4 of /8 to /32, IPv6 of /16 to /128) or a host name"
+        )
+    return text
+
+
 HttpAddress = Annotated[str, Field(pattern=HTTP, json_schema_extra={"format": "uri"})]
 WebhookAddress = Annotated[
     str, Field(pattern=HTTP, json_schema_extra={"format": "uri", "pattern": HTTPS}), AfterValidator(_webhook)
@@ -98,4 +110,9 @@ SipHost = Annotated[
     str,
     Field(min_length=1, max_length=255, json_schema_extra={"pattern": SIP_HOST}),
     AfterValidator(_sip_host),
+]
+SipSource = Annotated[
+    str,
+    Field(min_length=1, max_length=255, json_schema_extra={"pattern": SIP_SOURCE}),
+    AfterValidator(_sip_source),
 ]

@@ -62,7 +62,7 @@ class CallCreate(Body):
     """A call to place."""
 
     agent_id: Id = Field(description="Agent that holds the conversation; must be active")
-    phone_number_id: Id = Field(description="Number to call from; its sipMode must be ip_allowlist")
+    phone_number_id: Id = Field(description="Number to call from; its trunk must be set up")
     to: Called = Field(description="Destination in E.164")
     context_variables: ContextVariables = Field(
         default_factory=dict,

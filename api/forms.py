@@ -8,6 +8,7 @@ from pydantic import Field
 
 E164: Final = r"^\+[1-9][0-9]{1,14}$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
+PREFIX: Final = r"^(\+([1-9][0-9]{0,14})?|[0-9]{1,15})$"
 LANGUAGE_TAG: Final = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
 """RFC 5646, 2.1, loosely: a language (or the mark of a private or old tag), then subtags."""
 TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
@@ -18,6 +19,7 @@ SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
 REFUSALS: Final = {
     E164: "Must be an E.164 number, as +41441234567",
     E164_OR_EXTENSION: "Must be an E.164 number, as +41441234567, or an extension of 2 to 15 digits",
+    PREFIX: "Must be the beginning of an E.164 number, as +49, or of an extension",
     LANGUAGE_TAG: "Must be a language tag (BCP 47), as en or pt-BR",
     TOKEN: "Must be the name of a header: letters, digits and !#$%&'*+-.^_`|~",
     NO_CONTROLS: "Must have no control characters",
@@ -27,6 +29,7 @@ REFUSALS: Final = {
 
 Called = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567"})]
 DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION)]
+DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49"})]
 LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
 HeaderName = Annotated[str, Field(pattern=TOKEN)]
 HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from api.addresses import SipHost, SipPlace
+from api.addresses import SipHost, SipPlace, SipSource
 from api.fields import BOUNDS, Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
-from api.forms import DialNumber, SipUser
+from api.forms import DialNumber, DialPrefix, SipUser
 from config.secrets import Secrets
 from sipcore.trunk import TrunkState
 from storage.phone_numbers import PhoneNumber as StoredNumber
@@ -23,31 +26,78 @@ def _secret(alias: str) -> Any:
     return Field("", alias=alias, description="Credential; never returned", json_schema_extra={"writeOnly": True})
 
 
-NEEDS: Final = {
-    "registration": {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword", "sip_proxy": "sipProxy"},
-    "ip_allowlist": {"sip_ip": "sipIp"},
-}
-"""What a trunk must have in each mode: the stored fields and their names in bodies."""
+@dataclass(frozen=True)
+class Need:
+    """What must be there beside a certain value. `field` and the keys of `needed` are names of stored fields, `shown`
+    and its values those of bodies."""
+
+    field: str
+    shown: str
+    value: str | bool
+    needed: Mapping[str, str]
+
+
+_USER: Final = {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword"}
+NEEDS: Final = (
+    Need("sip_mode", "sipMode", "registration", _USER | {"sip_proxy": "sipProxy"}),
+    Need("sip_mode", "sipMode", "ip_allowlist", {"sip_ip": "sipIp"}),
+    Need("sip_inbound_auth", "sipInboundAuth", True, _USER),
+)
 
 
 def _whole(schema: dict[str, Any]) -> None:
-    """Says that what the mode needs must be there. Where a program makes code of the document, `not` is passed over."""
+    """Says that what a value needs must be there. Where a program makes code of the document, `not` is passed over."""
     without_defaults(schema)
     schema["not"] = {
         "anyOf": [
             {
-                "required": ["sipMode"],
-                "properties": {"sipMode": {"enum": [mode]}},
-                "not": {"required": list(needed.values())},
+                "required": [each.shown],
+                "properties": {each.shown: {"enum": [each.value]}},
+                "not": {"required": list(each.needed.values())},
             }
-            for mode, needed in NEEDS.items()
+            for each in NEEDS
         ]
     }
 
 
+MOST_SOURCES: Final = 32
+MOST_PREFIXES: Final = 100
+LEAST_QUALIFY_S: Final = 10
+
+
+def _no_hurry(seconds: int) -> int:
+    if 0 < seconds < LEAST_QUALIFY_S:
+        raise PydanticCustomError("qualify", f"Must be 0, or at least {LEAST_QUALIFY_S}")
+    return seconds
+
+
+QualifySeconds = Annotated[
+    int,
+    Field(ge=0, le=3600, json_schema_extra={"anyOf": [{"enum": [0]}, {"minimum": LEAST_QUALIFY_S}]}),
+    AfterValidator(_no_hurry),
+]
+Prefixes = Annotated[list[DialPrefix], Field(max_length=MOST_PREFIXES)]
+PerMinute = Annotated[int, Field(ge=1, le=6000)]
+SOURCES: Final = (
+    "Where calls come from beside sipIp or the registrar: IP addresses, networks (CIDR; IPv4 not wider than /8, IPv6 "
+    "than /16), host names"
+)
+INBOUND_AUTH: Final = "Whether a caller must know sipUsername and sipPassword (digest, SHA-256 or MD5)"
+ALLOW_REDIRECT: Final = "Whether a 3xx answer is followed, through the same trunk and only to where calls may go"
+ALLOW_REFER: Final = (
+    "Whether the peer may transfer a call by REFER, through the same trunk and only to where calls may go"
+)
+QUALIFY: Final = "Seconds between two OPTIONS to sipIp (10 to 3600), which sipStatus follows; 0: none are sent"
+PREFIXES: Final = (
+    "What a destination must begin with, as +49 or, for extensions, 1; the organization's own prefixes bind as well. "
+    "null: anywhere that the organization may call; an empty list: nowhere"
+)
+PER_MINUTE: Final = "The most outbound calls from this number in any 60 s; null: no such bound"
+
+
 class PhoneNumberSettings(Body):
-    """What creating and updating a phone number have in common. The defaults are never stored: a field that was never
-    given is null."""
+    """What creating and updating a phone number have in common. A default here is never stored: a field that was never
+    given is null, or has the default that its description names."""
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
@@ -72,6 +122,13 @@ class PhoneNumberSettings(Body):
     sip_port: Annotated[int, Field(ge=1, le=65535)] = 5060
     sip_protocol: Transport = "udp"
     sip_register_transport: Transport = Field("udp", description="Used when sipMode is registration")
+    sip_sources: Annotated[list[SipSource], Field(max_length=MOST_SOURCES)] = Field([], description=SOURCES)
+    sip_inbound_auth: bool = Field(False, description=f"{INBOUND_AUTH}; needs both. Default false")
+    sip_allow_redirect: bool = Field(False, description=f"{ALLOW_REDIRECT}. Default false")
+    sip_allow_refer: bool = Field(False, description=f"{ALLOW_REFER}. Default false")
+    sip_qualify_seconds: QualifySeconds = Field(60, description=f"{QUALIFY}. Default 60")
+    outbound_prefixes: Prefixes | None = Field(None, description=PREFIXES)
+    outbound_per_minute: PerMinute | None = Field(None, description=PER_MINUTE)
     metadata: GivenObject = Field(default_factory=dict, description=f"Stored with the number; {BOUNDS}")
 
     def to_store(self, secrets: Secrets) -> dict[str, Any]:
@@ -124,6 +181,13 @@ class PhoneNumber(View):
     sip_register_transport: Transport | None
     sip_status: TrunkState = Field(description="listening: known by its address; else how the registration stands")
     sip_status_detail: str | None = Field(description="Why the trunk is in this state")
+    sip_sources: list[str] = Field(description=SOURCES)
+    sip_inbound_auth: bool = Field(description=INBOUND_AUTH)
+    sip_allow_redirect: bool = Field(description=ALLOW_REDIRECT)
+    sip_allow_refer: bool = Field(description=ALLOW_REFER)
+    sip_qualify_seconds: int = Field(description=QUALIFY)
+    outbound_prefixes: list[str] | None = Field(description=PREFIXES)
+    outbound_per_minute: int | None = Field(description=PER_MINUTE)
     metadata: JsonObject
     created_at: Instant
     updated_at: Instant

@@ -61,14 +61,16 @@ def _stored(exchange: Exchange[Any, NoQuery]) -> phone_numbers.PhoneNumber:
 
 
 def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
-    """The trunk has what its mode needs, and the agent that the body names exists."""
+    """The trunk has what its settings need, and the agent that the body names exists."""
     body: PhoneNumberSettings = exchange.body
-    missing = NEEDS[fields.sip_mode] if fields.sip_mode is not None else {}
-    problems = [
-        FieldProblem(shown, f"Is required when sipMode is {fields.sip_mode}")
-        for name, shown in missing.items()
+    missing = {
+        shown: f"Is required when {need.shown} is {str(need.value).lower()}"
+        for need in NEEDS
+        if getattr(fields, need.field) == need.value
+        for name, shown in need.needed.items()
         if getattr(fields, name) is None
-    ]
+    }
+    problems = [FieldProblem(shown, message) for shown, message in missing.items()]
     if body.agent_id is not None and agents.get(exchange.conn, exchange.owner, str(body.agent_id)) is None:
         problems.append(FieldProblem("agentId", "Does not exist"))
     if problems:

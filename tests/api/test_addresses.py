@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from openapi_schema_validator import OAS30Validator
 
-from api.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_HOST, SIP_PLACE
+from api.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_HOST, SIP_PLACE, SIP_SOURCE
 from api.routes import description
 from tests.api.conftest import Api
 
@@ -95,6 +95,33 @@ def test_ip_addresses_are_those_of_the_standard_library(
             ),
         ),
         (SIP_HOST, ("a", "a.b.", "1.2.3.4", "::1", "[::1]"), ("a:5060", "1.2.3.4:1", "sip:a", "0", "[a]", "", "a\n")),
+        (
+            SIP_SOURCE,
+            (
+                "a",
+                "1.2.3.4",
+                "::1",
+                "[::1]",
+                "10.0.0.0/8",
+                "1.2.3.4/32",
+                "::/16",
+                "2001:db8::1/99",
+                "::1/100",
+                "::1/128",
+            ),
+            (
+                "",
+                "a/8",
+                "10.0.0.0/7",
+                "10.0.0.0/08",
+                "1.2.3.4/33",
+                "::/15",
+                "::1/129",
+                "[::1]/64",
+                "1.2.3.4/",
+                "a:5060",
+            ),
+        ),
     ],
 )
 def test_an_address_is_of_its_form(pattern: str, taken: tuple[str, ...], refused: tuple[str, ...]) -> None:
@@ -111,6 +138,9 @@ def test_an_address_is_of_its_form(pattern: str, taken: tuple[str, ...], refused
         ({"sipMode": "ip_allowlist", "sipIp": "192.0.2.1"}, True),
         ({"sipMode": "registration", "sipUsername": "me", "sipPassword": "hush"}, False),
         ({"sipMode": "registration", "sipUsername": "me", "sipPassword": "hush", "sipProxy": "pbx"}, True),
+        ({"sipInboundAuth": False}, True),
+        ({"sipInboundAuth": True, "sipUsername": "me"}, False),
+        ({"sipInboundAuth": True, "sipUsername": "me", "sipPassword": "hush"}, True),
     ],
 )
 def test_the_description_tells_what_a_trunk_of_a_mode_needs(trunk: dict[str, Any], whole: bool) -> None:
@@ -126,9 +156,15 @@ def test_the_description_tells_what_a_trunk_of_a_mode_needs(trunk: dict[str, Any
         ("/tools", "config.url", "Must be an absolute http or https URL"),
         ("/phone-numbers", "sipProxy", "Must be host, host:port or a sip: URI, with an IP address or a host name"),
         ("/phone-numbers", "sipIp", "Must be an IP address or a host name"),
+        (
+            "/phone-numbers",
+            "sipSources.0",
+            "Must be an IP address, a network (IPv4 of /8 to /32, IPv6 of /16 to /128) or a host name",
+        ),
     ],
 )
 async def test_a_refusal_says_what_an_address_is(api: Api, path: str, field: str, message: str) -> None:
     parent, _, name = field.rpartition(".")
-    _, answer = await api("POST", path, {parent: {name: "//"}} if parent else {name: "//"})
+    inner = ["//"] if name.isdigit() else {name: "//"}
+    _, answer = await api("POST", path, {parent: inner} if parent else inner)
     assert {"field": field, "message": message} in answer["details"]

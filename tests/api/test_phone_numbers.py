@@ -112,3 +112,50 @@ async def test_the_endpoint_hears_of_every_change_that_was_stored(api: Api) -> N
     assert await api("DELETE", f"/phone-numbers/{phone['id']}") == (200, {"data": {"id": phone["id"], "deleted": True}})
     await api("DELETE", f"/phone-numbers/{phone['id']}")
     assert len(api.number_changes) == 3
+
+
+async def test_who_must_identify_themselves_needs_a_name_and_a_password(api: Api) -> None:
+    status, answer = await api("POST", "/phone-numbers", {**BASE, "sipInboundAuth": True})
+    needed = {"sipUsername", "sipPassword"}
+    assert (status, {each["field"] for each in answer["details"]}) == (400, needed)
+    assert {each["message"] for each in answer["details"]} == {"Is required when sipInboundAuth is true"}
+    phone = await api.made("/phone-numbers", {**BASE, "sipUsername": "desk"})
+    status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {"sipInboundAuth": True})
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["sipPassword"])
+    change = {"sipInboundAuth": True, "sipPassword": "hush"}
+    status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", change)
+    assert (status, answer["data"]["sipInboundAuth"]) == (200, True)
+
+
+async def test_the_rules_of_a_trunk_have_defaults_and_are_changed_one_by_one(api: Api) -> None:
+    rules = {
+        "sipSources": [],
+        "sipInboundAuth": False,
+        "sipAllowRedirect": False,
+        "sipAllowRefer": False,
+        "sipQualifySeconds": 60,
+        "outboundPrefixes": None,
+        "outboundPerMinute": None,
+    }
+    phone = await api.made("/phone-numbers", BASE)
+    assert rules == {name: phone[name] for name in rules}
+    changes = {"sipSources": ["198.51.100.7/24"], "sipQualifySeconds": 0, "outboundPrefixes": ["+49", "1"]}
+    for name, value in changes.items():
+        _, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {name: value})
+        rules[name] = value
+        assert rules == {name: answer["data"][name] for name in rules}
+    for name in ("sipSources", "sipAllowRefer", "sipQualifySeconds"):
+        status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {name: None})
+        assert (status, [each["field"].partition(".")[0] for each in answer["details"]]) == (400, [name])
+
+
+async def test_one_number_is_not_given_twice_within_a_network(api: Api) -> None:
+    other = await api.of_another_organization()
+    trunk = {**BASE, "sipMode": "ip_allowlist"}
+    await api.made("/phone-numbers", {**trunk, "sipIp": "192.0.2.1", "sipSources": ["198.51.100.0/24"]})
+    status, answer = await other("POST", "/phone-numbers", {**trunk, "sipIp": "198.51.100.7"})
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])
+    theirs = await other.made("/phone-numbers", {**trunk, "sipIp": "203.0.113.1"})
+    for change in ({"sipIp": "198.51.100.7"}, {"sipSources": ["198.51.0.0/16"]}, {"sipSources": ["192.0.2.1"]}):
+        status, answer = await other("PATCH", f"/phone-numbers/{theirs['id']}", change)
+        assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])

@@ -162,9 +162,11 @@ def _new_number(body: Body) -> None:
 
 
 def _whole_trunk(body: Body) -> None:
-    """What a trunk's mode needs may be in the change, or stored where the schema cannot see it."""
-    for name in NEEDS.get(str(body.get("sipMode")), {}).values():
-        body.setdefault(name, TRUNK[name])
+    """What a trunk's settings need may be in the change, or stored where the schema cannot see it."""
+    for need in NEEDS:
+        if body.get(need.shown) == need.value:
+            for name in need.needed.values():
+                body.setdefault(name, TRUNK[name])
 
 
 def _named_variables(body: Body) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, Final
 
-from tests.contract.kinds import Choice, Form, FreeObject, Given, Id, Text, Time, Whole
-from tests.contract.table import Field, Table
+from tests.contract.kinds import Choice, Flag, Form, FreeObject, Given, Id, Text, Time, Whole
+from tests.contract.table import Field, Items, Table
 
 NO_HOSTS: Final = ("a..b", ".a", "192.0.2.256", "1.2.3", "a b", "a/b", "ä.example", "[", "[fe80]")
 PLACE: Final = Form(
@@ -17,6 +17,26 @@ PLACE: Final = Form(
 USER: Final = Given(Text(1, 60, words="Grüße🙂"), bad={"a line break": "a\r\nb"})
 CREDENTIAL: Final = Text(1)
 TRANSPORT: Final = Choice(("udp", "tcp", "tls"))
+SOURCE: Final = Form(
+    ("192.0.2.1", "10.0.0.0/8", "192.0.2.77/24", "2001:db8::1", "2001:db8::/16", "sbc.example"),
+    (
+        *NO_HOSTS,
+        "0.0.0.0/0",
+        "10.0.0.0/7",
+        "10.0.0.0/33",
+        "2001:db8::/15",
+        "2001:db8::/129",
+        "sbc.example/24",
+        "a:5060",
+    ),
+    sized={"255 characters": ("x" * 255, "x" * 256)},
+)
+MANY: Final = [f"192.0.2.{each}" for each in range(40)]
+PREFIX: Final = Form(
+    ("+", "+49", "+123456789012345", "1", "123456789012345"),
+    ("+0", "49+", "+1234567890123456", "1234567890123456", "+49 30", "a", "1\n"),
+)
+QUALIFY: Final = Given(Whole(0, 3600), good={"the shortest": 10}, bad={"one": 1, "too short": 9})
 _SUFFIXES = count(1000)
 
 
@@ -80,6 +100,13 @@ PHONE_NUMBERS: Final = Table(
         Field("sipPort", Whole(1, 65535)),
         Field("sipProtocol", TRANSPORT),
         Field("sipRegisterTransport", TRANSPORT),
+        Field("sipSources", Items(SOURCE, two=("192.0.2.8", "198.51.100.0/24"), full=(MANY[:32], MANY[:33])), []),
+        Field("sipInboundAuth", Flag(), False, beside={"True": {"sipUsername": "me", "sipPassword": "hush"}}),
+        Field("sipAllowRedirect", Flag(), False),
+        Field("sipAllowRefer", Flag(), False),
+        Field("sipQualifySeconds", QUALIFY, 60),
+        Field("outboundPrefixes", Items(PREFIX, two=("+49", "1"), full=(["+4"] * 100, ["+4"] * 101)), nullable=True),
+        Field("outboundPerMinute", Whole(1, 6000), nullable=True),
         Field("metadata", FreeObject(), {}),
     ),
     told=(
