@@ -5,7 +5,9 @@ from __future__ import annotations
 import pjsua2 as pj
 
 from sipcore.dialog import DialogRegistry
+from sipcore.headers import bracketed
 from sipcore.settings import EndpointSettings
+from sipcore.transports import IPV6_ALONE, bound_address, versions
 
 SHORTEST_SESSION_TIMER_S = 90
 """RFC 4028 5: who asks for a shorter one gets 422."""
@@ -23,10 +25,11 @@ class TrunkAccount(pj.Account):  # type: ignore[misc]
         self._registry.incoming(self, prm)
 
 
-def account_config(settings: EndpointSettings) -> pj.AccountConfig:
-    """Of an account that takes every call that comes, with the audio ports of the settings."""
+def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountConfig:
+    """Of an account that takes every call that comes, with the audio ports of the settings. Its sound goes over that IP
+    version, whatever the SIP of a call goes over."""
     config = pj.AccountConfig()
-    config.idUri = f"sip:trunkline@{settings.public_address or settings.host}"
+    config.idUri = f"sip:trunkline@{bracketed(settings.public_address or settings.host)}"
     config.natConfig.contactRewriteUse = 0
     config.natConfig.viaRewriteUse = False
     config.natConfig.sdpNatRewriteUse = False
@@ -35,10 +38,14 @@ def account_config(settings: EndpointSettings) -> pj.AccountConfig:
     transport = config.mediaConfig.transportConfig
     transport.port = settings.rtp_first_port
     transport.portRange = settings.rtp_last_port - settings.rtp_first_port
-    if settings.host != "0.0.0.0":
-        transport.boundAddress = settings.host
-    if settings.public_address:
+    transport.boundAddress = bound_address(settings.host)
+    if settings.public_address and version in versions(settings.public_address):
         transport.publicAddress = settings.public_address
+    if version == 6:
+        config.mediaConfig.ipv6Use = pj.PJSUA_IPV6_ENABLED_USE_IPV6_ONLY
+        transport.sockOptParams.sockOpts.append(IPV6_ALONE)
+    else:
+        config.mediaConfig.ipv6Use = pj.PJSUA_IPV6_DISABLED
     return config
 
 

@@ -7,7 +7,6 @@ facts and post them to the event loop.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable
 from uuid import uuid4
 
@@ -18,17 +17,16 @@ from config.errors import StartupError
 from sipcore import _native
 from sipcore.accounts import TrunkAccount, account_config
 from sipcore.dialog import DialogRegistry, Invitation
-from sipcore.headers import Party
+from sipcore.headers import Party, uri_host
 from sipcore.leg import Leg
 from sipcore.owner import Owner
 from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
+from sipcore.transports import open_transports, versions
 
 log = structlog.get_logger(__name__)
 
 _CODEC_IDS = {"opus": "opus/48000", "G722": "G722/16000", "PCMU": "PCMU/8000", "PCMA": "PCMA/8000"}
-_NO_DELAY = pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-"""Here for good: pjsua2's copies of it point to its value."""
 _SPARE_CALLS = 32
 """PJSUA answers 486 by itself when its table is full: ours is the ceiling that is met first."""
 OPUS_RATE = 16000
@@ -45,7 +43,8 @@ class Endpoint:
         self._owner = Owner()
         self._registry: DialogRegistry | None = None
         self._endpoint: pj.Endpoint | None = None
-        self._account: TrunkAccount | None = None
+        self._accounts: dict[int, TrunkAccount] = {}
+        """By IP version: calls with peers that have no account of their own."""
         self._accepting = True
         self._sip_port = settings.port
 
@@ -102,9 +101,16 @@ class Endpoint:
     async def call(self, uri: str, *, caller: Party | None = None, sip_call_id: str | None = None) -> Leg:
         """Send an INVITE to `sip:user@host:port[;transport=tcp]` and return its leg. From shows `caller`, whose user
         must need no escapes; the URI's host is then an IP address. Raises `ConnectionError` when it cannot be sent."""
-        if self._account is None or self._registry is None:
+        if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
-        return await self._registry.place(self._account, Invitation(uri, caller, sip_call_id or str(uuid4())))
+        account = self._account_towards(uri_host(uri))
+        return await self._registry.place(account, Invitation(uri, caller, sip_call_id or str(uuid4())))
+
+    def _account_towards(self, host: str) -> TrunkAccount:
+        version = 6 if ":" in host else 4
+        if version not in self._accounts:
+            raise ConnectionError(f"no INVITE could be sent: SIP does not listen on IPv{version}, see [sip] host")
+        return self._accounts[version]
 
     # ---- on the owner's thread ----
 
@@ -112,11 +118,6 @@ class Endpoint:
         _native.hush()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
             raise StartupError(f"limits.max_calls: at most {_native.MAX_CALLS - _SPARE_CALLS} in this build of PJSIP")
-        if ":" in self._settings.host:
-            raise StartupError(
-                f"sip.host {self._settings.host}: SIP listens on IPv4 only in this version: "
-                "set [sip] host (TRUNKLINE_SIP__HOST) to an IPv4 address"
-            )
         endpoint = self._endpoint = pj.Endpoint()
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
@@ -124,34 +125,22 @@ class Endpoint:
         self.set_sources(())
         self.set_accepting(True)
         _native.guard_install()
-        self._open_transports(endpoint)
+        self._sip_port = open_transports(endpoint, self._settings)
         endpoint.libStart()
         endpoint.audDevManager().setNoDev()
         _set_codecs(endpoint, self._settings.codecs)
         self.pump.start()
-        self._account = TrunkAccount(registry)
-        self._account.create(account_config(self._settings), True)
-
-    def _open_transports(self, endpoint: pj.Endpoint) -> None:
-        kinds = [(pj.PJSIP_TRANSPORT_UDP, "udp")] + ([(pj.PJSIP_TRANSPORT_TCP, "tcp")] if self._settings.tcp else [])
-        for kind, name in kinds:
-            try:
-                transport = endpoint.transportCreate(kind, _transport_config(self._settings, kind, self._sip_port))
-                self._sip_port = int(endpoint.transportGetInfo(transport).localAddress.rpartition(":")[2])
-            except pj.Error as error:
-                where = f"{self._sip_port}/{name} on {self._settings.host}"
-                raise StartupError(
-                    f"SIP port {where} cannot be opened ({error.reason}): "
-                    "stop the program that uses it, or set [sip] port (TRUNKLINE_SIP__PORT)"
-                ) from error
+        for version in versions(self._settings.host):
+            account = self._accounts[version] = TrunkAccount(registry)
+            account.create(account_config(self._settings, version), version == versions(self._settings.host)[0])
 
     def _destroy_here(self) -> None:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
-        if self._account is not None:
-            self._account.shutdown()
-            self._account = None
+        for account in self._accounts.values():
+            account.shutdown()
+        self._accounts.clear()
         self.pump.stop()
         _native.guard_remove()
         endpoint.libDestroy()
@@ -195,15 +184,3 @@ def _set_opus(endpoint: pj.Endpoint) -> None:
         mono.name, mono.val = name, "0"
         parameters.setting.decFmtp.append(mono)
     endpoint.codecSetParam(_CODEC_IDS["opus"], parameters)
-
-
-def _transport_config(settings: EndpointSettings, kind: int, port: int) -> pj.TransportConfig:
-    config = pj.TransportConfig()
-    config.port = port
-    if settings.host != "0.0.0.0":
-        config.boundAddress = settings.host
-    if settings.public_address:
-        config.publicAddress = settings.public_address
-    if kind == pj.PJSIP_TRANSPORT_TCP:  # else a message waits 40 ms for the acknowledgement of the one before it
-        config.sockOptParams.sockOpts.append(_NO_DELAY)
-    return config

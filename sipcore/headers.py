@@ -62,6 +62,11 @@ def uri_host(uri: str) -> str:
     return host_of(_AFTER_HOST.split(uri.rpartition("@")[2], maxsplit=1)[0])
 
 
+def bracketed(host: str) -> str:
+    """A host as it stands in URIs and before ports: an IPv6 address in brackets (RFC 3261 25.1)."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 def request_user(message: str) -> str:
     """The user part of the request URI in a request's first line."""
     words = _BLANKS.split(_lines(message)[0].strip(" \t"))

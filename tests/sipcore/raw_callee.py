@@ -47,7 +47,7 @@ class RawCallee:
     def answers(self, sdp: str | None = None) -> None:
         """200 with an SDP answer; our RTP goes to where the offer says. Its ACK is left in the queue."""
         port = re.search(r"m=audio (\d+)", self.invite.body)
-        host = re.search(r"c=IN IP4 (\S+)", self.invite.body)
+        host = re.search(r"c=IN IP[46] (\S+)", self.invite.body)
         assert port and host
         self.phone._rtp_target = (host[1], int(port[1]))
         self._send("200 OK", self.invite, self.phone.offer("0") if sdp is None else sdp)

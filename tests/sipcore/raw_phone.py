@@ -102,8 +102,11 @@ class RawPhone:
     """Speaks SIP over UDP and RTP from an address on this machine; `async with RawPhone("127.0.0.1:5070")`."""
 
     def __init__(self, target: str, host: str = "127.0.0.1") -> None:
-        self._server = (target.split(":")[0], int(target.split(":")[1]))
+        server, _, port = target.rpartition(":")
+        self._target_host = server
+        self._server = (server.strip("[]"), int(port))
         self.host = host
+        self._named, self._family = (f"[{host}]", "IP6") if ":" in host else (host, "IP4")
         self._branches = itertools.count(1)
         self._name = token_hex(6)  # a port may be that of another phone, a moment ago: its transactions live on
 
@@ -123,7 +126,7 @@ class RawPhone:
     def dialog(self) -> Dialog:
         """A new Call-ID and tag."""
         number = next(_TAGS)
-        return Dialog(f"raw-{self._name}-{number}@{self.host}", f"t{number}", target=f"sip:100@{self._server[0]}")
+        return Dialog(f"raw-{self._name}-{number}@{self.host}", f"t{number}", target=f"sip:100@{self._target_host}")
 
     def request(
         self,
@@ -136,15 +139,15 @@ class RawPhone:
         via: str = "UDP",
     ) -> bytes:
         """Spell a request. The CSeq is the dialog's; CANCEL and the ACK of a refusal need their INVITE's `branch`."""
-        to = dialog.to or f"<sip:100@{self._server[0]}>"
+        to = dialog.to or f"<sip:100@{self._target_host}>"
         lines = [
             f"{method} {dialog.target} SIP/2.0",
-            f"Via: SIP/2.0/{via} {self.host}:{self.sip.port};branch={branch or self.branch()};rport",
-            f'From: "Raw \\"phone\\"" <sip:raw@{self.host}>;tag={dialog.tag}',
+            f"Via: SIP/2.0/{via} {self._named}:{self.sip.port};branch={branch or self.branch()};rport",
+            f'From: "Raw \\"phone\\"" <sip:raw@{self._named}>;tag={dialog.tag}',
             f"To: {to}",
             f"Call-ID: {dialog.call_id}",
             f"CSeq: {dialog.cseq} {method}",
-            f"Contact: <sip:raw@{self.host}:{self.sip.port}>",
+            f"Contact: <sip:raw@{self._named}:{self.sip.port}>",
             "Max-Forwards: 70",
             *headers,
             *(["Content-Type: application/sdp"] if body else []),
@@ -181,8 +184,9 @@ class RawPhone:
 
     def offer(self, codecs: str = "0 101", *attributes: str) -> str:
         """An SDP offer. `codecs`: payload types; telephone-event is 101."""
+        here = f"IN {self._family} {self.host}"
         lines = [
-            "v=0", f"o=raw 1 {next(_TAGS)} IN IP4 {self.host}", "s=-", f"c=IN IP4 {self.host}", "t=0 0",
+            "v=0", f"o=raw 1 {next(_TAGS)} {here}", "s=-", f"c={here}", "t=0 0",
             f"m=audio {self.rtp.port} RTP/AVP {codecs}", "a=rtpmap:0 PCMU/8000", "a=rtpmap:101 telephone-event/8000",
             "a=fmtp:101 0-15", *(f"a={attribute}" for attribute in attributes),
         ]  # fmt: skip

@@ -37,11 +37,6 @@ async def test_a_port_in_use_is_one_line_that_names_the_setting(kind: socket.Soc
         assert part in str(error.value)
 
 
-async def test_an_ipv6_address_is_refused_with_what_to_do() -> None:
-    with pytest.raises(StartupError, match=r"^sip\.host ::: .*IPv4 only.*TRUNKLINE_SIP__HOST"):
-        await Endpoint(EndpointSettings(host="::", port=free_port()), lambda leg: None).start()
-
-
 async def test_a_failed_start_leaves_the_way_free_for_the_next() -> None:
     port = free_port()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
