@@ -25,6 +25,7 @@ from api.fields import (
     bounded,
 )
 from api.forms import Called
+from calls import brought
 from calls.context import NAME as CONTEXT_NAME
 from storage.calls import Call as StoredCall
 from storage.calls import CallFilter, CallRow, Direction, EndedReason, Status
@@ -58,6 +59,24 @@ ContextVariables = Annotated[
 ]
 
 
+def _sendable_headers(given: object) -> object:
+    """Each problem under the header's key; what is no object at all is left to the type."""
+    if not isinstance(given, dict):
+        return given
+    problems: list[InitErrorDetails] = []
+    for name, value in bounded(given).items():
+        if name.startswith(brought.METADATA) and (why := brought.unsendable(name, value)):
+            problems.append(_problem(name, why))
+    if problems:
+        raise ValidationError.from_exception_data("metadata", problems)
+    if why := brought.too_much(given):
+        raise PydanticCustomError("headers", "{message}", {"message": why})
+    return given
+
+
+CallMetadata = Annotated[GivenObject, BeforeValidator(_sendable_headers)]
+
+
 class CallCreate(Body):
     """A call to place."""
 
@@ -68,8 +87,13 @@ class CallCreate(Body):
         default_factory=dict,
         description=f"Values of the placeholders; names of letters, digits and underscores; {BOUNDS}",
     )
-    metadata: GivenObject = Field(
-        default_factory=dict, description=f"Stored with the call, not used by the agent; {BOUNDS}"
+    metadata: CallMetadata = Field(
+        default_factory=dict,
+        description=(
+            f"Stored with the call; {BOUNDS}. Keys that begin with sip. become headers of the INVITE, as sip.X-Order: "
+            f"X-..., P-... (but no identity), {', '.join(brought.SENDABLE)}; at most {brought.MOST_SENT} of them, of "
+            f"{brought.MOST_SENT_BYTES} bytes together. The agent's texts know them as {{{{sip_x_order}}}}"
+        ),
     )
 
 

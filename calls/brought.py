@@ -1,4 +1,5 @@
-"""What a call brings with it by SIP: who calls, and the headers that become metadata and context variables."""
+"""What a call brings with it by SIP, and takes along: who calls, the headers that become metadata and context
+variables, and the metadata that become headers."""
 
 from __future__ import annotations
 
@@ -16,7 +17,15 @@ ANONYMOUS: Final = "anonymous"
 METADATA: Final = "sip."
 """Metadata of this prefix are SIP headers: those that an inbound call brought, and those that an outbound one takes
 along."""
-_IDENTITIES: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity", "Remote-Party-ID"))
+SENDABLE: Final = ("Subject", "Call-Info", "Alert-Info", "User-to-User", "Diversion")
+"""Headers that a call of ours may take along, beside those whose names begin with X- or P-."""
+MOST_SENT: Final = 16
+MOST_SENT_BYTES: Final = 2048
+"""Of all names and values: an INVITE with them still fits into what PJSIP sends."""
+_OWN: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
+"""What only the number that a call is made from may say."""
+_IDENTITIES: Final = _OWN | {"Remote-Party-ID"}
+_SENT: Final = re.compile(rf"{'|'.join(SENDABLE)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -63,3 +72,27 @@ def _name_of(facts: LegFacts) -> str:
 def _headers_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     headers = {name: value for name, value in metadata.items() if name.startswith(METADATA) and isinstance(value, str)}
     return {_NO_NAME.sub("_", name.lower()).strip("_"): value for name, value in headers.items()}
+
+
+def unsendable(name: str, value: object) -> str | None:
+    """Why a metadata key of the prefix `sip.` can be no header of a call that we make; None when it can."""
+    header = name.removeprefix(METADATA)
+    if _SENT.fullmatch(header) is None or header.title() in _OWN:
+        return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE)}"
+    if not isinstance(value, str) or not 1 <= len(value) <= carried.LONGEST_VALUE or not value.isprintable():
+        return f"Must be a string of 1 to {carried.LONGEST_VALUE} characters without control characters"
+    return None
+
+
+def too_much(metadata: Mapping[str, Any]) -> str | None:
+    """What is wrong with all the headers together; None when they can be sent."""
+    lines = [f"{name}: {value}" for name, value in metadata.items() if name.startswith(METADATA)]
+    if len(lines) > MOST_SENT or len("\r\n".join(lines).encode(errors="replace")) > MOST_SENT_BYTES:
+        return f"Calls take along at most {MOST_SENT} headers, of {MOST_SENT_BYTES} bytes together"
+    return None
+
+
+def taken_along(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The headers of a call that we make: its metadata of the prefix `sip.`, as far as they can be sent."""
+    ours = {name: value for name, value in metadata.items() if name.startswith(METADATA)}
+    return [(name.removeprefix(METADATA), value) for name, value in ours.items() if unsendable(name, value) is None]

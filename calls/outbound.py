@@ -13,13 +13,13 @@ from uuid import uuid4
 
 import structlog
 
-from calls import metrics
+from calls import brought, metrics
 from calls.after_call import Outcome
 from calls.equipment import Equipment
 from calls.live import LiveCall, status_of
 from config.clock import utc_now
 from sipcore.headers import Party
-from sipcore.leg import Leg
+from sipcore.leg import HeaderLines, Leg
 from storage import calls
 from storage.calls import Call, EndedReason, Queued
 from storage.database import StorageTrouble
@@ -91,7 +91,9 @@ class Turns:
 class Dial(Protocol):
     """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
 
-    def __call__(self, uri: str, *, caller: Party | None, sip_call_id: str | None) -> Awaitable[Leg]:
+    def __call__(
+        self, uri: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines
+    ) -> Awaitable[Leg]:
         """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
 
 
@@ -190,7 +192,10 @@ class OutboundCall:
         uri = uri_of(number, address, self.call.customer_number)
         try:
             leg = await self._way_out.dial(
-                uri, caller=Party(number.number, number.name or ""), sip_call_id=self.call.call_sid
+                uri,
+                caller=Party(number.number, number.name or ""),
+                sip_call_id=self.call.call_sid,
+                headers=brought.taken_along(self.call.metadata),
             )
         except ConnectionError as error:
             self._give_up(str(error))

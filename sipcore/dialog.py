@@ -82,6 +82,7 @@ class Invitation:
     uri: str
     caller: headers.Party | None
     sip_call_id: str
+    headers: HeaderLines = ()
 
 
 class PjDialog:
@@ -243,13 +244,20 @@ class DialogRegistry:
 
     def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
         uri, caller = invitation.uri, invitation.caller
-        operation = _operation(0, ())
+        identity = headers.name_addr(caller, self._local_host or _host_towards(uri)) if caller is not None else ""
+        asserted = (("P-Asserted-Identity", identity),) if identity else ()
+        operation = _operation(0, (*asserted, *invitation.headers))
         operation.opt.customCallId = invitation.sip_call_id
-        if caller is not None:
-            operation.txOption.localUri = headers.name_addr(caller, self._local_host or _host_towards(uri))
+        operation.txOption.localUri = identity
         call = CallObject(account, self)
-        sender = caller or headers.Party("", "")
-        facts = LegFacts(invitation.sip_call_id, "outbound", "", headers.uri_user(uri), headers.party(uri), sender)
+        facts = LegFacts(
+            sip_call_id=invitation.sip_call_id,
+            direction="outbound",
+            source="",
+            request_user=headers.uri_user(uri),
+            to=headers.party(uri),
+            sender=caller or headers.Party("", ""),
+        )
         leg = self._adopt(call, facts)
         try:
             call.makeCall(uri, operation)

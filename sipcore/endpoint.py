@@ -18,7 +18,7 @@ from sipcore import _native
 from sipcore.accounts import TrunkAccount, account_config
 from sipcore.dialog import DialogRegistry, Invitation
 from sipcore.headers import Party, uri_host
-from sipcore.leg import Leg
+from sipcore.leg import HeaderLines, Leg
 from sipcore.owner import Owner
 from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
@@ -98,13 +98,16 @@ class Endpoint:
         if more:
             log.warning("sip.unknown_source", source="further sources", count=more)
 
-    async def call(self, uri: str, *, caller: Party | None = None, sip_call_id: str | None = None) -> Leg:
-        """Send an INVITE to `sip:user@host:port[;transport=tcp]` and return its leg. From shows `caller`, whose user
-        must need no escapes; the URI's host is then an IP address. Raises `ConnectionError` when it cannot be sent."""
+    async def call(
+        self, uri: str, *, caller: Party | None = None, sip_call_id: str | None = None, headers: HeaderLines = ()
+    ) -> Leg:
+        """Send an INVITE to `sip:user@host:port[;transport=tcp]` and return its leg. From and P-Asserted-Identity show
+        `caller`, whose user must need no escapes; the URI's host is then an IP address. Names and values of `headers`
+        hold no line ends. Raises `ConnectionError` when it cannot be sent."""
         if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
         account = self._account_towards(uri_host(uri))
-        return await self._registry.place(account, Invitation(uri, caller, sip_call_id or str(uuid4())))
+        return await self._registry.place(account, Invitation(uri, caller, sip_call_id or str(uuid4()), headers))
 
     def _account_towards(self, host: str) -> TrunkAccount:
         version = 6 if ":" in host else 4

@@ -52,7 +52,7 @@ class LegFacts:
     authorization: str = field(default="", repr=False)
     """What an inbound INVITE answers to a challenge of ours (RFC 3261, 20.7); "" when it does not."""
     headers: Carried = field(default_factory=dict)
-    """What else an INVITE carried (`sipcore.carried`); of an outbound leg, what ours does."""
+    """What else an INVITE carried (`sipcore.carried`); nothing when we sent it."""
 
 
 class Dialog(Protocol):

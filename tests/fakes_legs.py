@@ -130,6 +130,7 @@ class Callee:
     def __init__(self, pump: ArrayPump, uri: str, caller: Party | None, sip_call_id: str) -> None:
         self.uri = uri
         self.caller = caller
+        self.headers: HeaderLines = ()
         self.dialog = NotedDialog(pump, None)
         to = Party(uri.removeprefix("sip:").partition("@")[0], "")
         facts = LegFacts(sip_call_id, "outbound", "", to.user, to, caller or Party("", ""))
@@ -175,12 +176,13 @@ class Callees:
         self.asked = 0
         self._pump = pump
 
-    async def dial(self, uri: str, *, caller: Party | None, sip_call_id: str | None) -> Leg:
+    async def dial(self, uri: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines) -> Leg:
         self.asked += 1
         await self.gate.wait()
         if self.error is not None:
             raise self.error
         self.called.append(Callee(self._pump, uri, caller, str(sip_call_id)))
+        self.called[-1].headers = headers
         return self.called[-1].leg
 
     async def address_of(self, _source: str) -> str | None:

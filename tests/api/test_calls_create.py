@@ -119,6 +119,12 @@ async def test_variables_and_metadata_are_empty_unless_given(desk: Desk) -> None
     assert (answer["data"]["contextVariables"], answer["data"]["metadata"]) == ({}, {})
 
 
+async def test_metadata_may_be_headers(desk: Desk) -> None:
+    given = {"sip.X-Order": "Käse 7", "sip.Subject": "s", "sip.p-foo": "1", "sip.Diversion": "<sip:1@h>", "sipX": 1}
+    status, answer = await desk.calls({"metadata": given})
+    assert (status, answer["data"]["metadata"]) == (201, given)
+
+
 # ---- what is refused, in the order of the checks ----
 
 
@@ -143,6 +149,19 @@ async def test_variables_and_metadata_are_empty_unless_given(desk: Desk) -> None
         ({"contextVariables": {"a": None, "b": {}, "c": [1], "d": 1}}, [f"contextVariables.{n}" for n in "abc"]),
         ({"metadata": None}, ["metadata"]),
         ({"metadata": "x"}, ["metadata"]),
+        ({"metadata": {"sip.X-A": "a\r\nVia: b", "sip.X-B": "fine"}}, ["metadata.sip.X-A"]),
+        ({"metadata": {"sip.X-A": 1, "sip.X-B": "", "sip.X-C": "c" * 513}}, [f"metadata.sip.X-{n}" for n in "ABC"]),
+        (
+            {"metadata": {"sip.From": "a", "sip.Route": "b", "sip.": "c"}},
+            [f"metadata.sip.{n}" for n in ("From", "Route", "")],
+        ),
+        (
+            {"metadata": {"sip.X-A b": "a", "sip.X-": "a", "sip.X-A:": "a"}},
+            [f"metadata.sip.X-{n}" for n in ("A b", "", "A:")],
+        ),
+        ({"metadata": {"sip.p-asserted-identity": "<sip:+1@h>"}}, ["metadata.sip.p-asserted-identity"]),
+        ({"metadata": {f"sip.X-{n}": "a" for n in range(17)}}, ["metadata"]),
+        ({"metadata": {f"sip.X-{n}": "é" * 300 for n in range(4)}}, ["metadata"]),
     ],
 )
 async def test_a_field_that_breaks_a_rule_is_named(desk: Desk, body: dict[str, Any], fields: list[str]) -> None:

@@ -71,3 +71,10 @@ async def test_in_a_call_that_we_make_the_caller_is_our_number(tmp_path: Path) -
         (await callee(house)).answers()
         await until(lambda: house.voice.spoken)
         assert house.voice.spoken == ["plus four nine one, seven zero one two about cheese."]
+
+
+async def test_metadata_of_a_call_that_we_make_become_its_headers(tmp_path: Path) -> None:
+    metadata = {"sip.X-Order": "17", "sip.Subject": "cheese", "order": 1, "sip.From": "no", "sip.X-Bad": "a\r\nb"}
+    async with open_house(tmp_path) as house:
+        await queue(house, await house.number(), metadata=metadata)
+        assert (await callee(house)).headers == [("X-Order", "17"), ("Subject", "cheese")]

@@ -55,6 +55,18 @@ async def test_the_invite_shows_who_calls_and_has_the_call_id_that_was_asked_for
     await end_of(leg)
 
 
+async def test_the_invite_asserts_who_calls_and_carries_headers_of_any_length(phone: Phone, raw: RawPhone) -> None:
+    long = "v" * 500
+    more = [("X-Order", "Käse"), ("Diversion", "<sip:1@h>"), *((f"X-{n}", long) for n in range(4))]
+    uri = f"sip:1@127.0.0.1:{raw.sip.port}"
+    leg = await phone.endpoint.call(uri, caller=Party("+41441", "Zoë"), headers=more)
+    callee = await RawCallee.called(raw)
+    assert callee.invite.header("P-Asserted-Identity") == '"Zoë" <sip:+41441@127.0.0.1>'
+    assert [(name, callee.invite.header(name)) for name, _ in more] == more
+    callee.refuses("486 Busy Here")
+    await end_of(leg)
+
+
 async def test_a_caller_without_a_name_is_just_an_address(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=Party("100", ""))
     callee = await RawCallee.called(raw)
