@@ -18,6 +18,7 @@ setup: ## everything that running needs: packages, PJSIP, Python environment, ex
 setup-test: setup
 	@scripts/apt-packages.sh test
 	@scripts/venv.sh dev
+	@[ "$$(id -u)" -ne 0 ] || scripts/asterisk.sh >/dev/null
 
 run: setup ## start the server on ./data, phone it, show the call, keep serving
 	@$(bin)/trunkline demo --keep-serving
