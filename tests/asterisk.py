@@ -27,7 +27,7 @@ _MODULES = (
     "app_system app_transfer app_bridgewait app_originate app_milliwatt app_mixmonitor func_callerid func_channel "
     "func_strings func_hangupcause func_logic codec_ulaw codec_alaw codec_g722 codec_resample "
     "codec_opus_open_source format_wav format_pcm format_sln"
-).split()
+)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="Asterisk runs in a folder of its own, which needs root")
 
 
@@ -59,7 +59,7 @@ class Asterisk(Process):
     async def __aenter__(self) -> Asterisk:
         rtp = free_port()
         (self._own / "asterisk.conf").write_text(self._directories())
-        modules = "".join(f"load => {name}.so\n" for name in _MODULES)
+        modules = "".join(f"load => {name}.so\n" for name in _MODULES.split())
         (self._own / "modules.conf").write_text(f"[modules]\nautoload=no\n{modules}")
         (self._own / "logger.conf").write_text("[logfiles]\nconsole => notice,warning,error,verbose(3)\n")
         (self._own / "rtp.conf").write_text(f"[general]\nrtpstart={rtp}\nrtpend={rtp + 200}\nstrictrtp=yes\n")
