@@ -7,7 +7,7 @@ facts and post them to the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import uuid4
 
 import pjsua2 as pj
@@ -19,10 +19,12 @@ from sipcore.accounts import TrunkAccount, account_config
 from sipcore.dialog import DialogRegistry, Invitation
 from sipcore.headers import Party, uri_host
 from sipcore.leg import HeaderLines, Leg
+from sipcore.names import Names, Target
 from sipcore.owner import Owner
 from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
 from sipcore.transports import open_transports, versions
+from sipcore.trunk import Place
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +48,7 @@ class Endpoint:
         self._accounts: dict[int, TrunkAccount] = {}
         """By IP version: calls with peers that have no account of their own."""
         self._accepting = True
+        self._names = Names()
         self._sip_port = settings.port
 
     async def start(self) -> None:
@@ -75,6 +78,11 @@ class Endpoint:
         """Say which addresses may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
         _native.guard_sources(tuple(known), tuple(probes))
 
+    def set_hosts(self, table: Mapping[Place, Sequence[Target]]) -> None:
+        """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
+        fail at once. Takes effect at once."""
+        self._names.set(table)
+
     def set_accepting(self, accepting: bool, retry_after_s: int = 10) -> None:
         """While False, OPTIONS and new INVITEs of known sources are answered 503."""
         self._accepting = accepting
@@ -97,6 +105,7 @@ class Endpoint:
             log.warning(f"sip.{kind}", source=source, count=count)
         if more:
             log.warning("sip.unknown_source", source="further sources", count=more)
+        self._names.log_unknown()
 
     async def call(
         self, uri: str, *, caller: Party | None = None, sip_call_id: str | None = None, headers: HeaderLines = ()
@@ -126,6 +135,7 @@ class Endpoint:
         endpoint.libInit(_endpoint_config(self._settings))
         _native.hook(self._settings.host == "0.0.0.0" and not self._settings.public_address)
         self.set_sources(())
+        self.set_hosts({})
         self.set_accepting(True)
         _native.guard_install()
         self._sip_port = open_transports(endpoint, self._settings)

@@ -2,6 +2,7 @@
 #include "guard.h"
 
 #include "info.h"
+#include "names.h"
 #include "sdp.h"
 
 #include <pthread.h>
@@ -160,8 +161,9 @@ static void drop_sdp(pjsip_rx_data *rdata)
     rdata->msg_info.msg->body = NULL;
 }
 
-static pj_bool_t check_sdp(pjsip_rx_data *rdata)
+static pj_bool_t let_in(pjsip_rx_data *rdata)
 {
+    names_settle_target(rdata);
     if (!has_unusable_sdp(rdata))
         return PJ_FALSE;
     if (rdata->msg_info.msg->line.req.method.id == PJSIP_ACK_METHOD) {
@@ -176,6 +178,8 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
     if (has_unusable_sdp(rdata))
         drop_sdp(rdata);
+    names_settle_via(rdata);
+    names_settle_target(rdata);
     return PJ_FALSE;
 }
 
@@ -199,7 +203,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         return refuse_stranger(rdata, refuse);
     if (ongoing || !out_of_dialog(rdata)) {
         info_spell_key(rdata);
-        return check_sdp(rdata);
+        return let_in(rdata);
     }
     if (method == PJSIP_OPTIONS_METHOD)
         answer(rdata, accepting ? 200 : 503, retry_after_s);
@@ -208,7 +212,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     else if (method == PJSIP_INVITE_METHOD && !accepting)
         answer(rdata, 503, retry_after_s);
     else
-        return check_sdp(rdata);
+        return let_in(rdata);
     return PJ_TRUE;
 }
 

@@ -10,8 +10,8 @@
 #include <pjsua-lib/pjsua_internal.h>
 #include <unistd.h>
 
-#include "guard.h"
 #include "pump.h"
+#include "python_guard.h"
 #include "sdp.h"
 
 #define BACKGROUND "sipcore.background"
@@ -425,80 +425,6 @@ static PyObject *py_stats(PyObject *self, PyObject *args)
                          "lateness_ms", quantiles(&lateness), "deviation_ms", quantiles(&deviation));
 }
 
-/* ---- the guard ---- */
-
-static PyObject *py_guard_install(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    if (guard_install() != 0)
-        return PyErr_Format(PyExc_RuntimeError, "the SIP source guard did not install");
-    Py_RETURN_NONE;
-}
-
-static PyObject *py_guard_remove(PyObject *self, PyObject *unused)
-{
-    (void)self, (void)unused;
-    Py_BEGIN_ALLOW_THREADS
-    guard_remove();
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
-}
-
-/* The strings stay owned by the sequence. NULL with an exception set when an item is no text. */
-static const char **texts_of(PyObject *sequence, int *count)
-{
-    Py_ssize_t length = PyTuple_GET_SIZE(sequence);
-    const char **texts = PyMem_Calloc((size_t)length + 1, sizeof *texts);
-    for (Py_ssize_t i = 0; texts && i < length; i++)
-        if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(sequence, i)))) {
-            PyMem_Free(texts);
-            return NULL;
-        }
-    *count = (int)length;
-    return texts;
-}
-
-static PyObject *py_guard_sources(PyObject *self, PyObject *args)
-{
-    PyObject *known, *probes;
-    int known_count = 0, probe_count = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &known, &PyTuple_Type, &probes))
-        return NULL;
-    const char **k = texts_of(known, &known_count);
-    const char **p = k ? texts_of(probes, &probe_count) : NULL;
-    if (k && p)
-        guard_set_sources(k, known_count, p, probe_count);
-    PyMem_Free(k);
-    PyMem_Free(p);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *py_guard_answers(PyObject *self, PyObject *args)
-{
-    int refuse, accepting, retry_after_s;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "ppi", &refuse, &accepting, &retry_after_s))
-        return NULL;
-    guard_set_answers(refuse, accepting, retry_after_s);
-    Py_RETURN_NONE;
-}
-
-static PyObject *py_guard_events(PyObject *self, PyObject *unused)
-{
-    static guard_event_t events[GUARD_EVENTS];
-    uint64_t more = 0;
-    (void)self, (void)unused;
-    int count = guard_take_events(events, &more);
-    PyObject *list = PyList_New(count);
-    for (int i = 0; list && i < count; i++)
-        PyList_SET_ITEM(list, i, Py_BuildValue("(ssK)", events[i].kind == GUARD_GARBAGE ? "garbage" : "unknown_source",
-                                               events[i].source, events[i].count));
-    return list ? Py_BuildValue("(NK)", list, more) : NULL;
-}
-
 static PyMethodDef methods[] = {
     {"start", py_start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."},
     {"stop", py_stop, METH_NOARGS, "Stop the pump's threads."},
@@ -523,11 +449,6 @@ static PyMethodDef methods[] = {
     {"dial_left", py_dial_left, METH_O, "dial_left(handle) -> samples until the keys have been sent."},
     {"slot_stats", py_slot_stats, METH_O, "slot_stats(handle) -> counters."},
     {"stats", py_stats, METH_VARARGS, "stats(reset) -> counters of all shards."},
-    {"guard_install", py_guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."},
-    {"guard_remove", py_guard_remove, METH_NOARGS, "Take the source guard away."},
-    {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses."},
-    {"guard_answers", py_guard_answers, METH_VARARGS, "guard_answers(refuse_unknown, accepting, retry_after_s)."},
-    {"guard_events", py_guard_events, METH_NOARGS, "guard_events() -> ([(kind, source, count)], packets of further sources)."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -537,7 +458,8 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "sipcore._native"
 PyMODINIT_FUNC PyInit__native(void)
 {
     PyObject *made = PyModule_Create(&definition);
-    if (made && PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0)
+    if (made && (PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
+                 PyModule_AddFunctions(made, guard_methods) != 0))
         Py_CLEAR(made);
     return made;
 }
