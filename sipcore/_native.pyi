@@ -1,5 +1,6 @@
 """The C extension in `sipcore/native`: audio pump, SIP source guard, PJSUA hooks."""
 
+from collections.abc import Callable
 from typing import TypedDict
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from media.ports import Samples
 
 MAX_CALLS: int
+MAX_ACCOUNTS: int
 
 class SlotStats(TypedDict):
     frames_sent: int
@@ -60,3 +62,24 @@ def guard_answers(refuse_unknown: bool, accepting: bool, retry_after_s: int, /) 
 def guard_events() -> tuple[list[tuple[str, str, int]], int]: ...
 def names_set(table: tuple[tuple[str, int, str, tuple[tuple[str, int, str], ...]], ...], /) -> None: ...
 def names_unknown() -> tuple[list[tuple[str, int]], int]: ...
+def register_install(
+    on_outcome: Callable[[int, str, int, str, str, int, int, int], None], on_lost: Callable[[int], None], /
+) -> None: ...
+def register_remove() -> None: ...
+def register_send(
+    account: int,
+    token: int,
+    registrar: str,
+    aor: str,
+    contact: str,
+    route: str,
+    cseq: int,
+    expires_s: int,
+    call_id: str,
+    credentials: tuple[str, str],
+    /,
+) -> str: ...
+def register_give_up(account: int, /) -> None: ...
+def register_keep_alive(account: int, /) -> None: ...
+def register_forget(account: int, /) -> None: ...
+def account_delete(account: int, /) -> bool: ...

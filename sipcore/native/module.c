@@ -12,6 +12,7 @@
 
 #include "pump.h"
 #include "python_guard.h"
+#include "python_register.h"
 #include "sdp.h"
 
 #define BACKGROUND "sipcore.background"
@@ -459,7 +460,8 @@ PyMODINIT_FUNC PyInit__native(void)
 {
     PyObject *made = PyModule_Create(&definition);
     if (made && (PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
-                 PyModule_AddFunctions(made, guard_methods) != 0))
+                 PyModule_AddIntConstant(made, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0 ||
+                 PyModule_AddFunctions(made, guard_methods) != 0 || PyModule_AddFunctions(made, register_methods) != 0))
         Py_CLEAR(made);
     return made;
 }

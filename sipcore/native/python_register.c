@@ -1,0 +1,139 @@
+#include "python_register.h"
+
+#include "flow.h"
+#include "register.h"
+
+#include <pjsua-lib/pjsua_internal.h>
+
+static const char *const ends[] = {"answered", "silence", "unresolved", "unreachable", "unanswerable"};
+
+static PyObject *on_outcome, *on_lost;
+
+/* Takes over `arguments`. What is called just posts to the event loop. */
+static void call(PyObject *function, PyObject *arguments)
+{
+    PyObject *result = function && arguments ? PyObject_CallObject(function, arguments) : NULL;
+    if (!result)
+        PyErr_WriteUnraisable(function);
+    Py_XDECREF(result);
+    Py_XDECREF(arguments);
+}
+
+static void tell_outcome(const register_outcome_t *outcome)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *reason = PyUnicode_DecodeUTF8(outcome->reason, (Py_ssize_t)strlen(outcome->reason), "replace");
+    call(on_outcome, Py_BuildValue("LsiNsIii", outcome->token, ends[outcome->end], outcome->code, reason, outcome->source,
+                                   outcome->expires_s, outcome->retry_after_s, outcome->min_expires_s));
+    PyGILState_Release(state);
+}
+
+static void tell_lost(pjsua_acc_id account)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    call(on_lost, Py_BuildValue("(i)", account));
+    PyGILState_Release(state);
+}
+
+static PyObject *py_install(PyObject *self, PyObject *args)
+{
+    PyObject *outcome, *lost;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO", &outcome, &lost))
+        return NULL;
+    Py_XSETREF(on_outcome, Py_NewRef(outcome));
+    Py_XSETREF(on_lost, Py_NewRef(lost));
+    if (register_install(tell_outcome) != 0 || flow_install(tell_lost) != 0)
+        return PyErr_Format(PyExc_RuntimeError, "registrations cannot be sent");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    register_remove();
+    flow_remove();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *failed(pj_status_t status)
+{
+    char words[PJ_ERR_MSG_SIZE];
+    pj_str_t message = pj_strerror(status, words, sizeof words);
+    return PyErr_Format(PyExc_ConnectionError, "%.*s", (int)message.slen, message.ptr);
+}
+
+static PyObject *py_send(PyObject *self, PyObject *args)
+{
+    register_order_t order;
+    char contact[PJSIP_MAX_URL_SIZE];
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iLssssIIss(ss)", &order.account, &order.token, &order.registrar, &order.aor, &order.contact,
+                          &order.route, &order.cseq, &order.expires_s, &order.call_id, &order.user, &order.password))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = register_send(&order, contact, sizeof contact);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? PyUnicode_DecodeUTF8(contact, (Py_ssize_t)strlen(contact), "replace") : failed(status);
+}
+
+/* A function of an account's number. */
+static PyObject *with_account(PyObject *argument, void (*function)(pjsua_acc_id))
+{
+    long account = PyLong_AsLong(argument);
+    if (account == -1 && PyErr_Occurred())
+        return NULL;
+    if (account < 0 || account >= PJSUA_MAX_ACC)
+        return PyErr_Format(PyExc_ValueError, "no account has the number %ld", account);
+    Py_BEGIN_ALLOW_THREADS
+    function((pjsua_acc_id)account);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_give_up(PyObject *self, PyObject *argument)
+{
+    (void)self;
+    return with_account(argument, register_give_up);
+}
+
+static PyObject *py_keep_alive(PyObject *self, PyObject *argument)
+{
+    (void)self;
+    return with_account(argument, flow_keep_alive);
+}
+
+static PyObject *py_forget(PyObject *self, PyObject *argument)
+{
+    (void)self;
+    return with_account(argument, register_forget);
+}
+
+static PyObject *py_account_delete(PyObject *self, PyObject *argument)
+{
+    pjsua_acc_del_param unless_busy = {.force = PJ_FALSE};
+    pj_status_t status = PJ_SUCCESS;
+    long account = PyLong_AsLong(argument);
+    (void)self;
+    if (account == -1 && PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (pjsua_acc_is_valid((pjsua_acc_id)account))
+        status = pjsua_acc_del2((pjsua_acc_id)account, &unless_busy);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(status != PJ_EBUSY);
+}
+
+PyMethodDef register_methods[] = {
+    {"register_install", py_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
+    {"register_remove", py_remove, METH_NOARGS, "Report nothing more."},
+    {"register_send", py_send, METH_VARARGS, "register_send(...) -> the Contact that was sent."},
+    {"register_give_up", py_give_up, METH_O, "register_give_up(account): wait no longer for an answer."},
+    {"register_keep_alive", py_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."},
+    {"register_forget", py_forget, METH_O, "register_forget(account): let go of its connection."},
+    {"account_delete", py_account_delete, METH_O, "account_delete(account) -> False while it has calls."},
+    {NULL, NULL, 0, NULL},
+};
