@@ -4,6 +4,7 @@
 #include "info.h"
 #include "names.h"
 #include "sdp.h"
+#include "uas.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -125,6 +126,7 @@ static bool in_transaction(pjsip_rx_data *rdata)
 static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
 {
     const pj_str_t allow = pj_str("Allow"), methods = pj_str("INVITE, ACK, CANCEL, BYE, OPTIONS");
+    const bool options = rdata->msg_info.msg->line.req.method.id == PJSIP_OPTIONS_METHOD;
     pj_pool_t *pool = rdata->tp_info.pool;
     pjsip_hdr headers;
     pj_list_init(&headers);
@@ -132,6 +134,8 @@ static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
         pj_list_push_back(&headers, pjsip_retry_after_hdr_create(pool, retry_after_s));
     if (code == 405)
         pj_list_push_back(&headers, pjsip_generic_string_hdr_create(pool, &allow, &methods));
+    if (options && code != 403)
+        uas_describe(pool, &headers);
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
 }
 
@@ -189,7 +193,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
     const char *source = rdata->pkt_info.src_name;
-    bool ongoing = in_dialog(rdata) || in_transaction(rdata);
+    bool of_call = in_dialog(rdata), ongoing = of_call || in_transaction(rdata);
     pthread_mutex_lock(&guard.lock);
     bool known = ongoing || contains(guard.known, guard.known_count, source);
     bool probe = method == PJSIP_OPTIONS_METHOD && contains(guard.probes, guard.probe_count, source);
@@ -202,6 +206,8 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     if (!known && !probe)
         return refuse_stranger(rdata, refuse);
     if (ongoing || !out_of_dialog(rdata)) {
+        if (of_call && uas_answers(rdata))
+            return PJ_TRUE;
         info_spell_key(rdata);
         return let_in(rdata);
     }
@@ -285,6 +291,7 @@ int guard_install(void)
     pjsip_tpmgr *transports = pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt());
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
+    uas_install();
     next_state_callback = pjsip_tpmgr_get_state_cb(transports);
     if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
         return -1;

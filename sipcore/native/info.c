@@ -64,16 +64,24 @@ static char key_of(pj_str_t text)
     return 0;
 }
 
+static bool is_application(const pjsip_msg_body *body, const char *subtype)
+{
+    return pj_stricmp2(&body->content_type.type, "application") == 0 &&
+           pj_stricmp2(&body->content_type.subtype, subtype) == 0;
+}
+
+bool info_is_key(const pjsip_msg_body *body)
+{
+    return is_application(body, "dtmf") || is_application(body, "dtmf-relay");
+}
+
 void info_spell_key(pjsip_rx_data *rdata)
 {
-    const pj_str_t info = {"INFO", 4}, application = {"application", 11}, alone = {"dtmf", 4}, relay = {"dtmf-relay", 10};
+    const pj_str_t info = {"INFO", 4};
     pjsip_msg_body *body = rdata->msg_info.msg->body;
-    if (pj_strcmp(&rdata->msg_info.msg->line.req.method.name, &info) != 0 || !body || !body->len ||
-        pj_stricmp(&body->content_type.type, &application) != 0)
+    if (pj_strcmp(&rdata->msg_info.msg->line.req.method.name, &info) != 0 || !body || !body->len || !info_is_key(body))
         return;
-    bool is_alone = pj_stricmp(&body->content_type.subtype, &alone) == 0;
-    if (!is_alone && pj_stricmp(&body->content_type.subtype, &relay) != 0)
-        return;
+    bool is_alone = is_application(body, "dtmf");
     pj_str_t text = {body->data, (pj_ssize_t)body->len};
     char key = key_of(signal_in(text));
     if (!key && is_alone)
@@ -81,5 +89,5 @@ void info_spell_key(pjsip_rx_data *rdata)
     char *spelled = pj_pool_alloc(rdata->tp_info.pool, sizeof SPELLED);
     body->len = (unsigned)pj_ansi_snprintf(spelled, sizeof SPELLED, key ? SPELLED : NO_KEY, key);
     body->data = spelled;
-    body->content_type.subtype = relay;
+    body->content_type.subtype = pj_str("dtmf-relay");
 }

@@ -2,7 +2,12 @@
 #ifndef TRUNKLINE_INFO_H
 #define TRUNKLINE_INFO_H
 
+#include <stdbool.h>
+
 #include <pjsua-lib/pjsua.h>
+
+/* `application/dtmf` or `application/dtmf-relay`. */
+bool info_is_key(const pjsip_msg_body *body);
 
 /* Phones write a key in several ways: `application/dtmf` with nothing but the key, `application/dtmf-relay` with or
  * without a duration, * and # and the letters as the numbers of their RFC 4733 events. Write it in the one way that

@@ -36,21 +36,25 @@ class RawCallee:
         """100, which has no tag."""
         self._send("100 Trying", self.invite, tag="")
 
-    def rings(self, sdp: str = "", status: str = "180 Ringing") -> None:
-        """Say that the phone rings, with early media when there is an SDP answer."""
-        self._send(status, self.invite, sdp)
+    def rings(self, sdp: str = "", status: str = "180 Ringing", *headers: str, tag: str | None = None) -> None:
+        """Say that the phone rings, with early media when there is an SDP answer; `tag` is that of a fork."""
+        self._send(status, self.invite, sdp, tag=tag, headers=headers)
 
     def refuses(self, status: str, *headers: str) -> None:
         """A final status that is no 2xx; its ACK is left in the queue."""
         self._send(status, self.invite, headers=headers)
 
-    def answers(self, sdp: str | None = None) -> None:
+    def answers(self, sdp: str | None = None, *headers: str, tag: str | None = None) -> None:
         """200 with an SDP answer; our RTP goes to where the offer says. Its ACK is left in the queue."""
+        self.listens()
+        self._send("200 OK", self.invite, self.phone.offer("0") if sdp is None else sdp, tag=tag, headers=headers)
+
+    def listens(self) -> None:
+        """Let our RTP go to where the offer says."""
         port = re.search(r"m=audio (\d+)", self.invite.body)
         host = re.search(r"c=IN IP[46] (\S+)", self.invite.body)
         assert port and host
         self.phone._rtp_target = (host[1], int(port[1]))
-        self._send("200 OK", self.invite, self.phone.offer("0") if sdp is None else sdp)
 
     def accepts(self, request: Message, sdp: str = "") -> None:
         """200 to a CANCEL or a BYE."""
@@ -73,11 +77,13 @@ class RawCallee:
 
     async def hangs_up(self) -> None:
         """BYE, accepted."""
-        self.phone.send(self._bye())
+        self.phone.send(self.request("BYE"))
         assert (await self.phone.final("BYE")).status == 200
 
-    def _bye(self) -> bytes:
-        spelled = self.phone.request("BYE", self.dialog).decode()
+    def request(self, method: str, body: str = "", headers: tuple[str, ...] = ()) -> bytes:
+        """Spell a request of the callee's within the call."""
+        self.dialog.cseq += 1
+        spelled = self.phone.request(method, self.dialog, body=body, headers=headers).decode()
         ours = f"From: {self.invite.header('To')};tag={self.dialog.tag}"
         return re.sub(r"^From: .*?(?=\r)", lambda _: ours, spelled, count=1, flags=re.MULTILINE).encode()
 

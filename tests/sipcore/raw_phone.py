@@ -149,6 +149,7 @@ class RawPhone:
             f"CSeq: {dialog.cseq} {method}",
             f"Contact: <sip:raw@{self._named}:{self.sip.port}>",
             "Max-Forwards: 70",
+            *(f"Route: {route}" for route in dialog.routes),
             *headers,
             *(["Content-Type: application/sdp"] if body else []),
             f"Content-Length: {len(body.encode())}",
@@ -209,6 +210,29 @@ class RawPhone:
         assert port
         self._rtp_target = (self._server[0], int(port[1]))
         return answer
+
+    def acknowledge(self, dialog: Dialog, answer: Message, branch: str = "") -> None:
+        """ACK a final response; that of a refusal goes with the INVITE's `branch` (RFC 3261 17.1.1.3)."""
+        refused = Dialog(dialog.call_id, dialog.tag, answer.header("To"), dialog.target, dialog.cseq, dialog.routes)
+        self.send(self.request("ACK", refused, branch=branch if answer.status >= 300 else ""))
+
+    def reply(self, request: Message, status: str, *headers: str, body: str = "") -> None:
+        """Answer a request that came within a call."""
+        lines = [
+            f"SIP/2.0 {status}",
+            *(line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in request.headers(name)),
+            f"Contact: <sip:raw@{self.host}:{self.sip.port}>",
+            *headers,
+            *(["Content-Type: application/sdp"] if body else []),
+            f"Content-Length: {len(body.encode())}",
+        ]
+        self.send(("\r\n".join(lines) + "\r\n\r\n" + body).encode())
+
+    async def asked(self, method: str) -> Message:
+        """The next request of that kind; what comes before is passed over."""
+        while not (message := await self.message()).first_line.startswith(f"{method} "):
+            pass
+        return message
 
     def within(self, method: str, dialog: Dialog, **more: str) -> None:
         """Send the next request of a call."""

@@ -1,0 +1,138 @@
+#include "uas.h"
+
+#include "info.h"
+
+static const char *const methods[] = {"INVITE", "ACK",    "CANCEL", "BYE",   "OPTIONS",
+                                      "PRACK",  "UPDATE", "INFO",   "REFER", "NOTIFY"};
+static const char *const bodies[] = {"application/sdp"};
+
+static bool is_listed(const char *const *list, unsigned count, const pj_str_t *word)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (pj_stricmp2(word, list[i]) == 0)
+            return true;
+    return false;
+}
+
+static void keep_only(pjsip_hdr_e type, const char *const *list, unsigned count)
+{
+    pjsip_generic_array_hdr *header =
+        (pjsip_generic_array_hdr *)pjsip_endpt_get_capability(pjsua_get_pjsip_endpt(), type, NULL);
+    unsigned kept = 0;
+    for (unsigned i = 0; header && i < header->count; i++)
+        if (is_listed(list, count, &header->values[i]))
+            header->values[kept++] = header->values[i];
+    if (header)
+        header->count = kept;
+}
+
+void uas_install(void)
+{
+    keep_only(PJSIP_H_ALLOW, methods, PJ_ARRAY_SIZE(methods));
+    keep_only(PJSIP_H_ACCEPT, bodies, PJ_ARRAY_SIZE(bodies));
+}
+
+static void add_capability(pj_pool_t *pool, pjsip_hdr *headers, pjsip_hdr_e type)
+{
+    const pjsip_hdr *header = pjsip_endpt_get_capability(pjsua_get_pjsip_endpt(), type, NULL);
+    if (header)
+        pj_list_push_back(headers, pjsip_hdr_clone(pool, header));
+}
+
+void uas_describe(pj_pool_t *pool, pjsip_hdr *headers)
+{
+    add_capability(pool, headers, PJSIP_H_ALLOW);
+    add_capability(pool, headers, PJSIP_H_ACCEPT);
+    add_capability(pool, headers, PJSIP_H_SUPPORTED);
+}
+
+static void answer(pjsip_rx_data *rdata, int code, pjsip_hdr *headers)
+{
+    pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, headers, NULL);
+}
+
+/* What the request requires and nobody here knows; NULL when there is nothing. */
+static pjsip_unsupported_hdr *unsupported(pjsip_rx_data *rdata)
+{
+    pjsip_unsupported_hdr *found = NULL;
+    const pjsip_msg *msg = rdata->msg_info.msg;
+    const pjsip_require_hdr *require = pjsip_msg_find_hdr(msg, PJSIP_H_REQUIRE, NULL);
+    for (; require; require = pjsip_msg_find_hdr(msg, PJSIP_H_REQUIRE, require->next))
+        for (unsigned i = 0; i < require->count; i++) {
+            const pj_str_t *word = &require->values[i];
+            if (pjsip_endpt_has_capability(pjsua_get_pjsip_endpt(), PJSIP_H_SUPPORTED, NULL, word))
+                continue;
+            if (!found)
+                found = pjsip_unsupported_hdr_create(rdata->tp_info.pool);
+            if (found->count < PJSIP_GENERIC_ARRAY_MAX_COUNT)
+                found->values[found->count++] = *word;
+        }
+    return found;
+}
+
+enum standing { LIVE, OVER, OUT_OF_ORDER };
+
+/* RFC 3261 12.2.2: PJSIP refuses what is out of order, whatever it is. A dialog stays for 32 s after its call. */
+static enum standing standing_of(const pjsip_rx_data *rdata)
+{
+    enum standing standing = OVER;
+    pjsip_dialog *dialog = pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.to->tag,
+                                                &rdata->msg_info.from->tag, PJ_TRUE);
+    if (!dialog)
+        return OVER;
+    const pjsip_inv_session *inv = pjsip_dlg_get_inv_session(dialog);
+    if (rdata->msg_info.cseq->cseq <= dialog->remote.cseq)
+        standing = OUT_OF_ORDER;
+    else if (inv && inv->state < PJSIP_INV_STATE_DISCONNECTED)
+        standing = LIVE;
+    pjsip_dlg_dec_lock(dialog);
+    return standing;
+}
+
+/* RFC 6086 4.2.2: an INFO with a body that means nothing to us is refused, one without a body is just taken. */
+static int status_of_info(const pjsip_rx_data *rdata, pjsip_hdr *headers)
+{
+    const pj_str_t accept = pj_str("Accept"), keys = pj_str("application/dtmf-relay, application/dtmf");
+    const pjsip_msg_body *body = rdata->msg_info.msg->body;
+    if (!body || !body->len)
+        return 200;
+    if (info_is_key(body))
+        return 0;
+    pj_list_push_back(headers, pjsip_generic_string_hdr_create(rdata->tp_info.pool, &accept, &keys));
+    return 415;
+}
+
+/* The status that needs no call, with its headers; 0 when the call is to answer. */
+static int status_of(pjsip_rx_data *rdata, pjsip_hdr *headers)
+{
+    const pj_str_t info = {"INFO", 4};
+    const pjsip_method *method = &rdata->msg_info.msg->line.req.method;
+    pjsip_unsupported_hdr *unknown = unsupported(rdata);
+    if (unknown) {
+        pj_list_push_back(headers, unknown);
+        return 420;
+    }
+    if (!is_listed(methods, PJ_ARRAY_SIZE(methods), &method->name)) {
+        add_capability(rdata->tp_info.pool, headers, PJSIP_H_ALLOW);
+        return 405;
+    }
+    if (method->id == PJSIP_OPTIONS_METHOD) {
+        uas_describe(rdata->tp_info.pool, headers);
+        return 200;
+    }
+    return pj_strcmp(&method->name, &info) == 0 ? status_of_info(rdata, headers) : 0;
+}
+
+bool uas_answers(pjsip_rx_data *rdata)
+{
+    const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
+    enum standing standing = standing_of(rdata);
+    pjsip_hdr headers;
+    if (method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD || standing == OUT_OF_ORDER)
+        return false;
+    pj_list_init(&headers);
+    int code = standing == LIVE ? status_of(rdata, &headers) : method == PJSIP_BYE_METHOD ? 0 : 481;
+    if (code)
+        answer(rdata, code, &headers);
+    return code != 0;
+}

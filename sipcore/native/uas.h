@@ -1,0 +1,16 @@
+/* What PJSIP leaves open in the requests of a call (RFC 3261 8.2), and what we say about ourselves. */
+#ifndef TRUNKLINE_UAS_H
+#define TRUNKLINE_UAS_H
+
+#include <stdbool.h>
+
+#include <pjsua-lib/pjsua.h>
+
+/* Let Allow and Accept name what is really taken; PJSIP's modules announce more. */
+void uas_install(void);
+/* Add Allow, Accept and Supported to the headers of a response (RFC 3261 11.2). */
+void uas_describe(pj_pool_t *pool, pjsip_hdr *headers);
+/* Answer a request of a call that goes on when it asks for what nobody here does, or for nothing but an answer. */
+bool uas_answers(pjsip_rx_data *rdata);
+
+#endif

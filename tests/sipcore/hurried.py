@@ -1,0 +1,140 @@
+"""An endpoint whose clock runs 30 times as fast (libfaketime), in a process of its own: half a minute of SIP's timers
+passes in a second, and nothing of the endpoint is changed for it.
+
+Run as a program it takes calls (user `ring`: rings only) and makes those that its standard input names, one URI a line,
+or hangs them up (`hangup CALL-ID`); what happens to them it writes to its standard output, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from sipcore.endpoint import Endpoint
+from sipcore.leg import Leg
+from sipcore.settings import EndpointSettings
+from tests.peers import free_port
+
+SPEED = 30
+
+
+class HurriedPhone:
+    """The process, from the outside."""
+
+    def __init__(self, child: asyncio.subprocess.Process, port: int) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self._stdin, self._stdout = child.stdin, child.stdout
+        self.target = f"127.0.0.1:{port}"
+        self._ends: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, **settings: object) -> AsyncIterator[Self]:
+        """Start it. `settings`: of `EndpointSettings`."""
+        port = free_port()
+        child = await asyncio.create_subprocess_exec(
+            "faketime", "-f", f"+0 x{SPEED}", sys.executable, "-m", "tests.sipcore.hurried", str(port), json.dumps(settings),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert child.stdout is not None
+        assert await asyncio.wait_for(child.stdout.readline(), 30) == b'"ready"\n'
+        phone = cls(child, port)
+        try:
+            yield phone
+        finally:
+            phone._reading.cancel()
+            phone._stdin.close()
+            await asyncio.wait_for(child.wait(), 10)
+
+    def call(self, uri: str) -> None:
+        """Let it call somebody."""
+        self._stdin.write(f"{uri}\n".encode())
+
+    def hang_up(self, call_id: str) -> None:
+        """Let it end a call."""
+        self._stdin.write(f"hangup {call_id}\n".encode())
+
+    async def end_of(self, call_id: str) -> dict[str, Any]:
+        """How the call ended: `code`, `by_peer`, and `after_s` by its own clock."""
+        return await asyncio.wait_for(self._end(call_id), 20)
+
+    def has_ended(self, call_id: str) -> bool:
+        """Whether the call has ended already."""
+        return self._end(call_id).done()
+
+    def _end(self, call_id: str) -> asyncio.Future[dict[str, Any]]:
+        return self._ends.setdefault(call_id, asyncio.get_running_loop().create_future())
+
+    async def _read(self) -> None:
+        while line := await self._stdout.readline():
+            told = json.loads(line)
+            self._end(told["call_id"]).set_result(told)
+
+
+class Program:
+    """The process, from the inside."""
+
+    def __init__(self, port: int, settings: dict[str, Any]) -> None:
+        self._legs: dict[str, Leg] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._endpoint = Endpoint(
+            EndpointSettings(host="127.0.0.1", port=port, codecs=("PCMU",), max_calls=40, **settings), self._take
+        )
+
+    async def run(self) -> None:
+        """Until the standard input ends."""
+        await self._endpoint.start()
+        self._endpoint.set_sources(["127.0.0.1"])
+        say("ready")
+        async for line in lines_of(sys.stdin):
+            if line.startswith("hangup "):
+                self._later(self._legs[line.split()[1]].hangup())
+            else:
+                self._later(self._place(line))
+        await self._endpoint.close()
+
+    def _take(self, leg: Leg) -> None:
+        self._later(self._follow(leg, answered=leg.facts.request_user != "ring"))
+
+    async def _place(self, uri: str) -> None:
+        await self._follow(await self._endpoint.call(uri), answered=False)
+
+    async def _follow(self, leg: Leg, *, answered: bool) -> None:
+        self._legs[leg.sip_call_id] = leg
+        since = asyncio.get_running_loop().time()
+        if answered:
+            await leg.answer()
+        elif leg.facts.direction == "inbound":
+            await leg.ringing()
+        end = await leg.ended
+        leg.release()
+        after_s = asyncio.get_running_loop().time() - since
+        say({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def say(what: object) -> None:
+    """One line."""
+    print(json.dumps(what), flush=True)
+
+
+async def lines_of(stream: Any) -> AsyncIterator[str]:
+    """What comes, line by line."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stream)
+    while line := await reader.readline():
+        yield line.decode().strip()
+
+
+if __name__ == "__main__":
+    asyncio.run(Program(int(sys.argv[1]), json.loads(sys.argv[2])).run())

@@ -1,0 +1,86 @@
+"""A call between a raw phone and the endpoint under test, and proof that its sound goes both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from sipcore.leg import Leg, LegEnd, Media
+from tests.sipcore.phone import Phone
+from tests.sipcore.raw_callee import RawCallee
+from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
+
+OURS_HZ, THEIRS_HZ = 600, 440
+
+
+@dataclass
+class LiveCall:
+    """An answered call from a raw phone."""
+
+    phone: Phone
+    raw: RawPhone
+    dialog: Dialog
+    leg: Leg
+    media: Media
+    answer: Message
+
+    @classmethod
+    async def made(cls, phone: Phone, raw: RawPhone, sdp: str | None = None, headers: tuple[str, ...] = ()) -> LiveCall:
+        """Call and be answered."""
+        dialog = raw.dialog()
+        raw.invite(dialog, raw.offer("0") if sdp is None else sdp, headers)
+        leg = await phone.next_leg()
+        answering = asyncio.create_task(leg.answer())
+        answer = await raw.accepted(dialog)
+        return cls(phone, raw, dialog, leg, await asyncio.wait_for(answering, 5), answer)
+
+    async def again(self, sdp: str, method: str = "INVITE", headers: tuple[str, ...] = ()) -> Message:
+        """A request with an offer within the call; its final response, acknowledged."""
+        self.dialog.cseq += 1
+        branch = self.raw.branch()
+        self.raw.send(self.raw.request(method, self.dialog, body=sdp, branch=branch, headers=headers))
+        answer = await self.raw.final(method)
+        if method == "INVITE":
+            self.raw.acknowledge(self.dialog, answer, branch)
+        return answer
+
+    async def over(self) -> LegEnd:
+        """Hang up from the raw phone."""
+        await self.raw.bye(self.dialog)
+        return await ended(self.leg)
+
+
+async def ended(leg: Leg) -> LegEnd:
+    """Wait for the leg's end and give its slot back."""
+    end = await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+    return end
+
+
+async def assert_sound_flows(phone: Phone, raw: RawPhone, media: Media, *, kind: int = 0) -> None:
+    """Half a second of tone each way. `kind`: the payload type that is expected; only PCMU (0) is listened to."""
+    track = phone.ears.follow(media.slot)
+    while not raw.rtp.received.empty():
+        raw.rtp.received.get_nowait()
+    phone.pump.write(media.slot, tone(media.rate, OURS_HZ, 0.4))
+    got: list[Rtp] = []
+    samples = tone(8000, THEIRS_HZ, 0.4)
+    for number in range(20):
+        raw.send_rtp(Rtp(0, number + 1000, number * 160, mulaw(samples[160 * number : 160 * (number + 1)]), not number))
+        got.append(await raw.next_rtp())
+        phone.ears.read()
+    await phone.ears.ticks(4)
+    assert {packet.kind for packet in got} == {kind}
+    if kind == 0:
+        heard_there = from_mulaw(b"".join(packet.payload for packet in got))
+        assert loudest_hz(heard_there, 8000) == pytest.approx(OURS_HZ, abs=20)
+    assert loudest_hz(track.heard, media.rate) == pytest.approx(THEIRS_HZ, abs=20)
+
+
+async def placed(phone: Phone, raw: RawPhone, headers: str = "") -> tuple[Leg, RawCallee]:
+    """A call of ours that has reached the raw phone and no further. `headers`: of the URI."""
+    leg = await phone.endpoint.call(f"sip:+49301@{raw.host}:{raw.sip.port}{headers}")
+    return leg, await RawCallee.called(raw)
