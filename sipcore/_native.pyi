@@ -19,6 +19,31 @@ class SlotStats(TypedDict):
     over_runs: int
     last_packet_ns: int
 
+class RtpTotals(TypedDict):
+    received: int
+    received_octets: int
+    lost: int
+    loss_runs: int
+    duplicate: int
+    reordered: int
+    foreign: int
+    malformed: int
+    sent: int
+    jitter_ms: float
+    jitter_mean_ms: float
+    jitter_max_ms: float
+    packet_ms: float
+    buffer_ms: float
+    discarded_ms: float
+    reports: int
+    remote_lost: int
+    remote_expected: int
+    remote_jitter_mean_ms: float
+    remote_jitter_max_ms: float
+    round_trips: int
+    round_trip_mean_ms: float
+    round_trip_max_ms: float
+
 class PumpStats(TypedDict):
     ticks: int
     skipped_ticks: int
@@ -34,7 +59,7 @@ class Background:
 
 def start(max_slots: int, /) -> None: ...
 def stop() -> None: ...
-def hook(follow_route: bool, /) -> None: ...
+def hook(follow_route: bool, symmetric_rtp: bool, /) -> None: ...
 def hush() -> None: ...
 def wait(timeout_ms: int, /) -> bool: ...
 def read(heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64], /) -> int: ...
@@ -54,6 +79,7 @@ def set_background(slot: int, sound: Background | None, volume: float, ducked: f
 def dial(slot: int, keys: str, /) -> None: ...
 def dial_left(slot: int, /) -> int: ...
 def slot_stats(slot: int, /) -> SlotStats: ...
+def rtp_totals(slot: int, /) -> RtpTotals: ...
 def stats(reset: bool, /) -> PumpStats: ...
 def guard_install() -> None: ...
 def guard_remove() -> None: ...

@@ -133,7 +133,9 @@ class Endpoint:
         endpoint = self._endpoint = pj.Endpoint()
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
-        _native.hook(self._settings.host == "0.0.0.0" and not self._settings.public_address)
+        _native.hook(
+            self._settings.host == "0.0.0.0" and not self._settings.public_address, self._settings.symmetric_rtp
+        )
         self.set_sources(())
         self.set_hosts({})
         self.set_accepting(True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from media.ports import Samples
 from sipcore import _native
+from sipcore.quality import RtpTotals
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,10 @@ class Pump:
     def slot_stats(self, slot: int) -> SlotStats:
         """Counters of one call."""
         return SlotStats(**_native.slot_stats(slot))
+
+    def rtp_totals(self, slot: int) -> RtpTotals:
+        """What the call's RTP and RTCP say of its quality."""
+        return RtpTotals(**_native.rtp_totals(slot))
 
     def stats(self, *, reset: bool = False) -> PumpStats:
         """Counters of all threads; with `reset` the distributions begin anew."""

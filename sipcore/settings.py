@@ -15,6 +15,8 @@ class EndpointSettings:
     public_address: str | None = None
     rtp_first_port: int = 10000
     rtp_last_port: int = 19999
+    symmetric_rtp: bool = True
+    """Send RTP to where the peer's comes from, when that is not where its SDP says."""
     codecs: tuple[str, ...] = ("opus", "G722", "PCMU", "PCMA")
     max_calls: int = 250
     refuse_unknown: bool = False

@@ -13,6 +13,7 @@
 #include "pump.h"
 #include "python_guard.h"
 #include "python_register.h"
+#include "rtp_transport.h"
 #include "sdp.h"
 
 #define BACKGROUND "sipcore.background"
@@ -89,9 +90,9 @@ static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri 
 /* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
 static PyObject *py_hook(PyObject *self, PyObject *args)
 {
-    int follow_route;
+    int follow_route, symmetric_rtp;
     (void)self;
-    if (!PyArg_ParseTuple(args, "p", &follow_route))
+    if (!PyArg_ParseTuple(args, "pp", &follow_route, &symmetric_rtp))
         return NULL;
     pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
     callback->on_stream_created2 = pump_on_stream_created;
@@ -100,13 +101,14 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     callback->on_stream_destroyed = NULL;
     callback->on_call_tsx_state = NULL;
     callback->on_call_media_event = NULL;
-    callback->on_create_media_transport = NULL;
+    callback->on_create_media_transport = rtp_transport_create;
     callback->on_call_transfer_request = NULL;
     callback->on_call_transfer_request2 = refuse_transfer;
     callback->on_call_replace_request = NULL;
     callback->on_call_replace_request2 = refuse_replacement;
     callback->on_call_redirected = refuse_redirection;
     sdp_follow_route(follow_route);
+    rtp_transport_set_symmetric(symmetric_rtp);
     Py_RETURN_NONE;
 }
 
@@ -381,6 +383,29 @@ static PyObject *py_slot_stats(PyObject *self, PyObject *argument)
                          "last_packet_ns", (long long)atomic_load(&slot->last_packet_ns));
 }
 
+/* Python's own reference keeps the figures while they are read. */
+static PyObject *py_rtp_totals(PyObject *self, PyObject *argument)
+{
+    slot_t *slot = slot_argument(argument);
+    (void)self;
+    if (!slot)
+        return NULL;
+    rtp_quality_t *quality = rtp_quality_keep(slot->quality); /* an open slot's changes for nobody */
+    rtp_totals_t t = {0};
+    if (quality)
+        t = rtp_quality_totals(quality);
+    rtp_quality_release(quality);
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:L,s:K,s:d,s:d,s:K,s:d,s:d}", "received",
+        t.received, "received_octets", t.received_octets, "lost", t.lost, "loss_runs", t.loss_runs, "duplicate", t.duplicate,
+        "reordered", t.reordered, "foreign", t.foreign, "malformed", t.malformed, "sent", t.sent, "jitter_ms", t.jitter_ms,
+        "jitter_mean_ms", t.jitter_mean_ms, "jitter_max_ms", t.jitter_max_ms, "packet_ms", t.packet_ms, "buffer_ms",
+        t.buffer_ms, "discarded_ms", t.discarded_ms, "reports", t.reports, "remote_lost", (long long)t.remote_lost,
+        "remote_expected", t.remote_expected, "remote_jitter_mean_ms", t.remote_jitter_mean_ms, "remote_jitter_max_ms",
+        t.remote_jitter_max_ms, "round_trips", t.round_trips, "round_trip_mean_ms", t.round_trip_mean_ms,
+        "round_trip_max_ms", t.round_trip_max_ms);
+}
+
 static void add_up(histogram_t *sum, const histogram_t *part)
 {
     for (int i = 0; i < HISTOGRAM; i++)
@@ -429,7 +454,7 @@ static PyObject *py_stats(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"start", py_start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."},
     {"stop", py_stop, METH_NOARGS, "Stop the pump's threads."},
-    {"hook", py_hook, METH_VARARGS, "hook(follow_route): take over PJSUA's stream and SDP callbacks."},
+    {"hook", py_hook, METH_VARARGS, "hook(follow_route, symmetric_rtp): take over PJSUA's stream and SDP callbacks."},
     {"hush", py_hush, METH_NOARGS, "Silence PJLIB's own log."},
     {"wait", py_wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."},
     {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
@@ -449,6 +474,7 @@ static PyMethodDef methods[] = {
     {"dial", py_dial, METH_VARARGS, "dial(handle, keys)."},
     {"dial_left", py_dial_left, METH_O, "dial_left(handle) -> samples until the keys have been sent."},
     {"slot_stats", py_slot_stats, METH_O, "slot_stats(handle) -> counters."},
+    {"rtp_totals", py_rtp_totals, METH_O, "rtp_totals(handle) -> what its RTP and RTCP say of its quality."},
     {"stats", py_stats, METH_VARARGS, "stats(reset) -> counters of all shards."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "pump.h"
 
-#include "rtp_source.h"
+#include "rtp_transport.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -128,8 +128,11 @@ static slot_t *open_slot(pjsua_call_id call, pjsua_on_stream_created_param *para
     if (!slot)
         return NULL;
     slot->shard = least_loaded_shard();
-    if (slot_open(slot, call, param->port, param->stream) != 0)
+    rtp_quality_t *quality = rtp_transport_quality(call, param->stream_idx);
+    if (slot_open(slot, call, param->port, param->stream, quality) != 0) {
+        rtp_quality_release(quality);
         return NULL;
+    }
     atomic_fetch_add(&pump.shard[slot->shard].calls, 1);
     if (slot->index >= atomic_load(&pump.high))
         atomic_store(&pump.high, slot->index + 1);
@@ -159,7 +162,6 @@ void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *p
 {
     if (!atomic_load(&pump.running) || call < 0 || call >= PJSUA_MAX_CALLS)
         return;
-    rtp_source_filter(call, param);
     pthread_mutex_lock(&pump.open_lock);
     slot_t *slot = slot_for(call, param);
     null_port_t *null = slot ? make_null_port(slot, param->port) : NULL;

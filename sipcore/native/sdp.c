@@ -27,7 +27,7 @@ static const pj_str_t *remote_host(pjsua_call_id call, const pjmedia_sdp_session
     return &((pjsip_sip_uri *)pjsip_uri_get_uri(dialog->target))->host;
 }
 
-static pj_bool_t parse_address(const pj_str_t *host, pj_sockaddr *address)
+pj_bool_t sdp_parse_address(const pj_str_t *host, pj_sockaddr *address)
 {
     const int families[] = {pj_AF_INET(), pj_AF_INET6()};
     pj_bzero(address, sizeof *address);
@@ -46,7 +46,7 @@ static pj_bool_t local_address_to(const pj_str_t *host, pj_sockaddr *local)
     pj_sockaddr remote;
     pj_sock_t sock;
     int length = sizeof *local;
-    if (!parse_address(host, &remote))
+    if (!sdp_parse_address(host, &remote))
         return PJ_FALSE;
     pj_sockaddr_set_port(&remote, 9);
     if (pj_sock_socket(remote.addr.sa_family, pj_SOCK_DGRAM(), 0, &sock) != PJ_SUCCESS)
@@ -82,7 +82,7 @@ void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *poo
 static pj_bool_t is_address(const pj_str_t *host)
 {
     pj_sockaddr address;
-    return parse_address(host, &address);
+    return sdp_parse_address(host, &address);
 }
 
 /* RFC 3605: a=rtcp may name an address of its own. */

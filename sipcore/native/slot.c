@@ -44,12 +44,26 @@ static int allocate_rings(slot_t *slot, uint32_t rate)
 }
 
 /* PJMEDIA's G.711 and G.722 keep 10 ms frames in the jitter buffer, whatever the packets hold. */
-static uint32_t jitter_frame_ms(pjmedia_stream *stream)
+static uint32_t jitter_frame_ms(const pjmedia_stream_info *info)
+{
+    return info->param && info->param->info.frm_ptime ? info->param->info.frm_ptime : TICK_MS;
+}
+
+/* G.722's RTP clock runs at half its sampling rate (RFC 3551, 4.5.2). */
+static uint32_t rtp_clock(const pjmedia_stream_info *info)
+{
+    return info->fmt.pt == PJMEDIA_RTP_PT_G722 ? 8000 : info->fmt.clock_rate;
+}
+
+static void learn_codec(slot_t *slot, pjmedia_stream *stream)
 {
     pjmedia_stream_info info;
-    if (pjmedia_stream_get_info(stream, &info) == PJ_SUCCESS && info.param && info.param->info.frm_ptime)
-        return info.param->info.frm_ptime;
-    return TICK_MS;
+    slot->jitter_frame_ms = TICK_MS;
+    if (pjmedia_stream_get_info(stream, &info) != PJ_SUCCESS)
+        return;
+    slot->jitter_frame_ms = jitter_frame_ms(&info);
+    if (slot->quality)
+        rtp_quality_set_clock(slot->quality, rtp_clock(&info));
 }
 
 static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, pjmedia_stream *stream)
@@ -60,16 +74,17 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->source = source;
     slot->stream = stream;
     slot->frame = PJMEDIA_PIA_SPF(&source->info);
-    slot->jitter_frame_ms = jitter_frame_ms(stream);
+    learn_codec(slot, stream);
     slot->due = 0;
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
+    slot->discarded_frames = 0;
     atomic_store(&slot->last_packet_ns, now_monotonic_ns());
     pthread_mutex_unlock(&slot->stream_lock);
 }
 
 /* A free slot becomes a call's. Called by PJSIP's worker only, so two openings never meet. */
-int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream)
+int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_quality_t *quality)
 {
     uint32_t rate = PJMEDIA_PIA_SRATE(&port->info);
     if (PJMEDIA_PIA_CCNT(&port->info) != 1)
@@ -103,6 +118,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     atomic_store(&slot->frames_missing, 0);
     atomic_store(&slot->under_runs, 0);
     atomic_store(&slot->over_runs, 0);
+    slot->quality = quality;
     set_stream(slot, port, port, stream);
     atomic_fetch_add(&slot->generation, 1);
     atomic_store_explicit(&slot->state, SLOT_OPEN, memory_order_release);
@@ -132,9 +148,21 @@ int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
     return 0;
 }
 
+/* The stream lock is held. */
+static void note_buffer(slot_t *slot)
+{
+    pjmedia_jb_state jitter;
+    if (!slot->stream || !slot->quality || pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
+        return;
+    unsigned discarded = jitter.discard - slot->discarded_frames;
+    slot->discarded_frames = jitter.discard;
+    rtp_quality_buffered(slot->quality, jitter.avg_delay, discarded * (double)slot->jitter_frame_ms);
+}
+
 void slot_detach(slot_t *slot)
 {
     pthread_mutex_lock(&slot->stream_lock);
+    note_buffer(slot);
     pjmedia_port *port = slot->port, *source = slot->source;
     pj_pool_t *pool = slot->resampler_pool;
     slot->port = NULL;
@@ -155,6 +183,19 @@ void slot_close(slot_t *slot)
     slot_detach(slot);
     background_drop(slot);
     dial_drop(slot);
+    pthread_mutex_lock(&slot->stream_lock);
+    rtp_quality_t *quality = slot->quality;
+    slot->quality = NULL;
+    pthread_mutex_unlock(&slot->stream_lock);
+    rtp_quality_release(quality);
+}
+
+rtp_quality_t *slot_quality(slot_t *slot)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    rtp_quality_t *quality = rtp_quality_keep(slot->quality);
+    pthread_mutex_unlock(&slot->stream_lock);
+    return quality;
 }
 
 /* ---- what goes out ---- */
@@ -304,6 +345,7 @@ void slot_survey(slot_t *slot, int64_t now_ns)
             slot->last_packet_count = stat.rx.pkt;
             atomic_store(&slot->last_packet_ns, now_ns);
         }
+        note_buffer(slot);
     }
     pthread_mutex_unlock(&slot->stream_lock);
 }

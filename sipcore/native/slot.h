@@ -16,6 +16,8 @@
 
 #include <pjsua-lib/pjsua.h>
 
+#include "rtp_quality.h"
+
 #define TICK_MS 20
 #define TICK_NS 20000000LL
 #define RX_MS 400           /* what Python may be late before the oldest sound is dropped */
@@ -68,6 +70,7 @@ typedef struct slot {
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
     pj_pool_t *resampler_pool;      /* NULL without a resampler */
     pjmedia_stream *stream;
+    rtp_quality_t *quality;         /* we hold a reference; NULL while the slot is free */
     _Atomic uint32_t rate;          /* Hz */
     uint32_t frame;                 /* samples per frame of `source`, at the slot's rate */
     uint32_t jitter_frame_ms;       /* duration of one frame in the stream's jitter buffer */
@@ -118,14 +121,18 @@ typedef struct slot {
 
     int64_t last_sent_ns;
     uint64_t last_packet_count;
+    unsigned discarded_frames;      /* of the stream's jitter buffer, as far as the quality counts them */
     _Atomic int64_t last_packet_ns;
     _Atomic uint64_t frames_sent, frames_heard, frames_missing, under_runs, over_runs;
 } slot_t;
 
 void slot_init(slot_t *slot, int index);
-int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream);
+/* Takes over the caller's reference of `quality` unless it fails. */
+int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_quality_t *quality);
 int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream);
 void slot_detach(slot_t *slot);
+/* The account of the call's packets so far, NULL when it has none; to be given back with rtp_quality_release. */
+rtp_quality_t *slot_quality(slot_t *slot);
 /* The call is over: let go of the stream and of the background sound. */
 void slot_close(slot_t *slot);
 

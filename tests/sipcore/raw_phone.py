@@ -70,20 +70,21 @@ class Rtp:
     timestamp: int
     payload: bytes
     marker: bool = False
+    ssrc: int = 0x5150
 
     def pack(self) -> bytes:
         """RFC 3550 5.1."""
         second = self.kind | (0x80 if self.marker else 0)
         return (
-            struct.pack(">BBHII", 0x80, second, self.sequence & 0xFFFF, self.timestamp & 0xFFFFFFFF, 0x5150)
+            struct.pack(">BBHII", 0x80, second, self.sequence & 0xFFFF, self.timestamp & 0xFFFFFFFF, self.ssrc)
             + self.payload
         )
 
     @classmethod
     def unpack(cls, data: bytes) -> Rtp:
         """Without extensions and contributing sources."""
-        _, second, sequence, timestamp, _ = struct.unpack(">BBHII", data[:12])
-        return cls(second & 0x7F, sequence, timestamp, data[12:], bool(second & 0x80))
+        _, second, sequence, timestamp, ssrc = struct.unpack(">BBHII", data[:12])
+        return cls(second & 0x7F, sequence, timestamp, data[12:], bool(second & 0x80), ssrc)
 
 
 @dataclass

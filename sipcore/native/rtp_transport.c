@@ -1,0 +1,386 @@
+#define _GNU_SOURCE
+#include "rtp_transport.h"
+
+#include "pump.h"
+#include "rtp_filter.h"
+#include "rtp_lock.h"
+#include "rtp_packet.h"
+#include "sdp.h"
+
+#include <pjsua-lib/pjsua_internal.h>
+
+typedef struct adapter {
+    pjmedia_transport base;
+    pj_pool_t *pool;
+    pjmedia_transport *slave;       /* SRTP, which lets everything through in a call without it */
+    pjmedia_transport *udp;         /* below that: it knows the sockets and who sent what */
+    pjsua_call_id call;
+    rtp_quality_t *quality;
+    uint32_t kernel_drops;          /* that the quality counts already */
+
+    pthread_mutex_t lock;           /* guards what follows; nobody is called while it is held */
+    rtp_lock_t source;
+    pjmedia_transport_attach_param stream; /* what the stream asked for; without user_data, nobody listens */
+    pj_sockaddr rtp_target, rtcp_target;
+} adapter_t;
+
+static _Atomic bool symmetric = true;
+
+void rtp_transport_set_symmetric(bool on)
+{
+    atomic_store(&symmetric, on);
+}
+
+/* ---- who the peer is ---- */
+
+/* Who the INVITE came from, or was sent to: the transaction knows. */
+static void learn_signalling(adapter_t *adapter)
+{
+    const pjsip_inv_session *inv = pjsua_var.calls[adapter->call].inv;
+    if (!inv || !inv->invite_tsx)
+        return;
+    pthread_mutex_lock(&adapter->lock);
+    pj_sockaddr_cp(&adapter->source.signalling, &inv->invite_tsx->addr);
+    pthread_mutex_unlock(&adapter->lock);
+}
+
+static pjmedia_transport_info info_of(const adapter_t *adapter)
+{
+    pjmedia_transport_info info;
+    pjmedia_transport_info_init(&info);
+    pjmedia_transport_get_info(adapter->udp, &info);
+    return info;
+}
+
+static void filter_hosts(adapter_t *adapter, const pj_sockaddr *announced)
+{
+    pjmedia_transport_info info = info_of(adapter);
+    rtp_filter_hosts(info.sock_info.rtp_sock, announced, &adapter->source.signalling);
+    rtp_filter_hosts(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
+}
+
+static void count_kernel_drops(adapter_t *adapter)
+{
+    uint32_t drops = rtp_filter_drops(info_of(adapter).sock_info.rtp_sock);
+    for (; adapter->kernel_drops < drops; adapter->kernel_drops++)
+        rtp_quality_dropped(adapter->quality, false);
+}
+
+/* ---- sending to where the peer is ---- */
+
+/* The lock is held. Without an RTCP packet to tell, RTCP goes to the port after RTP's (RFC 3550, 11), unless both share
+ * one (RFC 5761). */
+static void choose_targets(const adapter_t *adapter, pj_sockaddr *rtp, pj_sockaddr *rtcp)
+{
+    const rtp_lock_t *source = &adapter->source;
+    const bool shared = pj_sockaddr_cmp(&source->announced, &source->announced_rtcp) == 0;
+    pj_sockaddr_cp(rtp, source->state == RTP_LOCK_PROBED ? &source->source : &source->announced);
+    pj_sockaddr_cp(rtcp, source->rtcp_settled ? &source->rtcp_source : &source->announced_rtcp);
+    if (source->rtcp_settled || source->state != RTP_LOCK_PROBED)
+        return;
+    pj_sockaddr_cp(rtcp, rtp);
+    if (!shared)
+        pj_sockaddr_set_port(rtcp, (pj_uint16_t)(pj_sockaddr_get_port(rtp) + 1));
+}
+
+/* The lock is held. Whether packets must go elsewhere from now on. */
+static bool has_moved(adapter_t *adapter)
+{
+    pj_sockaddr rtp, rtcp;
+    if (!adapter->stream.user_data || !atomic_load(&symmetric))
+        return false;
+    choose_targets(adapter, &rtp, &rtcp);
+    if (pj_sockaddr_cmp(&rtp, &adapter->rtp_target) == 0 && pj_sockaddr_cmp(&rtcp, &adapter->rtcp_target) == 0)
+        return false;
+    pj_sockaddr_cp(&adapter->rtp_target, &rtp);
+    pj_sockaddr_cp(&adapter->rtcp_target, &rtcp);
+    return true;
+}
+
+static void on_rtp(pjmedia_tp_cb_param *param);
+static void on_rtcp(void *user_data, void *packet, pj_ssize_t size);
+
+static pj_status_t attach_slave(adapter_t *adapter)
+{
+    pjmedia_transport_attach_param param = adapter->stream;
+    pj_sockaddr_cp(&param.rem_addr, &adapter->rtp_target);
+    pj_sockaddr_cp(&param.rem_rtcp, &adapter->rtcp_target);
+    param.user_data = adapter;
+    param.rtp_cb = NULL;
+    param.rtp_cb2 = on_rtp;
+    param.rtcp_cb = on_rtcp;
+    return pjmedia_transport_attach2(adapter->slave, &param);
+}
+
+/* Called by the thread that reads the sockets. The transport below learns targets only by being attached to; the group
+ * lock makes a detachment that has begun meanwhile come second. */
+static void follow(adapter_t *adapter)
+{
+    pj_grp_lock_acquire(adapter->base.grp_lock);
+    pthread_mutex_lock(&adapter->lock);
+    bool moved = has_moved(adapter);
+    pthread_mutex_unlock(&adapter->lock);
+    if (moved && attach_slave(adapter) != PJ_SUCCESS)
+        PJ_LOG(1, ("rtp", "Call %d: cannot send to where the peer sends from", adapter->call));
+    pj_grp_lock_release(adapter->base.grp_lock);
+}
+
+/* ---- what comes in ---- */
+
+/* The stream is not told where a packet came from: it has a policy of its own for strangers. */
+static void pass_on(adapter_t *adapter, const pjmedia_tp_cb_param *param)
+{
+    pthread_mutex_lock(&adapter->lock);
+    pjmedia_transport_attach_param stream = adapter->stream;
+    pthread_mutex_unlock(&adapter->lock);
+    pjmedia_tp_cb_param told = *param;
+    told.user_data = stream.user_data;
+    told.src_addr = NULL;
+    if (stream.user_data && stream.rtp_cb2)
+        stream.rtp_cb2(&told);
+    else if (stream.user_data && stream.rtp_cb)
+        stream.rtp_cb(stream.user_data, param->pkt, param->size);
+}
+
+static void take_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *packet, pj_ssize_t size)
+{
+    pthread_mutex_lock(&adapter->lock);
+    enum rtp_verdict verdict = rtp_lock_judge_rtcp(&adapter->source, from, rtp_32(packet + 4));
+    pjmedia_transport_attach_param stream = adapter->stream;
+    pthread_mutex_unlock(&adapter->lock);
+    if (verdict == RTP_DROP) {
+        rtp_quality_dropped(adapter->quality, false);
+        return;
+    }
+    rtp_quality_rtcp_received(adapter->quality, packet, (size_t)size, now_monotonic_ns());
+    if (verdict == RTP_TAKE_NEW_SOURCE)
+        follow(adapter);
+    if (stream.user_data && stream.rtcp_cb)
+        stream.rtcp_cb(stream.user_data, packet, size);
+}
+
+static void on_rtp(pjmedia_tp_cb_param *param)
+{
+    adapter_t *adapter = param->user_data;
+    if (!adapter)
+        return; /* it is being detached */
+    if (param->size < 0) {
+        pass_on(adapter, param); /* an error */
+        return;
+    }
+    pj_sockaddr from;
+    pj_sockaddr_cp(&from, param->src_addr); /* attaching wipes the original */
+    if (rtp_is_rtcp(param->pkt, param->size)) {
+        take_rtcp(adapter, &from, param->pkt, param->size);
+        return;
+    }
+    if (!rtp_is_rtp(param->pkt, param->size)) {
+        rtp_quality_dropped(adapter->quality, true);
+        return;
+    }
+    const int64_t now_ns = now_monotonic_ns();
+    pthread_mutex_lock(&adapter->lock);
+    enum rtp_verdict verdict = rtp_lock_judge(&adapter->source, &from, rtp_ssrc(param->pkt), now_ns);
+    pthread_mutex_unlock(&adapter->lock);
+    if (verdict == RTP_DROP) {
+        rtp_quality_dropped(adapter->quality, false);
+        return;
+    }
+    rtp_quality_received(adapter->quality, param->pkt, (size_t)param->size, now_ns);
+    if (verdict == RTP_TAKE_NEW_SOURCE)
+        follow(adapter);
+    pass_on(adapter, param);
+}
+
+static void on_rtcp(void *user_data, void *packet, pj_ssize_t size)
+{
+    adapter_t *adapter = user_data;
+    if (!adapter || size < 0)
+        return;
+    if (!rtp_is_rtcp(packet, size)) {
+        rtp_quality_dropped(adapter->quality, true);
+        return;
+    }
+    pjmedia_transport_info info = info_of(adapter);
+    take_rtcp(adapter, &info.src_rtcp_name, packet, size);
+}
+
+/* ---- the operations of a transport ---- */
+
+static pj_status_t get_info(pjmedia_transport *tp, pjmedia_transport_info *info)
+{
+    return pjmedia_transport_get_info(((adapter_t *)tp)->slave, info);
+}
+
+/* A stream begins: the media is new, or a re-INVITE or UPDATE has changed it. */
+static pj_status_t attach(pjmedia_transport *tp, pjmedia_transport_attach_param *param)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    pj_sockaddr rtcp;
+    pj_sockaddr_cp(&rtcp, &param->rem_addr);
+    if (pj_sockaddr_has_addr(&param->rem_rtcp))
+        pj_sockaddr_cp(&rtcp, &param->rem_rtcp);
+    else
+        pj_sockaddr_set_port(&rtcp, (pj_uint16_t)(pj_sockaddr_get_port(&param->rem_addr) + 1));
+    learn_signalling(adapter);
+    filter_hosts(adapter, &param->rem_addr);
+    rtp_quality_begin(adapter->quality);
+    pthread_mutex_lock(&adapter->lock);
+    rtp_lock_open(&adapter->source, &param->rem_addr, &rtcp);
+    adapter->stream = *param;
+    pj_sockaddr_cp(&adapter->rtp_target, &param->rem_addr);
+    pj_sockaddr_cp(&adapter->rtcp_target, &rtcp);
+    pthread_mutex_unlock(&adapter->lock);
+    return attach_slave(adapter);
+}
+
+static void detach(pjmedia_transport *tp, void *stream)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    PJ_UNUSED_ARG(stream);
+    pthread_mutex_lock(&adapter->lock);
+    bool attached = adapter->stream.user_data != NULL;
+    pj_bzero(&adapter->stream, sizeof adapter->stream);
+    pthread_mutex_unlock(&adapter->lock);
+    if (!attached)
+        return;
+    count_kernel_drops(adapter);
+    pjmedia_transport_detach(adapter->slave, adapter);
+}
+
+static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    if (size >= RTP_HEADER)
+        rtp_quality_sent(adapter->quality, packet);
+    return pjmedia_transport_send_rtp(adapter->slave, packet, size);
+}
+
+static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    rtp_quality_rtcp_sent(adapter->quality, packet, size, now_monotonic_ns());
+    count_kernel_drops(adapter);
+    if (!to)
+        return pjmedia_transport_send_rtcp(adapter->slave, packet, size);
+    return pjmedia_transport_send_rtcp2(adapter->slave, to, length, packet, size);
+}
+
+static pj_status_t send_rtcp(pjmedia_transport *tp, const void *packet, pj_size_t size)
+{
+    return send_rtcp2(tp, NULL, 0, packet, size);
+}
+
+static void filter_before_answer(adapter_t *adapter, const pjmedia_sdp_session *remote, unsigned media)
+{
+    const pjmedia_sdp_conn *place = remote->media[media]->conn ? remote->media[media]->conn : remote->conn;
+    pj_sockaddr announced;
+    learn_signalling(adapter);
+    if (place && sdp_parse_address(&place->addr, &announced) && pj_sockaddr_has_addr(&announced))
+        filter_hosts(adapter, &announced);
+}
+
+static pj_status_t media_create(pjmedia_transport *tp, pj_pool_t *pool, unsigned options, const pjmedia_sdp_session *remote,
+                                unsigned media)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    if (remote && media < remote->media_count)
+        filter_before_answer(adapter, remote, media);
+    return pjmedia_transport_media_create(adapter->slave, pool, options, remote, media);
+}
+
+static pj_status_t encode_sdp(pjmedia_transport *tp, pj_pool_t *pool, pjmedia_sdp_session *local,
+                              const pjmedia_sdp_session *remote, unsigned media)
+{
+    return pjmedia_transport_encode_sdp(((adapter_t *)tp)->slave, pool, local, remote, media);
+}
+
+static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjmedia_sdp_session *local,
+                               const pjmedia_sdp_session *remote, unsigned media)
+{
+    return pjmedia_transport_media_start(((adapter_t *)tp)->slave, pool, local, remote, media);
+}
+
+static pj_status_t media_stop(pjmedia_transport *tp)
+{
+    return pjmedia_transport_media_stop(((adapter_t *)tp)->slave);
+}
+
+static pj_status_t simulate_lost(pjmedia_transport *tp, pjmedia_dir direction, unsigned percent)
+{
+    return pjmedia_transport_simulate_lost(((adapter_t *)tp)->slave, direction, percent);
+}
+
+static void on_destroyed(void *user_data)
+{
+    adapter_t *adapter = user_data;
+    rtp_quality_release(adapter->quality);
+    pthread_mutex_destroy(&adapter->lock);
+    pj_pool_release(adapter->pool);
+}
+
+static pj_status_t destroy(pjmedia_transport *tp)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    pjmedia_transport_close(adapter->slave);
+    pj_grp_lock_dec_ref(adapter->base.grp_lock);
+    return PJ_SUCCESS;
+}
+
+static pjmedia_transport_op operations = {
+    .get_info = get_info,
+    .detach = detach,
+    .send_rtp = send_rtp,
+    .send_rtcp = send_rtcp,
+    .send_rtcp2 = send_rtcp2,
+    .media_create = media_create,
+    .encode_sdp = encode_sdp,
+    .media_start = media_start,
+    .media_stop = media_stop,
+    .simulate_lost = simulate_lost,
+    .destroy = destroy,
+    .attach2 = attach,
+};
+
+/* A re-INVITE may replace the transport: the account of the call's packets goes on. */
+static rtp_quality_t *account_of(pjsua_call_id call)
+{
+    slot_t *slot = pump_slot_of(call);
+    rtp_quality_t *quality = slot ? slot_quality(slot) : NULL;
+    return quality ? quality : rtp_quality_create();
+}
+
+/* Without memory PJSUA refuses the call: nobody may speak through a transport that lets everybody in. */
+pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags)
+{
+    pj_pool_t *pool = pjsua_pool_create("trunkline-rtp", sizeof(adapter_t) + 512, 512);
+    rtp_quality_t *quality = account_of(call);
+    PJ_UNUSED_ARG(flags);
+    if (!pool || !quality || !slave->grp_lock) {
+        rtp_quality_release(quality);
+        if (pool)
+            pj_pool_release(pool);
+        pjmedia_transport_close(slave);
+        return NULL;
+    }
+    adapter_t *adapter = PJ_POOL_ZALLOC_T(pool, adapter_t);
+    pj_ansi_strxcpy(adapter->base.name, pool->obj_name, sizeof adapter->base.name);
+    adapter->base.type = (pjmedia_transport_type)(PJMEDIA_TRANSPORT_TYPE_USER + 1);
+    adapter->base.op = &operations;
+    adapter->pool = pool;
+    adapter->slave = slave;
+    adapter->udp = pjsua_var.calls[call].media_prov[media].tp_orig;
+    adapter->call = call;
+    adapter->quality = quality;
+    pthread_mutex_init(&adapter->lock, NULL);
+    adapter->base.grp_lock = slave->grp_lock;
+    pj_grp_lock_add_ref(slave->grp_lock);
+    pj_grp_lock_add_handler(slave->grp_lock, pool, adapter, on_destroyed);
+    return &adapter->base;
+}
+
+rtp_quality_t *rtp_transport_quality(pjsua_call_id call, unsigned media)
+{
+    const pjmedia_transport *tp = pjsua_var.calls[call].media[media].tp;
+    return tp && tp->op == &operations ? rtp_quality_keep(((const adapter_t *)tp)->quality) : NULL;
+}
