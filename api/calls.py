@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,13 +13,15 @@ from aiohttp import web
 from api.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.call_models import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
 from api.fields import NoBody
+from api.gate import CALLER
 from api.ranges import RangedFile
 from api.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
-from calls.admission import InsufficientFunds
+from calls import dialling
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.links import recording_path, signed_url
-from storage import agents, calls, organizations, phone_numbers, recordings
+from storage import agents, calls, organizations, outbound_attempts, phone_numbers, recordings
+from storage.outbound_attempts import Wish
 
 
 def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
@@ -29,9 +32,11 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
-    if organization.plan == "paid" and organization.balance <= 0:
-        raise InsufficientFunds
-    services.check_room(conn, organization)
+    wish = _wish(exchange, number)
+    refusal = dialling.refusal_of(conn, number, organization, body.to, services.check_room)
+    if refusal is not None:
+        exchange.after_refusal.append(partial(_note_refused, wish=wish, refusal=refusal))
+        raise refusal.error
     stored = calls.create_outbound(
         conn,
         organization_id=owner,
@@ -42,8 +47,24 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
         context_variables=body.context_variables,
         metadata=body.metadata,
     )
-    exchange.after_commit.append(services.call_queued)
+    attempt = outbound_attempts.note(conn, wish, "queued", call_id=stored.id)
+    exchange.after_commit.extend((partial(dialling.tell, attempt), services.call_queued))
     return Call.of(stored, None)
+
+
+def _wish(exchange: Exchange[CallCreate, NoQuery], number: phone_numbers.PhoneNumber) -> Wish:
+    request = exchange.request
+    return Wish(
+        organization_id=exchange.owner,
+        phone_number_id=number.id,
+        destination=exchange.body.to,
+        client=request.remote,
+        api_key_id=request[CALLER].id,
+    )
+
+
+def _note_refused(conn: sa.Connection, wish: Wish, refusal: dialling.Refusal) -> None:
+    dialling.tell(outbound_attempts.note(conn, wish, refusal.verdict, detail=refusal.error.message))
 
 
 def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agent:
@@ -158,8 +179,11 @@ ROUTES = (
         description=(
             "The call is queued and placed as soon as the pace of the server allows; its status tells the rest. When "
             "calls cannot go out from the number (it has no trunk, or one that this version cannot dial through), the "
-            "call fails as unreachable. 400 names agentId when the agent is not active. 429 also means that the "
-            "organization has as many calls as it may: queued ones, inbound ones and outbound ones together."
+            "call fails as unreachable. 400 names agentId when the agent is not active, and `to` when it begins with "
+            "none of the prefixes that the organization and the number may call. 429 also means that the organization "
+            "has as many calls as it may (queued ones, inbound ones and outbound ones together), or that it or the "
+            "number has made as many calls in the last 60 seconds as it may; then Retry-After says when to come back. "
+            "Every attempt, made or refused, stands in the server's audit log."
         ),
         handler=create,
         body=CallCreate,

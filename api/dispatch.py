@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -80,13 +80,16 @@ class _Runner:
         route, database, secrets = self._route, self._services.database, self._services.secrets
         prepared = None if route.prepare is None else await route.prepare(asked)
         follow_ups: list[Callable[[], None]] = []
+        notes: list[Callable[[sa.Connection], None]] = []
 
         def work(conn: sa.Connection) -> bytes | web.StreamResponse | Answer:
             # One that was cut off, or came to another server, may have been stored since the first look.
             kept = None if scope is None else idempotent_answers.find(conn, secrets, scope, utc_now())
             if kept is not None:
                 return kept
-            exchange = Exchange(**asked.__dict__, conn=conn, prepared=prepared, after_commit=follow_ups)
+            exchange = Exchange(
+                **asked.__dict__, conn=conn, prepared=prepared, after_commit=follow_ups, after_refusal=notes
+            )
             answer = _answer(route, exchange, route.handler(exchange))
             if scope is not None and isinstance(answer, bytes):
                 idempotent_answers.keep(conn, secrets, scope, Answer(route.status, answer))
@@ -96,6 +99,7 @@ class _Runner:
             answer = await (database.write if route.writes or scope is not None else database.read)(work)
         except Exception:
             await self._undo(asked, prepared)
+            await self._note_refusal(notes)
             raise
         if isinstance(answer, Answer):
             await self._undo(asked, prepared)
@@ -110,6 +114,13 @@ class _Runner:
             await self._route.undo(asked, prepared)
         except Exception:  # the client is told what came of the request, not this
             log.exception("api.undo_failed", route=self._route.name)
+
+    async def _note_refusal(self, notes: Sequence[Callable[[sa.Connection], None]]) -> None:
+        for note in notes:
+            try:
+                await self._services.database.write(note)
+            except Exception:  # the client is refused all the same
+                log.exception("api.refusal_not_noted", route=self._route.name)
 
     def _follow_up(self, follow_ups: list[Callable[[], None]]) -> None:
         for follow_up in follow_ups:

@@ -106,11 +106,13 @@ class Asked(Generic[B, Q]):
 @dataclass(frozen=True)
 class Exchange(Asked[B, Q]):
     """A request inside its transaction `conn`, on the database's thread. `prepared` is what the route's `prepare` gave.
-    What is put into `after_commit` is called on the event loop once the transaction is on the disk."""
+    What is put into `after_commit` is called on the event loop once the transaction is on the disk; what is put into
+    `after_refusal` runs in a transaction of its own when the handler has raised."""
 
     conn: sa.Connection
     prepared: Any = None
     after_commit: list[Callable[[], None]] = field(default_factory=list)
+    after_refusal: list[Callable[[sa.Connection], None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,37 @@
-"""Where calls may go: the one rule for calls of the API, for redirects and for REFER, which nobody gets around."""
+"""Where calls may go and how many: the one place that lets a call out, be it wanted by the API, a redirect or REFER,
+and that writes the audit log of what was wanted."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
 
+import sqlalchemy as sa
+import structlog
+
+from calls.admission import InsufficientFunds
+from config.clock import utc_now
+from config.errors import FieldProblem, Invalid, TooMany, TrunklineError
+from sipcore.headers import printable
+from storage import organizations, outbound_attempts, phone_numbers
+from storage.calls import Call
 from storage.organizations import Organization
+from storage.outbound_attempts import Attempt, Verdict, Wish
 from storage.phone_numbers import PhoneNumber
 
 _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 """E.164, or an internal extension."""
+Elsewhere = Literal["redirect", "refer"]
+"""How a peer asks for another destination: it answers with 3xx, or sends REFER in a call."""
+_GRANTED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirected", "refer": "referred"}
+_REFUSED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
+MINUTE: Final = timedelta(seconds=60)
+
+log = structlog.get_logger()
 
 
 def permitted(number: PhoneNumber, organization: Organization, destination: str) -> str | None:
@@ -26,3 +47,101 @@ def permitted(number: PhoneNumber, organization: Organization, destination: str)
 
 def _begins(destination: str, prefixes: Sequence[str] | None) -> bool:
     return prefixes is None or destination.startswith(tuple(prefixes))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a call is not made: for the audit log, and for the client."""
+
+    verdict: Verdict
+    error: TrunklineError
+
+
+def refusal_of(
+    conn: sa.Connection,
+    number: PhoneNumber,
+    organization: Organization,
+    to: str,
+    check_room: Callable[[sa.Connection, Organization], None],
+) -> Refusal | None:
+    """The first reason against a call that the API wants; None without any. In the transaction that stores the call
+    and its attempt this is exact: such transactions run one after the other. `check_room` raises when there is no
+    place for one more call."""
+    if permitted(number, organization, to) is None:
+        return Refusal("refused_prefix", Invalid([FieldProblem("to", "Calls from this number may not go there")]))
+    if organization.plan == "paid" and organization.balance <= 0:
+        return Refusal("refused_funds", InsufficientFunds())
+    try:
+        check_room(conn, organization)
+    except TrunklineError as full:
+        return Refusal("refused_ceiling", full)
+    wait_s = wait_for_pace_s(conn, number, organization, utc_now())
+    if wait_s is not None:
+        return Refusal("refused_rate", TooMany("Too many calls per minute. Please try again later.", wait_s))
+    return None
+
+
+def wait_for_pace_s(conn: sa.Connection, number: PhoneNumber, organization: Organization, now: datetime) -> int | None:
+    """How long until the caps of the number and of the organization allow one more call: whole seconds, 1 to 60; None
+    when they allow it now. A cap counts the calls that were made in the 60 seconds before."""
+    full_since = [
+        made
+        for cap, number_id in ((number.outbound_per_minute, number.id), (organization.outbound_per_minute, None))
+        if cap is not None
+        and (
+            made := outbound_attempts.nth_newest(
+                conn, cap, now - MINUTE, organization_id=organization.id, phone_number_id=number_id
+            )
+        )
+    ]
+    if not full_since:
+        return None
+    return min(max(math.ceil((max(full_since) + MINUTE - now).total_seconds()), 1), 60)
+
+
+def elsewhere(conn: sa.Connection, call: Call, by: Elsewhere, destination: str, peer: str) -> str | None:
+    """What may be dialled when the peer of a live call, at the address `peer`, wants another destination called; None
+    when that may not be. The trunk must allow it as it stands now, the prefixes and the caps too. Stored in the audit
+    log either way: for a transaction that writes."""
+    number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
+    organization = organizations.get(conn, call.organization_id)
+    if number is None or organization is None:
+        why: str | None = "the number was deleted"
+    else:
+        why = _reason_against(conn, number, organization, by, destination)
+    verdict: Verdict = _GRANTED[by] if why is None else _REFUSED[by]
+    wish = Wish(
+        organization_id=call.organization_id,
+        phone_number_id=call.phone_number_id,
+        destination=printable(destination),
+        client=peer,
+    )
+    tell(outbound_attempts.note(conn, wish, verdict, call_id=call.id, detail=why))
+    return destination if why is None else None
+
+
+def _reason_against(
+    conn: sa.Connection, number: PhoneNumber, organization: Organization, by: Elsewhere, destination: str
+) -> str | None:
+    if not (number.sip_allow_redirect if by == "redirect" else number.sip_allow_refer):
+        return "the trunk does not allow it"
+    if permitted(number, organization, destination) is None:
+        return "calls from this number may not go there"
+    if wait_for_pace_s(conn, number, organization, utc_now()) is not None:
+        return "too many calls per minute"
+    return None
+
+
+def tell(attempt: Attempt) -> None:
+    """A line of the log for what stands in the audit log."""
+    log.info(
+        "outbound.attempt",
+        verdict=attempt.verdict,
+        destination=attempt.destination,
+        organization_id=attempt.organization_id,
+        phone_number_id=attempt.phone_number_id,
+        api_key_id=attempt.api_key_id,
+        client=attempt.client,
+        call_id=attempt.call_id,
+        detail=attempt.detail,
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -45,6 +46,13 @@ def create(
     made = Organization(str(uuid4()), name, plan, balance, max_calls, utc_now())
     conn.execute(sa.insert(tables.organizations).values(**made.__dict__))
     return made
+
+
+def change(conn: sa.Connection, stored: Organization, changes: Mapping[str, Any]) -> Organization:
+    """Set the fields in `changes` of an organization that was read in this transaction."""
+    result = replace(stored, **changes)
+    conn.execute(sa.update(tables.organizations).where(tables.organizations.c.id == stored.id).values(asdict(result)))
+    return result
 
 
 def all_of(conn: sa.Connection) -> list[Organization]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -16,7 +17,8 @@ from storage.organizations import Organization, Plan
 
 
 @asynccontextmanager
-async def _database(settings: Settings) -> AsyncIterator[Database]:
+async def database_of(settings: Settings) -> AsyncIterator[Database]:
+    """The installation's database, open."""
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -33,7 +35,7 @@ async def create_organization(
     settings: Settings, name: str, *, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None
 ) -> Organization:
     """A new organization. Raises `Conflict` when the name is taken."""
-    async with _database(settings) as database:
+    async with database_of(settings) as database:
         return await database.write(
             lambda conn: organizations.create(conn, name, plan=plan, balance=balance, max_calls=max_calls)
         )
@@ -41,7 +43,7 @@ async def create_organization(
 
 async def organizations_of(settings: Settings) -> list[Organization]:
     """All of them, oldest first."""
-    async with _database(settings) as database:
+    async with database_of(settings) as database:
         return await database.read(organizations.all_of)
 
 
@@ -51,10 +53,10 @@ async def create_key(
     """A new key's secret text. Raises `NotFound` for an unknown organization."""
 
     def create(conn: sa.Connection) -> str:
-        organization = _organization(conn, organization_name)
+        organization = organization_named(conn, organization_name)
         return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
 
-    async with _database(settings) as database:
+    async with database_of(settings) as database:
         return await database.write(create)
 
 
@@ -62,15 +64,27 @@ async def keys(settings: Settings, organization_name: str | None) -> list[tuple[
     """Keys with the name of their organization, of one organization or of all. Raises `NotFound` for an unknown one."""
 
     def look(conn: sa.Connection) -> list[tuple[ApiKey, str]]:
-        only = None if organization_name is None else _organization(conn, organization_name).id
+        only = None if organization_name is None else organization_named(conn, organization_name).id
         names = {organization.id: organization.name for organization in organizations.all_of(conn)}
         return [(key, names[key.organization_id]) for key in api_keys.all_of(conn, only)]
 
-    async with _database(settings) as database:
+    async with database_of(settings) as database:
         return await database.read(look)
 
 
-def _organization(conn: sa.Connection, name: str) -> Organization:
+async def change_organization(settings: Settings, name: str, changes: Mapping[str, Any]) -> Organization:
+    """Set fields of an organization; a running server keeps to them from the next call on. Raises `NotFound` for an
+    unknown one."""
+
+    def change(conn: sa.Connection) -> Organization:
+        return organizations.change(conn, organization_named(conn, name), changes)
+
+    async with database_of(settings) as database:
+        return await database.write(change)
+
+
+def organization_named(conn: sa.Connection, name: str) -> Organization:
+    """By its exact name. Raises `NotFound`."""
     organization = organizations.by_name(conn, name)
     if organization is None:
         raise NotFound(f"there is no organization {name!r}: see `trunkline org list`")
@@ -79,7 +93,7 @@ def _organization(conn: sa.Connection, name: str) -> Organization:
 
 async def revoke_key(settings: Settings, prefix_or_id: str) -> ApiKey:
     """End a key. Raises `NotFound` when none that still holds has this prefix or id."""
-    async with _database(settings) as database:
+    async with database_of(settings) as database:
         key = await database.write(lambda conn: api_keys.revoke(conn, prefix_or_id))
     if key is None:
         raise NotFound(f"no active key {prefix_or_id!r}: see `trunkline key list`")

@@ -6,16 +6,21 @@ import argparse
 import asyncio
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from config import logging as logs
 from config.errors import TrunklineError
 from config.settings import Settings
+
+if TYPE_CHECKING:
+    from storage.organizations import Organization
 
 Command = Callable[[argparse.Namespace, Settings], Coroutine[Any, Any, int]]
 
@@ -45,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_replay(commands)
     _add(commands, "check", "look at settings, models, ports and the audio path, a line for each", _check)
     _add_organizations(commands)
+    _add_audit(commands)
     _add_keys(commands)
     _add_models(commands)
     return parser
@@ -64,7 +70,23 @@ def _add_organizations(commands: Any) -> None:
     create.add_argument("--plan", choices=("free", "paid"), default="free")
     create.add_argument("--balance", type=_amount, default=0.0, help="what a paid plan has left")
     create.add_argument("--max-calls", type=_positive, help="live calls at once (default: the server's setting)")
+    change = _add(group, "set", "change what an organization may do, from the next call on", _org_set)
+    change.add_argument("name", type=_name)
+    where = change.add_mutually_exclusive_group()
+    where.add_argument("--prefixes", type=_prefixes, help='what destinations must begin with: +49,+43; "" for none')
+    where.add_argument("--any-prefix", action="store_true", help="let its calls go anywhere")
+    pace = change.add_mutually_exclusive_group()
+    pace.add_argument("--calls-per-minute", type=_positive, metavar="N", help="most outbound calls in any 60 seconds")
+    pace.add_argument("--no-cap", action="store_true", help="no such bound")
+    change.add_argument("--max-calls", type=_positive, metavar="N", help="live calls at once")
     _add(group, "list", "list organizations", _org_list)
+
+
+def _add_audit(commands: Any) -> None:
+    audit = _add(commands, "audit", "show every outbound call that was wanted, and what came of it", _audit)
+    audit.add_argument("--org", help="only of this organization")
+    audit.add_argument("--since", type=_instant, metavar="TIME", help="only from then on, as 2026-11-21T05:00 (UTC)")
+    audit.add_argument("--json", action="store_true", help="print JSON, a line each")
 
 
 def _add_keys(commands: Any) -> None:
@@ -105,6 +127,23 @@ def _amount(text: str) -> float:
     if not math.isfinite(number):
         raise argparse.ArgumentTypeError("takes a number")
     return number
+
+
+def _prefixes(text: str) -> list[str]:
+    from api.forms import PREFIX
+
+    prefixes = [each.strip() for each in text.split(",")] if text.strip() else []
+    if not all(re.fullmatch(PREFIX, each) for each in prefixes):
+        raise argparse.ArgumentTypeError("takes beginnings of E.164 numbers or of extensions, as +49,+43,1")
+    return prefixes
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+        return at.replace(tzinfo=at.tzinfo or UTC)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError("takes an ISO 8601 time, as 2026-11-21T05:00") from error
 
 
 def _name(text: str) -> str:
@@ -158,9 +197,41 @@ async def _org_list(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
 
     for organization in await admin.organizations_of(settings):
-        ceiling = "-" if organization.max_calls is None else str(organization.max_calls)
-        print(f"{organization.id}  {organization.plan:4}  max calls {ceiling:>4}  {organization.name}")
+        print(_organization_line(organization))
     return 0
+
+
+def _organization_line(organization: Organization) -> str:
+    ceiling, cap = organization.max_calls or "-", organization.outbound_per_minute or "-"
+    prefixes = organization.outbound_prefixes
+    places = "anywhere" if prefixes is None else f"to {','.join(prefixes) or 'nowhere'}"
+    return (
+        f"{organization.id}  {organization.plan:4}  max calls {ceiling:>4}  a minute {cap:>4}  {places}  "
+        f"{organization.name}"
+    )
+
+
+async def _org_set(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import admin
+
+    given: dict[str, Any] = {
+        "outbound_prefixes": options.prefixes,
+        "outbound_per_minute": options.calls_per_minute,
+        "max_calls": options.max_calls,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    if options.any_prefix:
+        changes["outbound_prefixes"] = None
+    if options.no_cap:
+        changes["outbound_per_minute"] = None
+    print(_organization_line(await admin.change_organization(settings, options.name, changes)))
+    return 0
+
+
+async def _audit(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline.audit import audit
+
+    return await audit(settings, options.org, options.since, as_json=options.json)
 
 
 async def _key_create(options: argparse.Namespace, settings: Settings) -> int:

@@ -18,6 +18,7 @@ from api.services import Services
 from calls import metrics
 from calls.admission import RETRY_AFTER_S, Ceilings
 from calls.after_call import AfterCall
+from calls.audit import forget_regularly
 from calls.background import Backgrounds
 from calls.egress import EgressClient, EgressRules, Lanes, tls_context
 from calls.equipment import Equipment
@@ -171,6 +172,7 @@ async def running(
             "webhooks": deliverer.run,
             "trunks": sources.run,
             "knowledge": knowledge.run,
+            "audit": partial(forget_regularly, database),
             "housekeeping": partial(_housekeeping, server),
         }
         _start_tasks(server, stack, work)

@@ -1,0 +1,87 @@
+"""`trunkline audit`: the log of every outbound call that was wanted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from config.clock import iso
+from config.settings import Settings
+from storage import organizations, outbound_attempts
+from storage.database import Database
+from storage.organizations import Organization
+from storage.outbound_attempts import Told
+from trunkline.admin import database_of, organization_named
+
+PIECE: Final = 1000
+"""Rows that are read at once."""
+BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def audit(settings: Settings, organization_name: str | None, since: datetime | None, *, as_json: bool) -> int:
+    """Print the log, one organization after the other, oldest first; of one organization or of all. Raises `NotFound`
+    for an unknown one."""
+    async with database_of(settings) as database:
+        if organization_name is None:
+            wanted = await database.read(organizations.all_of)
+        else:
+            wanted = [await database.read(lambda conn: organization_named(conn, organization_name))]
+        try:
+            for each in wanted:
+                await _print_all(database, each, since or BEGINNING, _json if as_json else _line)
+            sys.stdout.flush()
+        except BrokenPipeError:  # `| head` has seen enough; what is still in the buffer must not complain at the exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+async def _print_all(
+    database: Database, organization: Organization, since: datetime, words_of: Callable[[Told, str], str]
+) -> None:
+    last_id = ""
+    while piece := await database.read(
+        partial(
+            outbound_attempts.told_after, organization_id=organization.id, since=since, last_id=last_id, limit=PIECE
+        )
+    ):
+        for told in piece:
+            print(words_of(told, organization.name))
+        since, last_id = piece[-1].attempt.created_at, piece[-1].attempt.id
+
+
+def _line(told: Told, organization: str) -> str:
+    attempt = told.attempt
+    words = [
+        iso(attempt.created_at),
+        f"{attempt.verdict:16}",
+        organization,
+        told.key_prefix or "-",
+        attempt.client or "-",
+        f"{told.number or attempt.phone_number_id or '-'} -> {attempt.destination}",
+    ]
+    more = attempt.detail if told.ended is None else f"{attempt.call_id} {told.ended}"
+    return "  ".join(words if more is None else [*words, more])
+
+
+def _json(told: Told, organization: str) -> str:
+    attempt = told.attempt
+    shown: dict[str, Any] = {
+        "at": iso(attempt.created_at),
+        "verdict": attempt.verdict,
+        "organization": organization,
+        "apiKeyId": attempt.api_key_id,
+        "apiKey": told.key_prefix,
+        "client": attempt.client,
+        "phoneNumberId": attempt.phone_number_id,
+        "number": told.number,
+        "destination": attempt.destination,
+        "callId": attempt.call_id,
+        "ended": told.ended,
+        "detail": attempt.detail,
+    }
+    return json.dumps(shown)
