@@ -1,7 +1,7 @@
 """The C extension in `sipcore/native`: audio pump, SIP source guard, PJSUA hooks."""
 
 from collections.abc import Callable
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class PumpStats(TypedDict):
     realtime: bool
     lateness_ms: tuple[float, float, float]
     deviation_ms: tuple[float, float, float]
+
+TapRow: TypeAlias = tuple[int, bool, str, str, str, str, str, str, str, int, int, bool, bytes]
 
 class Background:
     """Opaque: a looped sound (a capsule)."""
@@ -109,3 +111,6 @@ def register_give_up(account: int, /) -> None: ...
 def register_keep_alive(account: int, /) -> None: ...
 def register_forget(account: int, /) -> None: ...
 def account_delete(account: int, /) -> bool: ...
+def tap_install() -> int: ...
+def tap_remove() -> None: ...
+def tap_take() -> tuple[list[TapRow], int]: ...

@@ -162,6 +162,7 @@ class DialogRegistry:
             request_user=headers.request_user(message),
             to=headers.party(headers.value(message, "To", "t")),
             sender=headers.party(headers.value(message, "From", "f")),
+            sender_tag=headers.tag(headers.value(message, "From", "f")),
             authorization=headers.value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
             headers=carried(message),
         )

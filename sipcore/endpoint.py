@@ -23,6 +23,7 @@ from sipcore.names import Names, Target
 from sipcore.owner import Owner
 from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
+from sipcore.sip_log import SipLog, SipTap
 from sipcore.transports import open_transports, versions
 from sipcore.trunk import Place
 
@@ -50,6 +51,8 @@ class Endpoint:
         self._accepting = True
         self._names = Names()
         self._sip_port = settings.port
+        self.sip_log = SipLog()
+        self._tap = SipTap(self.sip_log)
 
     async def start(self) -> None:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
@@ -58,7 +61,7 @@ class Endpoint:
         local_host = settings.public_address or (None if settings.host == "0.0.0.0" else settings.host)
         self._registry = DialogRegistry(self._owner, self.pump, loop, self._on_incoming, local_host)
         try:
-            await self._owner.run(self._start_here, self._registry)
+            self._tap.start(await self._owner.run(self._start_here, self._registry))
         except pj.Error as error:
             await self.close()
             raise StartupError(f"SIP did not start: {error.reason}") from error
@@ -72,6 +75,8 @@ class Endpoint:
             if self._registry is not None:
                 await self._registry.hang_up_all()
             await self._owner.run(self._destroy_here)
+            self._tap.stop()
+            _native.tap_remove()
         await self._owner.close()
 
     def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
@@ -97,6 +102,10 @@ class Endpoint:
     def live_legs(self) -> int:
         """Legs that have not ended."""
         return len(self._registry.legs) if self._registry else 0
+
+    def see_messages(self) -> None:
+        """Bring `sip_log` up to date, which else it is a moment later."""
+        self._tap.take()
 
     def log_guard_events(self) -> None:
         """Write what the guard turned away since the last call: one line for each source."""
@@ -126,7 +135,8 @@ class Endpoint:
 
     # ---- on the owner's thread ----
 
-    def _start_here(self, registry: DialogRegistry) -> None:
+    def _start_here(self, registry: DialogRegistry) -> int:
+        """Returns the tap's descriptor."""
         _native.hush()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
             raise StartupError(f"limits.max_calls: at most {_native.MAX_CALLS - _SPARE_CALLS} in this build of PJSIP")
@@ -140,6 +150,7 @@ class Endpoint:
         self.set_hosts({})
         self.set_accepting(True)
         _native.guard_install()
+        tap = _native.tap_install()
         self._sip_port = open_transports(endpoint, self._settings)
         endpoint.libStart()
         endpoint.audDevManager().setNoDev()
@@ -148,6 +159,7 @@ class Endpoint:
         for version in versions(self._settings.host):
             account = self._accounts[version] = TrunkAccount(registry)
             account.create(account_config(self._settings, version), version == versions(self._settings.host)[0])
+        return tap
 
     def _destroy_here(self) -> None:
         endpoint, self._endpoint = self._endpoint, None

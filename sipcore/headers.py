@@ -20,6 +20,7 @@ _LINE_END = re.compile("\r?\n")
 _BODY = re.compile("\r?\n\r?\n")
 _BLANKS = re.compile("[ \t]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_TAG = re.compile(r";[ \t]*+tag[ \t]*+=[ \t]*+([^;,\s]++)", re.IGNORECASE)
 _LONGEST = 128
 
 
@@ -49,6 +50,14 @@ def party(name_addr: str) -> Party:
     quoted, plain, uri = match.groups()
     name = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain.strip()
     return Party(uri_user(uri), printable(name))
+
+
+def tag(name_addr: str) -> str:
+    """The tag of a From or To value (RFC 3261 19.3); "" without one."""
+    match = _NAME_ADDR.match(name_addr.strip())
+    parameters = name_addr.strip()[match.end() :] if match else name_addr
+    found = _TAG.search(parameters)
+    return printable(found[1]) if found else ""
 
 
 def name_addr(who: Party, host: str) -> str:

@@ -51,6 +51,8 @@ class LegFacts:
     sender: Party
     authorization: str = field(default="", repr=False)
     """What an inbound INVITE answers to a challenge of ours (RFC 3261, 20.7); "" when it does not."""
+    sender_tag: str = ""
+    """The From tag of an inbound INVITE."""
     headers: Carried = field(default_factory=dict)
     """What else an INVITE carried (`sipcore.carried`); nothing when we sent it."""
 

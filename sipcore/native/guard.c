@@ -4,6 +4,7 @@
 #include "info.h"
 #include "names.h"
 #include "sdp.h"
+#include "tap.h"
 #include "uas.h"
 
 #include <pthread.h>
@@ -141,8 +142,11 @@ static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
 
 static pj_bool_t refuse_stranger(pjsip_rx_data *rdata, bool refuse)
 {
-    if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
+    if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD) {
+        tap_mute(true);
         answer(rdata, 403, 0);
+        tap_mute(false);
+    }
     return PJ_TRUE;
 }
 
@@ -178,8 +182,20 @@ static pj_bool_t let_in(pjsip_rx_data *rdata)
     return PJ_TRUE;
 }
 
+/* An answer to a request of ours (RFC 3261 17.1.3), or the repeated 200 of a dialog. */
+static bool answers_us(pjsip_rx_data *rdata)
+{
+    pj_str_t key;
+    const pjsip_fromto_hdr *from = rdata->msg_info.from, *to = rdata->msg_info.to;
+    return (pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAC, &rdata->msg_info.cseq->method, rdata) == PJ_SUCCESS &&
+            pjsip_tsx_layer_find_tsx2(&key, PJ_FALSE) != NULL) ||
+           pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &from->tag, &to->tag, PJ_FALSE) != NULL;
+}
+
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
+    if (answers_us(rdata))
+        tap_received(rdata);
     if (has_unusable_sdp(rdata))
         drop_sdp(rdata);
     names_settle_via(rdata);
@@ -205,6 +221,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
 
     if (!known && !probe)
         return refuse_stranger(rdata, refuse);
+    tap_received(rdata);
     if (ongoing || !out_of_dialog(rdata)) {
         if (of_call && uas_answers(rdata))
             return PJ_TRUE;

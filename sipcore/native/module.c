@@ -15,6 +15,7 @@
 #include "python_register.h"
 #include "rtp_transport.h"
 #include "sdp.h"
+#include "tap.h"
 
 #define BACKGROUND "sipcore.background"
 #define INFO_COLUMNS 7
@@ -488,6 +489,8 @@ PyMODINIT_FUNC PyInit__native(void)
     if (made && (PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
                  PyModule_AddIntConstant(made, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0 ||
                  PyModule_AddFunctions(made, guard_methods) != 0 || PyModule_AddFunctions(made, register_methods) != 0))
+        Py_CLEAR(made);
+    if (made && PyModule_AddFunctions(made, tap_methods) != 0)
         Py_CLEAR(made);
     return made;
 }

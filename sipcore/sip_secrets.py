@@ -1,0 +1,142 @@
+"""SIP messages as people may read them: without passwords, digests, keys of media and pressed keys (which may be a card
+number's). What is not known to be harmless is left out. Linear in the length of the message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_AUTH_HEADERS: Final = frozenset(
+    ("authorization", "proxy-authorization", "www-authenticate", "proxy-authenticate")
+)  # RFC 3261 20.7, 20.27, 20.28, 20.44
+_SHOWN_PARAMETERS: Final = frozenset(("username", "realm", "uri", "algorithm", "qop", "nc", "stale", "domain"))
+_SECRET_HEADER: Final = re.compile(r"auth|token|secret|passw|credential|api-?key|cookie", re.IGNORECASE)
+_SHOWN_BODIES: Final = ("application/sdp", "message/sip", "multipart/")
+_SHOWN_IN_URI: Final = frozenset(("replaces", "reason", "privacy", "require"))
+
+_LINE_END: Final = re.compile("\r\n|\r|\n")
+_UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_NAME: Final = re.compile(r"([^\s:]++)\s*+:")
+_SCHEME: Final = re.compile(r"(?:sips?|https?|wss?|ftp):", re.IGNORECASE)
+_DELIMITERS: Final = re.compile(r"""[\s<>"']""")
+_URI_HEADER: Final = re.compile(r"""([?&])([^=&\s<>"?]*+)=[^&>]*+""")
+_PIECE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++(?:,|\Z)', re.DOTALL)
+_PARAMETER: Final = re.compile(r'\s*+([A-Za-z0-9_-]++)\s*+=\s*+("[^"\\]*+"|[^\s",;]++)\s*+')
+_SCHEME_OF_AUTH: Final = re.compile(r"\s*+(Digest)\s++", re.IGNORECASE)
+_CRYPTO: Final = re.compile(r"a\s*=\s*crypto\s*:", re.IGNORECASE)
+_CRYPTO_SHOWN: Final = re.compile(r"(a=crypto:\d{1,9} [A-Z0-9]+(?:_[A-Z0-9]+)+) inline:", re.IGNORECASE)
+_SDP_SECRET: Final = re.compile(r"\s*(a\s*=\s*(?:ice-pwd|key-mgmt)\s*:|(?:k|signal)\s*=)", re.IGNORECASE)
+_ENCODED: Final = re.compile(r"content-encoding\s*:|e\s*:|content-transfer-encoding\s*:\s*[bq](?!inary)", re.IGNORECASE)
+_INLINE: Final = re.compile(r"inline:\S*+", re.IGNORECASE)
+_DTMF: Final = re.compile(r"application/dtmf(?:-relay)?\s*(?:;|\Z)", re.IGNORECASE)
+_DURATION: Final = re.compile(r"\s*Duration\s*=\s*\d{1,6}\s*", re.IGNORECASE)
+
+
+def masked(message: bytes) -> str:
+    """The message for people: lines end with LF, control characters and what is no UTF-8 are U+FFFD."""
+    lines = _LINE_END.split(message.decode("utf-8", "replace").lstrip("\r\n"))
+    end = next((at for at, line in enumerate(lines) if not line), len(lines))
+    head, body = list(_fields(lines[:end])), lines[end + 1 :]
+    shown = [_UNPRINTABLE.sub("\ufffd", _masked_field(field)) for field in head]
+    if not any(body):
+        return "\n".join(shown) + "\n"
+    kinds = [kind for field in head if (kind := _content_type(field)) is not None]
+    encoded = any(map(_ENCODED.match, (*head, *body)))
+    return "\n".join([*shown, "", *(_UNPRINTABLE.sub("\ufffd", line) for line in _masked_body(kinds, body, encoded))])
+
+
+def masked_line(line: str) -> str:
+    """A line that holds URIs: their passwords, and the header fields in them, are masked."""
+    if "@" in line:
+        line = "@".join(_without_passwords(line.split("@")))
+    return _URI_HEADER.sub(_masked_uri_header, line) if "?" in line else line
+
+
+def _fields(lines: list[str]) -> Iterator[str]:
+    """Header fields with the lines that they go on in (RFC 3261 7.3.1)."""
+    field: list[str] = []
+    for line in lines:
+        if field and line[:1] not in (" ", "\t"):
+            yield "\n".join(field)
+            field = []
+        field.append(line)
+    if field:
+        yield "\n".join(field)
+
+
+def _masked_field(field: str) -> str:
+    found = _NAME.match(field)
+    if found is not None and _SECRET_HEADER.search(found[1]):
+        value = field[found.end() :]
+        return f"{found[0]} {_masked_credentials(value) if found[1].lower() in _AUTH_HEADERS else '*'}"
+    return masked_line(field)
+
+
+def _masked_credentials(value: str) -> str:
+    """`Digest` with the parameters that are no secrets; anything else is `*`."""
+    scheme = _SCHEME_OF_AUTH.match(value)
+    if scheme is None:
+        return "*"
+    shown, at = [], scheme.end()
+    while at < len(value):
+        piece = _PIECE.match(value, at)
+        if piece is None:  # a quotation without an end: nobody can tell what is what
+            return f"{scheme[1]} *"
+        shown.append(_masked_parameter(piece[0].removesuffix(",")))
+        at = piece.end()
+    return f"{scheme[1]} {', '.join(shown)}"
+
+
+def _masked_parameter(text: str) -> str:
+    found = _PARAMETER.fullmatch(text)
+    if found is None:
+        return "*"
+    return f"{found[1]}={masked_line(found[2])}" if found[1].lower() in _SHOWN_PARAMETERS else f"{found[1]}=*"
+
+
+def _without_passwords(parts: list[str]) -> Iterator[str]:
+    """The pieces between the @ of a line. In the piece before one, what follows the second colon of `sip:user:password`
+    is a password; so is the next piece when it holds no delimiter: the password had an @ in it."""
+    in_password = False
+    for part in parts[:-1]:
+        cut = max((found.end() for found in _DELIMITERS.finditer(part)), default=0)
+        if in_password and not cut:
+            yield "*"
+            continue
+        scheme = _SCHEME.search(part, cut)
+        colon = part.find(":", scheme.end()) if scheme else -1
+        in_password = colon >= 0
+        yield f"{part[: colon + 1]}*" if in_password else part
+    yield parts[-1]
+
+
+def _masked_uri_header(found: re.Match[str]) -> str:
+    return found[0] if found[2].lower() in _SHOWN_IN_URI else f"{found[1]}{found[2]}=*"
+
+
+def _content_type(field: str) -> str | None:
+    found = _NAME.match(field)
+    return field[found.end() :].strip() if found and found[1].lower() in ("content-type", "c") else None
+
+
+def _masked_body(kinds: list[str], lines: list[str], encoded: bool) -> Iterator[str]:
+    """SDP and what may carry it are shown without keys, keys pressed as `Signal=*`; other bodies not at all."""
+    if not encoded and kinds and all(kind.lower().startswith(_SHOWN_BODIES) for kind in kinds):
+        for field in _fields(lines):
+            yield from map(_masked_sdp, _masked_field(field).split("\n"))
+    elif kinds and all(_DTMF.match(kind) for kind in kinds):
+        yield "Signal=*"
+        yield from (line for line in lines if _DURATION.fullmatch(line))
+    else:
+        yield "(a body that is not shown)"
+
+
+def _masked_sdp(line: str) -> str:
+    """RFC 4568 (SDES), RFC 8839 (ICE), RFC 4567 (MIKEY) and the `k=` of RFC 4566; fingerprints (RFC 8122) stay."""
+    text = line.strip()
+    if _CRYPTO.match(text):
+        shown = _CRYPTO_SHOWN.match(text)
+        return f"{shown[1]} inline:*" if shown else "a=crypto:*"
+    secret = _SDP_SECRET.match(line)
+    return f"{secret[1]}*" if secret else _INLINE.sub("inline:*", line)

@@ -1,0 +1,137 @@
+"""How messages are put to their dialogs, how much is kept, and for how long; time is an argument."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from sipcore import sip_log
+from sipcore.sip_log import ALL_BYTES, FIRST, MOST, MOST_BYTES, OVER_S, SWEEP_S, UNANSWERED_S, DialogKey, SipLog
+from sipcore.sip_message import SipMessage
+
+NUMBERS = count()
+
+
+def message(
+    method: str, status: int = 0, *, sent: bool = False, call_id: str = "c1", tags: tuple[str, str] = ("a", "b"),
+    size: int = 400, raw: bytes | None = None,
+) -> SipMessage:  # fmt: skip
+    raw = raw or f"{next(NUMBERS)} ".encode().ljust(size)
+    return SipMessage(0, sent, "udp", "us", "peer", call_id, *tags, method, 1, status, False, raw)
+
+
+def inbound(sip_log: SipLog, now_s: float, call_id: str = "c1", tag: str = "a") -> DialogKey:
+    """An INVITE comes and is answered."""
+    to_come, known = (tag, ""), (tag, "b")
+    sip_log.add([message("INVITE", call_id=call_id, tags=to_come)], now_s)
+    sip_log.add([message("INVITE", 200, sent=True, call_id=call_id, tags=known)], now_s)
+    return DialogKey(call_id, "callee", tag)
+
+
+def test_requests_of_both_ends_belong_to_the_dialog() -> None:
+    sip_log = SipLog()
+    key = inbound(sip_log, 0)
+    sip_log.add([message("ACK"), message("BYE", sent=True, tags=("b", "a")), message("BYE", 200, tags=("b", "a"))], 1)
+    trail = sip_log.trail(key)
+    assert trail is not None and len(trail) == 5 and trail.over
+
+
+def test_both_ends_of_a_call_that_comes_back_to_us_are_apart() -> None:
+    sip_log = SipLog()
+    sip_log.add([message("INVITE", sent=True, tags=("a", "")), message("INVITE", tags=("a", ""))], 0)
+    sip_log.add([message("INVITE", 180, sent=True), message("INVITE", 180)], 0)
+    sip_log.add([message("BYE", sent=True, tags=("b", "a")), message("BYE", tags=("b", "a"))], 1)
+    caller, callee = (sip_log.trail(DialogKey("c1", role, "a")) for role in ("caller", "callee"))
+    assert caller is not None and [each.message.sent for each in caller] == [True, False, False]
+    assert callee is not None and [each.message.sent for each in callee] == [False, True, True]
+
+
+def test_callers_who_use_the_same_call_id_are_apart() -> None:
+    sip_log = SipLog()
+    first, second = inbound(sip_log, 0, tag="a1"), inbound(sip_log, 0, tag="a2")
+    assert [len(sip_log.trail(key) or ()) for key in (first, second)] == [2, 2]
+    assert sip_log.key_of("c1", "callee", "a2") == second
+    assert sip_log.key_of("c1", "callee", "a3") is None
+    assert sip_log.key_of("c1", "caller") is None
+
+
+def test_what_began_no_call_belongs_to_none() -> None:
+    sip_log = SipLog()
+    seen: list[DialogKey | None] = []
+    sip_log.watchers.add(lambda message, key, again: seen.append(key))
+    sip_log.add([message("REGISTER", sent=True), message("OPTIONS"), message("INVITE", 200), message("BYE")], 0)
+    assert seen == [None] * 4
+
+
+def test_of_a_long_dialog_the_first_and_the_last_are_kept() -> None:
+    sip_log = SipLog()
+    key = inbound(sip_log, 0)
+    later = [message("INFO") for _ in range(500)]
+    sip_log.add(later, 1)
+    trail = sip_log.trail(key)
+    assert trail is not None
+    kept = [each.message for each in trail]
+    assert len(kept) == MOST and trail.left_out == 502 - MOST
+    assert kept[2:FIRST] == later[: FIRST - 2] and kept[FIRST:] == later[-(MOST - FIRST) :]
+
+
+def test_the_bytes_of_a_dialog_are_bounded() -> None:
+    sip_log = SipLog()
+    key = inbound(sip_log, 0)
+    sip_log.add([message("INFO", size=8000) for _ in range(100)], 1)
+    trail = sip_log.trail(key)
+    assert trail is not None
+    assert MOST_BYTES - 8000 < sum(len(each.message.raw) for each in trail) == trail.size <= MOST_BYTES
+    assert len(trail) + trail.left_out == 102
+
+
+def test_of_too_many_dialogs_the_one_that_was_silent_for_longest_goes() -> None:
+    sip_log = SipLog()
+    keys = [inbound(sip_log, 0, f"c{number}") for number in range(ALL_BYTES // (32 * 8000))]
+    for key in keys:
+        sip_log.add([message("INFO", call_id=key.call_id, size=8000) for _ in range(31)], 1)
+    sip_log.add([message("INFO", call_id=keys[0].call_id)], 2)
+    more = [inbound(sip_log, 3, f"d{number}") for number in range(3000)]
+    lost = [key for key in keys + more if sip_log.trail(key) is None]
+    assert lost and lost == keys[1 : 1 + len(lost)]
+
+
+def test_a_dialog_is_forgotten_when_nothing_of_it_can_come_again() -> None:
+    sip_log = SipLog()
+    over, refused, alive, silent = (inbound(sip_log, 0, name) for name in ("over", "refused", "alive", "silent"))
+    sip_log.forget(silent)
+    sip_log.add([message("BYE", call_id="over")], 10)
+    sip_log.forget(refused)
+    sip_log.add([message("INVITE", call_id="refused", tags=("a", ""))], 10)
+    sip_log.add([message("INVITE", 486, sent=True, call_id="refused")], 10)
+    sip_log.add([message("INVITE", call_id="silent", tags=("a", ""))], 10)
+    sip_log.add([], 10 + OVER_S)
+    assert all(sip_log.trail(key) is not None for key in (over, refused, alive, silent))
+    sip_log.add([], 10 + OVER_S + SWEEP_S + 1)
+    assert [sip_log.trail(key) is not None for key in (over, refused, alive, silent)] == [False, False, True, True]
+    sip_log.add([], 10 + UNANSWERED_S + SWEEP_S + 1)
+    assert [sip_log.trail(key) is not None for key in (alive, silent)] == [True, False]
+
+
+def test_an_invite_that_was_challenged_goes_on() -> None:
+    sip_log = SipLog()
+    sip_log.add([message("INVITE", sent=True, tags=("a", "")), message("INVITE", 401), message("ACK", sent=True)], 0)
+    key = sip_log.key_of("c1", "caller")
+    assert key is not None
+    sip_log.add([message("INVITE", sent=True, tags=("a", ""))], 1)
+    trail = sip_log.trail(key)
+    assert trail is not None and not trail.over and len(trail) == 4
+
+
+def test_the_same_bytes_again_are_a_retransmission_the_same_way_only() -> None:
+    log = SipLog()
+    seen: list[bool] = []
+    log.watchers.add(lambda message, key, again: seen.append(again))
+    same = b"INVITE sip:100@192.0.2.1 SIP/2.0"
+    log.add([message("INVITE", raw=same), message("INVITE", raw=same, sent=True), message("INVITE", raw=same)], 0)
+    assert seen == [False, False, True]
+    log.add([message("INFO") for _ in range(sip_log.REMEMBERED)], 1)
+    log.add([message("INVITE", raw=same)], 1)
+    log.add([message("INFO") for _ in range(3 * sip_log.REMEMBERED)], 2)
+    log.add([message("INVITE", raw=same)], 3)
+    assert (seen[3 + sip_log.REMEMBERED], seen[-1]) == (True, False), "it is remembered for a while"
+    assert log.again == {False: 2, True: 0}
