@@ -149,6 +149,20 @@ class TransferCall(View):
     status: Status
 
 
+class SipEnd(View):
+    """How SIP says that the call ended."""
+
+    status_code: int | None = Field(
+        description="Final status of the INVITE; 200 when an established call was hung up; null when nothing came back"
+    )
+    reason_phrase: str
+    q850_cause: int | None = Field(
+        alias="q850Cause", description="Cause of ITU-T Q.850 in the Reason header (RFC 3326) of whoever ended the call"
+    )
+    q850_text: str | None = Field(alias="q850Text")
+    by_peer: bool = Field(description="The other side ended the call")
+
+
 class CallListItem(View):
     """A call in a list: without its talk."""
 
@@ -189,6 +203,7 @@ class Call(CallListItem):
 
     transcript: list[TranscriptItem]
     analysis: Analysis | None
+    sip_end: SipEnd | None = Field(description="Null while the call lives, and when it had no SIP dialog")
 
     @classmethod
     def of(cls, stored: StoredCall, recording_url: str | None) -> Call:

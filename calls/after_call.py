@@ -42,6 +42,8 @@ class Outcome:
     timeline: Sequence[dict[str, Any]] = ()
     turn_count: int = 0
     recorded: bool = False
+    sip_end: dict[str, Any] | None = None
+    """`calls.endings.sip_end_of`."""
 
 
 def event_body(call: Call, link: Callable[[str], str]) -> bytes:
@@ -107,6 +109,7 @@ class AfterCall:
             timeline=outcome.timeline,
             recording=outcome.recorded,
             turn_count=outcome.turn_count,
+            sip_end=outcome.sip_end,
         )
         if call is not None:
             self._announce(conn, call, agent)

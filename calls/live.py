@@ -14,6 +14,7 @@ import structlog
 
 from calls.after_call import Outcome
 from calls.conversation import Conversation
+from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
 from calls.role import models_for, turn_settings
@@ -23,10 +24,9 @@ from config.clock import utc_now
 from media.engine_call import EngineCall
 from media.recording import Recording, RecordingEnd
 from sipcore.leg import Leg, LegEnd, Media
-from sipcore.status import reason_for
 from storage import calls, recordings
 from storage.agents import Agent
-from storage.calls import Call, EndedReason, EndStatus
+from storage.calls import Call, EndedReason
 from storage.database import StorageTrouble
 from storage.phone_numbers import PhoneNumber
 
@@ -84,6 +84,7 @@ class LiveCall:
             timeline=self._conversation.timeline.items() if self._conversation else (),
             turn_count=talk.turn_count,
             recorded=self._recorded,
+            sip_end=sip_end_of(self._leg.ended.result()) if self._leg.ended.done() else None,
         )
         await self._house.after_call.finish(self.call.id, outcome, self._agent)
 
@@ -168,7 +169,7 @@ class LiveCall:
             yield sound, inbox
         finally:
             self._house.engine.remove(media.slot)
-            await self._hang_up()
+            await self._hang_up(self._ending.result() if self._ending.done() else None)
             self._recorded = await self._close_recording(recording, closed)
 
     def _record(self, media: Media, closed: asyncio.Future[RecordingEnd]) -> Recording:
@@ -195,7 +196,7 @@ class LiveCall:
         except StorageTrouble as trouble:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
 
-    async def _hang_up(self, reason: EndedReason | None = None) -> None:
+    async def _hang_up(self, reason: EndedReason | None) -> None:
         """End the leg; a call that failed before it was answered is refused with 500."""
         if self._leg.ended.done():
             return
@@ -203,7 +204,7 @@ class LiveCall:
             if reason == "error" and self._inbound and self._answered_at is None:
                 await self._leg.reject(500)
             else:
-                await self._leg.hangup()
+                await self._leg.hangup(cause_of(reason))
         except Exception as error:  # noqa: BLE001 - what follows a call follows it whatever SIP says
             self._log.error("call.hangup_failed", error=repr(error), exc_info=error)
 
@@ -222,25 +223,12 @@ class LiveCall:
     def _leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
         if ended.cancelled() or not ended.result().by_peer:
             return
-        code = ended.result().code
         answered = self._answered_at is not None or self._leg.answered.done()
-        self.end(_reason_of(code, answered) if answered or self._inbound else reason_for(code))
+        self.end(reason_of(ended.result(), inbound=self._inbound, answered=answered))
 
     @property
     def _inbound(self) -> bool:
         return self._leg.facts.direction == "inbound"
-
-
-def _reason_of(code: int, answered: bool) -> EndedReason:
-    """A BYE, or a caller's CANCEL (487), is the other side's wish; anything else is a failure of the way between us."""
-    return "customer_ended" if code < 300 or (code == 487 and not answered) else "unreachable"
-
-
-def status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
-    """The status in which a call ends."""
-    if answered:
-        return "completed"
-    return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
 
 
 def _tell(loop: asyncio.AbstractEventLoop, closed: asyncio.Future[RecordingEnd], end: RecordingEnd) -> None:

@@ -15,8 +15,9 @@ import structlog
 
 from calls import brought, metrics
 from calls.after_call import Outcome
+from calls.endings import status_of
 from calls.equipment import Equipment
-from calls.live import LiveCall, status_of
+from calls.live import LiveCall
 from config.clock import utc_now
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg

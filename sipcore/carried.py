@@ -41,7 +41,6 @@ LONGEST_VALUE: Final = 512
 _SPELLED: Final = {name.lower(): name for name in NAMES} | {"s": "Subject", "b": "Referred-By"}
 _TOKEN: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]++")
 """RFC 3261 25.1."""
-_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|<[^>]*+(?:>|\Z)|,|[^",<]++', re.DOTALL)
 _PHONE_NUMBER: Final = re.compile(r"\+?[0-9]{2,32}")
 _DIVERTED: Final = re.compile(r";cause=(302|404|408|480|486|487|503)(?![0-9])", re.IGNORECASE)
 """RFC 7544, 2.1: such a target was chosen because somebody diverted the call."""
@@ -101,13 +100,5 @@ def diverted_from(given: Carried) -> str:
 
 
 def _entries(given: Carried, name: str) -> Iterator[str]:
-    """The values of a header that may be a list: commas within quotes and angle brackets part nothing."""
     for line in given.get(name, ()):
-        entry = ""
-        for piece in _PIECE.findall(line):
-            if piece == ",":
-                yield entry
-                entry = ""
-            else:
-                entry += piece
-        yield entry
+        yield from headers.listed(line)

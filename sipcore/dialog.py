@@ -12,7 +12,7 @@ import pjsua2 as pj
 import structlog
 
 from media.dtmf_keys import KEYS, DigitWay
-from sipcore import _native, headers
+from sipcore import _native, cause, headers
 from sipcore.carried import carried
 from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.owner import Owner
@@ -44,8 +44,9 @@ class CallObject(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             _native.forget(info.id)
+            reasons = _native.reason(info.id)
             unheard = info.role == pj.PJSIP_ROLE_UAC and not self._accepted and _came_of_silence(prm.e)
-            self._registry.ended(self, 0 if unheard else info.lastStatusCode, info.lastReason)
+            self._registry.ended(self, 0 if unheard else info.lastStatusCode, info.lastReason, reasons)
         elif info.role == pj.PJSIP_ROLE_UAC and info.state == pj.PJSIP_INV_STATE_EARLY:
             self._registry.rings(self)
         elif info.role == pj.PJSIP_ROLE_UAC and info.state in _ACCEPTED:
@@ -96,9 +97,9 @@ class PjDialog:
         """Answer the INVITE."""
         await self._owner.run(self._respond_here, code, headers)
 
-    async def bye(self, code: int) -> None:
+    async def bye(self, code: int, headers: HeaderLines) -> None:
         """BYE, CANCEL or refuse."""
-        await self._owner.run(self._bye_here, code)
+        await self._owner.run(self._bye_here, code, headers)
 
     async def progress(self) -> int:
         """The latest response to our INVITE."""
@@ -111,8 +112,8 @@ class PjDialog:
     def _respond_here(self, code: int, headers: HeaderLines) -> None:
         self._do_here(f"answer {code}", lambda call: call.answer(_operation(code, headers)))
 
-    def _bye_here(self, code: int) -> None:
-        self._do_here("hangup", lambda call: call.hangup(_operation(code, ())))
+    def _bye_here(self, code: int, headers: HeaderLines) -> None:
+        self._do_here("hangup", lambda call: call.hangup(_operation(code, headers)))
 
     def _progress_here(self) -> int:
         return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
@@ -169,10 +170,12 @@ class DialogRegistry:
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)
 
-    def ended(self, call: CallObject, code: int, reason: str) -> None:
-        """The dialog is over. The object is dropped later, on the owner's thread."""
+    def ended(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
+        """The dialog is over. The object is dropped later, on the owner's thread. `reasons`: the peer's Reason
+        headers."""
         if call.leg is not None:
-            self._post(self._leg_ended, call.key, call.leg, code, headers.printable(reason))
+            why = cause.read(reasons)
+            self._post(self._leg_ended, call.key, call.leg, code, headers.printable(reason), why)
         self._owner.post(self._drop_here, call.key)
 
     def rings(self, call: CallObject) -> None:
@@ -195,7 +198,7 @@ class DialogRegistry:
         log.error("sip.no_slot", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:
-            self._owner.post(dialog._bye_here, 503)
+            self._owner.post(dialog._bye_here, 503, ())
 
     def has_digit(self, call: CallObject, digit: str, way: DigitWay) -> None:
         """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
@@ -225,9 +228,9 @@ class DialogRegistry:
             self._refusals.add(refusal := self._loop.create_task(leg.reject(500)))
             refusal.add_done_callback(self._refusals.discard)
 
-    def _leg_ended(self, key: int, leg: Leg, code: int, reason: str) -> None:
+    def _leg_ended(self, key: int, leg: Leg, code: int, reason: str, why: cause.Reason) -> None:
         self.legs.pop(key, None)
-        leg._has_ended(code, reason)
+        leg._has_ended(code, reason, why)
 
     def _post(self, function: Callable[..., None], *arguments: object) -> None:
         if not self._loop.is_closed():

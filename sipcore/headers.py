@@ -18,6 +18,7 @@ _AFTER_HOST = re.compile(r"[;?]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LINE_END = re.compile("\r?\n")
 _BODY = re.compile("\r?\n\r?\n")
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|<[^>]*+(?:>|\Z)|,|[^",<]++', re.DOTALL)
 _BLANKS = re.compile("[ \t]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TAG = re.compile(r";[ \t]*+tag[ \t]*+=[ \t]*+([^;,\s]++)", re.IGNORECASE)
@@ -101,6 +102,18 @@ def fields(message: str) -> Iterator[tuple[str, str]]:
         name, parts = (field.strip(" \t"), [found.strip()]) if colon else ("", [])
     if name:
         yield name, " ".join(parts)
+
+
+def listed(value: str) -> Iterator[str]:
+    """The entries of a header that is a list: commas within quotes and angle brackets part nothing (RFC 3261 7.3)."""
+    entry = ""
+    for piece in _PIECE.findall(value):
+        if piece == ",":
+            yield entry.strip()
+            entry = ""
+        else:
+            entry += piece
+    yield entry.strip()
 
 
 def _lines(message: str) -> list[str]:

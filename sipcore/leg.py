@@ -11,7 +11,9 @@ from typing import Any, Literal, Protocol
 
 from media.dtmf_keys import DigitWay, pressable
 from media.ports import TICK_MS
+from sipcore import cause
 from sipcore.carried import Carried
+from sipcore.cause import Cause
 from sipcore.headers import Party
 from sipcore.pump import Pump, SlotStats
 
@@ -31,11 +33,14 @@ class Media:
 @dataclass(frozen=True)
 class LegEnd:
     """Why a leg ended: the final SIP status, its reason phrase, and whether the other side did it. The status is 0 when
-    an INVITE of ours got no final answer or could not be sent."""
+    an INVITE of ours got no final answer or could not be sent. `cause`: what whoever ended it gave as Q.850 cause.
+    `elsewhere`: the caller was answered by another phone."""
 
     code: int
     reason: str
     by_peer: bool
+    cause: Cause | None = None
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ class Dialog(Protocol):
     def respond(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
         """Answer the INVITE with a provisional or final status."""
 
-    def bye(self, code: int) -> Coroutine[Any, Any, None]:
+    def bye(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
         """End the dialog in whatever way its state asks for."""
 
     def progress(self) -> Coroutine[Any, Any, int]:
@@ -92,6 +97,7 @@ class Leg:
         self._media: asyncio.Future[Media] = loop.create_future()
         self._dialling = asyncio.Lock()
         self._hung_up = False
+        self._our_cause: Cause | None = None
         self._released = False
 
     @property
@@ -131,16 +137,18 @@ class Leg:
 
     async def reject(self, code: int, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         """Refuse an inbound leg with a final status."""
-        self._hung_up = True
+        self._hung_up, self._our_cause = True, cause.of_refusal(code)
+        reason = () if self._our_cause is None else (cause.line(self._our_cause),)
         later = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
-        await self._dialog.respond(code, (*headers, *later))
+        await self._dialog.respond(code, (*headers, *reason, *later))
 
-    async def hangup(self) -> None:
-        """BYE, CANCEL or a refusal, whatever the state asks for. Harmless on a leg that has ended."""
+    async def hangup(self, why: int = cause.NORMAL) -> None:
+        """BYE, CANCEL or a refusal, whatever the state asks for, with a Q.850 cause. Harmless on a leg that has
+        ended."""
         if self.ended.done():
             return
-        self._hung_up = True
-        await self._dialog.bye(0)
+        self._hung_up, self._our_cause = True, cause.ours(why)
+        await self._dialog.bye(0, (cause.line(self._our_cause),))
 
     async def send_digits(self, digits: str) -> None:
         """Press keys, 100 ms each and 100 ms apart, once the agent has said what it was given to say; returns when they
@@ -217,9 +225,13 @@ class Leg:
         if not self.answered.done():
             self.answered.set_result(None)
 
-    def _has_ended(self, code: int, reason: str) -> None:
-        if not self.ended.done():
-            self.ended.set_result(LegEnd(code, reason, by_peer=not self._hung_up))
+    def _has_ended(self, code: int, reason: str, why: cause.Reason = cause.UNTOLD) -> None:
+        if self.ended.done():
+            return
+        if self._hung_up:
+            self.ended.set_result(LegEnd(code, reason, by_peer=False, cause=self._our_cause))
+        else:
+            self.ended.set_result(LegEnd(code, reason, by_peer=True, cause=why.cause, elsewhere=why.elsewhere))
 
     def _has_digit(self, digit: str, way: DigitWay) -> None:
         if self.on_digit:

@@ -20,6 +20,27 @@ _REASONS: Final[dict[int, Reason]] = {
 }
 
 
-def reason_for(code: int) -> Reason:
-    """The `endedReason` for a final status 300..699; no response at all is 0."""
+_CAUSES: Final[dict[int, Reason]] = {
+    1: "invalid_number",
+    3: "unreachable",
+    17: "busy",
+    18: "no_answer",
+    19: "no_answer",
+    21: "rejected",
+    27: "unreachable",
+    28: "invalid_number",
+    34: "unreachable",
+    38: "unreachable",
+    41: "unreachable",
+    42: "unreachable",
+}
+"""Causes of ITU-T Q.850."""
+_VAGUE: Final = frozenset((480, 486, 500, 503))
+"""Gateways say these for many things (RFC 3398, 7.2.4.1): a cause that comes with them says more."""
+
+
+def reason_for(code: int, cause: int | None = None) -> Reason:
+    """The `endedReason` for a final status 300..699 and the Q.850 cause in it; no response at all is 0."""
+    if cause in _CAUSES and code in _VAGUE:
+        return _CAUSES[cause]
     return _REASONS.get(code, "unreachable")

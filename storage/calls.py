@@ -293,6 +293,7 @@ def finish(
     turn_count: int = 0,
     analysis: Analysis | None = None,
     cost: float | None = None,
+    sip_end: Mapping[str, Any] | None = None,
 ) -> Call | None:
     """End the call and return it as it is now stored; None (and nothing changes) when it had ended before.
     `durationSeconds` counts from the answer, 0 without one. `recording`: its file is complete enough to serve."""
@@ -313,6 +314,7 @@ def finish(
         turn_count=turn_count,
         analysis=analysis,
         cost=cost,
+        sip_end=sip_end,
     )
     row = conn.execute(change.returning(*_CALL.columns)).one_or_none()
     return None if row is None else _CALL.build(row)

@@ -8,6 +8,7 @@ from typing import cast
 
 from media.ports import Samples
 from sipcore.carried import Carried
+from sipcore.cause import UNTOLD, Reason
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.pump import Pump, SlotStats
@@ -69,7 +70,8 @@ class NotedDialog:
         elif code >= 300:
             self.leg._has_ended(code, "")
 
-    async def bye(self, code: int) -> None:
+    async def bye(self, code: int, headers: HeaderLines) -> None:
+        self.headers.update(headers)
         assert self.leg is not None
         self.sent.append(-1)
         self.leg._has_ended(200, "")
@@ -119,9 +121,9 @@ class Phone:
         """Put us on hold, or come back."""
         self.leg._has_media(self.leg._media.result(), on)
 
-    def hangs_up(self, code: int = 200) -> None:
+    def hangs_up(self, code: int = 200, why: Reason = UNTOLD) -> None:
         """BYE, or after `code` 487: CANCEL."""
-        self.leg._has_ended(code, "")
+        self.leg._has_ended(code, "", why)
 
 
 class Callee:
@@ -155,9 +157,9 @@ class Callee:
             self._has_sound()
         self.leg._has_been_answered()
 
-    def ends(self, code: int = 200) -> None:
+    def ends(self, code: int = 200, why: Reason = UNTOLD) -> None:
         """BYE, or a final status in place of an answer; 0 is the silence of somebody who is not there."""
-        self.leg._has_ended(code, "")
+        self.leg._has_ended(code, "", why)
 
     def _has_sound(self) -> None:
         self.leg._has_media(Media(self._pump.open(8000), 8000, "PCMU"), False)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "pump.h"
+#include "reason.h"
 #include "python_guard.h"
 #include "python_register.h"
 #include "rtp_transport.h"
@@ -100,7 +101,7 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     callback->on_call_sdp_created = sdp_on_created;
     callback->on_stream_precreate = NULL;
     callback->on_stream_destroyed = NULL;
-    callback->on_call_tsx_state = NULL;
+    reason_hook(callback);
     callback->on_call_media_event = NULL;
     callback->on_create_media_transport = rtp_transport_create;
     callback->on_call_transfer_request = NULL;
@@ -134,6 +135,17 @@ static PyObject *py_progress(PyObject *self, PyObject *argument)
     }
     Py_END_ALLOW_THREADS
     return PyLong_FromLong(status);
+}
+
+static PyObject *py_reason(PyObject *self, PyObject *argument)
+{
+    char text[REASON_LONGEST];
+    long call = PyLong_AsLong(argument);
+    (void)self;
+    if (call == -1 && PyErr_Occurred())
+        return NULL;
+    reason_take((pjsua_call_id)call, text);
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
 /* PJLIB speaks on stdout from its first call on, before any configuration reaches it. */
@@ -462,6 +474,7 @@ static PyMethodDef methods[] = {
     {"slot_of", py_slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."},
     {"progress", py_progress, METH_O, "progress(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
     {"forget", py_forget, METH_O, "forget(pjsua_call_id): the call is over, its number may be used again."},
+    {"reason", py_reason, METH_O, "reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
     {"release", py_release, METH_O, "release(handle): close the slot."},
     {"rate", py_rate, METH_O, "rate(handle) -> Hz."},
     {"write", py_write, METH_VARARGS, "write(handle, int16 samples) -> samples that fitted."},

@@ -209,6 +209,18 @@ async def test_a_call_without_a_recording_has_none(api: Api) -> None:
         assert await api("GET", f"/calls/{call.id}/recording") == (404, {"error": "Recording not found"})
 
 
+async def test_how_sip_ended_a_call_is_shown_with_the_call_and_in_no_list(api: Api) -> None:
+    sip_end = {"statusCode": 480, "reasonPhrase": "Gone", "q850Cause": 20, "q850Text": None, "byPeer": True}
+    call = await _live(api)
+    shown = (await api("GET", f"/calls/{call.id}"))[1]["data"]
+    assert shown["sipEnd"] is None
+    ending: dict[str, Any] = {"status": "no_answer", "ended_reason": "no_answer", "ended_at": call.created_at}
+    await api.services.database.write(lambda conn: calls.finish(conn, call.id, **ending, sip_end=sip_end))
+    shown = (await api("GET", f"/calls/{call.id}"))[1]["data"]
+    assert shown["sipEnd"] == sip_end
+    assert "sipEnd" not in (await api("GET", "/calls"))[1]["data"][0]
+
+
 async def test_a_transcript_opens_with_the_key_and_with_a_link(api: Api) -> None:
     call = await _ended(api)
     expected = {"data": {"callId": call.id, "status": "completed", "transcript": TALK}}

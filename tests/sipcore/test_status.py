@@ -27,3 +27,31 @@ from sipcore.status import reason_for
 )
 def test_a_final_status_says_why_nobody_answered(code: int, reason: str) -> None:
     assert reason_for(code) == reason
+
+
+@pytest.mark.parametrize("code", [480, 486, 500, 503])
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (1, "invalid_number"),
+        (28, "invalid_number"),
+        (17, "busy"),
+        (18, "no_answer"),
+        (19, "no_answer"),
+        (21, "rejected"),
+        (34, "unreachable"),
+        (38, "unreachable"),
+        (41, "unreachable"),
+        (42, "unreachable"),
+    ],
+)
+def test_a_cause_says_more_than_a_vague_status(code: int, cause: int, reason: str) -> None:
+    assert reason_for(code, cause) == reason
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "reason"),
+    [(404, 17, "invalid_number"), (603, 17, "rejected"), (480, 16, "no_answer"), (0, 17, "unreachable")],
+)
+def test_a_clear_status_and_an_unclear_cause_change_nothing(code: int, cause: int, reason: str) -> None:
+    assert reason_for(code, cause) == reason

@@ -63,7 +63,21 @@ LISTED: Final = (
 )
 COST: Final = Field("cost", Real(0, 1e9), required=True)
 """Only on the paid plan."""
-DETAIL: Final = (*LISTED, Field("transcript", TRANSCRIPT, required=True), Field("analysis", ANALYSIS))
+SIP_END: Final = Record(
+    (
+        Field("statusCode", Whole(200, 699)),
+        Field("reasonPhrase", Text(), required=True),
+        Field("q850Cause", Whole(1, 127)),
+        Field("q850Text", Text()),
+        Field("byPeer", Flag(), required=True),
+    )
+)
+DETAIL: Final = (
+    *LISTED,
+    Field("transcript", TRANSCRIPT, required=True),
+    Field("analysis", ANALYSIS),
+    Field("sipEnd", SIP_END),
+)
 ATTEMPT: Final = Record(
     (
         Field("id", Id("webhook attempt"), required=True),
