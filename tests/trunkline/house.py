@@ -274,6 +274,11 @@ class Client:
             assert response.status < 300, answer
             return answer["data"]
 
+    async def status(self, method: str, path: str, body: Any = None) -> int:
+        """The status of an answer, whatever it is."""
+        async with self._session.request(method, f"{self._origin}/v1/{path}", json=body) as response:
+            return response.status
+
     async def agent(self, **fields: Any) -> str:
         """Make an agent; returns its id."""
         self._secrets.update(fields[name] for name in ("postCallWebhookSecret",) if name in fields)

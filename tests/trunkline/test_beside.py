@@ -114,6 +114,12 @@ async def test_commands_work_beside_the_server(office: Office, tmp_path: Path) -
     office.server.secrets.add(key)
     async with Client(office.server.origin, key, set()) as client:
         assert await client.v1("GET", "calls") == [], "it works at once, and for its own organization"
+        limited = await run("org", "set", "Lighthouse", "--prefixes", "+49,1", "--calls-per-minute", "30")
+        assert limited.endswith("max calls    3  a minute   30  to +49,1  Lighthouse")
+        wide = await run("org", "set", "Lighthouse", "--any-prefix", "--no-cap", "--max-calls", "4")
+        assert wide.endswith("max calls    4  a minute    -  anywhere  Lighthouse")
+        assert "to nowhere" in await run("org", "set", "Lighthouse", "--prefixes", "")
+        assert "trunkline org list" in await run("org", "set", "Nobody", "--no-cap", status=1)
         shown = await run("org", "list") + "\n" + await run("key", "list")
         assert "Lighthouse" in shown
         assert key[:11] in shown

@@ -20,6 +20,10 @@ async def test_what_a_command_cannot_do_is_told_in_one_line(tmp_path: Path) -> N
         ("other", ["org", "create", " "], 2, "trunkline org create: error: argument name: takes a name"),
         ("other", ["org", "create", "x", "--balance", "nan"], 2, "trunkline org create: error: argument --balance"),
         ("other", ["org", "create", "x", "--max-calls", "0"], 2, "trunkline org create: error: argument --max-calls"),
+        ("other", ["org", "set", "x", "--prefixes", "+49,abc"], 2, "trunkline org set: error: argument --prefixes"),
+        ("other", ["org", "set", "x", "--no-cap", "--calls-per-minute", "9"], 2, "trunkline org set: error: argument"),
+        ("other", ["audit", "--since", "yesterday"], 2, "trunkline audit: error: argument --since: takes an ISO 8601"),
+        ("new", ["audit", "--org", "Nobody"], 1, "trunkline: there is no organization 'Nobody': see `trunkline"),
     ]  # fmt: skip
     results = await asyncio.gather(
         *(

@@ -1,0 +1,115 @@
+"""What a peer wants called elsewhere, and how long the audit log remembers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from calls import audit, dialling
+from calls.dialling import Elsewhere
+from config.clock import utc_now
+from storage import calls, organizations, outbound_attempts, phone_numbers, tables
+from storage.calls import Call
+from storage.database import Database
+from storage.outbound_attempts import Told, Wish
+from storage.phone_numbers import PhoneNumberFields
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _call(conn: sa.Connection, **facts: Any) -> Call:
+    owner = organizations.create(conn, "default").id
+    fields = PhoneNumberFields(number="100", provider="sip", **facts)
+    number = phone_numbers.create(conn, owner, fields)
+    return calls.create_inbound(
+        conn,
+        organization_id=owner,
+        agent_id="",
+        phone_number_id=number.id,
+        provider="sip",
+        call_sid="x",
+        customer_number="200",
+    )
+
+
+def _log(conn: sa.Connection, owner: str) -> list[Told]:
+    return list(outbound_attempts.told_after(conn, owner, BEGINNING, "", limit=99))
+
+
+@pytest.mark.parametrize(
+    ("by", "facts", "destination", "verdict"),
+    [
+        ("refer", {}, "+49301", "refer_refused"),
+        ("redirect", {}, "+49301", "redirect_refused"),
+        ("refer", {"sip_allow_redirect": True}, "+49301", "refer_refused"),
+        ("redirect", {"sip_allow_refer": True}, "+49301", "redirect_refused"),
+        ("refer", {"sip_allow_refer": True}, "+49301", "referred"),
+        ("redirect", {"sip_allow_redirect": True}, "300", "redirected"),
+        ("refer", {"sip_allow_refer": True, "outbound_prefixes": ["+49"]}, "+18005550100", "refer_refused"),
+        ("refer", {"sip_allow_refer": True}, "alice\r\n", "refer_refused"),
+    ],
+)
+async def test_a_peer_sends_a_call_elsewhere_only_where_its_trunk_may(
+    database: Database, by: Elsewhere, facts: dict[str, Any], destination: str, verdict: str
+) -> None:
+    def check(conn: sa.Connection) -> None:
+        call = _call(conn, **facts)
+        dialled = dialling.elsewhere(conn, call, by, destination, "192.0.2.1")
+        assert dialled == (None if verdict.endswith("refused") else destination)
+        [told] = _log(conn, call.organization_id)
+        attempt = told.attempt
+        assert (attempt.verdict, attempt.call_id, attempt.client) == (verdict, call.id, "192.0.2.1")
+        assert (attempt.api_key_id, attempt.destination) == (None, destination.strip())
+        assert (attempt.detail is None) is (dialled is not None)
+
+    await database.write(check)
+
+
+async def test_what_a_peer_sends_elsewhere_counts_like_every_call(database: Database) -> None:
+    def check(conn: sa.Connection) -> None:
+        call = _call(conn, sip_allow_refer=True, sip_allow_redirect=True, outbound_per_minute=2)
+        ways: list[Elsewhere] = ["refer", "redirect", "refer"]
+        assert [dialling.elsewhere(conn, call, by, "300", "192.0.2.1") for by in ways] == ["300", "300", None]
+        assert _log(conn, call.organization_id)[2].attempt.detail == "too many calls per minute"
+
+    await database.write(check)
+
+
+async def test_a_right_that_was_taken_away_is_gone_at_once(database: Database) -> None:
+    def check(conn: sa.Connection) -> None:
+        call = _call(conn, sip_allow_refer=True)
+        number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
+        assert number is not None
+        phone_numbers.replace(conn, number, {"sip_allow_refer": False})
+        assert dialling.elsewhere(conn, call, "refer", "300", "192.0.2.1") is None
+        phone_numbers.delete(conn, call.organization_id, number.id)
+        assert dialling.elsewhere(conn, call, "refer", "300", "192.0.2.1") is None
+        assert [each.attempt.detail for each in _log(conn, call.organization_id)] == [
+            "the trunk does not allow it",
+            "the number was deleted",
+        ]
+
+    await database.write(check)
+
+
+async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "PIECE", 2)
+    now = utc_now()
+
+    def fill(conn: sa.Connection) -> str:
+        owner = organizations.create(conn, "default").id
+        wish = Wish(organization_id=owner, phone_number_id=None, destination="300", client=None)
+        for _ in range(6):
+            outbound_attempts.note(conn, wish, "queued")
+        old = sa.select(tables.outbound_attempts.c.id).limit(5).scalar_subquery()
+        change = sa.update(tables.outbound_attempts).where(tables.outbound_attempts.c.id.in_(old))
+        conn.execute(change.values(created_at=now - audit.KEPT))
+        return owner
+
+    owner = await database.write(fill)
+    assert await audit.forget_old(database) == 5
+    assert len(await database.read(lambda conn: _log(conn, owner))) == 1
+    assert await audit.forget_old(database) == 0
