@@ -24,6 +24,8 @@ from sipcore.owner import Owner
 from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
 from sipcore.sip_log import SipLog, SipTap
+from sipcore.tls import Identity
+from sipcore.tls_port import TlsPort
 from sipcore.transports import open_transports, versions
 from sipcore.trunk import Place
 
@@ -53,6 +55,7 @@ class Endpoint:
         self._sip_port = settings.port
         self.sip_log = SipLog()
         self._tap = SipTap(self.sip_log)
+        self._tls = TlsPort(settings)
 
     async def start(self) -> None:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
@@ -88,6 +91,11 @@ class Endpoint:
         fail at once. Takes effect at once."""
         self._names.set(table)
 
+    async def renew_certificate(self) -> Identity:
+        """Read the files of SIP over TLS again: connections to come use what they hold now, others go on as they are.
+        Raises `UnusableFile`, and all stays as it was, or `OSError` when the port could not be opened again."""
+        return await self._owner.run(self._tls.renew)
+
     def set_accepting(self, accepting: bool, retry_after_s: int = 10) -> None:
         """While False, OPTIONS and new INVITEs of known sources are answered 503."""
         self._accepting = accepting
@@ -115,6 +123,7 @@ class Endpoint:
         if more:
             log.warning("sip.unknown_source", source="further sources", count=more)
         self._names.log_unknown()
+        self._tls.log_events()
 
     async def call(
         self, uri: str, *, caller: Party | None = None, sip_call_id: str | None = None, headers: HeaderLines = ()
@@ -152,6 +161,7 @@ class Endpoint:
         _native.guard_install()
         tap = _native.tap_install()
         self._sip_port = open_transports(endpoint, self._settings)
+        self._tls.open()
         endpoint.libStart()
         endpoint.audDevManager().setNoDev()
         _set_codecs(endpoint, self._settings.codecs)
@@ -170,6 +180,7 @@ class Endpoint:
         self._accounts.clear()
         self.pump.stop()
         _native.guard_remove()
+        self._tls.close()
         endpoint.libDestroy()
         endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sipcore.tls import NO_FILES, TlsFiles
+
 
 @dataclass(frozen=True)
 class EndpointSettings:
@@ -21,5 +23,10 @@ class EndpointSettings:
     max_calls: int = 250
     refuse_unknown: bool = False
     """403 for requests from unknown sources instead of silence."""
+    tls_port: int = 0
+    """0: TLS is used for connections that we make, and nobody can make one to us."""
+    tls: TlsFiles = NO_FILES
+    tls_verify: bool = True
+    """Peers that we connect to must have a certificate for their name, from an authority that we trust."""
     session_timer_s: int = 1800
     """How often a call's peers show that they are still there (RFC 4028): 90 or more, 0: not at all."""

@@ -6,11 +6,12 @@ import socket
 from typing import Final
 
 import pjsua2 as pj
+import structlog
 
 from config.errors import StartupError
 from sipcore.settings import EndpointSettings
 
-_IPV6_V6ONLY: Final = 26
+IPV6_V6ONLY: Final = 26
 """Linux's number; Python names it only where its headers do."""
 _TRIES: Final = 20
 """How many port numbers are tried when any will do: the system chooses one that is free for UDP, not for TCP too."""
@@ -18,7 +19,12 @@ _TRIES: Final = 20
 # Here for good: pjsua2's copies of them point to their values.
 _NO_DELAY = pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _REUSE_ADDRESS = pj.SockOpt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-IPV6_ALONE = pj.SockOpt(socket.IPPROTO_IPV6, _IPV6_V6ONLY, 1)
+IPV6_ALONE = pj.SockOpt(socket.IPPROTO_IPV6, IPV6_V6ONLY, 1)
+
+
+_DOCUMENTATION_ADDRESS = {4: "192.0.2.1", 6: "2001:db8::1"}
+"""Addresses of nobody (RFC 5737, RFC 3849): packets to them would take the default route."""
+log = structlog.get_logger(__name__)
 
 
 def versions(host: str) -> tuple[int, ...]:
@@ -36,6 +42,21 @@ def listens_everywhere(host: str) -> bool:
 def bound_address(host: str) -> str:
     """What sockets are bound to; "" is every address."""
     return "" if listens_everywhere(host) else host
+
+
+def usual_address(host: str, version: int) -> str:
+    """The address of ours that stands in messages until it is known who gets them: that of the default route. Without
+    it PJSIP would ask name servers for the name of this machine."""
+    if not listens_everywhere(host):
+        return host
+    family, loopback = (socket.AF_INET6, "::1") if version == 6 else (socket.AF_INET, "127.0.0.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((_DOCUMENTATION_ADDRESS[version], 9))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        log.debug("sip.no_default_route", ip_version=version, why=str(error))
+        return loopback
 
 
 def open_transports(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:
@@ -69,14 +90,14 @@ def _open_all(endpoint: pj.Endpoint, settings: EndpointSettings, port: int, open
                 opened.append(endpoint.transportCreate(_KINDS[name, version], config))
             except pj.Error as error:
                 raise StartupError(
-                    f"SIP port {port}/{name} on {config.boundAddress or _EVERYWHERE[version]} cannot be opened "
+                    f"SIP port {port}/{name} on {config.boundAddress or EVERYWHERE[version]} cannot be opened "
                     f"({error.reason}): stop the program that uses it, or set [sip] port (TRUNKLINE_SIP__PORT)"
                 ) from error
             port = int(endpoint.transportGetInfo(opened[-1]).localAddress.rpartition(":")[2])
     return port
 
 
-_EVERYWHERE = {4: "0.0.0.0", 6: "::"}
+EVERYWHERE = {4: "0.0.0.0", 6: "::"}
 _KINDS = {
     ("udp", 4): pj.PJSIP_TRANSPORT_UDP,
     ("udp", 6): pj.PJSIP_TRANSPORT_UDP6,

@@ -5,6 +5,7 @@
 #include "names.h"
 #include "sdp.h"
 #include "tap.h"
+#include "tls.h"
 #include "uas.h"
 
 #include <pthread.h>
@@ -291,6 +292,7 @@ static void on_transport_state(pjsip_transport *transport, pjsip_transport_state
 {
     if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !may_connect(transport))
         pjsip_transport_shutdown2(transport, PJ_TRUE);
+    tls_on_state(transport, state, info);
     if (next_state_callback)
         next_state_callback(transport, state, info);
 }

@@ -14,6 +14,7 @@
 #include "reason.h"
 #include "python_guard.h"
 #include "python_register.h"
+#include "python_tls.h"
 #include "rtp_transport.h"
 #include "sdp.h"
 #include "tap.h"
@@ -501,7 +502,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *made = PyModule_Create(&definition);
     if (made && (PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
                  PyModule_AddIntConstant(made, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0 ||
-                 PyModule_AddFunctions(made, guard_methods) != 0 || PyModule_AddFunctions(made, register_methods) != 0))
+                 PyModule_AddFunctions(made, guard_methods) != 0 || PyModule_AddFunctions(made, register_methods) != 0 ||
+                 PyModule_AddFunctions(made, tls_methods) != 0))
         Py_CLEAR(made);
     if (made && PyModule_AddFunctions(made, tap_methods) != 0)
         Py_CLEAR(made);

@@ -4,6 +4,7 @@
 #include "python_guard.h"
 
 #include "guard.h"
+#include "tls.h"
 #include "names.h"
 
 #include <stdlib.h>
@@ -51,8 +52,10 @@ static PyObject *py_guard_sources(PyObject *self, PyObject *args)
         return NULL;
     const char **k = texts_of(known, &known_count);
     const char **p = k ? texts_of(probes, &probe_count) : NULL;
-    if (k && p)
+    if (k && p) {
         guard_set_sources(k, known_count, p, probe_count);
+        tls_admit(k, known_count, p, probe_count);
+    }
     PyMem_Free(k);
     PyMem_Free(p);
     if (PyErr_Occurred())
@@ -67,6 +70,7 @@ static PyObject *py_guard_answers(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "ppi", &refuse, &accepting, &retry_after_s))
         return NULL;
     guard_set_answers(refuse, accepting, retry_after_s);
+    tls_admit_everyone(refuse); /* who is to be told 403 must be listened to */
     Py_RETURN_NONE;
 }
 

@@ -1,0 +1,17 @@
+/* Connections to the TLS port of those who are nobody's trunk are dropped by the kernel, before a handshake costs us
+ * anything: PJSIP tells of a connection only when its handshake is done. */
+#ifndef TRUNKLINE_TLS_FILTER_H
+#define TRUNKLINE_TLS_FILTER_H
+
+#include <stdbool.h>
+
+/* The program for these addresses and networks, for sockets that it is attached to from now on. */
+void tls_filter_build(const char *const *sources, int count, const char *const *more, int more_count);
+/* Whether that was a change. */
+bool tls_filter_everyone(bool on);
+/* When the kernel has no room for the program, everybody may connect: the guard still judges every message. */
+void tls_filter_attach(int fd, bool ipv6);
+/* Nobody gets an answer. */
+void tls_filter_close(int fd);
+
+#endif
