@@ -1,0 +1,121 @@
+"""Asterisk, set up with the blocks of docs/pbx/asterisk.md, and the whole server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from tests.asterisk import Asterisk, needs_root
+from tests.trunkline.house import until
+from tests.trunkline.place import Place, open_place
+from tests.trunkline.sound import audible, read_wav
+
+pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
+
+PAGE = Path(__file__).parents[2] / "docs/pbx/asterisk.md"
+TESTS = """
+[tests]
+exten => talk,1,Answer()
+same => n,Milliwatt()
+exten => keys,1,Answer()
+same => n,SendDTMF(4711#,100,100)
+same => n,Wait(20)
+
+[from-trunkline]
+exten => 41000011,1,Goto(tests,talk,1)
+exten => 41000021,1,Hangup(17)
+exten => 41000022,1,Ringing()
+same => n,Wait(20)
+exten => 41000023,1,Hangup(21)
+exten => 41000024,1,Hangup(1)
+"""
+
+
+def block(title: str) -> str:
+    """The configuration of that title on the page."""
+    found = re.search(rf"```ini\n(; {re.escape(title)}\n.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None, f"the page has no block {title}"
+    return found[1]
+
+
+def pbx(place: Place, how: str) -> Asterisk:
+    """Asterisk as the page sets it up, with the addresses of this test."""
+    pjsip = block(f"pjsip.conf, {how}").replace("bind=0.0.0.0:5060", "bind=127.0.0.1:{port}")
+    pjsip = pjsip.replace("198.51.100.5:5060", place.target).replace("198.51.100.5", "127.0.0.1")
+    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block(f"extensions.conf, {how}") + TESTS})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """The server of this module."""
+    async with open_place(
+        tmp_path_factory.mktemp("place"), sip={"ring_timeout_s": 2}, limits={"max_outbound_per_second": 50}
+    ) as place:
+        yield place
+
+
+async def placed(place: Place, number_id: str, to: str) -> str:
+    """POST /calls; the call's id."""
+    agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+    body = {"agentId": agent_id, "phoneNumberId": number_id, "to": to}
+    return str((await place.client.v1("POST", "calls", body))["id"])
+
+
+def recorded_bytes(place: Place, call_id: str) -> int:
+    """How long its recording has become."""
+    return sum(path.stat().st_size for path in place.server.settings.data_dir.rglob(f"*{call_id}*.wav"))
+
+
+async def ends_as(place: Place, number_id: str, to: str) -> tuple[str, str]:
+    """Status and reason of the end of a call that is made to an extension."""
+    call = await place.ended(await placed(place, number_id, to))
+    return call["status"], call["endedReason"]
+
+
+async def test_extensions_dial_an_agent_through_the_trunk_by_address(place: Place) -> None:
+    async with pbx(place, "by address") as asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
+        await place.client.number("700", agent_id, sipPort=asterisk.port)
+        since = place.log.mark()
+        await asterisk.cli("channel originate Local/700@phones extension talk@tests")
+        call_id = await place.answered(since)
+        await until(lambda: recorded_bytes(place, call_id) > 1.2 * 16000 * 4)
+        await asterisk.cli("channel request hangup all")
+        call = await place.ended(call_id)
+        assert (call["status"], call["endedReason"], call["direction"]) == ("completed", "customer_ended", "inbound")
+        rate, sides = read_wav(await place.client.recording(call_id))
+        assert rate == 16000, "G.722 is what both prefer"
+        assert audible(sides[:, 0], rate).mean() > 0.7
+        spectrum = np.abs(np.fft.rfft(sides[rate // 2 : rate, 0].astype(float)))
+        assert np.argmax(spectrum) * 2 == pytest.approx(1004, abs=6), "the tone of Milliwatt()"
+
+
+async def test_keys_that_asterisk_sends_are_a_turn(place: Place) -> None:
+    async with pbx(place, "by address") as asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you. END", allowEndCall=True)
+        await place.client.number("701", agent_id, sipPort=asterisk.port)
+        since = place.log.mark()
+        await asterisk.cli("channel originate Local/701@phones extension keys@tests")
+        call = await place.ended(await place.answered(since))
+        assert call["transcript"][0] == {"role": "user", "content": "4711"}
+
+
+async def test_calls_go_out_and_end_as_asterisk_says(place: Place) -> None:
+    async with pbx(place, "by address") as asterisk:
+        number_id = await place.client.number("702", None, sipPort=asterisk.port)
+        ends = await asyncio.gather(
+            *(ends_as(place, number_id, f"+410000{to}") for to in ("11", "21", "22", "23", "24"))
+        )
+        assert ends == [
+            ("completed", "agent_ended"),
+            ("failed", "busy"),
+            ("no_answer", "no_answer"),
+            ("failed", "rejected"),
+            ("failed", "invalid_number"),
+        ]
