@@ -1,5 +1,4 @@
-"""The addresses of host names, looked up in threads of their own: the system's resolver blocks, for as long as it
-likes."""
+"""The addresses of host names by the system's resolver, in threads of their own: it blocks, for as long as it likes."""
 
 from __future__ import annotations
 
@@ -9,14 +8,15 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import structlog
+from calls.dns_records import Answer, LookUpFailed
 
 LOOK_UP_S: Final = 5.0
 """A name that takes longer counts as failed; what the resolver says later is used when the name is asked for again."""
+HOLDS_S: Final = 60.0
+"""How long an answer holds: the resolver does not say."""
 THREADS: Final = 32
 """So many slow names delay nobody."""
 
-log = structlog.get_logger()
 LookUp = Callable[[str], Collection[str]]
 
 
@@ -27,35 +27,26 @@ def resolve(name: str) -> Collection[str]:
 
 
 class HostNames:
-    """Remembers what each name was last: a look-up that fails takes nothing away."""
+    """Asks the resolver for many names at once."""
 
     def __init__(self, look_up: LookUp = resolve, timeout_s: float = LOOK_UP_S) -> None:
         self._look_up = look_up
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(THREADS, "host-names")
         self._asked: dict[str, asyncio.Future[Collection[str]]] = {}
-        self._known: dict[str, Collection[str]] = {}
-        self.failed: set[str] = set()
-        """Names whose last look-up failed."""
 
-    def known(self, name: str) -> Collection[str]:
-        """What `name` resolved to last; nothing at first."""
-        return self._known.get(name, ())
-
-    async def look_up(self, name: str) -> None:
-        """Ask for `name` now. When that fails, which is logged, what is known stays."""
+    async def answer(self, name: str) -> Answer[str]:
+        """The addresses of `name`, of both versions of IP. Raises `LookUpFailed`, after `timeout_s` at the latest."""
         asked = self._ask(name)
         await asyncio.wait((asked,), timeout=self._timeout_s)
+        if not asked.done():
+            raise LookUpFailed(f"{name}: no answer within {self._timeout_s:g} s")
+        self._asked.pop(name, None)
         try:
-            if not asked.done():
-                raise TimeoutError(None, f"no answer within {self._timeout_s:g} s")
-            self._asked.pop(name, None)
-            self._known[name] = asked.result()
-            self.failed.discard(name)
+            return Answer(tuple(sorted(asked.result())), HOLDS_S)
         except (OSError, UnicodeError) as error:
-            self.failed.add(name)
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            log.warning("trunks.host_unknown", host=name, error=why, kept=sorted(self.known(name)))
+            raise LookUpFailed(f"{name}: {why}") from error
 
     def _ask(self, name: str) -> asyncio.Future[Collection[str]]:
         """A look-up that is still under way is waited for again instead of asking twice."""
@@ -65,16 +56,11 @@ class HostNames:
             self._asked[name].add_done_callback(_seen)
         return self._asked[name]
 
-    def forget_all_but(self, names: Collection[str]) -> None:
-        """Only these are still wanted."""
-        self._known = {name: found for name, found in self._known.items() if name in names}
-        self.failed.intersection_update(names)
-        for name in self._asked.keys() - set(names):
-            self._asked.pop(name).cancel()
-
     def close(self) -> None:
         """Wait for no answer any more."""
-        self.forget_all_but(())
+        for asked in self._asked.values():
+            asked.cancel()
+        self._asked.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

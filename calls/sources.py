@@ -5,97 +5,119 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
 import structlog
 
-from calls.host_names import HostNames
+from calls.locate import Destination, literal
+from calls.places import Places
 from storage import phone_numbers
 from storage.database import Database, StorageTrouble
 
-RESOLVE_AGAIN_S: Final = 300.0
-"""Host names are looked up anew this often."""
+READ_AGAIN_S: Final = 300.0
+"""Without a change that was told, the database is read this often."""
 FAILED_AGAIN_S: Final = 30.0
-"""The same while the last look-up of one has failed."""
+"""The same when it could not be read."""
+_BITS: Final = {4: 32, 6: 128}
 
 log = structlog.get_logger()
 
 
-class TrunkSources:
-    """Keeps the endpoint's list of known addresses as the database has it. `apply` hands the addresses over."""
+class Networks:
+    """Networks (CIDR, normal form) that can be asked for an address, however many there are."""
 
-    def __init__(
-        self, database: Database, apply: Callable[[Collection[str]], None], hosts: HostNames | None = None
-    ) -> None:
+    def __init__(self, networks: Collection[str] = ()) -> None:
+        self._names: dict[tuple[int, int, int], str] = {}
+        self._lengths: set[tuple[int, int]] = set()
+        for text in networks:
+            network = ip_network(text)
+            length = network.version, network.prefixlen
+            self._lengths.add(length)
+            self._names[*length, int(network.network_address)] = text
+
+    def containing(self, address: IPv4Address | IPv6Address) -> set[str]:
+        """The networks that an address lies in."""
+        number, bits = int(address), _BITS[address.version]
+        found = (
+            self._names.get((version, length, number >> (bits - length) << (bits - length)))
+            for version, length in self._lengths
+            if version == address.version
+        )
+        return {each for each in found if each is not None}
+
+
+class TrunkSources:
+    """Keeps the endpoint's list of known sources as the database has it. `apply` hands addresses and networks over."""
+
+    def __init__(self, database: Database, apply: Callable[[Collection[str]], None], places: Places) -> None:
         self._database = database
         self._apply = apply
-        self._hosts = hosts or HostNames()
+        self._places = places
+        self._stored: Collection[str] = ()
+        self._hosts: Collection[str] = ()
         self._names: dict[str, set[str]] = {}
+        self._networks = Networks()
         self._changed = asyncio.Event()
+        places.on_change.append(self._publish)
 
     def names_of(self, address: str) -> Collection[str]:
-        """The names that a source has in the database: its address and the host names that resolve to it."""
-        return {address} | self._names.get(address, set())
+        """What a source is called in the database: its address, the networks that contain it and the host names that
+        resolve to it."""
+        there = ip_address(address)
+        there = (there.ipv4_mapped or there) if isinstance(there, IPv6Address) else there
+        return {address, str(there)} | self._names.get(str(there), set()) | self._networks.containing(there)
 
     async def address_of(self, source: str) -> str | None:
-        """An IPv4 address to reach a stored source at: its own, or one that its host name resolved to last. A name that
-        is not known yet is looked up now; None when that fails."""
-        if _is_address(source):
-            return source
-        if not self._hosts.known(source):
-            await self._hosts.look_up(source)
-        return min((each for each in self._hosts.known(source) if "." in each and ":" not in each), default=None)
+        """An IPv4 address to reach a stored source at: its own, or the first one of its host name. A name that is not
+        known yet is looked up now; None when that fails."""
+        targets = await self._places.find(_plainly(source))
+        return next((each.address for each in targets if ":" not in each.address), None)
 
     def changed(self) -> None:
         """A phone number was created, changed or deleted."""
         self._changed.set()
 
     async def refresh(self) -> None:
-        """Read the sources now; a name that does not resolve keeps the addresses it had. Raises `StorageTrouble`."""
-        stored = await self._database.read(phone_numbers.sources)
-        hosts = {name for name in stored if not _is_address(name)}
-        self._hosts.forget_all_but(hosts)
-        self._publish(stored)  # nobody waits for another's slow name
-        if hosts:
-            await asyncio.gather(*(self._hosts.look_up(name) for name in hosts))
-            self._publish(stored)
+        """Read the sources now; host names become known as they are found. Raises `StorageTrouble`."""
+        self._stored = await self._database.read(phone_numbers.sources)
+        networks = [each for each in self._stored if "/" in each]
+        self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
+        self._networks = Networks(networks)
+        self._places.want("sources", [each for host in self._hosts for each in (Destination(host), _plainly(host))])
+        self._publish()
 
-    def _publish(self, stored: Collection[str]) -> None:
+    def _publish(self) -> None:
         """Make known what is known now: an address is itself, a host name what it resolved to last."""
         names: dict[str, set[str]] = defaultdict(set)
-        for name in stored:
-            for address in (name,) if _is_address(name) else self._hosts.known(name):
-                names[address].add(name)
+        for source in self._stored:
+            for address in self._places.addresses_of(source) if source in self._hosts else (source,):
+                names[address].add(source)
         self._names = dict(names)
         self._apply(self._names.keys())
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
-        try:
-            while True:
-                await self._wait()
-                try:
-                    await self.refresh()
-                except StorageTrouble as trouble:
-                    log.error("trunks.not_refreshed", why=str(trouble))
-        finally:
-            self._hosts.close()
+        again_s = READ_AGAIN_S
+        while True:
+            await self._wait(again_s)
+            try:
+                await self.refresh()
+                again_s = READ_AGAIN_S
+            except StorageTrouble as trouble:
+                log.error("trunks.not_refreshed", why=str(trouble))
+                again_s = FAILED_AGAIN_S
 
-    async def _wait(self) -> None:
-        """Until there is a change, or host names have to be looked up again."""
+    async def _wait(self, timeout_s: float) -> None:
+        """Until there is a change, or the database is to be read anyway."""
         try:
-            async with asyncio.timeout(FAILED_AGAIN_S if self._hosts.failed else RESOLVE_AGAIN_S):
+            async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
         except TimeoutError:
-            log.debug("trunks.resolving_again")
+            log.debug("trunks.reading_again")
         self._changed.clear()
 
 
-def _is_address(source: str) -> bool:
-    """Whether a source, which is stored in normal form, is an IP address."""
-    try:
-        ip_address(source)
-    except ValueError:
-        return False
-    return True
+def _plainly(host: str) -> Destination:
+    """The addresses of the name itself, whatever it says of SIP: calls may come from there, too."""
+    return Destination(host, 5060, "udp")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -56,6 +56,21 @@ MAX_CALLS: Final = 992
 """As many as the build of PJSIP can hold at once."""
 PORTS_PER_CALL: Final = 2
 """RTP and RTCP."""
+
+
+def _name_server(text: str) -> str:
+    """Checks `address` or `address:port`, IPv6 with a port in brackets."""
+    name_server_address(text)
+    return text
+
+
+def name_server_address(text: str) -> tuple[str, int]:
+    """Address and port of a name server, by default 53. Raises `ValueError`."""
+    match = re.fullmatch(r"(?:\[([^]]+)\]|([^:]+)):(\d{1,5})", text)
+    host, port = (match[1] or match[2], int(match[3])) if match else (text, 53)
+    if not 1 <= port <= 65535:
+        raise ValueError("not a port")
+    return str(ip_address(host)), port
 
 
 class Section(BaseModel):
@@ -141,6 +156,10 @@ class SipSettings(Section):
     )
     probes: tuple[IpAddress, ...] = Field(
         (), description="addresses whose OPTIONS are answered though they are no trunk: a list of IP addresses"
+    )
+    nameservers: tuple[Annotated[str, AfterValidator(_name_server)], ...] = Field(
+        (),
+        description='who is asked for the hosts of trunks; [] asks as the system does: a list of "address[:port]"',
     )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,16 +23,20 @@ from calls.audit import forget_regularly
 from calls.background import Backgrounds
 from calls.egress import EgressClient, EgressRules, Lanes, tls_context
 from calls.equipment import Equipment
+from calls.host_names import HostNames
 from calls.http_tool import Outside
 from calls.knowledge import KnowledgeWorker
+from calls.locate import Locator
+from calls.name_servers import NameServers
 from calls.outbound import Turns, WayOut
+from calls.places import Places
 from calls.service import CallService
 from calls.sources import TrunkSources
 from calls.webhooks import Deliverer, DeliveryPolicy
 from config import secrets
 from config.errors import StartupError
 from config.secrets import Secrets
-from config.settings import Settings
+from config.settings import Settings, name_server_address
 from media.engine import Engine
 from media.recording import RecordingWriter
 from models import catalogue
@@ -39,6 +44,8 @@ from models.catalogue import Catalogue
 from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
 from sipcore.settings import EndpointSettings
+from sipcore.transports import versions
+from sipcore.trunk import Transport
 from storage import key_proof, lock, preset_sounds
 from storage.database import Database
 from trunkline.descriptors import allow_enough
@@ -47,6 +54,9 @@ from trunkline.signals import StopSignals
 
 HOUSEKEEPING_S: Final = 2.0
 """Between two looks at what the guard turned away and at how full the server is."""
+
+NAMES_S: Final = 5.0
+"""How long a start waits for the addresses of trunks: calls from names that take longer are taken later."""
 
 LAST_WEBHOOKS_S: Final = 5.0
 """How long a stop waits for the webhooks of the last calls; what is left is sent at the next start."""
@@ -150,7 +160,9 @@ async def running(
             database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
             Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s,
         )  # fmt: skip
-        sources = TrunkSources(database, lambda known: endpoint.set_sources(known, map(str, settings.sip.probes)))
+        places = _open_places(settings, endpoint, stack)
+        probes = [str(each) for each in settings.sip.probes]
+        sources = TrunkSources(database, lambda known: endpoint.set_sources(known, probes), places)
         turns = Turns(settings.limits.max_outbound_per_second)
         way_out = WayOut(endpoint.call, sources.address_of, turns, settings.sip.tcp)
         service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of, way_out)
@@ -168,6 +180,7 @@ async def running(
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
         server.api_origin = _origin(settings, port)
         await sources.refresh()
+        await places.settled(NAMES_S)
         work: dict[str, Work] = {
             "webhooks": deliverer.run,
             "trunks": sources.run,
@@ -222,6 +235,18 @@ async def _open_ways_out(
     webhooks = settings.webhooks
     policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
     return Deliverer(database, clients[0], key, policy), Outside(clients[1], Lanes(), key)
+
+
+def _open_places(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) -> Places:
+    """Where trunks' host names are, found without PJSIP and told to it."""
+    hosts = HostNames()
+    stack.callback(hosts.close)
+    servers = NameServers([name_server_address(each) for each in settings.sip.nameservers])
+    speaks: list[Transport] = ["udp", "tcp"] if settings.sip.tcp else ["udp"]
+    locator = Locator(servers, hosts.answer, speaks, versions(settings.sip.host), os.urandom(16))
+    places = Places(locator.locate, endpoint.set_hosts)
+    stack.push_async_callback(places.close)
+    return places
 
 
 def _open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Event
+from typing import Any
 from uuid import uuid4
 
 import pytest
+import pytest_asyncio
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls import sources
+from calls.dns_records import Answer, LookUpFailed
 from calls.host_names import HostNames
-from calls.sources import TrunkSources
+from calls.locate import Destination, Found
+from calls.places import Places
+from calls.sources import Networks, TrunkSources
+from sipcore.names import Target
 from storage import organizations, phone_numbers
 from storage.database import Database
 from storage.phone_numbers import PhoneNumberFields
@@ -44,106 +49,150 @@ async def trunks(database: Database, *hosts: str) -> None:
     await database.write(replace)
 
 
-class Resolver:
-    """Answers from a table; a name that is not in it does not resolve, one in `slow` waits for its event."""
+async def number(database: Database, sip_ip: str, *sources: str, **more: Any) -> None:
+    """A number whose calls come from there, beside what others have."""
+    fields: dict[str, Any] = {"sip_mode": "ip_allowlist", "sip_ip": sip_ip, "sip_sources": list(sources), **more}
 
-    def __init__(self, **table: str) -> None:
-        self.table = table
-        self.slow: dict[str, Event] = {}
-        self.asked: list[str] = []
+    def create(conn: sa.Connection) -> None:
+        owner = organizations.create(conn, str(uuid4()))
+        phone_numbers.create(conn, owner.id, PhoneNumberFields(number="100", provider="sip", **fields))
 
-    def __call__(self, name: str) -> Collection[str]:
-        self.asked.append(name)
-        if name in self.slow:
-            self.slow[name].wait(20)
-        if name not in self.table:
-            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-        return {self.table[name]}
+    await database.write(create)
 
 
-async def test_an_address_is_itself_and_a_name_what_it_resolves_to(database: Database) -> None:
-    known: list[set[str]] = []
-    trunk_sources = TrunkSources(database, lambda found: known.append(set(found)))
-    await trunks(database, "192.0.2.1", "2001:DB8::1", "localhost")
-    await trunk_sources.refresh()
-    assert {"192.0.2.1", "2001:db8::1", "127.0.0.1"} <= known[-1] <= {"192.0.2.1", "2001:db8::1", "127.0.0.1", "::1"}
-    assert set(trunk_sources.names_of("127.0.0.1")) == {"127.0.0.1", "localhost"}
-    assert set(trunk_sources.names_of("198.51.100.1")) == {"198.51.100.1"}
+class World:
+    """Trunk sources whose host names are as in `names`: what is not there is not found."""
+
+    def __init__(self, database: Database, **names: Sequence[str]) -> None:
+        self.names = {name.replace("_", "."): addresses for name, addresses in names.items()}
+        self.applied: list[set[str]] = []
+        self.places = Places(self.locate, lambda _: None)
+        self.sources = TrunkSources(database, lambda known: self.applied.append(set(known)), self.places)
+
+    async def locate(self, place: Destination) -> Found:
+        if place.host not in self.names:
+            raise LookUpFailed(f"{place.host}: no answer in time")
+        port = place.port or 5070  # what SRV says
+        return Found(tuple(Target(each, port, "udp") for each in self.names[place.host]), 300)
+
+    async def known(self) -> set[str]:
+        """What is known once the database was read and all names were looked for."""
+        await self.sources.refresh()
+        await self.places.settled(5)
+        return self.applied[-1]
 
 
-@pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.example"])
-async def test_a_name_that_cannot_be_one_is_told_and_the_others_are_known(database: Database, impossible: str) -> None:
-    known: list[set[str]] = []
-    await trunks(database, "192.0.2.1", impossible)
-    with capture_logs() as logs:
-        await TrunkSources(database, lambda found: known.append(set(found))).refresh()
-    assert known[-1] == {"192.0.2.1"}
-    assert [(line["event"], line["host"]) for line in logs] == [("trunks.host_unknown", impossible)]
+@pytest_asyncio.fixture
+async def world(database: Database) -> AsyncIterator[World]:
+    world = World(database)
+    yield world
+    await world.places.close()
 
 
-async def test_a_name_whose_look_up_fails_keeps_the_addresses_it_had(database: Database) -> None:
-    resolver, known = Resolver(pbx="192.0.2.7"), list[set[str]]()
-    trunk_sources = TrunkSources(database, lambda found: known.append(set(found)), HostNames(resolver))
-    await trunks(database, "pbx", "other")
-    await trunk_sources.refresh()
-    assert known[-1] == {"192.0.2.7"}
-    del resolver.table["pbx"]
-    with capture_logs() as logs:
-        await trunk_sources.refresh()
-    assert known[-1] == {"192.0.2.7"}
-    assert set(trunk_sources.names_of("192.0.2.7")) == {"192.0.2.7", "pbx"}
-    assert {line["host"]: line["kept"] for line in logs} == {"pbx": ["192.0.2.7"], "other": []}
-    resolver.table["pbx"] = "192.0.2.8"
-    await trunk_sources.refresh()
-    assert known[-1] == {"192.0.2.8"}
-
-
-async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database) -> None:
-    resolver, known = Resolver(pbx="192.0.2.7"), list[set[str]]()
-    trunk_sources = TrunkSources(database, lambda found: known.append(set(found)), HostNames(resolver))
-    await trunks(database, "pbx")
-    await trunk_sources.refresh()
-    await trunks(database)
-    await trunk_sources.refresh()
-    assert known[-1] == set()
-    resolver.table.clear()
-    await trunks(database, "pbx")
-    await trunk_sources.refresh()
-    assert known[-1] == set()
-
-
-async def test_a_slow_name_delays_nobody_and_is_asked_for_once(database: Database) -> None:
-    resolver, known = Resolver(pbx="192.0.2.7", slow="192.0.2.8"), list[set[str]]()
-    released = resolver.slow["slow"] = Event()
-    trunk_sources = TrunkSources(database, lambda found: known.append(set(found)), HostNames(resolver, 0.05))
-    await trunks(database, "192.0.2.1", "pbx", "slow")
-    try:
-        await trunk_sources.refresh()
-        assert known == [{"192.0.2.1"}, {"192.0.2.1", "192.0.2.7"}]
-        await trunk_sources.refresh()
-        assert known[2:] == [{"192.0.2.1", "192.0.2.7"}] * 2
-        assert resolver.asked.count("slow") == 1
-    finally:
-        released.set()
-    await trunk_sources.refresh()
-    assert known[-1] == {"192.0.2.1", "192.0.2.7", "192.0.2.8"}
-
-
-async def test_a_failed_name_is_asked_for_again_sooner_and_changes_are_followed(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+async def test_an_address_is_itself_a_network_all_of_it_and_a_name_what_it_resolves_to(
+    database: Database, world: World
 ) -> None:
-    monkeypatch.setattr(sources, "FAILED_AGAIN_S", 0.01)
-    resolver, known = Resolver(), list[set[str]]()
-    trunk_sources = TrunkSources(database, lambda found: known.append(set(found)), HostNames(resolver))
-    await trunks(database, "pbx")
-    following = asyncio.ensure_future(trunk_sources.run())
-    trunk_sources.changed()
-    await until(lambda: resolver.asked.count("pbx") >= 2)
-    resolver.table["pbx"] = "192.0.2.7"
-    await until(lambda: known[-1] == {"192.0.2.7"})
+    world.names["pbx.test"] = ["192.0.2.7", "2001:db8::7"]
+    await number(database, "192.0.2.1", "198.51.100.0/24", "2001:DB8:1::/48", "PBX.test.", "::ffff:203.0.113.9")
+    assert await world.known() == {
+        "192.0.2.1", "198.51.100.0/24", "2001:db8:1::/48", "192.0.2.7", "2001:db8::7", "203.0.113.9",
+    }  # fmt: skip
+    names = world.sources.names_of
+    assert set(names("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
+    assert set(names("2001:db8::7")) == {"2001:db8::7", "pbx.test"}
+    assert set(names("198.51.100.77")) == {"198.51.100.77", "198.51.100.0/24"}
+    assert set(names("2001:db8:1:2::3")) == {"2001:db8:1:2::3", "2001:db8:1::/48"}
+    assert set(names("::ffff:203.0.113.9")) == {"::ffff:203.0.113.9", "203.0.113.9"}
+    assert set(names("198.51.101.1")) == {"198.51.101.1"}
+
+
+async def test_the_registrar_and_the_outbound_proxy_of_a_registration_are_sources(
+    database: Database, world: World
+) -> None:
+    world.names |= {"sip.carrier.test": ["192.0.2.1"], "edge.carrier.test": ["192.0.2.2"]}
+    more = {"sip_proxy": "sip.carrier.test:5070", "sip_outbound_proxy": "sip:edge.carrier.test;transport=tcp"}
+    await number(database, "", sip_mode="registration", sip_username="u", **more)
+    assert await world.known() == {"192.0.2.1", "192.0.2.2"}
+    assert set(world.sources.names_of("192.0.2.2")) == {"192.0.2.2", "edge.carrier.test"}
+
+
+async def test_every_network_that_contains_an_address_is_found() -> None:
+    nested = Networks(["10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "0.0.0.0/0", "::/0", "fd00::/8"])
+    assert nested.containing(ip_address("10.1.9.9")) == {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0"}
+    assert nested.containing(ip_address("fd00::1")) == {"::/0", "fd00::/8"}
+    assert Networks().containing(ip_address("10.1.9.9")) == set()
+
+
+async def test_a_name_whose_look_up_fails_keeps_nobody_else_out(database: Database, world: World) -> None:
+    await number(database, "192.0.2.1", "gone.test")
+    with capture_logs() as logs:
+        assert await world.known() == {"192.0.2.1"}
+    assert {(line["event"], line["host"]) for line in logs} == {("trunks.host_unknown", "gone.test")}
+
+
+async def test_a_name_that_moves_is_followed_without_reading_the_database(database: Database, world: World) -> None:
+    await number(database, "pbx.test")
+    await world.known()
+    world.names["pbx.test"] = ["192.0.2.7"]
+    assert await world.places.find(Destination("pbx.test", 5099, "udp"))
+    assert world.applied[-1] == {"192.0.2.7"}
+    assert set(world.sources.names_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
+
+
+async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, world: World) -> None:
+    world.names["pbx.test"] = ["192.0.2.7"]
+    await trunks(database, "pbx.test")
+    assert await world.known() == {"192.0.2.7"}
+    await trunks(database)
+    assert await world.known() == set()
+
+
+async def test_where_a_source_is_reached_is_an_ipv4_address(database: Database, world: World) -> None:
+    world.names["pbx.test"] = ["2001:db8::7", "192.0.2.7"]
+    assert await world.sources.address_of("pbx.test") == "192.0.2.7"
+    assert await world.sources.address_of("192.0.2.1") == "192.0.2.1"
+    assert await world.sources.address_of("gone.test") is None
+
+
+async def test_changes_are_followed(database: Database, world: World) -> None:
+    following = asyncio.ensure_future(world.sources.run())
     await trunks(database, "192.0.2.1")
-    trunk_sources.changed()
-    await until(lambda: known[-1] == {"192.0.2.1"})
+    world.sources.changed()
+    await until(lambda: world.applied and world.applied[-1] == {"192.0.2.1"})
+    await trunks(database, "192.0.2.2")
+    world.sources.changed()
+    await until(lambda: world.applied[-1] == {"192.0.2.2"})
     following.cancel()
     await asyncio.wait((following,))
     assert following.cancelled()
+
+
+async def test_the_systems_resolver_is_asked_once_for_a_slow_name_and_waited_for_briefly() -> None:
+    asked, released = list[str](), Event()
+
+    def look_up(name: str) -> Collection[str]:
+        asked.append(name)
+        released.wait(20)
+        return {"192.0.2.8"}
+
+    hosts = HostNames(look_up, 0.05)
+    try:
+        for _ in range(2):
+            with pytest.raises(LookUpFailed, match="no answer within"):
+                await hosts.answer("slow")
+        assert asked == ["slow"]
+    finally:
+        released.set()
+    await until(lambda: next(iter(hosts._asked.values())).done())
+    assert await hosts.answer("slow") == Answer(("192.0.2.8",), 60.0)
+    assert asked == ["slow"], "what it said meanwhile is used"
+    hosts.close()
+
+
+@pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.example"])
+async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible: str) -> None:
+    hosts = HostNames()
+    with pytest.raises(LookUpFailed):
+        await hosts.answer(impossible)
+    assert "127.0.0.1" in (await hosts.answer("localhost")).records
+    hosts.close()

@@ -1,0 +1,261 @@
+"""Where trunks are: found once, then kept up to date for as long as somebody wants to know."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from calls.dns_records import LookUpFailed
+from calls.locate import Destination, Found, literal
+from sipcore.names import MOST, Target
+from sipcore.trunk import Place
+
+SHORTEST_S: Final = 30.0
+LONGEST_S: Final = 3600.0
+"""What was found is looked for again after at least and at most so long, whatever its time to live."""
+FAILED_AGAIN_S: Final = 30.0
+"""The same when nobody could say."""
+EARLY: Final = 0.1
+"""This part of its time before the end: by a bit more or less, so that not all names are asked for at once."""
+DEMOTED_S: Final = 300.0
+"""How long an address that did not answer comes last."""
+ASKED_FOR_S: Final = 600.0
+"""How long a place is kept that was asked for just once."""
+MOST_ASKED_FOR: Final = 256
+AT_ONCE: Final = 128
+"""Places that are looked for at the same time: each takes a few sockets."""
+
+TOGETHER_S: Final = 0.02
+"""Changes within such a time are published together."""
+
+Locate = Callable[[Destination], Awaitable[Found]]
+Table = Mapping[Place, Sequence[Target]]
+
+log = structlog.get_logger()
+
+
+@dataclass
+class _Followed:
+    """A place that is followed. `looked`: it has been looked for, whatever came of it. Until `sure_s` its targets are
+    believed rather than what not everybody had a say in."""
+
+    task: asyncio.Task[None]
+    targets: tuple[Target, ...] = ()
+    sure_s: float = 0.0
+    failed: str | None = None
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Places:
+    """`publish` gets the whole table for PJSIP whenever something in it changes; `on_change` is called then, too. Lives
+    on the event loop that it is made on, from the first place on until `close`."""
+
+    def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
+        self._locate = locate
+        self._publish = publish
+        self._wanted: dict[str, frozenset[Destination]] = {}
+        self._asked_for: dict[Destination, float] = {}
+        self._followed: dict[Destination, _Followed] = {}
+        self._demoted: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._unpublished: asyncio.TimerHandle | None = None
+        self.on_change: list[Callable[[], None]] = []
+
+    def want(self, who: str, places: Collection[Destination]) -> None:
+        """Follow these for `who` from now on, and no others; looking for new ones begins at once. IP addresses need no
+        following."""
+        self._wanted[who] = frozenset(_normal(each) for each in places if literal(each) is None)
+        self._follow()
+
+    def known(self, place: Destination) -> list[Target]:
+        """Where it is, by preference, as far as is known now; an IP address is itself."""
+        place = _normal(place)
+        if (address := literal(place)) is not None:
+            return list(address)
+        followed = self._followed.get(place)
+        targets = followed.targets if followed else ()
+        return sorted(targets, key=lambda each: (place.host, each.address) in self._demoted)
+
+    async def find(self, place: Destination) -> list[Target]:
+        """Where it is. A place that is not known yet is waited for, a new one is followed for some minutes; empty when
+        it cannot be found."""
+        place = _normal(place)
+        if literal(place) is None:
+            self._ask_for(place)
+            followed = self._followed[place]
+            if not followed.targets:
+                await followed.looked.wait()
+            self._tell_now()
+        return self.known(place)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until everything that is followed has been looked for once, but no longer than this."""
+        looks = [asyncio.create_task(each.looked.wait()) for each in self._followed.values()]
+        if looks:
+            _, slow = await asyncio.wait(looks, timeout=timeout_s)
+            for look in slow:
+                look.cancel()
+        self._tell_now()
+
+    def addresses_of(self, host: str) -> set[str]:
+        """Every address of a host that is known now, of whatever port and transport."""
+        host = _normal(Destination(host)).host
+        return {
+            each.address
+            for place, followed in self._followed.items()
+            if place.host == host
+            for each in followed.targets
+        }
+
+    def why_unknown(self, place: Destination) -> str | None:
+        """What went wrong when the place was last looked for."""
+        followed = self._followed.get(_normal(place))
+        return followed.failed if followed else None
+
+    def demote(self, host: str, address: str) -> None:
+        """This address of the host did not answer: it comes last for some minutes."""
+        key = _normal(Destination(host)).host, address
+        if (before := self._demoted.pop(key, None)) is not None:
+            before.cancel()
+        self._demoted[key] = asyncio.get_running_loop().call_later(DEMOTED_S, self._forgive, key)
+        log.warning("names.demoted", host=key[0], address=address)
+        self._changed()
+        self._tell_now()
+
+    def _forgive(self, key: tuple[str, str]) -> None:
+        del self._demoted[key]
+        self._changed()
+
+    async def close(self) -> None:
+        """Look for nothing any more."""
+        tasks = [each.task for each in self._followed.values()]
+        for timer in (*self._demoted.values(), *([self._unpublished] if self._unpublished else ())):
+            timer.cancel()
+        self._let_go(list(self._followed))
+        self._demoted.clear()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _let_go(self, places: Collection[Destination]) -> None:
+        for place in places:
+            followed = self._followed.pop(place)
+            followed.task.cancel()
+            followed.looked.set()  # nobody waits for what will not come
+
+    # ---- following ----
+
+    def _ask_for(self, place: Destination) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._asked_for.pop(place, None)
+        self._asked_for[place] = now_s + ASKED_FOR_S
+        while len(self._asked_for) > MOST_ASKED_FOR:
+            del self._asked_for[next(iter(self._asked_for))]
+        if place not in self._followed:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Begin with what is wanted, let go of what is not."""
+        now_s = asyncio.get_running_loop().time()
+        self._asked_for = {place: until_s for place, until_s in self._asked_for.items() if until_s > now_s}
+        wanted = frozenset(self._asked_for).union(*self._wanted.values())
+        gone = self._followed.keys() - wanted
+        self._let_go(gone)
+        for place in wanted - self._followed.keys():
+            self._followed[place] = _Followed(asyncio.create_task(self._keep(place), name=f"place {place.host}"))
+        if gone:
+            self._changed()
+
+    async def _keep(self, place: Destination) -> None:
+        """Look for the place again and again. What was found stays until something else is."""
+        followed = self._followed[place]
+        while True:
+            async with self._room:
+                ttl_s = await self._look(place, followed)
+            followed.looked.set()
+            await asyncio.sleep(again_after_s(ttl_s, random.random()))
+            self._drop_if_unwanted(place)
+
+    def _drop_if_unwanted(self, place: Destination) -> None:
+        if self._asked_for.get(place, 0) < asyncio.get_running_loop().time():
+            self._asked_for.pop(place, None)
+            self._follow()
+
+    async def _look(self, place: Destination, followed: _Followed) -> float | None:
+        """Look once; how long what was found holds, None when nobody could say."""
+        try:
+            found = await self._locate(place)
+        except LookUpFailed as failure:
+            self._fail(place, followed, str(failure))
+            return None
+        except Exception as error:
+            log.error("names.look_up_broken", host=place.host, error=repr(error), exc_info=error)
+            self._fail(place, followed, "look-up broken, see the log")
+            return None
+        if not found.targets:
+            self._fail(place, followed, f"{place.host} has no address that takes SIP")
+            return None
+        now_s = asyncio.get_running_loop().time()
+        if not found.whole and followed.sure_s > now_s:
+            return None
+        followed.sure_s = now_s + LONGEST_S if found.whole else 0.0
+        if followed.failed is not None:
+            followed.failed = None
+            log.info("trunks.host_found", host=place.host)
+        if found.targets != followed.targets:
+            followed.targets = found.targets
+            self._changed()
+        return found.ttl_s if found.whole else None
+
+    def _fail(self, place: Destination, followed: _Followed, why: str) -> None:
+        """It is told when it begins."""
+        if followed.failed is None:
+            kept = sorted({each.address for each in followed.targets})
+            log.warning("trunks.host_unknown", host=place.host, error=why, kept=kept)
+        followed.failed = why
+
+    def _changed(self) -> None:
+        """Tell soon: many names may become known at the same time."""
+        if self._unpublished is None:
+            self._unpublished = asyncio.get_running_loop().call_later(TOGETHER_S, self._tell)
+
+    def _tell_now(self) -> None:
+        if self._unpublished is not None:
+            self._unpublished.cancel()
+            self._tell()
+
+    def _tell(self) -> None:
+        self._unpublished = None
+        self._publish(self._table())
+        for tell in self.on_change:
+            tell()
+
+    def _table(self) -> Table:
+        """What PJSIP asks for has a transport always: a place without one stands under each that it was found with."""
+        table: dict[Place, Sequence[Target]] = {}
+        for place in sorted(self._followed, key=lambda each: each.transport is not None):
+            targets = self.known(place)
+            transports = (place.transport,) if place.transport else {each.transport for each in targets}
+            for transport in transports:
+                fitting = [each for each in targets if place.transport or each.transport == transport]
+                if fitting:
+                    table[Place(place.host, place.port, transport)] = fitting
+        if len(table) <= MOST:
+            return table
+        log.error("names.too_many", places=len(table), most=MOST)
+        return dict(list(table.items())[:MOST])
+
+
+def again_after_s(ttl_s: float | None, chance: float) -> float:
+    """How long until a place is looked for again: None when nobody could say. `chance`: 0 up to 1."""
+    if ttl_s is None:
+        return FAILED_AGAIN_S
+    return min(max(ttl_s, SHORTEST_S), LONGEST_S) * (1 - EARLY * (1 + chance) / 2)
+
+
+def _normal(place: Destination) -> Destination:
+    return place._replace(host=place.host.lower().removesuffix("."))

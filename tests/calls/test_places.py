@@ -1,0 +1,255 @@
+"""What is known of trunks' host names, and how it is kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from calls.dns_records import LookUpFailed
+from calls.locate import Destination, Found
+from calls.places import DEMOTED_S, FAILED_AGAIN_S, LONGEST_S, SHORTEST_S, Places, Table, again_after_s
+from sipcore.names import Target
+from sipcore.trunk import Place, Transport
+from tests.virtual_time import virtually
+
+PBX = Destination("pbx.test", 5060, "udp")
+
+
+def at(*addresses: str, transport: Transport = "udp") -> tuple[Target, ...]:
+    return tuple(Target(each, 5060, transport) for each in addresses)
+
+
+@dataclass
+class World:
+    """Names as they are; what is not there is looked for in vain, what is in `slow` when its event is set, and None
+    breaks the look-up."""
+
+    names: dict[str, Found | None] = field(default_factory=dict)
+    slow: dict[str, asyncio.Event] = field(default_factory=dict)
+    asked: list[tuple[float, str]] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    ttl_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        self.places = Places(self.locate, self.tables.append)
+
+    def __setitem__(self, name: str, targets: tuple[Target, ...]) -> None:
+        self.names[name] = Found(targets, self.ttl_s)
+
+    async def locate(self, place: Destination) -> Found:
+        self.asked.append((asyncio.get_running_loop().time(), place.host))
+        if place.host in self.slow:
+            await self.slow[place.host].wait()
+        if place.host not in self.names:
+            raise LookUpFailed(f"{place.host}: no answer in time")
+        found = self.names[place.host]
+        if found is None:
+            raise RuntimeError("broken")
+        return found
+
+    def times(self, name: str) -> list[float]:
+        return [at_s for at_s, asked in self.asked if asked == name]
+
+
+def in_world(test: Callable[[World], object]) -> Callable[[], None]:
+    """On a virtual clock, with places that are closed at the end."""
+
+    @virtually
+    async def run() -> None:
+        world = World()
+        try:
+            await test(world)  # type: ignore[misc]
+        finally:
+            await world.places.close()
+
+    run.__name__ = test.__name__
+    return run
+
+
+@in_world
+async def test_a_place_is_published_when_it_is_found(world: World) -> None:
+    world["pbx.test"] = at("192.0.2.1", "192.0.2.2")
+    world.places.want("trunks", [PBX])
+    assert world.places.known(PBX) == []
+    await world.places.settled(5)
+    assert world.places.known(PBX) == list(at("192.0.2.1", "192.0.2.2"))
+    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
+    assert world.places.addresses_of("PBX.test.") == {"192.0.2.1", "192.0.2.2"}
+
+
+@in_world
+async def test_a_place_without_a_transport_stands_under_each_that_it_has(world: World) -> None:
+    tcp, udp = at("192.0.2.1", transport="tcp"), at("192.0.2.2")
+    world["pbx.test"] = tcp + udp
+    world.places.want("trunks", [Destination("pbx.test")])
+    await world.places.settled(5)
+    assert world.tables[-1] == {Place("pbx.test", None, "tcp"): list(tcp), Place("pbx.test", None, "udp"): list(udp)}
+
+
+@in_world
+async def test_an_address_is_never_looked_for(world: World) -> None:
+    world.places.want("trunks", [Destination("192.0.2.1"), Destination("2001:db8::1")])
+    assert await world.places.find(Destination("192.0.2.9", None, "tcp")) == list(at("192.0.2.9", transport="tcp"))
+    assert world.asked == []
+
+
+@in_world
+async def test_a_name_is_asked_for_again_before_its_time_is_over(world: World) -> None:
+    world["pbx.test"] = at("192.0.2.1")
+    world.places.want("trunks", [PBX])
+    await asyncio.sleep(299)
+    assert len(world.times("pbx.test")) == 2
+    world["pbx.test"] = at("192.0.2.7")
+    await asyncio.sleep(300)
+    assert world.places.known(PBX) == list(at("192.0.2.7"))
+    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.7"))}
+
+
+def test_times_to_live_are_kept_within_bounds() -> None:
+    for chance in (0.0, 0.999):
+        assert 0.89 * SHORTEST_S < again_after_s(0, chance) < SHORTEST_S
+        assert 0.89 * LONGEST_S < again_after_s(10**9, chance) < LONGEST_S
+        assert 89 < again_after_s(100, chance) < 100
+        assert again_after_s(None, chance) == FAILED_AGAIN_S
+
+
+@in_world
+async def test_a_failing_look_up_takes_nothing_away_and_is_told_once(world: World) -> None:
+    world["pbx.test"] = at("192.0.2.1")
+    world.places.want("trunks", [PBX])
+    await world.places.settled(5)
+    del world.names["pbx.test"]
+    with capture_logs() as logs:
+        await asyncio.sleep(3600)
+    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    assert [(line["event"], line["host"], line["kept"]) for line in logs] == [
+        ("trunks.host_unknown", "pbx.test", ["192.0.2.1"])
+    ]
+    assert len(world.times("pbx.test")) == pytest.approx(1 + 3600 / FAILED_AGAIN_S, abs=12), "sooner than usual"
+    assert world.places.why_unknown(PBX) == "pbx.test: no answer in time"
+    world["pbx.test"] = at("192.0.2.2")
+    with capture_logs() as logs:
+        await asyncio.sleep(FAILED_AGAIN_S)
+    assert world.places.known(PBX) == list(at("192.0.2.2"))
+    assert [line["event"] for line in logs] == ["trunks.host_found"]
+    assert world.places.why_unknown(PBX) is None
+
+
+@in_world
+async def test_half_an_answer_is_better_than_none_but_not_than_a_whole_one(world: World) -> None:
+    world.names["pbx.test"] = Found(at("192.0.2.1"), 300, whole=False)
+    world.places.want("trunks", [PBX])
+    await world.places.settled(5)
+    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    world["pbx.test"] = at("192.0.2.2")
+    await asyncio.sleep(FAILED_AGAIN_S + 1)
+    world.names["pbx.test"] = Found(at("192.0.2.1"), 300, whole=False)
+    await asyncio.sleep(1800)
+    assert world.places.known(PBX) == list(at("192.0.2.2"))
+    await asyncio.sleep(3600)
+    assert world.places.known(PBX) == list(at("192.0.2.1")), "it seems to be all that there is to know"
+
+
+@in_world
+async def test_a_slow_name_keeps_nobody_else_waiting(world: World) -> None:
+    world.slow["slow.test"] = asyncio.Event()
+    world["slow.test"], world["pbx.test"] = at("192.0.2.8"), at("192.0.2.1")
+    slow = Destination("slow.test", 5060, "udp")
+    world.places.want("trunks", [slow, PBX])
+    assert await world.places.find(PBX) == list(at("192.0.2.1"))
+    await world.places.settled(1)
+    assert asyncio.get_running_loop().time() == pytest.approx(1, abs=0.1)
+    waiting = asyncio.create_task(world.places.find(slow))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    world.slow["slow.test"].set()
+    assert await waiting == list(at("192.0.2.8"))
+    assert len(world.times("slow.test")) == 1
+
+
+@in_world
+async def test_who_is_not_wanted_any_more_is_forgotten(world: World) -> None:
+    world["pbx.test"], world["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
+    sbc = Destination("sbc.test", 5060, "udp")
+    world.places.want("trunks", [PBX, sbc])
+    world.places.want("sources", [PBX])
+    await world.places.settled(5)
+    world.places.want("trunks", [])
+    assert world.places.known(PBX) == list(at("192.0.2.1")), "somebody else wants it"
+    assert world.places.known(sbc) == []
+    await asyncio.sleep(1)
+    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
+    await asyncio.sleep(3600)
+    assert len(world.times("sbc.test")) == 1
+
+
+@in_world
+async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(world: World) -> None:
+    world["pbx.test"] = at("192.0.2.1")
+    assert await world.places.find(PBX) == list(at("192.0.2.1"))
+    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}, "PJSIP can go there now"
+    assert await world.places.find(Destination("nowhere.test")) == []
+    await asyncio.sleep(3600)
+    assert world.places.known(PBX) == []
+    assert world.tables[-1] == {}
+
+
+@in_world
+async def test_no_more_places_are_kept_for_those_who_just_ask_than_fit(world: World) -> None:
+    for number in range(300):
+        world[f"n{number}.test"] = at("192.0.2.1")
+        await world.places.find(Destination(f"n{number}.test", 5060, "udp"))
+    await asyncio.sleep(1)
+    assert len(world.tables[-1]) <= 257
+
+
+@in_world
+async def test_an_address_that_did_not_answer_comes_last_for_minutes(world: World) -> None:
+    world["pbx.test"] = at("192.0.2.1", "192.0.2.2")
+    await world.places.find(PBX)
+    world.places.demote("PBX.test", "192.0.2.1")
+    turned = list(at("192.0.2.2", "192.0.2.1"))
+    assert world.places.known(PBX) == turned
+    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): turned}
+    await world.places.find(PBX)
+    await asyncio.sleep(DEMOTED_S + 1)
+    assert world.places.known(PBX) == list(at("192.0.2.1", "192.0.2.2"))
+    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
+
+
+@in_world
+async def test_whoever_wants_to_hears_of_changes_and_only_of_those(world: World) -> None:
+    heard: list[float] = []
+    world.places.on_change.append(lambda: heard.append(asyncio.get_running_loop().time()))
+    world["pbx.test"], world["sbc.test"] = at("192.0.2.1"), at("192.0.2.2")
+    world.places.want("trunks", [PBX, Destination("sbc.test", 5060, "udp")])
+    await asyncio.sleep(3000)
+    assert len(heard) == 1, "both at once"
+    world["pbx.test"] = at("192.0.2.3")
+    await asyncio.sleep(300)
+    assert len(heard) == 2
+
+
+@in_world
+async def test_a_fault_in_a_look_up_is_told_and_ends_nothing(world: World) -> None:
+    world.names["pbx.test"] = None
+    with capture_logs() as logs:
+        assert await world.places.find(PBX) == []
+    assert [line["event"] for line in logs] == ["names.look_up_broken", "trunks.host_unknown"]
+    world["pbx.test"] = at("192.0.2.1")
+    await asyncio.sleep(FAILED_AGAIN_S + 1)
+    assert world.places.known(PBX) == list(at("192.0.2.1"))
+
+
+@virtually
+async def test_who_waits_for_a_place_is_let_go_at_the_end() -> None:
+    world = World()
+    world.slow["pbx.test"] = asyncio.Event()
+    waiting = asyncio.create_task(world.places.find(PBX))
+    await asyncio.sleep(1)
+    await world.places.close()
+    assert await waiting == []
