@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -27,6 +27,11 @@ def _off_or_at_least_90(seconds: int) -> int:
     if 0 < seconds < 90 or seconds < 0:
         raise ValueError("neither 0 nor 90 or more")
     return seconds
+
+
+def _address(text: str) -> str:
+    """Checks an IP address and writes it in its normal form."""
+    return str(ip_address(text))
 
 
 def _origin(text: str) -> str:
@@ -52,6 +57,16 @@ Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 IpAddress = IPv4Address | IPv6Address
+PRIVATE_NETWORKS: Final = tuple(
+    map(
+        ip_network,
+        (
+            "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "127.0.0.0/8",
+            "fc00::/7", "fe80::/10", "::1/128",
+        ),
+    )
+)  # fmt: skip
+"""Whoever has an address of these (RFC 1918, 6598, 3927, 4193, 4291) is on our side of every address translator."""
 MAX_CALLS: Final = 992
 """As many as the build of PJSIP can hold at once."""
 PORTS_PER_CALL: Final = 2
@@ -123,14 +138,26 @@ class ApiSettings(Section):
 class SipSettings(Section):
     """`[sip]`"""
 
-    host: Text = Field("0.0.0.0", description="address that SIP and RTP listen on: an IP address")
+    host: Annotated[str, AfterValidator(_address)] = Field(
+        "0.0.0.0", description="address that SIP and RTP listen on: an IP address; :: is every IPv4 and IPv6 address"
+    )
     port: Port = Field(5060, description="UDP and TCP port for SIP: 0..65535, 0 picks a free one")
     tcp: bool = Field(True, description="listen on TCP too: true or false")
     tls_port: Port = Field(0, description="port for SIP over TLS: 0..65535, 0 switches it off")
     tls_cert: Path | None = Field(None, description="certificate chain for SIP over TLS: a PEM file")
-    tls_key: Path | None = Field(None, description="private key for SIP over TLS: a PEM file")
+    tls_key: Path | None = Field(None, description="private key for SIP over TLS: a PEM file without a passphrase")
+    tls_ca: Path | None = Field(
+        None, description="certificate authority to trust beside the system's, for TLS trunks: a PEM file"
+    )
+    tls_verify: bool = Field(
+        True, description="TLS trunks must prove who they are, by a certificate for their host: true or false"
+    )
     public_address: IpAddress | None = Field(
         None, description="address that peers reach us at when behind NAT: an IP address"
+    )
+    local_networks: tuple[IPvAnyNetwork, ...] = Field(
+        PRIVATE_NETWORKS,
+        description="peers that are told our own address instead of `public_address`: a list of CIDR blocks",
     )
     rtp_ports: Annotated[str, AfterValidator(_port_range)] = Field(
         "10000-19999",

@@ -24,7 +24,7 @@ from sipcore.owner import Owner
 from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
 from sipcore.sip_log import SipLog, SipTap
-from sipcore.tls import Identity
+from sipcore.tls import Identity, TlsFiles
 from sipcore.tls_port import TlsPort
 from sipcore.transports import open_transports, versions
 from sipcore.trunk import Place
@@ -90,6 +90,16 @@ class Endpoint:
         """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
         fail at once. Takes effect at once."""
         self._names.set(table)
+
+    @property
+    def tls_files(self) -> TlsFiles:
+        """Where the certificate of SIP over TLS comes from."""
+        return self._settings.tls
+
+    @property
+    def certificate(self) -> Identity:
+        """The certificate that SIP over TLS shows now."""
+        return self._tls.identity
 
     async def renew_certificate(self) -> Identity:
         """Read the files of SIP over TLS again: connections to come use what they hold now, others go on as they are.

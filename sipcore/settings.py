@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 
+from config.settings import PRIVATE_NETWORKS
 from sipcore.tls import NO_FILES, TlsFiles
 
 
@@ -23,6 +25,8 @@ class EndpointSettings:
     max_calls: int = 250
     refuse_unknown: bool = False
     """403 for requests from unknown sources instead of silence."""
+    local_networks: tuple[IPv4Network | IPv6Network, ...] = PRIVATE_NETWORKS
+    """Peers in them are told our own address, others the public one."""
     tls_port: int = 0
     """0: TLS is used for connections that we make, and nobody can make one to us."""
     tls: TlsFiles = NO_FILES

@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from config.errors import StartupError
+
+log = structlog.get_logger(__name__)
 
 SOON_DAYS: Final = 14
 """From then on the end of a certificate is warned of."""
@@ -103,6 +106,15 @@ def system_authorities() -> str:
 def now() -> datetime:
     """The time that certificates are compared with."""
     return datetime.now(UTC)
+
+
+def log_end(identity: Identity) -> None:
+    """Warn of a certificate that ends soon or has ended."""
+    left = identity.days_left(now())
+    if left is not None and left < 0:
+        log.warning("sip.certificate_expired", names=identity.names, days_ago=-left)
+    elif left is not None and left < SOON_DAYS:
+        log.warning("sip.certificate_expires_soon", names=identity.names, days_left=left)
 
 
 def _hold(content: bytes) -> int | None:

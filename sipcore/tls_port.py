@@ -9,7 +9,7 @@ import structlog
 from config.errors import StartupError
 from sipcore import _native
 from sipcore.settings import EndpointSettings
-from sipcore.tls import SOON_DAYS, Identity, InMemory, UnusableFile, now, read_identity, system_authorities
+from sipcore.tls import Identity, InMemory, UnusableFile, log_end, read_identity, system_authorities
 from sipcore.transports import EVERYWHERE, IPV6_V6ONLY, bound_address, usual_address, versions
 
 log = structlog.get_logger(__name__)
@@ -21,6 +21,8 @@ class TlsPort:
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings = settings
         self._memory: InMemory | None = None
+        self.identity = Identity()
+        """What we show."""
 
     def open(self) -> None:
         """Listen on `tls_port`, or just be able to connect when it is 0. Raises `StartupError`."""
@@ -28,8 +30,8 @@ class TlsPort:
         identity = read_identity(settings.tls)
         if settings.tls_port and not identity.chain:
             raise UnusableFile("sip.tls_port needs sip.tls_cert and sip.tls_key (TRUNKLINE_SIP__TLS_CERT, ..._KEY)")
-        _warn_of_end(identity)
-        self._memory = InMemory(identity)
+        log_end(identity)
+        self._memory, self.identity = InMemory(identity), identity
         _native.tls_verify(settings.tls_verify)
         for version in versions(settings.host):
             address = bound_address(settings.host) or EVERYWHERE[version]
@@ -45,8 +47,8 @@ class TlsPort:
         _native.tls_renew(_files(memory))
         if self._memory:
             self._memory.close()
-        self._memory = memory
-        _warn_of_end(identity)
+        self._memory, self.identity = memory, identity
+        log_end(identity)
         return identity
 
     def close(self) -> None:
@@ -91,11 +93,3 @@ def _check_free(address: str, port: int) -> None:
             probe.setsockopt(socket.IPPROTO_IPV6, IPV6_V6ONLY, 1)
         probe.bind((address, port))
         probe.listen()
-
-
-def _warn_of_end(identity: Identity) -> None:
-    left = identity.days_left(now())
-    if left is not None and left < 0:
-        log.warning("sip.certificate_expired", names=identity.names, days_ago=-left)
-    elif left is not None and left < SOON_DAYS:
-        log.warning("sip.certificate_expires_soon", names=identity.names, days_left=left)

@@ -20,6 +20,7 @@ from models import catalogue
 from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
 from sipcore.settings import EndpointSettings
+from sipcore.tls import TlsFiles, now, read_identity
 from storage import lock
 from storage.database import Database
 
@@ -39,6 +40,7 @@ async def check(settings: Settings) -> int:
         ("voice activity", _voice_activity),
         ("API port", _api_port),
         ("SIP ports", _sip_ports),
+        ("SIP over TLS", _sip_over_tls),
         ("audio path", _audio_path),
     ]
     failed = 0
@@ -99,7 +101,24 @@ async def _sip_ports(settings: Settings) -> str:
     return _port_state(settings, settings.sip.host, settings.sip.port, kinds, "sip")
 
 
-def _port_state(settings: Settings, host: str, port: int, kinds: tuple[socket.SocketKind, ...], section: str) -> str:
+async def _sip_over_tls(settings: Settings) -> str:
+    """The certificate, and the port."""
+    sip = settings.sip
+    identity = await asyncio.to_thread(read_identity, TlsFiles(sip.tls_cert, sip.tls_key, sip.tls_ca))
+    if identity.ends is None:
+        if sip.tls_port:
+            raise OSError("sip.tls_port needs sip.tls_cert and sip.tls_key")
+        return "trunks are reached over TLS, no port is open for it ([sip] tls_port)"
+    left = identity.days_left(now())
+    if left is not None and left < 0:
+        raise OSError(f"the certificate {sip.tls_cert} has ended on {identity.ends:%Y-%m-%d}")
+    port = _port_state(settings, sip.host, sip.tls_port, (socket.SOCK_STREAM,), "sip", "tls_port")
+    return f"{port}, certificate for {', '.join(identity.names)}, {left} days left"
+
+
+def _port_state(
+    settings: Settings, host: str, port: int, kinds: tuple[socket.SocketKind, ...], section: str, key: str = "port"
+) -> str:
     """Bind and let go. A port that our own running server holds is in order."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for kind in kinds:
@@ -111,8 +130,8 @@ def _port_state(settings: Settings, host: str, port: int, kinds: tuple[socket.So
             except OSError as error:
                 if lock.held(settings.data_dir):
                     return f"{host}:{port}, held by the running server"
-                variable = f"TRUNKLINE_{section.upper()}__PORT"
-                raise OSError(f"{host}:{port}: {error.strerror}; set [{section}] port ({variable})") from error
+                variable = f"TRUNKLINE_{section.upper()}__{key.upper()}"
+                raise OSError(f"{host}:{port}: {error.strerror}; set [{section}] {key} ({variable})") from error
     return f"{host}:{port} free"
 
 

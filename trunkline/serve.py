@@ -42,13 +42,15 @@ from media.recording import RecordingWriter
 from models import catalogue
 from models.catalogue import Catalogue
 from sipcore.endpoint import Endpoint
+from sipcore.headers import bracketed
 from sipcore.leg import Leg
-from sipcore.settings import EndpointSettings
 from sipcore.transports import versions
 from sipcore.trunk import Transport
 from storage import key_proof, lock, preset_sounds
 from storage.database import Database
+from trunkline.certificate import CertificateWatch
 from trunkline.descriptors import allow_enough
+from trunkline.endpoint_settings import endpoint_settings
 from trunkline.metrics import SoundCollector
 from trunkline.signals import StopSignals
 
@@ -83,6 +85,7 @@ class Server:
     calls: CallService
     deliverer: Deliverer
     sources: TrunkSources
+    certificate: CertificateWatch
     sip_port: int
     api_origin: str = ""
     draining: bool = False
@@ -130,6 +133,7 @@ async def serve(settings: Settings) -> None:
     stop.listen()
     sys.setswitchinterval(SWITCH_S)
     async with running(settings) as server:
+        stop.on_hangup = server.certificate.look
         await server.until_stopped(stop)
 
 
@@ -151,7 +155,7 @@ async def running(
         stack.push_async_callback(asyncio.to_thread, models.close)
         deliverer, outside = await _open_ways_out(settings, database, key, stack)
         inbox = _Inbox()
-        endpoint = Endpoint(_endpoint_settings(settings), inbox.incoming)
+        endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
         engine, writer = _open_sound(endpoint, stack)
@@ -168,7 +172,8 @@ async def running(
         service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of, way_out)
         stack.push_async_callback(service.drain, 0)
         await service.recover()
-        server = Server(settings, database, endpoint, engine, service, deliverer, sources, endpoint.sip_port)
+        watch = CertificateWatch(endpoint)
+        server = Server(settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port)
         knowledge = KnowledgeWorker(database, settings.data_dir)
         await knowledge.recover()
         services = Services(
@@ -187,9 +192,10 @@ async def running(
             "knowledge": knowledge.run,
             "audit": partial(forget_regularly, database),
             "housekeeping": partial(_housekeeping, server),
+            "certificate": server.certificate.run,
         }
         _start_tasks(server, stack, work)
-        log.info("ready", api=server.api_origin, sip=f"{settings.sip.host}:{server.sip_port}", **_sip_facts(server))
+        log.info("ready", api=server.api_origin, **_sip_facts(server))
         yield server
 
 
@@ -294,8 +300,6 @@ async def _housekeeping(server: Server) -> None:
 
 def _refuse_unsupported(settings: Settings) -> None:
     """A setting that this version cannot honour stops the start instead of being ignored."""
-    if settings.sip.tls_port:
-        raise StartupError("sip.tls_port: SIP over TLS is not available in this version; set it to 0")
     if settings.sip.srtp != "off":
         raise StartupError('sip.srtp: encrypted audio is not available in this version; set it to "off"')
 
@@ -304,28 +308,12 @@ def _ceilings(settings: Settings) -> Ceilings:
     return Ceilings(settings.limits.max_calls, settings.limits.max_calls_per_organization)
 
 
-def _endpoint_settings(settings: Settings) -> EndpointSettings:
-    sip = settings.sip
-    first, last = sip.rtp_port_range
-    return EndpointSettings(
-        host=sip.host,
-        port=sip.port,
-        tcp=sip.tcp,
-        public_address=str(sip.public_address) if sip.public_address else None,
-        rtp_first_port=first,
-        rtp_last_port=last,
-        codecs=sip.codecs,
-        max_calls=settings.limits.max_calls,
-        refuse_unknown=sip.unknown_source == "403",
-        session_timer_s=sip.session_timer_s,
-    )
-
-
 def _origin(settings: Settings, port: int) -> str:
     host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host
     return f"{'https' if settings.api.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _sip_facts(server: Server) -> dict[str, object]:
-    realtime = server.endpoint.pump.stats().realtime
-    return {"tcp": server.settings.sip.tcp, "realtime_audio": realtime, "max_calls": server.settings.limits.max_calls}
+    sip, stats = server.settings.sip, server.endpoint.pump.stats()
+    listening = {"sip": f"{bracketed(sip.host)}:{server.sip_port}", "tcp": sip.tcp, "tls": sip.tls_port or False}
+    return {**listening, "realtime_audio": stats.realtime, "max_calls": server.settings.limits.max_calls}

@@ -137,7 +137,7 @@ def _own_workers() -> list[threading.Thread]:
     ("changes", "complaint"),
     [
         ({"webhooks": {"ca_file": "no/where.pem"}}, "webhooks.ca_file no/where.pem cannot be used"),
-        ({"sip": {"tls_port": 5061}}, "sip.tls_port: SIP over TLS is not available in this version; set it to 0"),
+        ({"sip": {"tls_port": 5061}}, "sip.tls_port needs sip.tls_cert and sip.tls_key"),
         ({"sip": {"host": "203.0.113.9"}}, r"SIP port 0/udp on 203.0.113.9 cannot be opened .*\[sip\]"),
         ({"api": {"host": "203.0.113.9"}}, r"API port 0 on 203.0.113.9 cannot be opened .*\[api\] port or host"),
         ({"database": {"url": "postgres://x"}}, "bad setting database.url: it takes sqlite"),

@@ -1,0 +1,29 @@
+"""The settings of SIP and RTP as the endpoint takes them."""
+
+from __future__ import annotations
+
+from config.settings import Settings
+from sipcore.settings import EndpointSettings
+from sipcore.tls import TlsFiles
+
+
+def endpoint_settings(settings: Settings) -> EndpointSettings:
+    """What the endpoint needs to know."""
+    sip = settings.sip
+    first, last = sip.rtp_port_range
+    return EndpointSettings(
+        host=sip.host,
+        port=sip.port,
+        tcp=sip.tcp,
+        tls_port=sip.tls_port,
+        tls=TlsFiles(sip.tls_cert, sip.tls_key, sip.tls_ca),
+        tls_verify=sip.tls_verify,
+        local_networks=sip.local_networks,
+        public_address=str(sip.public_address) if sip.public_address else None,
+        rtp_first_port=first,
+        rtp_last_port=last,
+        codecs=sip.codecs,
+        max_calls=settings.limits.max_calls,
+        refuse_unknown=sip.unknown_source == "403",
+        session_timer_s=sip.session_timer_s,
+    )
