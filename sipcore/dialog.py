@@ -52,6 +52,8 @@ class CallObject(pj.Call):  # type: ignore[misc]
         elif info.role == pj.PJSIP_ROLE_UAC and info.state in _ACCEPTED:
             self._accepted = True
             self._registry.accepted(self)
+        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not _has_sound(info):
+            self._registry.has_no_answer(self)
 
     def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
         """Sound began, or changed by a re-INVITE."""
@@ -200,6 +202,13 @@ class DialogRegistry:
         if dialog:
             self._owner.post(dialog._bye_here, 503, ())
 
+    def has_no_answer(self, call: CallObject) -> None:
+        """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4): there will be no sound."""
+        log.info("sip.no_answer", sip_call_id=call.leg.sip_call_id if call.leg else None)
+        dialog = self._dialogs.get(call.key)
+        if dialog:
+            self._owner.post(dialog._bye_here, 488)
+
     def has_digit(self, call: CallObject, digit: str, way: DigitWay) -> None:
         """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
         if call.leg is not None and (key := digit.upper()) in KEYS:
@@ -282,6 +291,11 @@ class DialogRegistry:
     def _drop_all_here(self) -> None:
         for key in list(self._calls):
             self._drop_here(key)
+
+
+def _has_sound(info: pj.CallInfo) -> bool:
+    """It has a stream, or will have one when it is not held any more."""
+    return any(media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _WITH_STREAM for media in info.media)
 
 
 def _came_of_silence(event: pj.SipEvent) -> bool:

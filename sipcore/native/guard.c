@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "guard.h"
 
+#include "glare.h"
 #include "info.h"
 #include "names.h"
 #include "sdp.h"
@@ -197,6 +198,7 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
     if (answers_us(rdata))
         tap_received(rdata);
+    glare_on_response(rdata);
     if (has_unusable_sdp(rdata))
         drop_sdp(rdata);
     names_settle_via(rdata);
@@ -310,7 +312,9 @@ int guard_install(void)
     pjsip_tpmgr *transports = pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt());
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
-    uas_install();
+    glare_install();
+    if (uas_install() != 0)
+        return -1;
     next_state_callback = pjsip_tpmgr_get_state_cb(transports);
     if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
         return -1;
@@ -319,6 +323,7 @@ int guard_install(void)
 
 void guard_remove(void)
 {
+    uas_remove();
     if (module.id != -1)
         pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }

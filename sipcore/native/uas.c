@@ -26,10 +26,37 @@ static void keep_only(pjsip_hdr_e type, const char *const *list, unsigned count)
         header->count = kept;
 }
 
-void uas_install(void)
+/* PJSIP says 500 to a re-INVITE whose offer has no codec for us, which is 488 (RFC 3261 14.2). */
+static pj_status_t on_response(pjsip_tx_data *tdata)
+{
+    pjsip_status_line *line = &tdata->msg->line.status;
+    const pjsip_cseq_hdr *cseq = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_CSEQ, NULL);
+    if (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && pj_strcmp2(&line->reason, "SDP negotiation failed") == 0 &&
+        cseq->method.id == PJSIP_INVITE_METHOD) {
+        line->code = PJSIP_SC_NOT_ACCEPTABLE_HERE;
+        line->reason = *pjsip_get_status_text(line->code);
+    }
+    return PJ_SUCCESS;
+}
+
+static pjsip_module module = {
+    .name = {"mod-trunkline-uas", 17},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 3,
+    .on_tx_response = on_response,
+};
+
+int uas_install(void)
 {
     keep_only(PJSIP_H_ALLOW, methods, PJ_ARRAY_SIZE(methods));
     keep_only(PJSIP_H_ACCEPT, bodies, PJ_ARRAY_SIZE(bodies));
+    return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
+}
+
+void uas_remove(void)
+{
+    if (module.id != -1)
+        pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }
 
 static void add_capability(pj_pool_t *pool, pjsip_hdr *headers, pjsip_hdr_e type)

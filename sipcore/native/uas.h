@@ -7,7 +7,8 @@
 #include <pjsua-lib/pjsua.h>
 
 /* Let Allow and Accept name what is really taken; PJSIP's modules announce more. */
-void uas_install(void);
+int uas_install(void);
+void uas_remove(void);
 /* Add Allow, Accept and Supported to the headers of a response (RFC 3261 11.2). */
 void uas_describe(pj_pool_t *pool, pjsip_hdr *headers);
 /* Answer a request of a call that goes on when it asks for what nobody here does, or for nothing but an answer. */

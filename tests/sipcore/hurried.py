@@ -39,7 +39,8 @@ class HurriedPhone:
         """Start it. `settings`: of `EndpointSettings`."""
         port = free_port()
         child = await asyncio.create_subprocess_exec(
-            "faketime", "-f", f"+0 x{SPEED}", sys.executable, "-m", "tests.sipcore.hurried", str(port), json.dumps(settings),
+            "faketime", "-f", f"+0 x{SPEED}",
+            sys.executable, "-m", "tests.sipcore.hurried", str(port), json.dumps(settings),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert child.stdout is not None

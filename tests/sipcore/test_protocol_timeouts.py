@@ -123,13 +123,30 @@ async def a_callee_that_has_vanished_is_hung_up_on(hurried: HurriedPhone, raw: R
 
 
 @case
-async def a_refresh_that_crosses_the_peers_request_is_tried_again(hurried: HurriedPhone, raw: RawPhone) -> None:
-    dialog = await called(raw, TIMER, "Allow: UPDATE", "Session-Expires: 90;refresher=uas")
-    raw.reply(await raw.asked("UPDATE"), "491 Request Pending")
-    again = await raw.asked("UPDATE")
-    raw.reply(again, "200 OK", "Session-Expires: 90;refresher=uac", "Require: timer")
-    await raw.asked("UPDATE")
+async def an_update_that_crosses_a_request_of_the_peer_is_tried_again(hurried: HurriedPhone, raw: RawPhone) -> None:
+    await crossing(hurried, raw, "UPDATE", times=3)
+
+
+@case
+async def a_reinvite_that_crosses_a_request_of_the_peer_is_tried_again(hurried: HurriedPhone, raw: RawPhone) -> None:
+    await crossing(hurried, raw, "INVITE", times=2)
+
+
+async def crossing(hurried: HurriedPhone, raw: RawPhone, method: str, times: int) -> None:
+    """A call that is refreshed though that gets 491 several times."""
+    allow = ("Allow: UPDATE",) if method == "UPDATE" else ()
+    dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas", *allow)
+    numbers: set[str] = set()
+    while len(numbers) < times:
+        request = await raw.asked(method)
+        numbers.add(request.header("CSeq"))
+        raw.reply(request, "491 Request Pending")
+    for _ in range(2):
+        request = await raw.asked(method)
+        body = raw.offer("0") if request.body else ""
+        raw.reply(request, "200 OK", "Session-Expires: 90;refresher=uac", "Require: timer", body=body)
     await hung_up(hurried, raw, dialog)
+    assert (await hurried.end_of(dialog.call_id))["after_s"] > 85
 
 
 @case
