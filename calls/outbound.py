@@ -93,7 +93,7 @@ class Dial(Protocol):
     """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
 
     def __call__(
-        self, uri: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines
+        self, to: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines
     ) -> Awaitable[Leg]:
         """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
 

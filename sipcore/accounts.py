@@ -6,15 +6,18 @@ import pjsua2 as pj
 
 from sipcore.dialog import DialogRegistry
 from sipcore.headers import bracketed
+from sipcore.routes import identity_of
 from sipcore.settings import EndpointSettings
 from sipcore.transports import IPV6_ALONE, bound_address, versions
+from sipcore.trunk import Trunk
 
 SHORTEST_SESSION_TIMER_S = 90
 """RFC 4028 5: who asks for a shorter one gets 422."""
 
 
 class TrunkAccount(pj.Account):  # type: ignore[misc]
-    """The account that all allowlisted trunks share: it takes every INVITE that the guard lets through."""
+    """The account that trunks share, which takes every INVITE that the guard lets through; or one that a trunk makes
+    its calls with."""
 
     def __init__(self, registry: DialogRegistry) -> None:
         super().__init__()
@@ -46,6 +49,17 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
         transport.sockOptParams.sockOpts.append(IPV6_ALONE)
     else:
         config.mediaConfig.ipv6Use = pj.PJSUA_IPV6_DISABLED
+    return config
+
+
+def trunk_config(settings: EndpointSettings, version: int, trunk: Trunk) -> pj.AccountConfig:
+    """Of an account that one trunk makes its calls with. PJSUA registers nothing by itself."""
+    config = account_config(settings, version)
+    config.idUri = identity_of(trunk)
+    config.natConfig.sipOutboundUse = 0  # RFC 5626 is not spoken; its `ob` in Contact would say so
+    if trunk.credentials:
+        who = pj.AuthCredInfo("digest", "*", trunk.credentials.user, 0, trunk.credentials.password)
+        config.sipConfig.authCreds.append(who)
     return config
 
 

@@ -86,6 +86,8 @@ class Invitation:
     caller: headers.Party | None
     sip_call_id: str
     headers: HeaderLines = ()
+    domain: str | None = None
+    """What From names behind the caller; None: our address."""
 
 
 class PjDialog:
@@ -257,7 +259,7 @@ class DialogRegistry:
 
     def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
         uri, caller = invitation.uri, invitation.caller
-        identity = headers.name_addr(caller, self._local_host or _host_towards(uri)) if caller is not None else ""
+        identity = self._identity(invitation)
         asserted = (("P-Asserted-Identity", identity),) if identity else ()
         operation = _operation(0, (*asserted, *invitation.headers))
         operation.opt.customCallId = invitation.sip_call_id
@@ -279,6 +281,13 @@ class DialogRegistry:
             self._drop_here(call.key)
             raise ConnectionError(f"no INVITE could be sent: {error.reason}") from error
         return leg
+
+    def _identity(self, invitation: Invitation) -> str:
+        """What From says; "": what the account says."""
+        if invitation.caller is None:
+            return ""
+        domain = invitation.domain or self._local_host or _host_towards(invitation.uri)
+        return headers.name_addr(invitation.caller, domain)
 
     def _drop_here(self, key: int) -> None:
         dialog = self._dialogs.pop(key, None)

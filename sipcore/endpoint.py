@@ -22,18 +22,22 @@ from sipcore.leg import HeaderLines, Leg
 from sipcore.names import Names, Target
 from sipcore.owner import Owner
 from sipcore.pump import Pump
+from sipcore.routes import uri_at
 from sipcore.settings import EndpointSettings
 from sipcore.sip_log import SipLog, SipTap
 from sipcore.tls import Identity, TlsFiles
 from sipcore.tls_port import TlsPort
 from sipcore.transports import open_transports, versions
-from sipcore.trunk import Place
+from sipcore.trunk import Place, Trunk, TrunkStatus
+from sipcore.trunks import Trunks, Way
 
 log = structlog.get_logger(__name__)
 
 _CODEC_IDS = {"opus": "opus/48000", "G722": "G722/16000", "PCMU": "PCMU/8000", "PCMA": "PCMA/8000"}
 _SPARE_CALLS = 32
 """PJSUA answers 486 by itself when its table is full: ours is the ceiling that is met first."""
+GOODBYE_S = 2.0
+"""How long the end waits for peers and registrars to hear of it."""
 OPUS_RATE = 16000
 """Opus decodes and encodes at any of its rates; 16 kHz is what our models hear, so no resampling is needed."""
 
@@ -52,6 +56,9 @@ class Endpoint:
         """By IP version: calls with peers that have no account of their own."""
         self._accepting = True
         self._names = Names()
+        self._trunks: Trunks | None = None
+        self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
+        """A trunk's status has changed, in more than until when it is registered; given its key."""
         self._sip_port = settings.port
         self.sip_log = SipLog()
         self._tap = SipTap(self.sip_log)
@@ -63,8 +70,9 @@ class Endpoint:
         settings = self._settings
         local_host = settings.public_address or (None if settings.host == "0.0.0.0" else settings.host)
         self._registry = DialogRegistry(self._owner, self.pump, loop, self._on_incoming, local_host)
+        self._trunks = Trunks(self._owner, settings, self._registry, self._names, self._has_trunk_status)
         try:
-            self._tap.start(await self._owner.run(self._start_here, self._registry))
+            self._tap.start(await self._owner.run(self._start_here, self._registry, self._trunks))
         except pj.Error as error:
             await self.close()
             raise StartupError(f"SIP did not start: {error.reason}") from error
@@ -73,10 +81,11 @@ class Endpoint:
             raise
 
     async def close(self) -> None:
-        """End every leg, stop the pump, close the transports. Idempotent."""
+        """End every leg, unregister, stop the pump, close the transports. Idempotent."""
         if self._endpoint is not None:
-            if self._registry is not None:
-                await self._registry.hang_up_all()
+            if self._registry is not None and self._trunks is not None:
+                await asyncio.gather(self._registry.hang_up_all(GOODBYE_S), self._trunks.leave(GOODBYE_S))
+                await self._trunks.close()
             await self._owner.run(self._destroy_here)
             self._tap.stop()
             _native.tap_remove()
@@ -90,6 +99,22 @@ class Endpoint:
         """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
         fail at once. Takes effect at once."""
         self._names.set(table)
+        if self._trunks:
+            self._trunks.located()
+
+    async def set_trunks(self, trunks: Sequence[Trunk]) -> None:
+        """Say which trunks there are. One that is the same as before notices nothing; one that has changed or gone is
+        unregistered, while its live calls go on."""
+        await self._started_trunks().set(trunks)
+
+    def trunk_status(self, key: str) -> TrunkStatus:
+        """How a trunk stands."""
+        return self._trunks.status(key) if self._trunks else TrunkStatus("unregistered")
+
+    def unregister(self) -> None:
+        """Take all contacts away, as no more calls are taken; returns at once. Live calls go on."""
+        if self._trunks:
+            self._trunks.leave_soon()
 
     @property
     def tls_files(self) -> TlsFiles:
@@ -136,15 +161,43 @@ class Endpoint:
         self._tls.log_events()
 
     async def call(
-        self, uri: str, *, caller: Party | None = None, sip_call_id: str | None = None, headers: HeaderLines = ()
+        self,
+        to: str,
+        *,
+        trunk: Trunk | None = None,
+        caller: Party | None = None,
+        sip_call_id: str | None = None,
+        headers: HeaderLines = (),
     ) -> Leg:
-        """Send an INVITE to `sip:user@host:port[;transport=tcp]` and return its leg. From and P-Asserted-Identity show
-        `caller`, whose user must need no escapes; the URI's host is then an IP address. Names and values of `headers`
-        hold no line ends. Raises `ConnectionError` when it cannot be sent."""
+        """Send an INVITE and return its leg: to a number through a trunk, or without one to a URI
+        `sip:user@host:port[;transport=tcp]`, whose host is an IP address. From and P-Asserted-Identity show `caller`,
+        whose user must need no escapes. Names and values of `headers` hold no line ends. Raises `ConnectionError` when
+        it cannot be sent."""
         if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
-        account = self._account_towards(uri_host(uri))
-        return await self._registry.place(account, Invitation(uri, caller, sip_call_id or str(uuid4()), headers))
+        way = await self._way(to, trunk)
+        invitation = Invitation(way.uri, caller, sip_call_id or str(uuid4()), headers, way.domain)
+        return await self._registry.place(way.account, invitation)
+
+    async def _way(self, to: str, trunk: Trunk | None) -> Way:
+        if trunk is None:
+            return Way(self._account_towards(uri_host(to)), to)
+        way = await self._started_trunks().way(trunk, to)
+        if way is not None:
+            return way
+        target = next(iter(self._names.targets(trunk.place)), None)
+        if target is None:
+            raise ConnectionError("the trunk's host is unknown")
+        return Way(self._account_towards(target.address), uri_at(target, to))
+
+    def _started_trunks(self) -> Trunks:
+        if self._trunks is None:
+            raise RuntimeError("the endpoint has not started")
+        return self._trunks
+
+    def _has_trunk_status(self, key: str, status: TrunkStatus) -> None:
+        if self.on_trunk_status:
+            self.on_trunk_status(key, status)
 
     def _account_towards(self, host: str) -> TrunkAccount:
         version = 6 if ":" in host else 4
@@ -154,7 +207,7 @@ class Endpoint:
 
     # ---- on the owner's thread ----
 
-    def _start_here(self, registry: DialogRegistry) -> int:
+    def _start_here(self, registry: DialogRegistry, trunks: Trunks) -> int:
         """Returns the tap's descriptor."""
         _native.hush()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
@@ -169,6 +222,7 @@ class Endpoint:
         self.set_hosts({})
         self.set_accepting(True)
         _native.guard_install()
+        trunks.install_here()
         tap = _native.tap_install()
         self._sip_port = open_transports(endpoint, self._settings)
         self._tls.open()
@@ -185,6 +239,8 @@ class Endpoint:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
+        if self._trunks is not None:
+            self._trunks.destroy_here()
         for account in self._accounts.values():
             account.shutdown()
         self._accounts.clear()

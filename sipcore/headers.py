@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import unquote
 
 # Possessive, so that no input makes them try twice.
@@ -75,6 +76,15 @@ def uri_host(uri: str) -> str:
 def bracketed(host: str) -> str:
     """A host as it stands in URIs and before ports: an IPv6 address in brackets (RFC 3261 25.1)."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, IPv6 without brackets."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def request_user(message: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from sipcore import _native
-from sipcore.headers import printable
+from sipcore.headers import is_address, printable
 from sipcore.trunk import Place, Transport
 
 MOST: Final = 4096
@@ -34,12 +34,14 @@ class Names:
 
     def __init__(self) -> None:
         self._told: set[str] = set()
+        self._table: Mapping[Place, Sequence[Target]] = {}
         self.unknown = 0
         """Times that a name was not in the table."""
 
     def set(self, table: Mapping[Place, Sequence[Target]]) -> None:
         """Replace the whole table. Targets are in order of preference, at most 16 of a place are kept; a place without
         any is unknown: a request to it fails at once. Raises `ValueError` for more than `MOST` places."""
+        self._table = {replace(place, host=place.host.lower()): targets for place, targets in table.items()}
         _native.names_set(
             tuple(
                 (place.host.lower(), place.port or 0, place.transport, tuple(map(_as_tuple, targets)))
@@ -47,6 +49,12 @@ class Names:
                 if targets
             )
         )
+
+    def targets(self, place: Place) -> Sequence[Target]:
+        """Where a place is, in order of preference; nothing when that is not known."""
+        if is_address(place.host):
+            return (Target(place.host, place.port or (5061 if place.transport == "tls" else 5060), place.transport),)
+        return self._table.get(replace(place, host=place.host.lower()), ())
 
     def log_unknown(self) -> None:
         """Write which names were asked for that are not in the table: each once."""

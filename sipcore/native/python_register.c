@@ -1,5 +1,6 @@
 #include "python_register.h"
 
+#include "account.h"
 #include "flow.h"
 #include "register.h"
 
@@ -43,6 +44,7 @@ static PyObject *py_install(PyObject *self, PyObject *args)
         return NULL;
     Py_XSETREF(on_outcome, Py_NewRef(outcome));
     Py_XSETREF(on_lost, Py_NewRef(lost));
+    account_install();
     if (register_install(tell_outcome) != 0 || flow_install(tell_lost) != 0)
         return PyErr_Format(PyExc_RuntimeError, "registrations cannot be sent");
     Py_RETURN_NONE;
@@ -71,8 +73,8 @@ static PyObject *py_send(PyObject *self, PyObject *args)
     char contact[PJSIP_MAX_URL_SIZE];
     pj_status_t status;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLssssIIss(ss)", &order.account, &order.token, &order.registrar, &order.aor, &order.contact,
-                          &order.route, &order.cseq, &order.expires_s, &order.call_id, &order.user, &order.password))
+    if (!PyArg_ParseTuple(args, "iLsssIIs(ss)", &order.account, &order.token, &order.registrar, &order.aor, &order.contact,
+                          &order.cseq, &order.expires_s, &order.call_id, &order.user, &order.password))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     status = register_send(&order, contact, sizeof contact);
@@ -112,19 +114,34 @@ static PyObject *py_forget(PyObject *self, PyObject *argument)
     return with_account(argument, register_forget);
 }
 
+static PyObject *py_set_route(PyObject *self, PyObject *args)
+{
+    const char *routes[2];
+    int account, count = 0;
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i|ss", &account, &routes[0], &routes[1]))
+        return NULL;
+    count = (int)PyTuple_GET_SIZE(args) - 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = account_set_route(account, routes, count);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
+}
+
 static PyObject *py_account_delete(PyObject *self, PyObject *argument)
 {
-    pjsua_acc_del_param unless_busy = {.force = PJ_FALSE};
-    pj_status_t status = PJ_SUCCESS;
     long account = PyLong_AsLong(argument);
+    bool gone;
     (void)self;
     if (account == -1 && PyErr_Occurred())
         return NULL;
+    if (account < 0 || account >= PJSUA_MAX_ACC)
+        Py_RETURN_TRUE;
     Py_BEGIN_ALLOW_THREADS
-    if (pjsua_acc_is_valid((pjsua_acc_id)account))
-        status = pjsua_acc_del2((pjsua_acc_id)account, &unless_busy);
+    gone = account_delete((pjsua_acc_id)account);
     Py_END_ALLOW_THREADS
-    return PyBool_FromLong(status != PJ_EBUSY);
+    return PyBool_FromLong(gone);
 }
 
 PyMethodDef register_methods[] = {
@@ -134,6 +151,7 @@ PyMethodDef register_methods[] = {
     {"register_give_up", py_give_up, METH_O, "register_give_up(account): wait no longer for an answer."},
     {"register_keep_alive", py_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."},
     {"register_forget", py_forget, METH_O, "register_forget(account): let go of its connection."},
+    {"account_route", py_set_route, METH_VARARGS, "account_route(account, *routes): Route values, two at most."},
     {"account_delete", py_account_delete, METH_O, "account_delete(account) -> False while it has calls."},
     {NULL, NULL, 0, NULL},
 };

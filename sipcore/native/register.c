@@ -96,18 +96,14 @@ static pj_status_t set_contact(const register_order_t *order, request_t *request
     return PJ_SUCCESS;
 }
 
-static pj_status_t add_route(pjsip_tx_data *tdata, const char *route)
+/* First hop first. */
+static void add_routes(pjsua_acc_id account, pjsip_tx_data *tdata)
 {
-    const pj_str_t name = text("Route");
-    if (!*route)
-        return PJ_SUCCESS;
-    pj_str_t copy, given = text(route);
-    pj_strdup_with_null(tdata->pool, &copy, &given);
-    pjsip_hdr *header = pjsip_parse_hdr(tdata->pool, &name, copy.ptr, (pj_size_t)copy.slen, NULL);
-    if (!header)
-        return PJSIP_EINVALIDHDR;
-    pjsip_msg_add_hdr(tdata->msg, header);
-    return PJ_SUCCESS;
+    PJSUA_LOCK();
+    const pjsip_route_hdr *routes = &pjsua_var.acc[account].route_set;
+    for (const pjsip_route_hdr *route = routes->next; route != routes; route = route->next)
+        pjsip_msg_add_hdr(tdata->msg, pjsip_hdr_clone(tdata->pool, route));
+    PJSUA_UNLOCK();
 }
 
 static void add_facts(pjsip_tx_data *tdata, unsigned expires_s)
@@ -128,10 +124,9 @@ static pj_status_t compose(const register_order_t *order, const pj_str_t *contac
                                                     contact, &call_id, (int)order->cseq, NULL, tdata);
     if (status != PJ_SUCCESS)
         return status;
-    status = add_route(*tdata, order->route);
-    if (status == PJ_SUCCESS)
-        status = pjsua_acc_get_uac_addr(order->account, (*tdata)->pool, &registrar, &(*tdata)->via_addr, NULL, NULL,
-                                        &(*tdata)->via_tp);
+    add_routes(order->account, *tdata);
+    status = pjsua_acc_get_uac_addr(order->account, (*tdata)->pool, &registrar, &(*tdata)->via_addr, NULL, NULL,
+                                    &(*tdata)->via_tp);
     if (status != PJ_SUCCESS) {
         pjsip_tx_data_dec_ref(*tdata);
         return status;

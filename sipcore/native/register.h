@@ -1,4 +1,4 @@
-/* One REGISTER at a time for each account: sent, its challenges answered, its outcome reported. When to send is not
+/* One REGISTER at a time for each account: sent along its routes, its challenges answered, its outcome reported. When to send is not
  * decided here. */
 #ifndef TRUNKLINE_REGISTER_H
 #define TRUNKLINE_REGISTER_H
@@ -12,7 +12,6 @@ typedef struct register_order {
     const char *registrar;      /* request URI */
     const char *aor;            /* To and From */
     const char *contact;        /* "": by the account's address on the way to the registrar */
-    const char *route;          /* of the outbound proxy */
     const char *call_id;
     unsigned cseq;              /* answers to challenges take the numbers behind it, REGISTER_ANSWERS of them at most */
     unsigned expires_s;         /* 0 removes the contact */

@@ -1,0 +1,62 @@
+"""The URIs of a trunk: its registrar, who we are there, whom we call, and which way requests go."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from sipcore.headers import bracketed, is_address
+from sipcore.names import Target
+from sipcore.trunk import Place, Trunk
+
+_USER = "-_.!~*'()&=+$,;?/"
+"""What needs no escapes in the user part, beside letters and digits (RFC 3261 25.1)."""
+
+
+def registrar_of(trunk: Trunk) -> str:
+    """The request URI of REGISTER: without a user (RFC 3261 10.2)."""
+    return f"sip:{_where(trunk.place)}"
+
+
+def aor_of(trunk: Trunk) -> str:
+    """From and To of REGISTER. A user that has a domain in it keeps that."""
+    user, at, domain = trunk.user.rpartition("@")
+    return f"sip:{quote(user, safe=_USER)}@{domain}" if at else f"sip:{escaped(trunk.user)}@{bracketed(trunk.host)}"
+
+
+def identity_of(trunk: Trunk) -> str:
+    """Who calls: the number, at the registrar."""
+    return f"sip:{escaped(trunk.number or trunk.user)}@{bracketed(trunk.host)}"
+
+
+def uri_of(trunk: Trunk, to: str) -> str:
+    """Whom an INVITE goes to."""
+    return f"sip:{escaped(to)}@{_where(trunk.place)}"
+
+
+def uri_at(target: Target, to: str) -> str:
+    """The same by address."""
+    return f"sip:{escaped(to)}@{_where(Place(target.address, target.port, target.transport))}"
+
+
+def routes_of(trunk: Trunk, target: Target) -> list[str]:
+    """Route values, first hop first: the outbound proxy, and before it the address that was chosen for it or for the
+    registrar. That one stays with us: PJSIP follows a route that has `hide`, and does not send it."""
+    proxy = trunk.outbound_proxy
+    first = proxy or trunk.place
+    hidden = _where(Place(target.address, target.port, target.transport))
+    return [
+        *([] if is_address(first.host) else [f"<sip:{hidden};lr;hide>"]),
+        *([f"<sip:{_where(proxy)};lr>"] if proxy else []),
+    ]
+
+
+def escaped(user: str) -> str:
+    """A user part, with what it must not hold escaped."""
+    return quote(user, safe=_USER)
+
+
+def _where(place: Place) -> str:
+    """host[:port][;transport=tcp]"""
+    port = f":{place.port}" if place.port else ""
+    transport = "" if place.transport == "udp" else f";transport={place.transport}"
+    return f"{bracketed(place.host)}{port}{transport}"

@@ -1,0 +1,238 @@
+"""An endpoint's trunks: an account for each that registers or knows a password, and its status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pjsua2 as pj
+import structlog
+
+from sipcore import _native
+from sipcore.accounts import TrunkAccount, trunk_config
+from sipcore.dialog import DialogRegistry
+from sipcore.headers import bracketed
+from sipcore.names import Names, Target
+from sipcore.owner import Owner
+from sipcore.registrations import Registered, Registrations
+from sipcore.routes import routes_of, uri_of
+from sipcore.settings import EndpointSettings
+from sipcore.transports import versions
+from sipcore.trunk import Trunk, TrunkStatus
+
+AT_ONCE: Final = 20
+"""Accounts that are made in one go: other work of the owner's thread comes in between."""
+BUSY_AGAIN_S: Final = 1.0
+"""Between two looks whether the last call of a trunk that is gone has ended."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class _Line:
+    """A trunk with an account of its own."""
+
+    trunk: Trunk
+    account: TrunkAccount | None
+    number: int
+    """PJSUA's, of the account."""
+    registered: Registered | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a call leaves: from an account, to a URI."""
+
+    account: TrunkAccount
+    uri: str
+    domain: str | None = None
+    """What From names behind the number; None: our address."""
+
+
+class Trunks:
+    """Use it on the event loop. `on_status` is called when a status has changed in more than its time."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        settings: EndpointSettings,
+        registry: DialogRegistry,
+        names: Names,
+        on_status: Callable[[str, TrunkStatus], None],
+    ) -> None:
+        self._owner = owner
+        self._settings = settings
+        self._registry = registry
+        self._names = names
+        self._on_status = on_status
+        self._registrations = Registrations(owner, names.targets, self._has_status)
+        self._lines: dict[str, _Line] = {}
+        self._trunks: dict[str, Trunk] = {}
+        self._errors: dict[str, TrunkStatus] = {}
+        self._made = 0
+        """Accounts that there are, on the owner's thread."""
+        self._setting = asyncio.Lock()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._ended: set[_Line] = set()
+        """Trunks that have changed or gone, whose accounts still have calls or unregister."""
+
+    def install_here(self) -> None:
+        """On the owner's thread, once PJSUA is initialized."""
+        self._registrations.install_here()
+
+    async def set(self, trunks: Sequence[Trunk]) -> None:
+        """From now on these. Those that are the same as before, and live calls, notice nothing."""
+        async with self._setting:
+            wanted = {trunk.key: trunk for trunk in trunks}
+            for key in [key for key, line in self._lines.items() if wanted.get(key) != line.trunk]:
+                self._end(self._lines.pop(key))
+            for key in self._trunks.keys() - wanted.keys():
+                log.info("trunk.removed", trunk=key)
+            self._trunks = wanted
+            self._errors = {key: error for key, error in self._errors.items() if key in wanted}
+            new = [trunk for key, trunk in wanted.items() if _has_account(trunk) and key not in self._lines]
+            for first in range(0, len(new), AT_ONCE):
+                await self._begin(new[first : first + AT_ONCE])
+
+    def status(self, key: str) -> TrunkStatus:
+        """How a trunk stands."""
+        line = self._lines.get(key)
+        if key in self._errors:
+            return self._errors[key]
+        if line is not None and line.registered is not None:
+            return line.registered.machine.status
+        trunk = self._trunks.get(key)
+        if trunk is None:
+            return TrunkStatus("unregistered")
+        return TrunkStatus("registering" if trunk.registers else "listening")
+
+    async def way(self, trunk: Trunk, to: str) -> Way | None:
+        """How a call leaves through a trunk that has an account; None when it has none. Raises `ConnectionError` when
+        its host is not known."""
+        line = self._lines.get(trunk.key)
+        if line is None or line.account is None:
+            return None
+        target = self._target(line)
+        if target is None:
+            raise ConnectionError("the trunk's host is unknown")
+        await self._owner.run(_native.account_route, line.number, *routes_of(line.trunk, target))
+        return Way(line.account, uri_of(line.trunk, to), bracketed(line.trunk.host) if line.trunk.registers else None)
+
+    def located(self) -> None:
+        """Host names have other addresses than before."""
+        self._registrations.located()
+
+    async def leave(self, timeout_s: float) -> None:
+        """Unregister all, and wait until the registrars know, at most `timeout_s`. Calls go on."""
+        await self._registrations.leave_all(timeout_s)
+
+    def leave_soon(self) -> None:
+        """Unregister all, and wait for nothing."""
+        self._registrations.leave_now()
+
+    async def close(self) -> None:
+        """Nothing more is sent or told."""
+        self._registrations.close()
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def destroy_here(self) -> None:
+        """On the owner's thread: let go of all accounts."""
+        _native.register_remove()
+        for line in (*self._lines.values(), *self._ended):
+            line.account = None
+
+    # ---- the event loop ----
+
+    def _has_status(self, key: str, status: TrunkStatus) -> None:
+        """Of a registration: of a trunk, or of what it was before it changed, which concerns nobody."""
+        line = self._lines.get(key)
+        if line is None or line.registered is None or line.registered.machine.status is not status:
+            return
+        match status.state:
+            case "failed":
+                log.warning(
+                    "trunk.failed", trunk=key, registrar=line.trunk.host, user=line.trunk.user, why=status.detail
+                )
+            case "registered":
+                log.info("trunk.registered", trunk=key, registrar=line.trunk.host, detail=status.detail)
+        self._on_status(key, status)
+
+    async def _begin(self, trunks: Sequence[Trunk]) -> None:
+        for trunk, made in await self._owner.run(self._make_here, trunks):
+            if isinstance(made, TrunkStatus):
+                self._has_failed(trunk.key, made)
+                continue
+            self._errors.pop(trunk.key, None)
+            self._lines[trunk.key] = made
+            if trunk.registers:
+                made.registered = self._registrations.begin(trunk, made.number)
+
+    def _has_failed(self, key: str, status: TrunkStatus) -> None:
+        if self._errors.get(key) != status:
+            self._errors[key] = status
+            log.error("trunk.failed", trunk=key, why=status.detail)
+            self._on_status(key, status)
+
+    def _target(self, line: _Line) -> Target | None:
+        """Where it is registered, else the best that is known."""
+        targets = self._names.targets(line.trunk.outbound_proxy or line.trunk.place)
+        now = line.registered.target if line.registered else None
+        return now if now in targets else next(iter(targets), None)
+
+    def _end(self, line: _Line) -> None:
+        """Unregister, and delete the account once its last call is over."""
+        gone = self._registrations.leave(line.registered) if line.registered else None
+        self._ended.add(line)
+        task = asyncio.create_task(self._delete(line, gone))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _delete(self, line: _Line, gone: asyncio.Future[None] | None) -> None:
+        if gone is not None:
+            await asyncio.shield(gone)
+        while not await self._owner.run(self._delete_here, line):  # noqa: ASYNC110 - PJSUA tells nobody
+            await asyncio.sleep(BUSY_AGAIN_S)
+        self._ended.discard(line)
+
+    # ---- the owner's thread ----
+
+    def _make_here(self, trunks: Sequence[Trunk]) -> list[tuple[Trunk, _Line | TrunkStatus]]:
+        return [(trunk, self._make_one_here(trunk)) for trunk in trunks]
+
+    def _make_one_here(self, trunk: Trunk) -> _Line | TrunkStatus:
+        most = _native.MAX_ACCOUNTS - len(versions(self._settings.host))
+        if self._made >= most:
+            return TrunkStatus("failed", f"this server takes {most} trunks with a registration or a password at most")
+        account = TrunkAccount(self._registry)
+        try:
+            account.create(trunk_config(self._settings, self._version(trunk), trunk), False)
+            number = int(account.getId())
+            _native.account_route(number)
+        except (pj.Error, ConnectionError) as error:
+            return TrunkStatus("failed", f"no account could be made: {getattr(error, 'reason', error)}")
+        self._made += 1
+        return _Line(trunk, account, number)
+
+    def _delete_here(self, line: _Line) -> bool:
+        """False while the account has calls."""
+        if not _native.account_delete(line.number):
+            return False
+        _native.register_forget(line.number)
+        line.account = None
+        self._made -= 1
+        return True
+
+    def _version(self, trunk: Trunk) -> int:
+        """Of IP, that the sound of its calls goes over."""
+        listens = versions(self._settings.host)
+        target = next(iter(self._names.targets(trunk.outbound_proxy or trunk.place)), None)
+        wanted = 6 if target and ":" in target.address else 4
+        return wanted if wanted in listens else listens[0]
+
+
+def _has_account(trunk: Trunk) -> bool:
+    return trunk.registers or trunk.credentials is not None or trunk.outbound_proxy is not None
