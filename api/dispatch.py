@@ -154,6 +154,8 @@ def json_response(status: int, body: bytes) -> web.Response:
 def _answer(route: Route, exchange: Exchange[Any, Any], result: Any) -> bytes | web.StreamResponse:
     """What the handler returned, in the envelope of the route."""
     match route.answer:
+        case One(or_text=True) if isinstance(result, web.StreamResponse):
+            return result
         case One():
             return b'{"data":' + as_json(result) + b"}"
         case Many():

@@ -218,8 +218,10 @@ def _successes(route: Route) -> dict[str, Any]:
 
 def _success(route: Route) -> dict[str, Any]:
     match route.answer:
-        case One(view):
+        case One(view, or_text):
             content = _json(_object(data=_ref("schemas", view.__name__)))
+            if or_text:
+                content["text/plain"] = {"schema": {"type": "string"}}
         case Many(view):
             items = {"type": "array", "items": _ref("schemas", view.__name__)}
             content = _json(_object(data=items, pagination=_ref("schemas", "Pagination")))

@@ -20,9 +20,10 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True)
 class One:
-    """`{data: <view>}`; the handler returns the view."""
+    """`{data: <view>}`; the handler returns the view. `or_text`: or it returns a response of text/plain itself."""
 
     view: type[BaseModel]
+    or_text: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from functools import cache
 
-from api import agents, background_sounds, calls, choices, knowledge, phone_numbers, timeline, tools, webhook_deliveries
+from api import (
+    agents,
+    background_sounds,
+    call_sip,
+    calls,
+    choices,
+    knowledge,
+    phone_numbers,
+    timeline,
+    tools,
+    webhook_deliveries,
+)
 from api.openapi import describe
 from api.route import Document, Exchange, NoQuery, Route
 
@@ -27,6 +38,7 @@ ROUTES: tuple[Route, ...] = (
     *knowledge.ROUTES,
     *calls.ROUTES,
     *timeline.ROUTES,
+    *call_sip.ROUTES,
     *webhook_deliveries.ROUTES,
     *choices.ROUTES,
     *background_sounds.ROUTES,

@@ -13,6 +13,7 @@ from api.rendered import Rendered
 from config.secrets import Secrets
 from config.settings import Settings
 from sipcore.trunk import TrunkStatus
+from storage.call_sip import CallSip
 from storage.database import Database
 from storage.organizations import Organization
 from storage.phone_numbers import PhoneNumber
@@ -87,6 +88,10 @@ async def _never_live(_call_id: str) -> bool:
     return False
 
 
+async def _no_messages(_call_id: str) -> CallSip | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Services:
     """Handed to `create_app`. All callables run on the event loop and return at once.
@@ -96,6 +101,7 @@ class Services:
     `check_room` runs in the transaction that stores an outbound call, on the database's thread, and raises `TooMany` or
     `Unavailable` when there is no place for it; `call_queued` is called after that transaction. `hangup` ends a live
     call and waits until its end is stored; False when it is not live.
+    `sip_messages` gives the SIP messages of a call that lives or has just ended, None of others.
     `documents_waiting` is called after knowledge documents were uploaded or deleted, also those of a deleted agent.
     `webhooks_waiting` is called after a webhook was put into the outbox to be sent at once.
     """
@@ -113,4 +119,5 @@ class Services:
     check_room: Callable[[sa.Connection, Organization], None] = field(default=_always_room)
     call_queued: Callable[[], None] = field(default=_nothing_changed)
     hangup: Callable[[str], Awaitable[bool]] = field(default=_never_live)
+    sip_messages: Callable[[str], Awaitable[CallSip | None]] = field(default=_no_messages)
     rendered: Rendered = field(default_factory=Rendered)

@@ -8,6 +8,7 @@ from pathlib import Path
 from calls.after_call import AfterCall
 from calls.background import Backgrounds
 from calls.http_tool import Outside
+from calls.sip_trails import SipTrails
 from media.engine import Engine
 from media.recording import RecordingWriter
 from models.catalogue import Catalogue
@@ -17,7 +18,8 @@ from storage.database import Database
 @dataclass(frozen=True)
 class Equipment:
     """After `rtp_timeout_s` without any packet a call has lost its caller. Without `backgrounds` calls have nothing
-    under them. A call that we make rings for `ring_timeout_s`."""
+    under them. A call that we make rings for `ring_timeout_s`. Without `sip_trails` nobody keeps
+    what is said over SIP."""
 
     database: Database
     engine: Engine
@@ -29,3 +31,4 @@ class Equipment:
     rtp_timeout_s: float = 30.0
     backgrounds: Backgrounds | None = None
     ring_timeout_s: float = 45.0
+    sip_trails: SipTrails | None = None

@@ -18,6 +18,7 @@ from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
 from calls.role import models_for, turn_settings
+from calls.sip_trails import Followed
 from calls.talk import Parties, Talk, open_senses, tools_of
 from calls.transcript import Transcript
 from config.clock import utc_now
@@ -66,6 +67,8 @@ class LiveCall:
         """Ring, answer or be answered, talk, hang up, store the end. Whatever goes wrong ends this call as `error` and
         is logged once. Raises `StorageTrouble` when the end could not be stored."""
         self._leg.ended.add_done_callback(self._leg_ended)
+        if self._house.sip_trails is not None:
+            self._house.sip_trails.follow(Followed(self.call.id, self._number.id), self._leg.facts)
         try:
             await self._talk()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
@@ -86,7 +89,11 @@ class LiveCall:
             recorded=self._recorded,
             sip_end=sip_end_of(self._leg.ended.result()) if self._leg.ended.done() else None,
         )
-        await self._house.after_call.finish(self.call.id, outcome, self._agent)
+        try:
+            await self._house.after_call.finish(self.call.id, outcome, self._agent)
+        finally:
+            if self._house.sip_trails is not None:
+                self._house.sip_trails.ended(self.call.id)
 
     async def _talk(self) -> None:
         """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""

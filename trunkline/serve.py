@@ -31,6 +31,7 @@ from calls.name_servers import NameServers
 from calls.outbound import Turns, WayOut
 from calls.places import Places
 from calls.service import CallService
+from calls.sip_trails import SipTrails
 from calls.sources import TrunkSources
 from calls.webhooks import Deliverer, DeliveryPolicy
 from config import secrets
@@ -159,10 +160,12 @@ async def running(
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
         engine, writer = _open_sound(endpoint, stack)
+        trails = SipTrails(database, endpoint.sip_log, endpoint.see_messages)
+        stack.push_async_callback(trails.close)
         after_call = AfterCall(database, key, settings.public_origin, deliverer.wake)
         equipment = Equipment(
             database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
-            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s,
+            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails,
         )  # fmt: skip
         places = _open_places(settings, endpoint, stack)
         probes = [str(each) for each in settings.sip.probes]
@@ -180,6 +183,7 @@ async def running(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
             phone_numbers_changed=sources.changed, documents_waiting=knowledge.wake, webhooks_waiting=deliverer.wake,
             check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
+            sip_messages=trails.messages,
         )  # fmt: skip
         await presets
         port = await stack.enter_async_context(listen(create_app(services), settings.api))

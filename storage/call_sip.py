@@ -1,0 +1,50 @@
+"""The SIP messages of ended calls, as they may be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+import sqlalchemy as sa
+
+from storage import tables
+
+_t = tables.call_sip
+
+
+class SipEntry(TypedDict):
+    """One message, without its secrets. `at` is an ISO time, `offset_ms` counts from the call's first message; `again`:
+    the same bytes had been on the wire before."""
+
+    at: str
+    offset_ms: int
+    direction: Literal["received", "sent"]
+    transport: str
+    source: str
+    target: str
+    summary: str
+    cseq: int
+    sdp: bool
+    again: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class CallSip:
+    """A call's messages, oldest first; `left_out` of them, after the first ones, there was no room for."""
+
+    messages: Sequence[SipEntry]
+    left_out: int = 0
+
+
+def put(conn: sa.Connection, call_id: str, sip: CallSip) -> None:
+    """Store what was said over SIP in a call; what was stored before is replaced."""
+    conn.execute(sa.delete(_t).where(_t.c.call_id == call_id))
+    conn.execute(sa.insert(_t), {"call_id": call_id, "messages": list(sip.messages), "left_out": sip.left_out})
+
+
+def get(conn: sa.Connection, call_id: str) -> CallSip | None:
+    """What was stored of a call; None when nothing was."""
+    row = conn.execute(sa.select(_t.c.messages, _t.c.left_out).where(_t.c.call_id == call_id)).one_or_none()
+    return None if row is None else CallSip(row[0], row[1])

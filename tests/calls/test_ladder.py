@@ -1,0 +1,71 @@
+"""What the drawing of a call's SIP messages looks like."""
+
+from __future__ import annotations
+
+from calls.ladder import WIDTH, draw
+from sipcore.sip_log import FIRST, MOST
+from storage.call_sip import CallSip, SipEntry
+
+US, PEER = "192.0.2.10:5060", "198.51.100.7:5060"
+
+
+def message(ms: int, *, sent: bool, summary: str, peer: str = PEER, sdp: bool = False, again: bool = False) -> SipEntry:
+    source, target = (US, peer) if sent else (peer, US)
+    return {
+        "at": "", "offset_ms": ms, "direction": "sent" if sent else "received", "transport": "udp", "source": source,
+        "target": target, "summary": summary, "cseq": 1, "sdp": sdp, "again": again, "text": "",
+    }  # fmt: skip
+
+
+CALL = [
+    message(0, sent=False, summary="INVITE sip:+4930100@192.0.2.10", sdp=True),
+    message(4, sent=True, summary="180 Ringing (INVITE)"),
+    message(560, sent=True, summary="200 OK (INVITE)", sdp=True, again=True),
+    message(125031, sent=False, summary="BYE sip:192.0.2.10"),
+]
+
+DRAWN = """\
+                Trunkline                                                             peer
+             192.0.2.10:5060                                                    198.51.100.7:5060
+                    |                                                                   |
+      0.000 s       |<-------------- INVITE sip:+4930100@192.0.2.10 [SDP] --------------|
+      0.004 s       |---------------------- 180 Ringing (INVITE) ---------------------->|
+      0.560 s       |------------------ 200 OK (INVITE) [SDP, again] ------------------>|
+    125.031 s       |<----------------------- BYE sip:192.0.2.10 -----------------------|
+"""
+
+
+def test_a_call_is_drawn_as_arrows_between_us_and_the_peer() -> None:
+    assert draw(CallSip(CALL)) == DRAWN
+
+
+def test_each_peer_has_a_line_and_arrows_end_at_theirs() -> None:
+    proxy = "203.0.113.1:5060"
+    drawn = draw(CallSip([*CALL, message(125040, sent=True, summary="200 OK (BYE)", peer=proxy)]))
+    heads, addresses, rungs, first, *_, last = drawn.splitlines()
+    assert heads.split() == ["Trunkline", "peer", "peer"] and addresses.split() == [US, PEER, proxy]
+    columns = [at for at, c in enumerate(rungs) if c == "|"]
+    assert len(columns) == 3
+    assert [at for at, c in enumerate(first) if c == "|"] == columns
+    assert [at for at, c in enumerate(last) if c == "|"] == [columns[0], columns[2]], "it passes the first peer"
+
+
+def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None:
+    peers = [f"[2001:db8:1234:5678:9abc:def0:1111:{number:x}]:50{number}" for number in range(10, 16)]
+    long = "INVITE sip:" + "x" * 90
+    messages = [message(number, sent=True, summary=long, peer=peer, sdp=True) for number, peer in enumerate(peers)]
+    lines = draw(CallSip(messages)).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert all("INVITE [SDP]" in line for line in lines[3:])
+    assert lines[1].endswith("others")
+
+
+def test_what_was_left_out_is_told_where_it_is_missing() -> None:
+    messages = [message(number, sent=False, summary=f"INFO {number}") for number in range(MOST)]
+    lines = draw(CallSip(messages, 17)).splitlines()
+    assert lines[3 + FIRST].split() == ["...", "17", "messages", "are", "left", "out", "here"]
+    assert f"INFO {FIRST} " in lines[4 + FIRST] and len(lines) == 4 + MOST
+
+
+def test_a_call_without_messages_says_so() -> None:
+    assert draw(CallSip(())) == "no SIP messages\n"
