@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pjsua2 as pj
 
-from sipcore.dialog import DialogRegistry
 from sipcore.headers import bracketed
+from sipcore.registry import DialogRegistry
 from sipcore.routes import identity_of
 from sipcore.settings import EndpointSettings
 from sipcore.transports import IPV6_ALONE, bound_address, versions

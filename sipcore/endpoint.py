@@ -16,12 +16,13 @@ import structlog
 from config.errors import StartupError
 from sipcore import _native
 from sipcore.accounts import TrunkAccount, account_config
-from sipcore.dialog import DialogRegistry, Invitation
+from sipcore.dialog import Invitation
 from sipcore.headers import Party, uri_host
 from sipcore.leg import HeaderLines, Leg
 from sipcore.names import Names, Target
 from sipcore.owner import Owner
 from sipcore.pump import Pump
+from sipcore.registry import DialogRegistry
 from sipcore.routes import uri_at
 from sipcore.settings import EndpointSettings
 from sipcore.sip_log import SipLog, SipTap

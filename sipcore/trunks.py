@@ -12,11 +12,11 @@ import structlog
 
 from sipcore import _native
 from sipcore.accounts import TrunkAccount, trunk_config
-from sipcore.dialog import DialogRegistry
 from sipcore.headers import bracketed
 from sipcore.names import Names, Target
 from sipcore.owner import Owner
 from sipcore.registrations import Registered, Registrations
+from sipcore.registry import DialogRegistry
 from sipcore.routes import routes_of, uri_of
 from sipcore.settings import EndpointSettings
 from sipcore.transports import versions

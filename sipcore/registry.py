@@ -1,0 +1,204 @@
+"""The registry that keeps pjsua2's call objects alive until they have ended, and that makes legs of them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pjsua2 as pj
+import structlog
+
+from media.dtmf_keys import KEYS, DigitWay
+from sipcore import cause, headers
+from sipcore.carried import carried
+from sipcore.dialog import CallObject, Invitation, PjDialog, told
+from sipcore.leg import Leg, LegFacts, Media
+from sipcore.owner import Owner
+from sipcore.pump import Pump
+
+log = structlog.get_logger(__name__)
+
+LONGEST_AUTHORIZATION = 2048
+"""Characters; more are no answer to a challenge of ours."""
+
+
+class DialogRegistry:
+    """Every live call object. They are made and dropped on the owner's thread or PJSIP's, never by the collector."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        pump: Pump,
+        loop: asyncio.AbstractEventLoop,
+        on_incoming: Callable[[Leg], None],
+        local_host: str | None,
+    ) -> None:
+        """`local_host`: how From names us in calls that we make; None: by the address on the route to the peer."""
+        self.legs: dict[int, Leg] = {}
+        self._calls: dict[int, CallObject] = {}
+        self._dialogs: dict[int, PjDialog] = {}
+        self._owner = owner
+        self._pump = pump
+        self._loop = loop
+        self._on_incoming = on_incoming
+        self._local_host = local_host
+        self._refusals: set[asyncio.Task[None]] = set()
+
+    # ---- PJSIP's threads ----
+
+    def incoming(self, account: pj.Account, prm: pj.OnIncomingCallParam) -> None:
+        """A new INVITE. The call object must exist when this returns, else pjsua2 refuses the call."""
+        call = CallObject(account, self, prm.callId)
+        info, message = call.getInfo(), prm.rdata.wholeMsg
+        facts = LegFacts(
+            sip_call_id=headers.printable(info.callIdString),
+            direction="inbound",
+            source=headers.host_of(prm.rdata.srcAddress),
+            request_user=headers.request_user(message),
+            to=headers.party(headers.value(message, "To", "t")),
+            sender=headers.party(headers.value(message, "From", "f")),
+            sender_tag=headers.tag(headers.value(message, "From", "f")),
+            authorization=headers.value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
+            headers=carried(message),
+        )
+        leg = self._adopt(call, facts)
+        self._post(self._offer, leg)
+
+    def ended(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
+        """The dialog is over. The object is dropped later, on the owner's thread. `reasons`: the peer's Reason
+        headers."""
+        if call.leg is not None:
+            why = cause.read(reasons)
+            self._post(self._leg_ended, call.key, call.leg, code, headers.printable(reason), why)
+        self._owner.post(self._drop_here, call.key)
+
+    def rings(self, call: CallObject) -> None:
+        """The peer rings."""
+        if call.leg is not None:
+            self._post(call.leg._has_rung)
+
+    def accepted(self, call: CallObject) -> None:
+        """The peer has answered."""
+        if call.leg is not None:
+            self._post(call.leg._has_been_answered)
+
+    def has_media(self, call: CallObject, media: Media, held: bool) -> None:
+        """Sound flows."""
+        if call.leg is not None:
+            self._post(call.leg._has_media, media, held)
+
+    def has_no_slot(self, call: CallObject) -> None:
+        """The pump is full: without sound the call is of no use."""
+        log.error("sip.no_slot", sip_call_id=call.leg.sip_call_id if call.leg else None)
+        dialog = self._dialogs.get(call.key)
+        if dialog:
+            self._owner.post(dialog._bye_here, 503, ())
+
+    def has_no_answer(self, call: CallObject) -> None:
+        """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4): there will be no sound."""
+        log.info("sip.no_answer", sip_call_id=call.leg.sip_call_id if call.leg else None)
+        dialog = self._dialogs.get(call.key)
+        if dialog:
+            self._owner.post(dialog._bye_here, 488, ())
+
+    def has_digit(self, call: CallObject, digit: str, way: DigitWay) -> None:
+        """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
+        if call.leg is not None and (key := digit.upper()) in KEYS:
+            self._post(call.leg._has_digit, key, way)
+
+    # ---- the event loop ----
+
+    async def place(self, account: pj.Account, invitation: Invitation) -> Leg:
+        """Send an INVITE. Raises `ConnectionError` when it cannot be sent."""
+        return await self._owner.run(self._place_here, account, invitation)
+
+    async def hang_up_all(self, timeout_s: float = 2.0) -> None:
+        """End every leg and wait until they are gone, at most `timeout_s`."""
+        legs = list(self.legs.values())
+        if legs:
+            await asyncio.gather(*(leg.hangup() for leg in legs))
+            await asyncio.wait([leg.ended for leg in legs], timeout=timeout_s)
+        await self._owner.run(self._drop_all_here)
+
+    def _offer(self, leg: Leg) -> None:
+        """What the program does with a new leg may fail; then the caller is told, and the next call is served."""
+        try:
+            self._on_incoming(leg)
+        except Exception:
+            log.exception("sip.incoming_failed", sip_call_id=leg.sip_call_id)
+            self._refusals.add(refusal := self._loop.create_task(leg.reject(500)))
+            refusal.add_done_callback(self._refusals.discard)
+
+    def _leg_ended(self, key: int, leg: Leg, code: int, reason: str, why: cause.Reason) -> None:
+        self.legs.pop(key, None)
+        leg._has_ended(code, reason, why)
+
+    def _post(self, function: Callable[..., None], *arguments: object) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    # ---- the owner's thread (and, for _adopt, PJSIP's) ----
+
+    def _adopt(self, call: CallObject, facts: LegFacts) -> Leg:
+        dialog = PjDialog(self._owner, call)
+        leg = call.leg = Leg(facts, dialog, self._pump, self._loop)
+        self.legs[call.key] = leg
+        self._calls[call.key] = call
+        self._dialogs[call.key] = dialog
+        return leg
+
+    def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
+        uri, caller = invitation.uri, invitation.caller
+        identity = self._identity(invitation)
+        asserted = (("P-Asserted-Identity", identity),) if identity else ()
+        operation = told(0, (*asserted, *invitation.headers))
+        operation.opt.customCallId = invitation.sip_call_id
+        operation.txOption.localUri = identity
+        call = CallObject(account, self)
+        facts = LegFacts(
+            sip_call_id=invitation.sip_call_id,
+            direction="outbound",
+            source="",
+            request_user=headers.uri_user(uri),
+            to=headers.party(uri),
+            sender=caller or headers.Party("", ""),
+        )
+        leg = self._adopt(call, facts)
+        try:
+            call.makeCall(uri, operation)
+        except pj.Error as error:
+            self.legs.pop(call.key, None)
+            self._drop_here(call.key)
+            raise ConnectionError(f"no INVITE could be sent: {error.reason}") from error
+        return leg
+
+    def _identity(self, invitation: Invitation) -> str:
+        """What From says; "": what the account says."""
+        if invitation.caller is None:
+            return ""
+        domain = invitation.domain or self._local_host or _host_towards(invitation.uri)
+        return headers.name_addr(invitation.caller, domain)
+
+    def _drop_here(self, key: int) -> None:
+        dialog = self._dialogs.pop(key, None)
+        if dialog:
+            dialog.forget()
+        call = self._calls.pop(key, None)
+        if call:
+            call.leg = None
+
+    def _drop_all_here(self) -> None:
+        for key in list(self._calls):
+            self._drop_here(key)
+
+
+def _host_towards(uri: str) -> str:
+    """Our address on the route to the URI's host, an IP address: a connected UDP socket knows it, and no packet is
+    sent. Raises `ConnectionError` when there is no route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((headers.uri_host(uri), 9))
+        except OSError as error:
+            raise ConnectionError(f"no INVITE could be sent: {error.strerror}") from error
+        return str(probe.getsockname()[0])
