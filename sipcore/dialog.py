@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pjsua2 as pj
 import structlog
 
 from sipcore import _native, headers
+from sipcore.contacts import Contact
 from sipcore.leg import HeaderLines, Leg, Media
 from sipcore.owner import Owner
 
@@ -33,7 +34,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
         super().__init__(account, call_id)
         self._registry = registry
         self.key = next(self._keys)
+        self.account = account
         self.leg: Leg | None = None
+        self.invitation: Invitation | None = None
+        """What was sent, when we called."""
         self._accepted = False
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
@@ -43,7 +47,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
             _native.forget(info.id)
             reasons = _native.reason(info.id)
             unheard = info.role == pj.PJSIP_ROLE_UAC and not self._accepted and _came_of_silence(prm.e)
-            self._registry.ended(self, 0 if unheard else info.lastStatusCode, info.lastReason, reasons)
+            if self._may_go_on and 300 <= info.lastStatusCode < 400:
+                self._registry.redirected(self, info.lastStatusCode, prm.e.body.tsxState.src.rdata)
+            else:
+                self._registry.ended(self, 0 if unheard else info.lastStatusCode, info.lastReason, reasons)
         elif info.role == pj.PJSIP_ROLE_UAC and info.state == pj.PJSIP_INV_STATE_EARLY:
             self._registry.rings(self)
         elif info.role == pj.PJSIP_ROLE_UAC and info.state in _ACCEPTED:
@@ -51,6 +58,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
             self._registry.accepted(self)
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not _has_sound(info):
             self._registry.has_no_answer(self)
+
+    @property
+    def _may_go_on(self) -> bool:
+        return not self._accepted and self.invitation is not None and self.invitation.follow is not None
 
     def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
         """Sound began, or changed by a re-INVITE."""
@@ -74,6 +85,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
         self._registry.has_digit(self, prm.digit, "info" if prm.method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733")
 
 
+Follow = Callable[[Contact], Awaitable[str | None]]
+"""Called on the event loop with whom a peer points to: the user to call there, None when nobody is to be called."""
+
+
 @dataclass(frozen=True)
 class Invitation:
     """A call to make: to `sip:user@host:port[;transport=tcp]`, with this Call-ID; `caller` None: From is the
@@ -85,6 +100,14 @@ class Invitation:
     headers: HeaderLines = ()
     domain: str | None = None
     """What From names behind the caller; None: our address."""
+    follow: Follow | None = None
+    """Says whether the call goes on to where a redirect points; None: it does not."""
+    redirects: int = 3
+    """How many more redirects are followed."""
+
+    def to(self, user: str) -> Invitation:
+        """The same call to somebody else, who is reached in the same way."""
+        return replace(self, uri=headers.with_user(self.uri, user), redirects=self.redirects - 1)
 
 
 class PjDialog:

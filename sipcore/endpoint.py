@@ -16,7 +16,7 @@ import structlog
 from config.errors import StartupError
 from sipcore import _native
 from sipcore.accounts import TrunkAccount, account_config
-from sipcore.dialog import Invitation
+from sipcore.dialog import Follow, Invitation
 from sipcore.headers import Party, uri_host
 from sipcore.leg import HeaderLines, Leg
 from sipcore.names import Names, Target
@@ -169,15 +169,17 @@ class Endpoint:
         caller: Party | None = None,
         sip_call_id: str | None = None,
         headers: HeaderLines = (),
+        follow: Follow | None = None,
     ) -> Leg:
         """Send an INVITE and return its leg: to a number through a trunk, or without one to a URI
         `sip:user@host:port[;transport=tcp]`, whose host is an IP address. From and P-Asserted-Identity show `caller`,
-        whose user must need no escapes. Names and values of `headers` hold no line ends. Raises `ConnectionError` when
-        it cannot be sent."""
+        whose user must need no escapes. Names and values of `headers` hold no line ends. `follow` says whom to call in
+        the same way when the callee redirects the call; without it a redirect ends the call. Raises `ConnectionError`
+        when it cannot be sent."""
         if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
         way = await self._way(to, trunk)
-        invitation = Invitation(way.uri, caller, sip_call_id or str(uuid4()), headers, way.domain)
+        invitation = Invitation(way.uri, caller, sip_call_id or str(uuid4()), headers, way.domain, follow)
         return await self._registry.place(way.account, invitation)
 
     async def _way(self, to: str, trunk: Trunk | None) -> Way:

@@ -62,6 +62,15 @@ def tag(name_addr: str) -> str:
     return printable(found[1]) if found else ""
 
 
+def addressed(name_addr: str) -> tuple[str, str]:
+    """The URI of a name-addr or of a bare URI, and the header's parameters behind it (RFC 3261 20.10)."""
+    match = _NAME_ADDR.match(name_addr.strip())
+    if match:
+        return match[3].strip(), name_addr.strip()[match.end() :]
+    uri, semicolon, parameters = name_addr.strip().partition(";")
+    return uri, semicolon + parameters
+
+
 def name_addr(who: Party, host: str) -> str:
     """A From value (RFC 3261 20.20): the name, when there is one, as a quoted string. The user needs no escapes."""
     quoted = re.sub(r'(["\\])', r"\\\1", printable(who.name))
@@ -85,6 +94,11 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def with_user(uri: str, user: str) -> str:
+    """`sip:user@host...` with another user, which must need no escapes."""
+    return f"sip:{user}@{uri.rpartition('@')[2]}"
 
 
 def request_user(message: str) -> str:

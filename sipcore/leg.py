@@ -121,12 +121,10 @@ class Leg:
 
     async def connected(self) -> Media:
         """Wait until the call is accepted and sound flows. Raises `ConnectionError` when the leg ends first."""
-        wanted: list[asyncio.Future[Any]] = [self._media]
         if self.facts.direction == "outbound":
-            wanted.append(self.answered)
-        for each in wanted:
-            await asyncio.wait((each, self.ended), return_when=asyncio.FIRST_COMPLETED)
-        if not all(each.done() for each in wanted):
+            await asyncio.wait((self.answered, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((self._media, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        if not self._media.done() or (self.facts.direction == "outbound" and not self.answered.done()):
             end = self.ended.result()
             raise ConnectionError(f"the leg ended before it had sound: {end.code} {end.reason}")
         return self._media.result()
@@ -203,6 +201,12 @@ class Leg:
         self._released = True
 
     # ---- what the endpoint reports, always on the loop ----
+
+    def _begins_anew(self) -> None:
+        """Another callee is called, who may let us hear something before the answer as the one before did."""
+        if self._media.done() and not self._released:
+            self._pump.release(self._media.result().slot)
+            self._media = self._media.get_loop().create_future()
 
     def _has_media(self, media: Media, held: bool) -> None:
         changed, self.on_hold = held != self.on_hold, held

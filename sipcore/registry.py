@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import pjsua2 as pj
 import structlog
@@ -12,6 +13,7 @@ import structlog
 from media.dtmf_keys import KEYS, DigitWay
 from sipcore import cause, headers
 from sipcore.carried import carried
+from sipcore.contacts import Contact, of_redirect
 from sipcore.dialog import CallObject, Invitation, PjDialog, told
 from sipcore.leg import Leg, LegFacts, Media
 from sipcore.owner import Owner
@@ -43,7 +45,7 @@ class DialogRegistry:
         self._loop = loop
         self._on_incoming = on_incoming
         self._local_host = local_host
-        self._refusals: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- PJSIP's threads ----
 
@@ -71,6 +73,13 @@ class DialogRegistry:
         if call.leg is not None:
             why = cause.read(reasons)
             self._post(self._leg_ended, call.key, call.leg, code, headers.printable(reason), why)
+        self._owner.post(self._drop_here, call.key)
+
+    def redirected(self, call: CallObject, code: int, answer: pj.SipRxData) -> None:
+        """The peer points to somebody else; whether the leg ends is decided on the event loop."""
+        if call.leg is not None and call.invitation is not None:
+            contacts = of_redirect(answer.wholeMsg, headers.host_of(answer.srcAddress))
+            self._post(self._start, self._go_on(call, call.leg, call.invitation, contacts, code))
         self._owner.post(self._drop_here, call.key)
 
     def rings(self, call: CallObject) -> None:
@@ -127,8 +136,38 @@ class DialogRegistry:
             self._on_incoming(leg)
         except Exception:
             log.exception("sip.incoming_failed", sip_call_id=leg.sip_call_id)
-            self._refusals.add(refusal := self._loop.create_task(leg.reject(500)))
-            refusal.add_done_callback(self._refusals.discard)
+            self._start(leg.reject(500))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(task := self._loop.create_task(work))
+        task.add_done_callback(self._tasks.discard)
+
+    async def _go_on(
+        self, before: CallObject, leg: Leg, invitation: Invitation, contacts: Sequence[Contact], code: int
+    ) -> None:
+        """Call the first contact that may be called, with the same leg; without any it ends."""
+        try:
+            placed = invitation.redirects > 0 and await self._is_placed_again(before, leg, invitation, contacts)
+        except Exception as error:
+            log.error("sip.redirect_failed", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
+            placed = False
+        if not placed:
+            self._leg_ended(before.key, leg, code, "", cause.UNTOLD)
+        elif leg._hung_up:  # while the INVITE was sent
+            await leg.hangup()
+
+    async def _is_placed_again(
+        self, before: CallObject, leg: Leg, invitation: Invitation, contacts: Sequence[Contact]
+    ) -> bool:
+        assert invitation.follow is not None
+        for contact in contacts:
+            user = None if leg._hung_up else await invitation.follow(contact)
+            if user is not None and not leg._hung_up:
+                leg._begins_anew()
+                await self._owner.run(self._place_again_here, leg, before.account, invitation.to(user))
+                self.legs.pop(before.key, None)
+                return True
+        return False
 
     def _leg_ended(self, key: int, leg: Leg, code: int, reason: str, why: cause.Reason) -> None:
         self.legs.pop(key, None)
@@ -142,36 +181,51 @@ class DialogRegistry:
 
     def _adopt(self, call: CallObject, facts: LegFacts) -> Leg:
         dialog = PjDialog(self._owner, call)
-        leg = call.leg = Leg(facts, dialog, self._pump, self._loop)
+        leg = Leg(facts, dialog, self._pump, self._loop)
+        self._attach(call, leg, dialog)
+        return leg
+
+    def _attach(self, call: CallObject, leg: Leg, dialog: PjDialog) -> None:
+        """From now on this call is the leg's."""
+        leg._dialog = dialog
+        call.leg = leg
         self.legs[call.key] = leg
         self._calls[call.key] = call
         self._dialogs[call.key] = dialog
-        return leg
 
     def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
-        uri, caller = invitation.uri, invitation.caller
         identity = self._identity(invitation)
-        asserted = (("P-Asserted-Identity", identity),) if identity else ()
-        operation = told(0, (*asserted, *invitation.headers))
-        operation.opt.customCallId = invitation.sip_call_id
-        operation.txOption.localUri = identity
         call = CallObject(account, self)
         facts = LegFacts(
             sip_call_id=invitation.sip_call_id,
             direction="outbound",
             source="",
-            request_user=headers.uri_user(uri),
-            to=headers.party(uri),
-            sender=caller or headers.Party("", ""),
+            request_user=headers.uri_user(invitation.uri),
+            to=headers.party(invitation.uri),
+            sender=invitation.caller or headers.Party("", ""),
         )
         leg = self._adopt(call, facts)
+        self._send_here(call, invitation, identity)
+        return leg
+
+    def _place_again_here(self, leg: Leg, account: pj.Account, invitation: Invitation) -> None:
+        identity = self._identity(invitation)
+        call = CallObject(account, self)
+        self._attach(call, leg, PjDialog(self._owner, call))
+        self._send_here(call, invitation, identity)
+
+    def _send_here(self, call: CallObject, invitation: Invitation, identity: str) -> None:
+        asserted = (("P-Asserted-Identity", identity),) if identity else ()
+        operation = told(0, (*asserted, *invitation.headers))
+        operation.opt.customCallId = invitation.sip_call_id
+        operation.txOption.localUri = identity
+        call.invitation = invitation
         try:
-            call.makeCall(uri, operation)
+            call.makeCall(invitation.uri, operation)
         except pj.Error as error:
             self.legs.pop(call.key, None)
             self._drop_here(call.key)
             raise ConnectionError(f"no INVITE could be sent: {error.reason}") from error
-        return leg
 
     def _identity(self, invitation: Invitation) -> str:
         """What From says; "": what the account says."""

@@ -1,0 +1,64 @@
+"""Whom a redirect points to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from sipcore import contacts
+from sipcore.contacts import Contact
+from tests.sipcore.test_headers import HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("value", "user", "host"),
+    [
+        ("<sip:+49301@pbx.example:5070;transport=tcp?Replaces=x>;q=0.5", "+49301", "pbx.example"),
+        ('"Ann, <x>" <sip:100@192.0.2.1>', "100", "192.0.2.1"),
+        ('"Ann" <sip:100@PBX.example>', "100", "pbx.example"),
+        ("sip:100@192.0.2.1;q=0.1", "100", "192.0.2.1"),
+        ("<sip:100@[2001:db8::1]:5060>", "100", "2001:db8::1"),
+        ("<sips:100@192.0.2.1>", None, None),
+        ("<tel:+49301>", None, None),
+        ("<mailto:a@b>", None, None),
+        ("<sip:192.0.2.1>", None, None),
+        ("*", None, None),
+        ("", None, None),
+    ],
+)
+def test_only_a_sip_uri_with_a_user_can_be_called(value: str, user: str | None, host: str | None) -> None:
+    expected = None if user is None or host is None else Contact(user, host, "peer")
+    assert contacts.read(value, "peer") == expected
+
+
+def users(*lines: str) -> list[str]:
+    """Whom a 302 with these lines points to."""
+    message = "\r\n".join(["SIP/2.0 302 Moved", *lines, "", ""])
+    return [each.user for each in contacts.of_redirect(message, "peer")]
+
+
+def test_contacts_come_in_the_order_that_the_peer_prefers() -> None:
+    one_line = "Contact: <sip:a@h>;q=0.5, <sip:b@h>, <sip:c@h>;q=0.7"
+    assert users(one_line) == ["b", "c", "a"]
+    assert users("m: <sip:a@h>;q=0.2", "CONTACT: <sip:b@h>;Q=0.3", "X-Contact: <sip:c@h>") == ["b", "a"]
+    assert users("Contact: <sip:a@h;q=0.1>;q=2, <sip:b@h>;q=0.9") == ["a", "b"]
+
+
+def test_a_redirect_has_few_contacts_that_count() -> None:
+    assert len(users("Contact: " + ", ".join(f"<sip:{n}@h>" for n in range(100)))) == contacts.MOST_CONTACTS
+
+
+@given(HOSTILE)
+def test_whatever_the_network_says_who_is_named_is_short_and_printable(text: str) -> None:
+    for value in (text, f"<{text}>", f"<sip:{text}>", f"<sip:1@{text}>"):
+        if found := contacts.read(value, "peer"):
+            assert 0 < len(found.user) <= 128
+            assert len(found.host) <= 128
+            assert (found.user + found.host).isprintable()
+    users(f"Contact: {text}")
+
+
+@pytest.mark.parametrize("piece", ["<", '"', ";q=", "<sip:", "sip:", ",", ";"])
+def test_long_contacts_take_no_longer_than_their_length(piece: str) -> None:
+    """A pattern that tries twice would need hours here; the suite's time limit would end it."""
+    users(f"Contact: {piece * 200_000}", f"Contact: <sip:a@h>{piece * 200_000}")
