@@ -108,10 +108,11 @@ class Sipp(Process):
     ) -> None:
         """`target`: host:port. `keys`: what `[name]` in the scenario stands for. `rate`: calls a second."""
         super().__init__()
+        self.port = free_port(host)
         self.media_port = free_port(host)
         self._command = [
             "sipp", target, "-sf", str(SCENARIOS / f"{scenario}.xml"), "-s", user, "-m", str(calls), "-r", str(rate),
-            "-t", transport, "-i", host, "-p", str(free_port(host)), "-mi", host, "-mp", str(self.media_port),
+            "-t", transport, "-i", host, "-p", str(self.port), "-mi", host, "-mp", str(self.media_port),
             "-rtp_echo", "-nostdin", "-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "stat.csv",
             "-d", str(hold_ms), "-timeout", str(timeout_s), "-timeout_error",
         ]  # fmt: skip

@@ -80,6 +80,20 @@ async def test_a_cancel_that_crosses_the_answer_changes_nothing(phone: Phone, ra
     await ended(leg)
 
 
+async def test_a_cancel_right_behind_its_invite_cancels(phone: Phone, raw: RawPhone) -> None:
+    """Before anything was said to the INVITE."""
+    dialog = raw.dialog()
+    branch = raw.invite(dialog, raw.offer("0"))
+    raw.send(raw.request("CANCEL", dialog, branch=branch))
+    finals = [await raw.final(), await raw.final()]
+    assert {final.header("CSeq").split()[1]: final.status for final in finals} == {"CANCEL": 200, "INVITE": 487}
+    raw.acknowledge(dialog, finals[1], branch)
+    leg = await phone.next_leg()
+    with pytest.raises(ConnectionError):
+        await leg.answer()
+    assert (await ended(leg)).by_peer
+
+
 async def test_a_cancel_of_nothing_is_told_so(phone: Phone, raw: RawPhone) -> None:
     raw.send(raw.request("CANCEL", raw.dialog()))
     assert (await raw.final("CANCEL")).status == 481
@@ -205,6 +219,20 @@ async def test_options_says_what_we_take_outside_a_call_and_within(phone: Phone,
         )
         assert "application/sdp" in answer.header("Accept")
         assert {"100rel", "timer"} <= set(answer.header("Supported").replace(" ", "").split(","))
+    await call.over()
+
+
+async def test_options_says_so_while_no_calls_are_taken_but_not_within_a_call(phone: Phone, raw: RawPhone) -> None:
+    call = await LiveCall.made(phone, raw)
+    phone.endpoint.set_accepting(False, retry_after_s=9)
+    try:
+        outside = await raw.options()
+        raw.within("OPTIONS", call.dialog)
+        within = await raw.final("OPTIONS")
+    finally:
+        phone.endpoint.set_accepting(True)
+    assert (outside.status, outside.header("Retry-After"), within.status) == (503, "9", 200)
+    assert "INVITE" in outside.header("Allow")
     await call.over()
 
 
