@@ -15,10 +15,12 @@ import structlog
 
 from calls import brought, metrics
 from calls.after_call import Outcome
+from calls.elsewhere import Guide
 from calls.endings import status_of
 from calls.equipment import Equipment
 from calls.live import LiveCall
 from config.clock import utc_now
+from sipcore.contacts import Follow
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg
 from storage import calls
@@ -93,7 +95,7 @@ class Dial(Protocol):
     """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
 
     def __call__(
-        self, to: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines
+        self, to: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines, follow: Follow
     ) -> Awaitable[Leg]:
         """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
 
@@ -197,6 +199,7 @@ class OutboundCall:
                 caller=Party(number.number, number.name or ""),
                 sip_call_id=self.call.call_sid,
                 headers=brought.taken_along(self.call.metadata),
+                follow=Guide(self.call, number, self._house.database).redirect,
             )
         except ConnectionError as error:
             self._give_up(str(error))

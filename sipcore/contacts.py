@@ -6,6 +6,7 @@ Everything here may be hostile: what is read is short and printable, and the tim
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -25,6 +26,10 @@ class Contact:
     user: str
     host: str
     peer: str
+
+
+Follow = Callable[[Contact], Awaitable[str | None]]
+"""Called on the event loop with whom a peer points to: the user to call there, None when nobody is to be called."""
 
 
 def of_redirect(message: str, peer: str) -> list[Contact]:

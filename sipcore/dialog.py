@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import pjsua2 as pj
 import structlog
 
 from sipcore import _native, headers
-from sipcore.contacts import Contact
+from sipcore.contacts import Follow
 from sipcore.leg import HeaderLines, Leg, Media
 from sipcore.owner import Owner
 
@@ -83,10 +83,6 @@ class CallObject(pj.Call):  # type: ignore[misc]
     def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:
         """A digit, by RFC 4733 (its repeated packets are one) or SIP INFO."""
         self._registry.has_digit(self, prm.digit, "info" if prm.method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733")
-
-
-Follow = Callable[[Contact], Awaitable[str | None]]
-"""Called on the event loop with whom a peer points to: the user to call there, None when nobody is to be called."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ import structlog
 from config.errors import StartupError
 from sipcore import _native
 from sipcore.accounts import TrunkAccount, account_config
-from sipcore.dialog import Follow, Invitation
+from sipcore.contacts import Follow
+from sipcore.dialog import Invitation
 from sipcore.headers import Party, uri_host
 from sipcore.leg import HeaderLines, Leg
 from sipcore.names import Names, Target

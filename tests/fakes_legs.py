@@ -9,6 +9,7 @@ from typing import cast
 from media.ports import Samples
 from sipcore.carried import Carried
 from sipcore.cause import UNTOLD, Reason
+from sipcore.contacts import Follow
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.pump import Pump, SlotStats
@@ -133,6 +134,7 @@ class Callee:
         self.uri = uri
         self.caller = caller
         self.headers: HeaderLines = ()
+        self.follow: Follow | None = None
         self.dialog = NotedDialog(pump, None)
         to = Party(uri.removeprefix("sip:").partition("@")[0], "")
         facts = LegFacts(sip_call_id, "outbound", "", to.user, to, caller or Party("", ""))
@@ -178,13 +180,15 @@ class Callees:
         self.asked = 0
         self._pump = pump
 
-    async def dial(self, uri: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines) -> Leg:
+    async def dial(
+        self, uri: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines, follow: Follow
+    ) -> Leg:
         self.asked += 1
         await self.gate.wait()
         if self.error is not None:
             raise self.error
         self.called.append(Callee(self._pump, uri, caller, str(sip_call_id)))
-        self.called[-1].headers = headers
+        self.called[-1].headers, self.called[-1].follow = headers, follow
         return self.called[-1].leg
 
     async def address_of(self, _source: str) -> str | None:
