@@ -78,6 +78,12 @@ class PumpLoad:
                 at[slot] = (at[slot] + self.endpoint.pump.write(slot, piece)) % len(talk)
             await asyncio.sleep(TOP_UP_S)
 
+    async def hang_up(self) -> dict[str, Any]:
+        """End every call."""
+        self._talking.cancel()
+        await asyncio.gather(*(leg.hangup() for leg, _ in self._legs))
+        return {}
+
     async def close(self) -> None:
         """Hang up."""
         self._talking.cancel()
@@ -93,7 +99,10 @@ async def main() -> None:
         loads.append(PumpLoad(calls))
         return await loads[0].start(calls, port, number)
 
-    await obey({"start": start})
+    async def hang_up() -> dict[str, Any]:
+        return await loads[0].hang_up()
+
+    await obey({"start": start, "hang_up": hang_up})
     for load in loads:
         await load.close()
 

@@ -1,11 +1,12 @@
-"""The measured side of the turn's bench: the whole server as `trunkline serve` runs it, log lines to a file; only the
-models are scripted."""
+"""The measured side of the benches of turns and of capacity, and of the soak: the whole server as `trunkline serve`
+runs it, log lines to a file; only the models are scripted."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import threading
+from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -18,22 +19,24 @@ from bench.process import obey
 from bench.scripted import Delays, scripted_models
 from config import logging as logs
 from config.settings import Settings
-from storage import agents, organizations, phone_numbers
+from storage import agents, organizations, phone_numbers, tables
 from storage.agents import AgentFields
 from storage.phone_numbers import PhoneNumberFields
-from trunkline.serve import SWITCH_S, running
+from trunkline.serve import SWITCH_S, Server, running
 
 PORTS: Final = range(40000, 42000)
 NUMBER: Final = "2000"
 MAIN: Final = "event loop"
 
 
-def _settings(folder: Path) -> Settings:
+def _settings(folder: Path, changes: dict[str, Any]) -> Settings:
+    sip = {"host": "127.0.0.1", "port": 0, "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}", "codecs": ["PCMU"]}
     return Settings().with_changes(
         {
             "data_dir": folder,
             "api": {"host": "127.0.0.1", "port": 0},
-            "sip": {"host": "127.0.0.1", "port": 0, "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}", "codecs": ["PCMU"]},
+            **changes,
+            "sip": {**sip, **changes.get("sip", {})},
         }
     )
 
@@ -62,21 +65,61 @@ async def name_threads() -> dict[str, Any]:
     return {}
 
 
+def _ended(conn: sa.Connection) -> dict[str, Any]:
+    """The calls that are over: how many, how they ended, and what their RTP was like."""
+    rows = conn.execute(
+        sa.select(tables.calls.c.ended_reason, tables.calls.c.media_quality).where(tables.calls.c.ended_at.is_not(None))
+    ).all()
+    heard = [quality for _, quality in rows if quality]
+    return {
+        "ended": len(rows),
+        "reasons": dict(Counter(reason for reason, _ in rows)),
+        "received": sum(each.get("received", 0) for each in heard),
+        "lost": sum(each.get("lost", 0) for each in heard),
+    }
+
+
+async def _facts(server: Server) -> dict[str, Any]:
+    """What is in use now, and what has ended."""
+    pump = server.endpoint.pump.stats(reset=True)
+    return {
+        "calls": server.calls.live_calls,
+        "legs": server.endpoint.live_legs,
+        "slots": pump.calls,
+        "deviation_ms": pump.deviation_ms,
+        "skipped_ticks": pump.skipped_ticks,
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+        **await server.database.read(_ended),
+    }
+
+
 async def main() -> None:
     """Take orders."""
     sys.setswitchinterval(SWITCH_S)
     async with AsyncExitStack() as stack:
+        servers: list[Server] = []
 
-        async def start(folder: str, answer: str, delays: dict[str, float], agent: dict[str, Any]) -> dict[str, Any]:
+        async def start(
+            folder: str,
+            answer: str,
+            delays: dict[str, float],
+            agent: dict[str, Any],
+            settings: dict[str, Any] | None = None,
+        ) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", log)
             models = scripted_models(answer, Delays(**delays))
-            server = await stack.enter_async_context(running(_settings(Path(folder)), lambda _: models))
+            server = await stack.enter_async_context(running(_settings(Path(folder), settings or {}), lambda _: models))
             await server.database.write(partial(_prepare, agent=agent))
             await server.sources.refresh()
+            servers.append(server)
             return {"port": server.sip_port}
 
-        await obey({"start": start, "name_threads": name_threads})
+        async def facts() -> dict[str, Any]:
+            return await _facts(servers[0])
+
+        await obey({"start": start, "name_threads": name_threads, "facts": facts})
 
 
 if __name__ == "__main__":
