@@ -7,8 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from ipaddress import IPv6Address, ip_address
-from typing import Final, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import structlog
@@ -19,44 +18,27 @@ from calls.elsewhere import Guide
 from calls.endings import status_of
 from calls.equipment import Equipment
 from calls.live import LiveCall
+from calls.trunks import destinations_of
 from config.clock import utc_now
 from sipcore.contacts import Follow
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg
+from sipcore.trunk import Trunk
 from storage import calls
 from storage.calls import Call, EndedReason, Queued
 from storage.database import StorageTrouble
 from storage.phone_numbers import PhoneNumber
-
-SIP_PORT: Final = 5060
 
 log = structlog.get_logger()
 
 
 def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
     """Why no call can go out from this number; None when one can. `tcp`: this server speaks SIP over TCP."""
-    match number.sip_mode, number.sip_protocol or "udp":
-        case (None, _):
-            return "the number has no trunk: set sipMode and sipIp"
-        case ("registration", _):
-            return "its sipMode is registration; in this version calls go out by ip_allowlist only"
-        case (_, "tls"):
-            return "its sipProtocol is tls, which is not available in this version"
-        case (_, "tcp") if not tcp:
-            return "its sipProtocol is tcp, which this server does not speak"
-    return "its sipIp is an IPv6 address, which is not available in this version" if _is_ipv6(number.source) else None
-
-
-def _is_ipv6(source: str | None) -> bool:
-    try:
-        return isinstance(ip_address(source or ""), IPv6Address)
-    except ValueError:
-        return False
-
-
-def uri_of(number: PhoneNumber, address: str, to: str) -> str:
-    """Whom the INVITE goes to, by the number's trunk, whose host is at this IP address."""
-    return f"sip:{to}@{address}:{number.sip_port or SIP_PORT};transport={number.sip_protocol or 'udp'}"
+    if number.source is None:
+        return "the number has no trunk: set sipMode and its fields"
+    if not tcp and any(place and place.transport == "tcp" for place in destinations_of(number)):
+        return "its trunk is reached over TCP, which this server does not speak"
+    return None
 
 
 class Pace:
@@ -95,18 +77,25 @@ class Dial(Protocol):
     """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
 
     def __call__(
-        self, to: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines, follow: Follow
+        self,
+        to: str,
+        *,
+        trunk: Trunk | None,
+        caller: Party | None,
+        sip_call_id: str | None,
+        headers: HeaderLines,
+        follow: Follow,
     ) -> Awaitable[Leg]:
         """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
 
 
 @dataclass(frozen=True)
 class WayOut:
-    """How calls leave. `address_of` gives an IPv4 address of a trunk's host (`PhoneNumber.source`), None when the host
-    cannot be found. `tcp`: this server speaks SIP over TCP."""
+    """How calls leave. `trunk_of` gives the trunk of a number that has one, ready for use, or raises `ConnectionError`.
+    `tcp`: this server speaks SIP over TCP."""
 
     dial: Dial
-    address_of: Callable[[str], Awaitable[str | None]]
+    trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
     turns: Turns
     tcp: bool = True
 
@@ -160,16 +149,17 @@ class OutboundCall:
             self._give_up("the agent or the number was deleted after the call was queued")
             return None
         problem = trunk_problem(number, tcp=self._way_out.tcp)
-        if problem is not None or number.source is None:
-            self._give_up(problem or "the number has no trunk")
+        if problem is not None:
+            self._give_up(problem)
             return None
         if not await self._has_its_turn():
             return None
-        address = await self._way_out.address_of(number.source)
-        if address is None:
-            self._give_up("the trunk's host is unknown")
+        try:
+            trunk = await self._way_out.trunk_of(number)
+        except ConnectionError as error:
+            self._give_up(str(error))
             return None
-        leg = await self._place(number, address)
+        leg = await self._place(number, trunk)
         return None if leg is None else LiveCall(self.call, agent, number, leg, self._house)
 
     async def _has_its_turn(self) -> bool:
@@ -181,7 +171,7 @@ class OutboundCall:
         await asyncio.wait((turn,))
         return not self._ending.done()
 
-    async def _place(self, number: PhoneNumber, address: str) -> Leg | None:
+    async def _place(self, number: PhoneNumber, trunk: Trunk) -> Leg | None:
         """Send the INVITE, after its Call-ID was stored; None when it cannot be sent."""
         self.call = replace(self.call, call_sid=str(uuid4()))
         try:
@@ -192,10 +182,10 @@ class OutboundCall:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
         if self._ending.done():
             return None
-        uri = uri_of(number, address, self.call.customer_number)
         try:
             leg = await self._way_out.dial(
-                uri,
+                self.call.customer_number,
+                trunk=trunk,
                 caller=Party(number.number, number.name or ""),
                 sip_call_id=self.call.call_sid,
                 headers=brought.taken_along(self.call.metadata),
@@ -207,7 +197,7 @@ class OutboundCall:
         metrics.PLACED_CALLS.inc()
         self._log.info(
             "call.placed",
-            trunk=address,
+            trunk=trunk.host,
             number=number.number,
             customer=self.call.customer_number,
             agent=self.call.agent_id,

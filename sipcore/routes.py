@@ -34,8 +34,8 @@ def uri_of(trunk: Trunk, to: str) -> str:
 
 
 def uri_at(target: Target, to: str) -> str:
-    """The same by address."""
-    return f"sip:{escaped(to)}@{_where(Place(target.address, target.port, target.transport))}"
+    """The same by address, for a trunk without an account."""
+    return f"sip:{escaped(to)}@{bracketed(target.address)}:{target.port};transport={target.transport}"
 
 
 def routes_of(trunk: Trunk, target: Target) -> list[str]:

@@ -71,6 +71,7 @@ class Trunks:
         self._lines: dict[str, _Line] = {}
         self._trunks: dict[str, Trunk] = {}
         self._errors: dict[str, TrunkStatus] = {}
+        self._leaving = False
         self._made = 0
         """Accounts that there are, on the owner's thread."""
         self._setting = asyncio.Lock()
@@ -104,7 +105,7 @@ class Trunks:
         if line is not None and line.registered is not None:
             return line.registered.machine.status
         trunk = self._trunks.get(key)
-        if trunk is None:
+        if trunk is None or (trunk.registers and self._leaving):
             return TrunkStatus("unregistered")
         return TrunkStatus("registering" if trunk.registers else "listening")
 
@@ -125,11 +126,13 @@ class Trunks:
         self._registrations.located()
 
     async def leave(self, timeout_s: float) -> None:
-        """Unregister all, and wait until the registrars know, at most `timeout_s`. Calls go on."""
+        """Unregister all for good, and wait until the registrars know, at most `timeout_s`. Calls go on."""
+        self._leaving = True
         await self._registrations.leave_all(timeout_s)
 
     def leave_soon(self) -> None:
-        """Unregister all, and wait for nothing."""
+        """Unregister all for good, and wait for nothing."""
+        self._leaving = True
         self._registrations.leave_now()
 
     async def close(self) -> None:
@@ -168,7 +171,7 @@ class Trunks:
                 continue
             self._errors.pop(trunk.key, None)
             self._lines[trunk.key] = made
-            if trunk.registers:
+            if trunk.registers and not self._leaving:
                 made.registered = self._registrations.begin(trunk, made.number)
 
     def _has_failed(self, key: str, status: TrunkStatus) -> None:

@@ -13,6 +13,9 @@ from sipcore.contacts import Follow
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.pump import Pump, SlotStats
+from sipcore.routes import uri_of
+from sipcore.trunk import Trunk
+from storage.phone_numbers import PhoneNumber
 from tests.fakes import ArrayPort
 
 SOURCE = "192.0.2.10"
@@ -168,7 +171,7 @@ class Callee:
 
 
 class Callees:
-    """Everybody who can be called: stands for `Endpoint.call` and for the trunks' addresses. `gate` holds INVITEs back,
+    """Everybody who can be called: stands for `Endpoint.call` and for the trunks. `gate` holds INVITEs back,
     `error` is raised in place of sending one."""
 
     def __init__(self, pump: ArrayPump) -> None:
@@ -181,15 +184,29 @@ class Callees:
         self._pump = pump
 
     async def dial(
-        self, uri: str, *, caller: Party | None, sip_call_id: str | None, headers: HeaderLines, follow: Follow
+        self,
+        to: str,
+        *,
+        trunk: Trunk | None,
+        caller: Party | None,
+        sip_call_id: str | None,
+        headers: HeaderLines,
+        follow: Follow,
     ) -> Leg:
+        assert trunk is not None
         self.asked += 1
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        self.called.append(Callee(self._pump, uri, caller, str(sip_call_id)))
+        self.called.append(Callee(self._pump, uri_of(trunk, to), caller, str(sip_call_id)))
         self.called[-1].headers, self.called[-1].follow = headers, follow
         return self.called[-1].leg
 
-    async def address_of(self, _source: str) -> str | None:
-        return self.address
+    async def trunk_of(self, number: PhoneNumber) -> Trunk:
+        if self.address is None:
+            raise ConnectionError("the trunk's host is unknown")
+        return Trunk(
+            key=number.id, host=self.address, port=number.sip_port, transport=number.sip_protocol or "udp",
+            outbound_proxy=None, user=number.number, credentials=None, registers=False, follow_redirects=False,
+            accept_refer=False, qualify_s=0, number=number.number,
+        )  # fmt: skip

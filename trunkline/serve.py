@@ -33,6 +33,7 @@ from calls.places import Places
 from calls.service import CallService
 from calls.sip_trails import SipTrails
 from calls.sources import TrunkSources
+from calls.trunks import TrunkLines, TrunkMaker
 from calls.webhooks import Deliverer, DeliveryPolicy
 from config import secrets
 from config.errors import StartupError
@@ -111,6 +112,7 @@ class Server:
         timeout_s = self.settings.sip.drain_timeout_s
         log.info("draining", live_calls=self.calls.live_calls, timeout_s=timeout_s)
         self.endpoint.set_accepting(False, RETRY_AFTER_S)
+        self.endpoint.unregister()
         drained = asyncio.ensure_future(self.calls.drain(timeout_s))
         at_once = asyncio.ensure_future(stop.now.wait())
         await asyncio.wait((drained, at_once), return_when=asyncio.FIRST_COMPLETED)
@@ -171,7 +173,8 @@ async def running(
         probes = [str(each) for each in settings.sip.probes]
         sources = TrunkSources(database, lambda known: endpoint.set_sources(known, probes), places)
         turns = Turns(settings.limits.max_outbound_per_second)
-        way_out = WayOut(endpoint.call, sources.address_of, turns, settings.sip.tcp)
+        lines = TrunkLines(database, TrunkMaker(key, places), endpoint.set_trunks, endpoint.trunk_status)
+        way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp)
         service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of, way_out)
         stack.push_async_callback(service.drain, 0)
         await service.recover()
@@ -181,7 +184,8 @@ async def running(
         await knowledge.recover()
         services = Services(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
-            phone_numbers_changed=sources.changed, documents_waiting=knowledge.wake, webhooks_waiting=deliverer.wake,
+            trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
+            documents_waiting=knowledge.wake, webhooks_waiting=deliverer.wake,
             check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
             sip_messages=trails.messages,
         )  # fmt: skip
@@ -190,9 +194,11 @@ async def running(
         server.api_origin = _origin(settings, port)
         await sources.refresh()
         await places.settled(NAMES_S)
+        await lines.refresh()
         work: dict[str, Work] = {
             "webhooks": deliverer.run,
-            "trunks": sources.run,
+            "sources": sources.run,
+            "trunks": lines.run,
             "knowledge": knowledge.run,
             "audit": partial(forget_regularly, database),
             "housekeeping": partial(_housekeeping, server),
@@ -201,6 +207,11 @@ async def running(
         _start_tasks(server, stack, work)
         log.info("ready", api=server.api_origin, **_sip_facts(server))
         yield server
+
+
+def _all(*functions: Callable[[], None]) -> None:
+    for function in functions:
+        function()
 
 
 class _Inbox:

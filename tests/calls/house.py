@@ -168,7 +168,7 @@ async def open_house(
         database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s
     )
     callees = Callees(pump)
-    way_out = WayOut(callees.dial, callees.address_of, Turns(per_second))
+    way_out = WayOut(callees.dial, callees.trunk_of, Turns(per_second))
     service = CallService(database, equipment, ceilings or Ceilings(), way_out=way_out)
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:

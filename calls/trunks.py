@@ -1,0 +1,193 @@
+"""The trunks of the stored phone numbers, as the endpoint needs them: read, made whole, handed over at every change."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import structlog
+
+from calls.locate import Destination, literal
+from calls.places import Places
+from config.secrets import Secrets, SecretUnreadable
+from sipcore.trunk import Credentials, Place, Transport, Trunk, TrunkStatus
+from storage import phone_numbers
+from storage.database import Database, StorageTrouble
+from storage.phone_numbers import PhoneNumber
+from storage.sip_places import normal_host
+
+READ_AGAIN_S: Final = 300.0
+"""Without a change that was told, the database is read this often."""
+FAILED_AGAIN_S: Final = 30.0
+"""The same when it could not be read."""
+_SCHEME: Final = re.compile(r"(sips?):(.*)", re.IGNORECASE | re.DOTALL)
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
+_TRANSPORT: Final = re.compile(r"(?:^|;)transport=(udp|tcp|tls)(?:;|$)", re.IGNORECASE)
+
+NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
+
+log = structlog.get_logger()
+Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
+
+
+def destination_of(text: str, port: int | None = None, transport: Transport | None = None) -> Destination:
+    """Read `host`, `host:port` or a `sip:` URI. What it says itself of port and transport comes first, then the
+    arguments; None: not said. `sips` means TLS."""
+    scheme = _SCHEME.match(text)
+    rest, _, parameters = (scheme[2] if scheme else text).partition(";")
+    rest = rest.rpartition("@")[2]
+    own_port = None if rest.count(":") > 1 and "]" not in rest else _PORT.search(rest)
+    said = _TRANSPORT.search(parameters)
+    own = cast(Transport, said[1].lower()) if said else "tls" if scheme and scheme[1].lower() == "sips" else None
+    return Destination(normal_host(text), int(own_port[1]) if own_port else port, own or transport)
+
+
+def destinations_of(number: PhoneNumber) -> tuple[Destination, Destination | None]:
+    """Where a number's trunk is, which has a source, and its outbound proxy."""
+    if number.sip_mode == "ip_allowlist":
+        return Destination(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
+    registrar = destination_of(number.sip_proxy or "", number.sip_port, number.sip_protocol)
+    if number.sip_register_transport:
+        registrar = registrar._replace(transport=number.sip_register_transport)
+    proxy = number.sip_outbound_proxy
+    return registrar, destination_of(proxy, None, registrar.transport) if proxy else None
+
+
+@dataclass(frozen=True)
+class TrunkMaker:
+    """Makes trunks of phone numbers. `places` knows what a host that says nothing of its transport speaks."""
+
+    secrets: Secrets
+    places: Places
+
+    def trunk(self, number: PhoneNumber) -> Trunk | None:
+        """None when the number's trunk is not set up. Raises `SecretUnreadable` for a password of another key."""
+        if number.source is None:
+            return None
+        registrar, proxy = destinations_of(number)
+        registers = number.sip_mode == "registration"
+        place = self._place(registrar)
+        return Trunk(
+            key=number.id,
+            host=place.host,
+            port=place.port,
+            transport=place.transport,
+            outbound_proxy=self._place(proxy) if proxy else None,
+            user=number.sip_username if registers and number.sip_username else number.number,
+            credentials=self._credentials(number),
+            registers=registers,
+            follow_redirects=number.sip_allow_redirect,
+            accept_refer=number.sip_allow_refer,
+            qualify_s=number.sip_qualify_seconds,
+            number=number.number,
+        )
+
+    def _place(self, where: Destination) -> Place:
+        """A host that says nothing of its transport speaks what it is found with (RFC 3263 4.1); UDP until then."""
+        found = next((target.transport for target in self.places.known(where)), "udp")
+        return Place(where.host, where.port, where.transport or cast(Transport, found))
+
+    def _credentials(self, number: PhoneNumber) -> Credentials | None:
+        user = number.sip_auth_user or number.sip_username
+        if not user or not number.sip_password_encrypted:
+            return None
+        return Credentials(user, self.secrets.decrypt(number.sip_password_encrypted))
+
+
+class TrunkLines:
+    """Keeps the endpoint's trunks as the database has them. `apply` hands them over; `status` tells of one by its
+    key."""
+
+    def __init__(
+        self, database: Database, maker: TrunkMaker, apply: Apply, status: Callable[[str], TrunkStatus]
+    ) -> None:
+        self._database = database
+        self._maker = maker
+        self._apply = apply
+        self._status = status
+        self._numbers: list[PhoneNumber] = []
+        self._applied: dict[str, Trunk] = {}
+        self._applying = asyncio.Lock()
+        self._unusable: dict[str, TrunkStatus] = {}
+        self._changed = asyncio.Event()
+        maker.places.on_change.append(self._changed.set)
+
+    def changed(self) -> None:
+        """A phone number was created, changed or deleted."""
+        self._changed.set()
+
+    def status(self, number: PhoneNumber) -> TrunkStatus:
+        """How a number's trunk stands. One that has just been stored is not known to the endpoint yet."""
+        if number.source is None:
+            return NO_TRUNK
+        if number.id in self._unusable:
+            return self._unusable[number.id]
+        if number.id in self._applied:
+            return self._status(number.id)
+        return TrunkStatus("registering" if number.sip_mode == "registration" else "listening")
+
+    async def ready(self, number: PhoneNumber) -> Trunk:
+        """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
+        `ConnectionError` for one that cannot be used."""
+        registrar, proxy = destinations_of(number)
+        if not await self._maker.places.find(proxy or registrar):
+            why = self._maker.places.why_unknown(proxy or registrar)
+            raise ConnectionError(f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
+        try:
+            trunk = self._maker.trunk(number)
+        except SecretUnreadable as error:
+            raise ConnectionError(str(error)) from error
+        if trunk is None:
+            raise ConnectionError("the number has no trunk")
+        if self._applied.get(trunk.key) != trunk:
+            await self.refresh()
+        return trunk
+
+    async def refresh(self) -> None:
+        """Read the trunks now. Raises `StorageTrouble`."""
+        async with self._applying:
+            self._numbers = await self._database.read(phone_numbers.trunks)
+            wanted = [place for number in self._numbers for place in destinations_of(number) if place is not None]
+            self._maker.places.want("trunks", [place for place in wanted if literal(place) is None])
+            trunks = self._trunks()
+            await self._apply(trunks)
+            self._applied = {trunk.key: trunk for trunk in trunks}
+
+    def _trunks(self) -> list[Trunk]:
+        trunks = []
+        for number in self._numbers:
+            try:
+                trunk = self._maker.trunk(number)
+            except SecretUnreadable as error:
+                if number.id not in self._unusable:
+                    log.error("trunk.failed", trunk=number.id, why=str(error))
+                self._unusable[number.id] = TrunkStatus("failed", str(error))
+                continue
+            self._unusable.pop(number.id, None)
+            if trunk is not None:
+                trunks.append(trunk)
+        return trunks
+
+    async def run(self) -> None:
+        """Follow changes until cancelled."""
+        again_s = READ_AGAIN_S
+        while True:
+            await self._wait(again_s)
+            try:
+                await self.refresh()
+                again_s = READ_AGAIN_S
+            except StorageTrouble as trouble:
+                log.error("trunks.not_refreshed", why=str(trouble))
+                again_s = FAILED_AGAIN_S
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Until there is a change, or the database is to be read anyway."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            log.debug("trunks.reading_again")
+        self._changed.clear()
