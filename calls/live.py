@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls.after_call import Outcome
+from calls.call_now import CallNow
 from calls.conversation import Conversation
 from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
@@ -56,6 +57,10 @@ class LiveCall:
         self._conversation: Conversation | None = None
         self._recorded = False
         self._log = log.bind(call_id=call.id)
+
+    def now(self) -> CallNow:
+        """How it stands."""
+        return CallNow(self.call, self._leg, self._answered_at)
 
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""

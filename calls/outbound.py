@@ -14,6 +14,7 @@ import structlog
 
 from calls import brought, metrics
 from calls.after_call import Outcome
+from calls.call_now import CallNow
 from calls.elsewhere import Guide
 from calls.endings import status_of
 from calls.equipment import Equipment
@@ -117,6 +118,10 @@ class OutboundCall:
     def placed(self) -> bool:
         """Its INVITE has been sent."""
         return self._live is not None
+
+    def now(self) -> CallNow:
+        """How it stands."""
+        return CallNow(self.call) if self._live is None else self._live.now()
 
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""

@@ -13,6 +13,7 @@ import structlog
 
 from calls import brought, metrics
 from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, find_target
+from calls.call_now import CallNow
 from calls.equipment import Equipment
 from calls.live import LiveCall
 from calls.outbound import OutboundCall, WayOut
@@ -38,6 +39,9 @@ class Living(Protocol):
     @property
     def placed(self) -> bool:
         """It has a leg."""
+
+    def now(self) -> CallNow:
+        """How it stands."""
 
     def end(self, reason: EndedReason) -> None:
         """End it; the first reason counts."""

@@ -41,6 +41,7 @@ class SipTrails:
         self._see = see
         self._keys: dict[str, LegFacts] = {}
         self._followed: dict[DialogKey, Followed] = {}
+        self._waiters: dict[str, asyncio.Future[None]] = {}
         self._ended: list[str] = []
         self._later: asyncio.TimerHandle | None = None
         self._storing: set[asyncio.Task[None]] = set()
@@ -49,6 +50,17 @@ class SipTrails:
         """The call has a leg."""
         self._keys[followed.call_id] = facts
         self._followed[_name(facts)] = followed
+
+    def key(self, call_id: str) -> DialogKey | None:
+        """The dialog of a call that lives or has just ended."""
+        facts = self._keys.get(call_id)
+        return None if facts is None else self._log.key_of(*_name(facts))
+
+    async def over(self, call_id: str) -> None:
+        """Wait until the call's messages are stored; returns at once when it does not live."""
+        if call_id in self._keys:
+            waiter = self._waiters.setdefault(call_id, asyncio.get_running_loop().create_future())
+            await asyncio.shield(waiter)
 
     def whose(self, key: DialogKey) -> Followed | None:
         """The call of a dialog, while it lives."""
@@ -78,13 +90,9 @@ class SipTrails:
             await asyncio.wait(self._storing)
 
     def _found(self, call_id: str) -> tuple[Sequence[Kept], int] | None:
-        key = self._key(call_id)
+        key = self.key(call_id)
         trail = None if key is None else self._log.trail(key)
         return None if trail is None else (tuple(trail), trail.left_out)
-
-    def _key(self, call_id: str) -> DialogKey | None:
-        facts = self._keys.get(call_id)
-        return None if facts is None else self._log.key_of(*_name(facts))
 
     def _store_ended(self) -> None:
         """All that have ended by now, in one transaction."""
@@ -110,11 +118,13 @@ class SipTrails:
             self._forget(call_id)
 
     def _forget(self, call_id: str) -> None:
-        key = self._key(call_id)
+        key = self.key(call_id)
         if key is not None:
             self._log.forget(key)
         facts = self._keys.pop(call_id)
         self._followed.pop(_name(facts), None)
+        if (waiter := self._waiters.pop(call_id, None)) is not None:
+            waiter.set_result(None)
 
 
 def _name(facts: LegFacts) -> DialogKey:

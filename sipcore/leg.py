@@ -110,6 +110,11 @@ class Leg:
         """Sound flows or has flowed; on an outbound leg perhaps before the answer (early media)."""
         return self._media.done()
 
+    @property
+    def media(self) -> Media | None:
+        """The sound, once there is some."""
+        return self._media.result() if self._media.done() else None
+
     async def ringing(self) -> None:
         """Send 180."""
         await self._dialog.respond(180, ())

@@ -18,6 +18,7 @@ import uvloop
 from config import logging as logs
 from config.errors import TrunklineError
 from config.settings import Settings
+from trunkline import sip_cli
 
 if TYPE_CHECKING:
     from storage.organizations import Organization
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_audit(commands)
     _add_keys(commands)
     _add_models(commands)
+    _add_sip(commands)
     return parser
 
 
@@ -104,6 +106,15 @@ def _add_keys(commands: Any) -> None:
 def _add_models(commands: Any) -> None:
     group = commands.add_parser("models", help="local models").add_subparsers(required=True, metavar="ACTION")
     _add(group, "list", "list the models that are built in or installed", _models_list)
+
+
+def _add_sip(commands: Any) -> None:
+    group = commands.add_parser("sip", help="what the running server knows of SIP").add_subparsers(
+        required=True, metavar="ACTION"
+    )
+    trace = _add(group, "trace", "print SIP messages as they come and go, without secrets", sip_cli.trace)
+    status = _add(group, "status", "list trunks and how they stand", sip_cli.status)
+    sip_cli.add_arguments(trace, status, _add(group, "calls", "list live calls", sip_cli.calls))
 
 
 def _add_replay(commands: Any) -> None:

@@ -51,10 +51,12 @@ from sipcore.trunk import Transport
 from storage import key_proof, lock, preset_sounds
 from storage.database import Database
 from trunkline.certificate import CertificateWatch
+from trunkline.control import Control
 from trunkline.descriptors import allow_enough
 from trunkline.endpoint_settings import endpoint_settings
 from trunkline.metrics import SoundCollector
 from trunkline.signals import StopSignals
+from trunkline.sip_answers import SipAnswers, Told
 
 HOUSEKEEPING_S: Final = 2.0
 """Between two looks at what the guard turned away and at how full the server is."""
@@ -192,6 +194,10 @@ async def running(
         await presets
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
         server.api_origin = _origin(settings, port)
+        sip = Told(
+            database, endpoint.sip_log, endpoint.see_messages, trails, service, sources.names_of, services.trunk_status
+        )
+        await stack.enter_async_context(Control(settings.data_dir, SipAnswers(sip).answers()).listening())
         await sources.refresh()
         await places.settled(NAMES_S)
         await lines.refresh()
