@@ -225,6 +225,11 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     if (!known && !probe)
         return refuse_stranger(rdata, refuse);
     tap_received(rdata);
+    if (uas_is_malformed(rdata)) {
+        if (method != PJSIP_ACK_METHOD)
+            answer(rdata, 400, 0);
+        return PJ_TRUE;
+    }
     if (ongoing || !out_of_dialog(rdata)) {
         if (of_call && uas_answers(rdata))
             return PJ_TRUE;

@@ -73,6 +73,14 @@ void uas_describe(pj_pool_t *pool, pjsip_hdr *headers)
     add_capability(pool, headers, PJSIP_H_SUPPORTED);
 }
 
+bool uas_is_malformed(const pjsip_rx_data *rdata)
+{
+    const pjsip_msg *msg = rdata->msg_info.msg;
+    unsigned length = msg->body ? msg->body->len : 0;
+    bool is_short = rdata->msg_info.clen && rdata->msg_info.clen->len > 0 && (unsigned)rdata->msg_info.clen->len > length;
+    return is_short || pjsip_method_cmp(&msg->line.req.method, &rdata->msg_info.cseq->method) != 0;
+}
+
 static void answer(pjsip_rx_data *rdata, int code, pjsip_hdr *headers)
 {
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, headers, NULL);
