@@ -10,7 +10,7 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from config.errors import TrunklineError
-from sipcore.leg import LegFacts
+from sipcore.leg import HeaderLines, LegFacts
 from storage import calls, phone_numbers
 from storage.agents import Agent
 from storage.phone_numbers import InboundTarget, PhoneNumber
@@ -32,12 +32,14 @@ class InsufficientFunds(TrunklineError):
 
 
 class Refused(TrunklineError):
-    """The call is not taken; `code` is the final SIP status, `retry_after_s` goes into Retry-After."""
+    """The call is not taken; `code` is the final SIP status, `retry_after_s` goes into Retry-After, `headers` into the
+    answer as well."""
 
-    def __init__(self, code: int, why: str, retry_after_s: int | None = None) -> None:
+    def __init__(self, code: int, why: str, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         super().__init__(why)
         self.code: Final = code
         self.retry_after_s: Final = retry_after_s
+        self.headers: Final = headers
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,18 @@ class Admitted:
     max_calls: int | None
 
 
-def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> Admitted:
-    """The agent for an inbound leg: by its source, which has `names` in the database, and the user of the request URI,
-    else that of To, each exactly or with or without `+`. `Refused`: 404 for a number that this trunk does not have, 480
-    without an active agent."""
+def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> InboundTarget:
+    """The number for an inbound leg, with its agent: by its source, which has `names` in the database, and the user of
+    the request URI, else that of To, each exactly or with or without `+`. `Refused`: 404 for a number that this trunk
+    does not have."""
     target = _dialled(conn, facts, names)
     if target is None:
         raise Refused(404, "unknown number")
+    return target
+
+
+def admitted(target: InboundTarget) -> Admitted:
+    """Who answers. `Refused`: 480 without an active agent."""
     if target.agent is None:
         raise Refused(480, "no agent answers this number")
     if not target.agent.is_active:

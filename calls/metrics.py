@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 LIVE_CALLS: Final = Gauge("trunkline_live_calls", "Calls that wait to be placed, ring or talk now")
 PLACED_CALLS: Final = Counter("trunkline_placed_calls", "Outbound calls whose INVITE was sent")
 REFUSED_CALLS: Final = Counter("trunkline_refused_calls", "Inbound calls that were turned away", ["sip_status"])
+DIGESTS: Final = Counter("trunkline_inbound_digests", "What callers said who have to say who they are", ["outcome"])
 ENDED_CALLS: Final = Counter("trunkline_ended_calls", "Calls that ended", ["reason"])
 INTERRUPTIONS: Final = Counter("trunkline_interruptions", "Times that a caller interrupted an agent")
 RESPONSE_GAP: Final = Histogram(

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 import structlog
 
 from calls import brought, metrics
-from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, find_target
+from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, admitted, find_target
 from calls.call_now import CallNow
+from calls.door import Door, Unproven
 from calls.equipment import Equipment
 from calls.live import LiveCall
 from calls.outbound import OutboundCall, WayOut
@@ -53,7 +54,7 @@ class Living(Protocol):
 class CallService:
     """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `names_of` gives the names that a
     source address has in the database: itself and the registrars' host names that resolve to it. Without `way_out` no
-    calls are placed."""
+    calls are placed. Who has to say who it is says so at the `door`."""
 
     def __init__(
         self,
@@ -62,12 +63,15 @@ class CallService:
         ceilings: Ceilings,
         names_of: SourceNames = _only_address,
         way_out: WayOut | None = None,
+        *,
+        door: Door,
     ) -> None:
         self._database = database
         self._equipment = equipment
         self._ceilings = ceilings
         self._names_of = names_of
         self._way_out = way_out
+        self._door = door
         self._draining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: dict[str, tuple[Living, asyncio.Task[None]]] = {}
@@ -184,31 +188,39 @@ class CallService:
         event = log.bind(source=facts.source, dialled=facts.request_user, sip_call_id=facts.sip_call_id)
         try:
             await self._admit_and_serve(leg)
+        except Unproven as question:
+            event.debug("call.challenged")
+            await self._reject(leg, question)
         except Refused as refusal:
             event.info("call.refused", code=refusal.code, why=refusal.message)
-            await self._refuse(leg, refusal.code, refusal.retry_after_s)
+            await self._refuse(leg, refusal)
         except Unavailable as trouble:
             event.error("call.refused", code=503, why=str(trouble))
-            await self._refuse(leg, 503, trouble.retry_after_s)
+            await self._refuse(leg, Refused(503, trouble.message, trouble.retry_after_s))
         except Exception as error:  # noqa: BLE001 - it ends this leg alone
             event.error("call.refused", code=500, why=repr(error), exc_info=error)
-            await self._refuse(leg, 500, None)
+            await self._refuse(leg, Refused(500, "a fault"))
 
-    async def _refuse(self, leg: Leg, code: int, retry_after_s: int | None) -> None:
-        metrics.REFUSED_CALLS.labels(sip_status=code).inc()
+    async def _refuse(self, leg: Leg, refusal: Refused) -> None:
+        metrics.REFUSED_CALLS.labels(sip_status=refusal.code).inc()
+        await self._reject(leg, refusal)
+
+    async def _reject(self, leg: Leg, refusal: Refused) -> None:
         if leg.ended.done():
             return
         try:
-            await leg.reject(code, retry_after_s)
+            await leg.reject(refusal.code, refusal.retry_after_s, refusal.headers)
         except Exception as error:  # noqa: BLE001 - the leg may have ended meanwhile
             log.warning("call.refusal_failed", sip_call_id=leg.facts.sip_call_id, error=repr(error))
 
     async def _admit_and_serve(self, leg: Leg) -> None:
         facts, names = leg.facts, self._names_of(leg.facts.source)
-        admitted = await self._database.read(lambda conn: find_target(conn, facts, names))
+        target = await self._database.read(lambda conn: find_target(conn, facts, names))
+        self._door.check(facts, target.number)
+        who = admitted(target)
         if self._draining:
             raise Refused(503, "the server is draining", RETRY_AFTER_S)
-        call = await self._create(leg, admitted)
+        call = await self._create(leg, who)
         task = asyncio.current_task()
         assert task is not None
         self._live[call.call.id] = call, task

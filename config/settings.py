@@ -181,6 +181,11 @@ class SipSettings(Section):
         1800,
         description="a call whose peer shows no sign of life ends (RFC 4028) after: seconds, 90 to 86400, or 0 for off",
     )
+    digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = Field(
+        ("MD5",),
+        min_length=1,
+        description='how callers of numbers with sipInboundAuth say who they are: a list of "SHA-256", "MD5"',
+    )
     probes: tuple[IpAddress, ...] = Field(
         (), description="addresses whose OPTIONS are answered though they are no trunk: a list of IP addresses"
     )

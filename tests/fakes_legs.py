@@ -55,6 +55,7 @@ class NotedDialog:
     def __init__(self, pump: ArrayPump, caller: Samples | None) -> None:
         self.sent: list[int] = []
         self.headers: dict[str, str] = {}
+        """The last one of each name."""
         self.leg: Leg | None = None
         self.mute = False
         self.answered_held = False
@@ -100,6 +101,7 @@ class Phone:
         number: str = "+49170",
         name: str = "",
         headers: Carried | None = None,
+        authorization: str = "",
         caller: Samples | None = None,
     ) -> None:
         Phone.numbers += 1
@@ -111,6 +113,7 @@ class Phone:
             request_user=dials,
             to=Party(dials if to is None else to, ""),
             sender=Party(number, name),
+            authorization=authorization,
             headers=headers or {},
         )
         self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())

@@ -105,8 +105,10 @@ class Sipp(Process):
         transport: str = "u1",
         host: str = "127.0.0.1",
         timeout_s: int = 40,
+        credentials: tuple[str, str] | None = None,
     ) -> None:
-        """`target`: host:port. `keys`: what `[name]` in the scenario stands for. `rate`: calls a second."""
+        """`target`: host:port. `keys`: what `[name]` in the scenario stands for. `rate`: calls a second. `credentials`:
+        user and password of `[authentication]`."""
         super().__init__()
         self.port = free_port(host)
         self.media_port = free_port(host)
@@ -118,6 +120,8 @@ class Sipp(Process):
         ]  # fmt: skip
         for name, value in (keys or {}).items():
             self._command += ["-key", name, value]
+        if credentials is not None:
+            self._command += ["-au", credentials[0], "-ap", credentials[1]]
 
     async def __aenter__(self) -> Self:
         await self.start(*self._command)
@@ -141,14 +145,22 @@ class Sipp(Process):
 class Baresip(Process):
     """baresip without a sound card: it plays 440 Hz for 20 s, or a WAV file, and records what it hears."""
 
-    def __init__(self, codec: str, *, play: Path | None = None, user: str = "baresip") -> None:
+    def __init__(
+        self,
+        codec: str,
+        *,
+        play: Path | None = None,
+        user: str = "baresip",
+        credentials: tuple[str, str] | None = None,
+    ) -> None:
         """`codec`: as baresip spells it, e.g. `PCMU/8000/1` or `opus/48000/2`; `play`: a WAV file of that rate and
-        number of channels; `user`: who it takes calls for."""
+        number of channels; `user`: who it takes calls for; `credentials`: user and password for who asks."""
         super().__init__()
         self.port = free_port()
         self._control_port = free_port()
         self._codec = codec
         self._user = user
+        self._proof = "" if credentials is None else ";auth_user={};auth_pass={}".format(*credentials)
         self._play = play or self.folder / "tone.wav"
         self._writer: asyncio.StreamWriter | None = None
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -160,7 +172,7 @@ class Baresip(Process):
             await asyncio.to_thread(self._write_tone)
         (self.folder / "config").write_text(self._config())
         (self.folder / "accounts").write_text(
-            f"<sip:{self._user}@127.0.0.1:{self.port}>;regint=0;audio_codecs={self._codec};answermode=auto\n"
+            f"<sip:{self._user}@127.0.0.1:{self.port}>;regint=0;audio_codecs={self._codec};answermode=auto{self._proof}\n"
         )
         await self.start("baresip", "-4", "-f", str(self.folder))
         await self._connect()

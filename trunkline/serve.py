@@ -21,6 +21,7 @@ from calls.admission import RETRY_AFTER_S, Ceilings
 from calls.after_call import AfterCall
 from calls.audit import forget_regularly
 from calls.background import Backgrounds
+from calls.door import Door
 from calls.egress import EgressClient, EgressRules, Lanes, tls_context
 from calls.equipment import Equipment
 from calls.host_names import HostNames
@@ -43,6 +44,7 @@ from media.engine import Engine
 from media.recording import RecordingWriter
 from models import catalogue
 from models.catalogue import Catalogue
+from sipcore.digest import InboundDigest
 from sipcore.endpoint import Endpoint
 from sipcore.headers import bracketed
 from sipcore.leg import Leg
@@ -177,7 +179,10 @@ async def running(
         turns = Turns(settings.limits.max_outbound_per_second)
         lines = TrunkLines(database, TrunkMaker(key, places), endpoint.set_trunks, endpoint.trunk_status)
         way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp)
-        service = inbox.service = CallService(database, equipment, _ceilings(settings), sources.names_of, way_out)
+        door = Door(key, InboundDigest(settings.sip.digest_algorithms))
+        service = inbox.service = CallService(
+            database, equipment, _ceilings(settings), sources.names_of, way_out, door=door
+        )
         stack.push_async_callback(service.drain, 0)
         await service.recover()
         watch = CertificateWatch(endpoint)

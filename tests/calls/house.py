@@ -14,6 +14,7 @@ from cryptography.fernet import Fernet
 
 from calls.admission import Ceilings
 from calls.after_call import AfterCall
+from calls.door import Door
 from calls.egress import EgressClient, EgressRules, Lanes, tls_context
 from calls.equipment import Equipment
 from calls.http_tool import Outside
@@ -23,6 +24,7 @@ from config.secrets import Secrets
 from media.engine import Engine
 from media.recording import RecordingWriter
 from models.protocols import AnswerPart
+from sipcore.digest import InboundDigest
 from storage import agents, calls, organizations, phone_numbers
 from storage.agents import Agent, AgentFields
 from storage.calls import Call
@@ -169,7 +171,8 @@ async def open_house(
     )
     callees = Callees(pump)
     way_out = WayOut(callees.dial, callees.trunk_of, Turns(per_second))
-    service = CallService(database, equipment, ceilings or Ceilings(), way_out=way_out)
+    door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
+    service = CallService(database, equipment, ceilings or Ceilings(), way_out=way_out, door=door)
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
         yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, woken)

@@ -145,9 +145,9 @@ async def refusal(target: str, number: str) -> Message:
         return answer
 
 
-async def known(target: str) -> None:
+async def known(target: str, host: str = "127.0.0.1") -> None:
     """Wait until the server answers this address: it learns of a new trunk a moment after the API has stored it."""
-    async with RawPhone(target) as phone, asyncio.timeout(10):
+    async with RawPhone(target, host) as phone, asyncio.timeout(10):
         while True:
             phone.send(phone.request("OPTIONS", phone.dialog()))
             with suppress(TimeoutError):

@@ -1,0 +1,262 @@
+"""Who calls in says who it is: what is granted, what is asked again, what is refused. Time is an argument."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import time
+from typing import Any
+
+import pytest
+
+from sipcore import digest
+from sipcore.digest import FAILURES_S, LIFETIME_S, MOST_FAILURES, InboundDigest, parameters
+from sipcore.trunk import Credentials
+
+WE = Credentials("desk", 'hush: "ü"')
+HERE = "192.0.2.1"
+HASHES = {"MD5": hashlib.md5, "SHA-256": hashlib.sha256}
+
+
+class Caller:
+    """Answers a challenge as RFC 7616 says, unless a test says otherwise."""
+
+    def __init__(self, door: InboundDigest, algorithm: str = "SHA-256", source: str = HERE) -> None:
+        self.door = door
+        self.algorithm = algorithm
+        self.source = source
+        self.nonce = ""
+
+    def asks(self, now_s: float) -> None:
+        """Take the nonce of a challenge."""
+        values = [value for name, value in self.door.challenge(self.source, now_s) if name == "WWW-Authenticate"]
+        offered = next(each for each in values if f"algorithm={self.algorithm}" in each)
+        found = re.search('nonce="([^"]+)"', offered)
+        assert found is not None
+        self.nonce = found[1]
+
+    def header(self, count: int = 1, *, user: str = WE.user, password: str = WE.password, **changes: Any) -> str:
+        """An Authorization header. `changes` replace its parameters; None leaves one out."""
+
+        def hashed(text: str) -> str:
+            return HASHES[self.algorithm](text.encode()).hexdigest()
+
+        uri, nc, cnonce = "sip:100@192.0.2.5", f"{count:08x}", "0a4f113b"
+        secret, wish = hashed(f"{user}:trunkline:{password}"), hashed(f"INVITE:{uri}")
+        told = {
+            "username": f'"{user}"',
+            "realm": '"trunkline"',
+            "nonce": f'"{self.nonce}"',
+            "uri": f'"{uri}"',
+            "response": '"' + hashed(f"{secret}:{self.nonce}:{nc}:{cnonce}:auth:{wish}") + '"',
+            "algorithm": self.algorithm,
+            "qop": "auth",
+            "nc": nc,
+            "cnonce": f'"{cnonce}"',
+            **changes,
+        }
+        return "Digest " + ", ".join(f"{name}={value}" for name, value in told.items() if value is not None)
+
+    def says(self, header: str, now_s: float, method: str = "INVITE") -> str:
+        """What comes of it."""
+        return self.door.judge(header, method, WE, self.source, now_s)
+
+
+@pytest.fixture
+def door() -> InboundDigest:
+    return InboundDigest(("SHA-256", "MD5"))
+
+
+def test_a_challenge_offers_sha_256_before_md5_and_nothing_weaker_or_longer(door: InboundDigest) -> None:
+    lines = door.challenge(HERE, 0)
+    assert [name for name, _ in lines] == ["WWW-Authenticate"] * 2
+    form = r'Digest realm="trunkline", nonce="[A-Za-z0-9_=-]{48}", qop="auth", algorithm=(SHA-256|MD5)'
+    assert [re.fullmatch(form, value)[1] for _, value in lines] == ["SHA-256", "MD5"]  # type: ignore[index]
+    assert all(value.endswith(", stale=true") for _, value in door.challenge(HERE, 0, stale=True))
+
+
+@pytest.mark.parametrize("algorithm", ["SHA-256", "MD5"])
+def test_the_right_user_and_password_are_granted(door: InboundDigest, algorithm: str) -> None:
+    caller = Caller(door, algorithm)
+    assert caller.says("", 0) == "asked"
+    caller.asks(0)
+    assert caller.says(caller.header(1), 1) == "granted"
+    assert caller.says(caller.header(2), 2) == "granted"
+
+
+def test_what_is_not_offered_is_not_taken() -> None:
+    door = InboundDigest(["MD5"])
+    caller = Caller(door, "MD5")
+    caller.asks(0)
+    assert [re.findall("algorithm=(.*)", value) for _, value in door.challenge(HERE, 0)] == [["MD5"]]
+    caller.algorithm = "SHA-256"
+    assert caller.says(caller.header(), 0) == "wrong"
+
+
+def test_a_response_without_an_algorithm_is_md5(door: InboundDigest) -> None:
+    caller = Caller(door, "MD5")
+    caller.asks(0)
+    assert caller.says(caller.header(algorithm=None), 0) == "granted"
+    assert caller.says(caller.header(2, algorithm='"md5"'), 0) == "granted"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"user": "disk"},
+        {"password": "hush"},
+        {"user": "disk", "password": "hush"},
+        {"username": None},
+        {"response": None},
+        {"response": '"0"'},
+        {"uri": '"sip:200@192.0.2.5"'},
+        {"algorithm": "SHA-256-sess"},
+        {"algorithm": "SHA-512-256"},
+        {"qop": None},
+        {"qop": "auth-int"},
+        {"nc": None},
+        {"nc": "1"},
+        {"nc": "-0000001"},
+        {"nc": "00000002"},
+        {"nonce": '""'},
+        {"cnonce": '""'},
+        {"cnonce": '"other"'},
+    ],
+)
+def test_anything_else_is_wrong(door: InboundDigest, changes: dict[str, Any]) -> None:
+    caller = Caller(door)
+    caller.asks(0)
+    assert caller.says(caller.header(**changes), 0) == "wrong"
+
+
+def test_a_response_to_another_method_is_wrong(door: InboundDigest) -> None:
+    caller = Caller(door)
+    caller.asks(0)
+    assert caller.says(caller.header(), 0, method="BYE") == "wrong"
+
+
+@pytest.mark.parametrize("header", ["", "Basic ZGVzazpodXNo", "Digest", 'Digest realm="elsewhere", nonce="x"'])
+def test_what_is_no_answer_to_us_is_asked_and_no_failure(door: InboundDigest, header: str) -> None:
+    caller = Caller(door)
+    assert {caller.says(header, 0) for _ in range(2 * MOST_FAILURES)} == {"asked"}
+
+
+def test_a_count_that_was_used_is_not_good_again(door: InboundDigest) -> None:
+    caller = Caller(door)
+    caller.asks(0)
+    said = caller.header(2)
+    assert [caller.says(said, 0), caller.says(said, 1)] == ["granted", "stale"]
+    assert caller.says(caller.header(1), 1) == "stale"
+    assert caller.says(caller.header(3), 1) == "granted"
+    assert caller.says(caller.header(0), 1) == "stale"
+
+
+def test_a_nonce_is_good_for_its_lifetime_its_source_and_its_server(door: InboundDigest) -> None:
+    caller = Caller(door)
+    caller.asks(100)
+    assert caller.says(caller.header(1), 100 + LIFETIME_S) == "granted"
+    assert caller.says(caller.header(2), 100.01 + LIFETIME_S) == "stale"
+    elsewhere = Caller(door, source="192.0.2.2")
+    elsewhere.nonce = caller.nonce
+    assert elsewhere.says(elsewhere.header(1), 100) == "stale"
+    restarted = Caller(InboundDigest(["SHA-256"]))
+    restarted.nonce = caller.nonce
+    assert restarted.says(restarted.header(1), 100) == "stale"
+    for forged in ("x", caller.nonce[:-4] + "AAAA", "é", caller.nonce[:44]):
+        caller.nonce = forged
+        assert caller.says(caller.header(9), 100) == "stale"
+
+
+def test_a_wrong_answer_on_an_old_nonce_is_not_called_stale(door: InboundDigest) -> None:
+    caller = Caller(door)
+    caller.asks(0)
+    assert caller.says(caller.header(password="guess"), 2 * LIFETIME_S) == "wrong"
+
+
+def test_after_too_many_failures_a_source_is_not_listened_to_for_a_while(door: InboundDigest) -> None:
+    caller, neighbour = Caller(door), Caller(door, source="192.0.2.2")
+    caller.asks(0)
+    neighbour.asks(0)
+    for each in range(MOST_FAILURES):
+        assert caller.says(caller.header(password=f"guess {each}"), each) == "wrong"
+    assert caller.says(caller.header(), MOST_FAILURES) == "blocked"
+    assert caller.says("", MOST_FAILURES) == "blocked"
+    assert neighbour.says(neighbour.header(), MOST_FAILURES) == "granted"
+    assert caller.says("", FAILURES_S - 0.01) == "blocked"
+    caller.asks(FAILURES_S)
+    assert caller.says(caller.header(), FAILURES_S) == "granted"
+
+
+def test_what_is_remembered_is_bounded(door: InboundDigest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digest, "MOST_NONCES", 10)
+    monkeypatch.setattr(digest, "MOST_SOURCES", 10)
+    outcomes = []
+    for each in range(20):
+        caller = Caller(door)
+        caller.asks(0)
+        outcomes.append(caller.says(caller.header(), 0))
+        Caller(door, source=f"198.51.100.{each}").says(caller.header(password="guess"), 0)
+    assert outcomes == ["granted"] * 10 + ["stale"] * 10, "one too many is asked again, never granted twice"
+    assert len(door._nonces._used) == len(door._failures._times) == 10
+    later = Caller(door)
+    later.asks(LIFETIME_S + 1)
+    assert later.says(later.header(), LIFETIME_S + 1) == "granted"
+    assert len(door._nonces._used) == 1
+
+
+def test_no_nonce_is_like_another(door: InboundDigest) -> None:
+    callers = [Caller(door) for _ in range(1000)]
+    for caller in callers:
+        caller.asks(0)
+    assert len({caller.nonce for caller in callers}) == 1000
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        ('Digest a=1, B="x, \\"y\\" z",c = "" ', {"a": "1", "b": 'x, "y" z', "c": ""}),
+        ("digest  a=1,,b=2,", {"a": "1", "b": "2"}),
+        ("Digest a=1, a=2", None),
+        ("Digest a=1 b=2", None),
+        ('Digest a="1', None),
+        ("Digest =1", None),
+        ("Digest a=", None),
+    ],
+)
+def test_parameters_are_read_or_none_are(header: str, found: dict[str, str] | None) -> None:
+    assert parameters(header) == found
+
+
+def test_hostile_headers_harm_nothing_and_take_no_time(door: InboundDigest) -> None:
+    chance = random.Random(3)
+    pieces = [
+        "Digest ",
+        "realm=",
+        '"trunkline"',
+        ",",
+        '"',
+        "\\",
+        "nonce=",
+        "nc=00000001",
+        "=",
+        " ",
+        "\udcff",
+        "qop=auth",
+    ]
+    started = time.thread_time()
+    for _ in range(5000):
+        header = "Digest " + "".join(chance.choices(pieces, k=chance.randint(1, 30)))
+        assert door.judge(header, "INVITE", WE, HERE, 0) in ("asked", "wrong", "blocked")
+    for long in (
+        'Digest a="' + "\\" * 2000,
+        "Digest " + "a" * 2000,
+        "Digest" + " " * 2000 + "=",
+        "Digest " + "a=1," * 500,
+    ):
+        assert parameters(long) in (None, {"a": "1"})
+    assert time.thread_time() - started < 5
+
+
+def test_credentials_show_no_password_in_a_log() -> None:
+    assert "hush" not in repr(WE)
