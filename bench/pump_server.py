@@ -44,6 +44,7 @@ class PumpServer:
                 rtp_last_port=PORTS[-1],
                 codecs=("PCMU",),
                 max_calls=calls,
+                max_invites_per_second=100_000,
             ),
             self._on_incoming,
         )

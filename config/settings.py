@@ -189,6 +189,9 @@ class SipSettings(Section):
     probes: tuple[IpAddress, ...] = Field(
         (), description="addresses whose OPTIONS are answered though they are no trunk: a list of IP addresses"
     )
+    max_invites_per_second: int = Field(
+        50, ge=1, le=100000, description="calls that one address may begin in a second, 503 for more: 1..100000"
+    )
     nameservers: tuple[Annotated[str, AfterValidator(_name_server)], ...] = Field(
         (),
         description='who is asked for the hosts of trunks; [] asks as the system does: a list of "address[:port]"',

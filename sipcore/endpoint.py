@@ -14,7 +14,7 @@ import pjsua2 as pj
 import structlog
 
 from config.errors import StartupError
-from sipcore import _native
+from sipcore import _native, guard
 from sipcore.accounts import TrunkAccount, account_config
 from sipcore.contacts import Follow
 from sipcore.dialog import Invitation
@@ -94,8 +94,8 @@ class Endpoint:
         await self._owner.close()
 
     def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
-        """Say which addresses may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
-        _native.guard_sources(tuple(known), tuple(probes))
+        """Say which addresses and networks may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
+        guard.set_sources(known, probes)
 
     def set_hosts(self, table: Mapping[Place, Sequence[Target]]) -> None:
         """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
@@ -154,11 +154,7 @@ class Endpoint:
 
     def log_guard_events(self) -> None:
         """Write what the guard turned away since the last call: one line for each source."""
-        events, more = _native.guard_events()
-        for kind, source, count in events:
-            log.warning(f"sip.{kind}", source=source, count=count)
-        if more:
-            log.warning("sip.unknown_source", source="further sources", count=more)
+        guard.log_events()
         self._names.log_unknown()
         self._tls.log_events()
 
@@ -225,6 +221,7 @@ class Endpoint:
         self.set_sources(())
         self.set_hosts({})
         self.set_accepting(True)
+        guard.set_most_invites(self._settings.max_invites_per_second)
         _native.guard_install()
         trunks.install_here()
         tap = _native.tap_install()

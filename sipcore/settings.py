@@ -34,3 +34,5 @@ class EndpointSettings:
     """Peers that we connect to must have a certificate for their name, from an authority that we trust."""
     session_timer_s: int = 1800
     """How often a call's peers show that they are still there (RFC 4028): 90 or more, 0: not at all."""
+    max_invites_per_second: int = 50
+    """New INVITEs of each source address; twice as many may come at once."""

@@ -26,4 +26,5 @@ def endpoint_settings(settings: Settings) -> EndpointSettings:
         max_calls=settings.limits.max_calls,
         refuse_unknown=sip.unknown_source == "403",
         session_timer_s=sip.session_timer_s,
+        max_invites_per_second=sip.max_invites_per_second,
     )

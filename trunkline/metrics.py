@@ -1,31 +1,39 @@
-"""The sound's counters for Prometheus, read when they are asked for."""
+"""Counters of the native parts for Prometheus, read when they are asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client import REGISTRY, Metric
+from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from media.engine import Engine
+from sipcore import guard
 from sipcore.pump import Pump
 
 
+class GuardCollector(Collector):
+    """What the guard turned away: it counts for the whole process."""
+
+    def describe(self) -> Iterator[Metric]:
+        """Names are the same always; nothing is read at registration."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the counters."""
+        away = CounterMetricFamily("trunkline_sip_turned_away", "SIP that the guard turned away", labels=["reason"])
+        for reason, count in guard.turned_away().items():
+            away.add_metric([reason], count)
+        yield away
+
+
 class SoundCollector(Collector):
-    """Pump and engine of a running server."""
+    """Pump and engine of a running server: to be unregistered before the pump stops."""
 
     def __init__(self, pump: Pump, engine: Engine) -> None:
         self._pump = pump
         self._engine = engine
-
-    def register(self) -> None:
-        """Make the counters visible."""
-        REGISTRY.register(self)
-
-    def unregister(self) -> None:
-        """Take them away again, before the pump stops."""
-        REGISTRY.unregister(self)
 
     def describe(self) -> Iterator[Metric]:
         """Names are the same always; nothing is read at registration."""

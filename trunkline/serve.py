@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
+from prometheus_client import REGISTRY
 
 from api.app import create_app
 from api.listen import listen
@@ -56,7 +57,7 @@ from trunkline.certificate import CertificateWatch
 from trunkline.control import Control
 from trunkline.descriptors import allow_enough
 from trunkline.endpoint_settings import endpoint_settings
-from trunkline.metrics import SoundCollector
+from trunkline.metrics import GuardCollector, SoundCollector
 from trunkline.signals import StopSignals
 from trunkline.sip_answers import SipAnswers, Told
 
@@ -288,9 +289,9 @@ def _open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, Reco
     engine = Engine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
     engine.start()
     stack.push_async_callback(asyncio.to_thread, engine.close)
-    collector = SoundCollector(endpoint.pump, engine)
-    collector.register()
-    stack.callback(collector.unregister)
+    for collector in (SoundCollector(endpoint.pump, engine), GuardCollector()):
+        REGISTRY.register(collector)
+        stack.callback(REGISTRY.unregister, collector)
     return engine, writer
 
 

@@ -2,63 +2,60 @@
 #include "guard.h"
 
 #include "glare.h"
+#include "connections.h"
 #include "info.h"
+#include "limits.h"
 #include "names.h"
 #include "sdp.h"
+#include "sources.h"
 #include "tap.h"
 #include "tls.h"
+#include "turned_away.h"
 #include "uas.h"
 
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define PATIENCE_MS 10000   /* a connection has so long to send a whole message */
+#define LOOK_MS 500         /* between two looks for those that have not */
 
 typedef char address_t[PJ_INET6_ADDRSTRLEN];
 
 static struct {
     pthread_mutex_t lock;
-    address_t *known, *probes;
-    int known_count, probe_count;
+    sources_t *known, *probes;
     bool refuse_unknown, accepting;
-    int retry_after_s;
-    guard_event_t events[GUARD_EVENTS];
-    int event_count;
-    uint64_t more;
-} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10};
+    int retry_after_s, patience_ms;
+} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10, .patience_ms = PATIENCE_MS};
 
 static pjsip_tp_state_callback next_state_callback;
 
-static int compare(const void *a, const void *b)
+static int64_t now_ms(void)
 {
-    return strcmp(a, b);
-}
-
-static bool contains(const address_t *list, int count, const char *address)
-{
-    return count && bsearch(address, list, (size_t)count, sizeof *list, compare) != NULL;
-}
-
-static address_t *copy_sorted(const char *const *list, int count)
-{
-    address_t *copy = calloc((size_t)count + 1, sizeof *copy);
-    for (int i = 0; copy && i < count; i++)
-        strncpy(copy[i], list[i], sizeof copy[i] - 1);
-    if (copy)
-        qsort(copy, (size_t)count, sizeof *copy, compare);
-    return copy;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 void guard_set_sources(const char *const *known, int known_count, const char *const *probes, int probe_count)
 {
-    address_t *k = copy_sorted(known, known_count), *p = copy_sorted(probes, probe_count);
+    sources_t *k = sources_make(known, known_count), *p = sources_make(probes, probe_count);
     pthread_mutex_lock(&guard.lock);
-    free(guard.known);
-    free(guard.probes);
+    sources_t *old_k = guard.known, *old_p = guard.probes;
     guard.known = k;
     guard.probes = p;
-    guard.known_count = k ? known_count : 0;
-    guard.probe_count = p ? probe_count : 0;
+    pthread_mutex_unlock(&guard.lock);
+    sources_free(old_k);
+    sources_free(old_p);
+}
+
+void guard_set_patience(int milliseconds)
+{
+    pthread_mutex_lock(&guard.lock);
+    guard.patience_ms = milliseconds;
     pthread_mutex_unlock(&guard.lock);
 }
 
@@ -69,37 +66,6 @@ void guard_set_answers(bool refuse_unknown_with_403, bool accepting, int retry_a
     guard.accepting = accepting;
     guard.retry_after_s = retry_after_s;
     pthread_mutex_unlock(&guard.lock);
-}
-
-/* The lock is held. */
-static void note(enum guard_event_kind kind, const char *source)
-{
-    for (int i = 0; i < guard.event_count; i++)
-        if (guard.events[i].kind == kind && strcmp(guard.events[i].source, source) == 0) {
-            guard.events[i].count++;
-            return;
-        }
-    if (guard.event_count == GUARD_EVENTS) {
-        guard.more++;
-        return;
-    }
-    guard_event_t *event = &guard.events[guard.event_count++];
-    event->kind = kind;
-    event->count = 1;
-    strncpy(event->source, source, sizeof event->source - 1);
-    event->source[sizeof event->source - 1] = 0;
-}
-
-int guard_take_events(guard_event_t *out, uint64_t *more)
-{
-    pthread_mutex_lock(&guard.lock);
-    int count = guard.event_count;
-    memcpy(out, guard.events, (size_t)count * sizeof *out);
-    *more = guard.more;
-    guard.event_count = 0;
-    guard.more = 0;
-    pthread_mutex_unlock(&guard.lock);
-    return count;
 }
 
 /* RFC 3261 8.2.2: out-of-dialog requests have no To tag. */
@@ -142,13 +108,18 @@ static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
 }
 
+/* Of a flood nothing is kept. */
+static void answer_unseen(pjsip_rx_data *rdata, int code, int retry_after_s)
+{
+    tap_mute(true);
+    answer(rdata, code, retry_after_s);
+    tap_mute(false);
+}
+
 static pj_bool_t refuse_stranger(pjsip_rx_data *rdata, bool refuse)
 {
-    if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD) {
-        tap_mute(true);
-        answer(rdata, 403, 0);
-        tap_mute(false);
-    }
+    if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
+        answer_unseen(rdata, 403, 0);
     return PJ_TRUE;
 }
 
@@ -196,6 +167,7 @@ static bool answers_us(pjsip_rx_data *rdata)
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
+    connections_whole(rdata->tp_info.transport);
     if (answers_us(rdata))
         tap_received(rdata);
     glare_on_response(rdata);
@@ -213,17 +185,25 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
     const char *source = rdata->pkt_info.src_name;
     bool of_call = in_dialog(rdata), ongoing = of_call || in_transaction(rdata);
+    address_key_t address;
+    bool has_address = address_key(&rdata->pkt_info.src_addr, &address);
+    connections_whole(rdata->tp_info.transport);
     pthread_mutex_lock(&guard.lock);
-    bool known = ongoing || contains(guard.known, guard.known_count, source);
-    bool probe = method == PJSIP_OPTIONS_METHOD && contains(guard.probes, guard.probe_count, source);
+    bool known = ongoing || (has_address && sources_contain(guard.known, &address));
+    bool probe = method == PJSIP_OPTIONS_METHOD && has_address && sources_contain(guard.probes, &address);
     bool refuse = guard.refuse_unknown, accepting = guard.accepting;
     int retry_after_s = guard.retry_after_s;
     if (!known && !probe)
-        note(GUARD_UNKNOWN_SOURCE, source);
+        turned_away(AWAY_UNKNOWN_SOURCE, source);
     pthread_mutex_unlock(&guard.lock);
 
     if (!known && !probe)
         return refuse_stranger(rdata, refuse);
+    if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !limits_take(&address, now_ms())) {
+        turned_away(AWAY_TOO_MANY_INVITES, source);
+        answer_unseen(rdata, 503, LIMITS_BURST_S);
+        return PJ_TRUE;
+    }
     tap_received(rdata);
     if (uas_is_malformed(rdata)) {
         if (method != PJSIP_ACK_METHOD)
@@ -275,34 +255,72 @@ static void on_dropped(pjsip_tp_dropped_data *dropped)
     }
     address_t source;
     source_of(dropped, data && data == skipped_to ? skipped_from : data, source);
-    pthread_mutex_lock(&guard.lock);
-    note(GUARD_GARBAGE, *source ? source : "unknown");
-    pthread_mutex_unlock(&guard.lock);
+    turned_away(AWAY_GARBAGE, *source ? source : "unknown");
 }
 
-static bool may_connect(const pjsip_transport *transport)
+static void peer_of(const pjsip_transport *transport, address_t peer)
 {
-    address_t peer = {0};
-    const pj_str_t *host = &transport->remote_name.host;
-    memcpy(peer, host->ptr, (pj_size_t)host->slen < sizeof peer ? (pj_size_t)host->slen : sizeof peer - 1);
-    pthread_mutex_lock(&guard.lock);
-    bool known = contains(guard.known, guard.known_count, peer) || contains(guard.probes, guard.probe_count, peer);
-    bool allowed = known || guard.refuse_unknown; /* who is to be told 403 must be listened to */
-    if (!allowed)
-        note(GUARD_UNKNOWN_SOURCE, peer);
-    pthread_mutex_unlock(&guard.lock);
-    return allowed;
+    pj_sockaddr_print(&transport->key.rem_addr, peer, sizeof(address_t), 0);
 }
 
 /* A stranger's connection is closed at once: however many come, they take none of the sockets that calls need. */
+static bool may_connect(pjsip_transport *transport)
+{
+    address_t peer = {0};
+    address_key_t address;
+    peer_of(transport, peer);
+    if (!address_key(&transport->key.rem_addr, &address))
+        return false;
+    pthread_mutex_lock(&guard.lock);
+    bool known = sources_contain(guard.known, &address) || sources_contain(guard.probes, &address);
+    bool allowed = known || guard.refuse_unknown; /* who is to be told 403 must be listened to */
+    if (!allowed)
+        turned_away(AWAY_UNKNOWN_SOURCE, peer);
+    pthread_mutex_unlock(&guard.lock);
+    if (allowed && !connections_add(transport, &address, now_ms())) {
+        turned_away(AWAY_TOO_MANY_CONNECTIONS, peer);
+        return false;
+    }
+    return allowed;
+}
+
 static void on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
 {
     if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !may_connect(transport))
         pjsip_transport_shutdown2(transport, PJ_TRUE);
+    if (state == PJSIP_TP_STATE_DISCONNECTED || state == PJSIP_TP_STATE_DESTROY)
+        connections_remove(transport);
     tls_on_state(transport, state, info);
     if (next_state_callback)
         next_state_callback(transport, state, info);
 }
+
+static pj_status_t on_data(pjsip_tp_rx_data *data)
+{
+    connections_began(data->tp, now_ms());
+    return PJ_SUCCESS;
+}
+
+/* On PJSIP's worker, as everything that ends a connection. */
+static void look_for_slow(pj_timer_heap_t *heap, pj_timer_entry *timer)
+{
+    const pj_time_val again = {0, LOOK_MS};
+    pjsip_transport *slow;
+    (void)heap;
+    pthread_mutex_lock(&guard.lock);
+    int patience_ms = guard.patience_ms;
+    pthread_mutex_unlock(&guard.lock);
+    while ((slow = connections_slow(now_ms(), patience_ms))) {
+        address_t peer = {0};
+        peer_of(slow, peer);
+        turned_away(AWAY_SLOW_CONNECTION, peer);
+        pjsip_transport_shutdown2(slow, PJ_TRUE);
+        pjsip_transport_dec_ref(slow);
+    }
+    pjsip_endpt_schedule_timer(pjsua_get_pjsip_endpt(), timer, &again);
+}
+
+static pj_timer_entry slow_timer;
 
 static pjsip_module module = {
     .name = {"mod-trunkline-guard", 19},
@@ -323,12 +341,17 @@ int guard_install(void)
     next_state_callback = pjsip_tpmgr_get_state_cb(transports);
     if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
         return -1;
+    pjsip_tpmgr_set_recv_data_cb(transports, on_data);
+    pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
+    look_for_slow(NULL, &slow_timer);
     return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped) == PJ_SUCCESS ? 0 : -1;
 }
 
 void guard_remove(void)
 {
     uas_remove();
-    if (module.id != -1)
-        pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
+    if (module.id == -1)
+        return;
+    pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &slow_timer);
+    pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }

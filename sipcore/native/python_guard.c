@@ -4,8 +4,10 @@
 #include "python_guard.h"
 
 #include "guard.h"
-#include "tls.h"
+#include "limits.h"
 #include "names.h"
+#include "tls.h"
+#include "turned_away.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,15 +78,67 @@ static PyObject *py_guard_answers(PyObject *self, PyObject *args)
 
 static PyObject *py_guard_events(PyObject *self, PyObject *unused)
 {
-    static guard_event_t events[GUARD_EVENTS];
+    static away_event_t events[AWAY_EVENTS];
     uint64_t more = 0;
     (void)self, (void)unused;
-    int count = guard_take_events(events, &more);
+    int count = away_take(events, &more);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++)
-        PyList_SET_ITEM(list, i, Py_BuildValue("(ssK)", events[i].kind == GUARD_GARBAGE ? "garbage" : "unknown_source",
-                                               events[i].source, events[i].count));
+        PyList_SET_ITEM(list, i, Py_BuildValue("(ssK)", away_name(events[i].kind), events[i].source, events[i].count));
     return list ? Py_BuildValue("(NK)", list, more) : NULL;
+}
+
+static PyObject *py_guard_totals(PyObject *self, PyObject *unused)
+{
+    uint64_t totals[AWAY_KINDS];
+    (void)self, (void)unused;
+    away_totals(totals);
+    PyObject *counts = PyDict_New();
+    for (int i = 0; counts && i < AWAY_KINDS; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(totals[i]);
+        if (!count || PyDict_SetItemString(counts, away_name((enum away_kind)i), count) != 0)
+            Py_CLEAR(counts);
+        Py_XDECREF(count);
+    }
+    return counts;
+}
+
+static PyObject *py_guard_patience(PyObject *self, PyObject *argument)
+{
+    long milliseconds = PyLong_AsLong(argument);
+    (void)self;
+    if (milliseconds == -1 && PyErr_Occurred())
+        return NULL;
+    guard_set_patience((int)milliseconds);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_limit_set(PyObject *self, PyObject *argument)
+{
+    unsigned long per_second = PyLong_AsUnsignedLong(argument);
+    (void)self;
+    if (PyErr_Occurred())
+        return NULL;
+    limits_set((unsigned)per_second);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_limit_take(PyObject *self, PyObject *args)
+{
+    const char *text;
+    long long now_ms;
+    pj_sockaddr address;
+    address_key_t key;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sL", &text, &now_ms))
+        return NULL;
+    bool v6 = strchr(text, ':') != NULL;
+    pj_str_t host = pj_str((char *)text);
+    address.addr.sa_family = v6 ? pj_AF_INET6() : pj_AF_INET();
+    if (pj_inet_pton(address.addr.sa_family, &host, v6 ? (void *)&address.ipv6.sin6_addr : &address.ipv4.sin_addr) != PJ_SUCCESS ||
+        !address_key(&address, &key))
+        return PyErr_Format(PyExc_ValueError, "%s is no IP address", text);
+    return PyBool_FromLong(limits_take(&key, now_ms));
 }
 
 /* ---- names ---- */
@@ -150,9 +204,13 @@ static PyObject *py_names_unknown(PyObject *self, PyObject *unused)
 PyMethodDef guard_methods[] = {
     {"guard_install", py_guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."},
     {"guard_remove", py_guard_remove, METH_NOARGS, "Take the source guard away."},
-    {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses."},
+    {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses and networks."},
     {"guard_answers", py_guard_answers, METH_VARARGS, "guard_answers(refuse_unknown, accepting, retry_after_s)."},
     {"guard_events", py_guard_events, METH_NOARGS, "guard_events() -> ([(kind, source, count)], packets of further sources)."},
+    {"guard_totals", py_guard_totals, METH_NOARGS, "guard_totals() -> how often each kind of event happened, by its name."},
+    {"guard_patience", py_guard_patience, METH_O, "guard_patience(ms): how long a connection may take for a whole message."},
+    {"limit_set", py_limit_set, METH_O, "limit_set(new INVITEs a second of each source; 0: no limit)."},
+    {"limit_take", py_limit_take, METH_VARARGS, "limit_take(address, now_ms) -> whether the source may begin one more."},
     {"names_set", py_names_set, METH_O, "names_set(((host, port, transport, ((address, port, transport), ...)), ...))."},
     {"names_unknown", py_names_unknown, METH_NOARGS, "names_unknown() -> ([(host, count)], questions for further names)."},
     {NULL, NULL, 0, NULL},

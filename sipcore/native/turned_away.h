@@ -1,0 +1,33 @@
+/* What was turned away, by kind and source: counted, and remembered between two looks in bounded memory. */
+#ifndef TRUNKLINE_TURNED_AWAY_H
+#define TRUNKLINE_TURNED_AWAY_H
+
+#include <stdint.h>
+
+#include <pjsua-lib/pjsua.h>
+
+#define AWAY_EVENTS 64      /* sources remembered between two looks: bounded, whatever the flood */
+
+enum away_kind {
+    AWAY_UNKNOWN_SOURCE,
+    AWAY_GARBAGE,
+    AWAY_TOO_MANY_INVITES,
+    AWAY_TOO_MANY_CONNECTIONS,
+    AWAY_SLOW_CONNECTION,
+    AWAY_KINDS
+};
+
+typedef struct away_event {
+    enum away_kind kind;
+    char source[PJ_INET6_ADDRSTRLEN];
+    uint64_t count;
+} away_event_t;
+
+void turned_away(enum away_kind kind, const char *source);
+/* Hand out and forget what happened since the last look; returns how many, `*more` counts what came of unlisted sources. */
+int away_take(away_event_t *out, uint64_t *more);
+/* How often each kind happened since the process began: AWAY_KINDS numbers. */
+void away_totals(uint64_t *totals);
+const char *away_name(enum away_kind kind);
+
+#endif
