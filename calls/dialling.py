@@ -29,6 +29,8 @@ Elsewhere = Literal["redirect", "refer"]
 """How a peer asks for another destination: it answers with 3xx, or sends REFER in a call."""
 _GRANTED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirected", "refer": "referred"}
 _REFUSED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
+MOST_REFUSED: Final = 100
+"""Refused wishes of a number's peers in a minute that are worth a row each."""
 MINUTE: Final = timedelta(seconds=60)
 
 log = structlog.get_logger()
@@ -102,7 +104,8 @@ def wait_for_pace_s(conn: sa.Connection, number: PhoneNumber, organization: Orga
 def elsewhere(conn: sa.Connection, call: Call, by: Elsewhere, destination: str, peer: str) -> str | None:
     """What may be dialled when the peer of a live call, at the address `peer`, wants another destination called; None
     when that may not be. The trunk must allow it as it stands now, the prefixes and the caps too. Stored in the audit
-    log either way: for a transaction that writes."""
+    log either way, for a transaction that writes; of refused ones `MOST_REFUSED` for a number and minute, as a peer
+    may send as many as it likes."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     organization = organizations.get(conn, call.organization_id)
     if number is None or organization is None:
@@ -116,8 +119,15 @@ def elsewhere(conn: sa.Connection, call: Call, by: Elsewhere, destination: str, 
         destination=printable(destination),
         client=peer,
     )
-    tell(outbound_attempts.note(conn, wish, verdict, call_id=call.id, detail=why))
+    if why is None or not _floods(conn, wish):
+        tell(outbound_attempts.note(conn, wish, verdict, call_id=call.id, detail=why))
     return destination if why is None else None
+
+
+def _floods(conn: sa.Connection, wish: Wish) -> bool:
+    whose = {"organization_id": wish.organization_id, "phone_number_id": wish.phone_number_id}
+    since, verdicts = utc_now() - MINUTE, tuple(_REFUSED.values())
+    return outbound_attempts.nth_newest(conn, MOST_REFUSED, since, **whose, verdicts=verdicts) is not None
 
 
 def _reason_against(

@@ -3,7 +3,7 @@ how a call ended is told by the call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final, Literal
@@ -80,14 +80,20 @@ def note(
 
 
 def nth_newest(
-    conn: sa.Connection, nth: int, since: datetime, *, organization_id: str, phone_number_id: str | None = None
+    conn: sa.Connection,
+    nth: int,
+    since: datetime,
+    *,
+    organization_id: str,
+    phone_number_id: str | None = None,
+    verdicts: Collection[Verdict] = DIALLED,
 ) -> datetime | None:
-    """When the `nth` newest of the calls made after `since` was made: of the number, else of the organization; None
-    when there were fewer."""
+    """When the `nth` newest of the attempts after `since` was made that had such a verdict: of the number, else of the
+    organization; None when there were fewer."""
     whose = _t.c.organization_id == organization_id
     if phone_number_id is not None:
         whose = _t.c.phone_number_id == phone_number_id
-    query = sa.select(_t.c.created_at).where(whose, _t.c.created_at > since, _t.c.verdict.in_(DIALLED))
+    query = sa.select(_t.c.created_at).where(whose, _t.c.created_at > since, _t.c.verdict.in_(verdicts))
     return conn.execute(query.order_by(_t.c.created_at.desc()).limit(1).offset(nth - 1)).scalar_one_or_none()
 
 

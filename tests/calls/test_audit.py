@@ -78,6 +78,18 @@ async def test_what_a_peer_sends_elsewhere_counts_like_every_call(database: Data
     await database.write(check)
 
 
+async def test_a_peer_cannot_flood_the_log(database: Database) -> None:
+    def check(conn: sa.Connection) -> None:
+        call = _call(conn, sip_allow_redirect=True)
+        for _ in range(dialling.MOST_REFUSED + 20):
+            assert dialling.elsewhere(conn, call, "refer", "300", "192.0.2.1") is None
+        assert len(outbound_attempts.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
+        assert dialling.elsewhere(conn, call, "redirect", "300", "192.0.2.1") == "300"
+        assert len(outbound_attempts.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 101
+
+    await database.write(check)
+
+
 async def test_a_right_that_was_taken_away_is_gone_at_once(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_refer=True)

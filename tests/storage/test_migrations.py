@@ -119,13 +119,13 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         _open(path)
 
 
-def _first_version(path: Path) -> None:
-    """A database file as the first version of the tables left it."""
+def _version(path: Path, revision: str = "0001") -> None:
+    """A database file as that version of the tables left it."""
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
         settings = schema.alembic_settings()
         settings.attributes["connection"] = conn
-        command.upgrade(settings, "0001")
+        command.upgrade(settings, revision)
 
 
 CALLS = ("new", "tried", "done", "given up")
@@ -151,7 +151,7 @@ INSERT INTO webhook_attempts (id, delivery_id, attempt, status, response_status,
 
 def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their_time(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    _first_version(path)
+    _version(path)
     with closing(sqlite3.connect(path)) as conn:
         conn.executescript(WEBHOOKS_OF_THE_FIRST_VERSION)
     _open(path)
@@ -173,6 +173,33 @@ def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their
         "given up": [(1, "failed", None)],
     }
     assert sent == ["{}", "{}"]
+
+
+NUMBERS_OF_AN_EARLIER_VERSION = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO phone_numbers (id, organization_id, number, provider, sip_mode, source, sip_outbound_proxy, metadata,
+                           carrier_credentials_encrypted, created_at, updated_at) VALUES
+    ('bare', 'o', '1', 'sip', NULL, NULL, 'edge.example', '{}', '{}', 1, 1),
+    ('pbx', 'o', '2', 'sip', 'ip_allowlist', '192.0.2.1', 'edge.example', '{}', '{}', 1, 1),
+    ('carrier', 'o', '3', 'sip', 'registration', 'sip.example', 'sip:Edge.example:5080', '{}', '{}', 1, 1),
+    ('same', 'o', '4', 'sip', 'registration', 'sip.example', 'SIP.example', '{}', '{}', 1, 1);
+"""
+
+
+def test_numbers_of_an_earlier_version_are_called_from_where_they_were_and_from_their_proxies(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0004")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(NUMBERS_OF_AN_EARLIER_VERSION)
+    _open(path)
+    with closing(sqlite3.connect(path)) as conn:
+        stored = conn.execute("SELECT phone_number_id, source FROM phone_number_sources ORDER BY 1, 2").fetchall()
+    assert stored == [
+        ("carrier", "edge.example"),
+        ("carrier", "sip.example"),
+        ("pbx", "192.0.2.1"),
+        ("same", "sip.example"),
+    ]
 
 
 def _ms(at: datetime | None) -> int | None:

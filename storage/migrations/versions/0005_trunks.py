@@ -6,6 +6,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from storage.sip_places import normal_host
+
 revision = "0005"
 down_revision = "0004"
 
@@ -57,6 +59,23 @@ def _create_sources() -> None:
         "INSERT INTO phone_number_sources(phone_number_id, source) "
         "SELECT id, source FROM phone_numbers WHERE source IS NOT NULL"
     )
+    _add_outbound_proxies()
+
+
+def _add_outbound_proxies() -> None:
+    """Calls of a registration come from its outbound proxy, too."""
+    conn = op.get_bind()
+    proxies = conn.execute(
+        sa.text(
+            "SELECT id, sip_outbound_proxy FROM phone_numbers "
+            "WHERE sip_mode = 'registration' AND source IS NOT NULL AND sip_outbound_proxy IS NOT NULL"
+        )
+    ).all()
+    for number_id, proxy in proxies:
+        conn.execute(
+            sa.text("INSERT OR IGNORE INTO phone_number_sources(phone_number_id, source) VALUES (:number, :source)"),
+            {"number": number_id, "source": normal_host(proxy)},
+        )
 
 
 def _create_attempts() -> None:
