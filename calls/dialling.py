@@ -125,9 +125,15 @@ def elsewhere(conn: sa.Connection, call: Call, by: Elsewhere, destination: str, 
 
 
 def _floods(conn: sa.Connection, wish: Wish) -> bool:
-    whose = {"organization_id": wish.organization_id, "phone_number_id": wish.phone_number_id}
-    since, verdicts = utc_now() - MINUTE, tuple(_REFUSED.values())
-    return outbound_attempts.nth_newest(conn, MOST_REFUSED, since, **whose, verdicts=verdicts) is not None
+    full_since = outbound_attempts.nth_newest(
+        conn,
+        MOST_REFUSED,
+        utc_now() - MINUTE,
+        organization_id=wish.organization_id,
+        phone_number_id=wish.phone_number_id,
+        verdicts=tuple(_REFUSED.values()),
+    )
+    return full_since is not None
 
 
 def _reason_against(
