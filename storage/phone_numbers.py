@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -199,21 +199,27 @@ def sources(conn: sa.Connection) -> frozenset[str]:
     return frozenset(conn.execute(sa.select(_s.c.source).distinct()).scalars())
 
 
+_FIND_INBOUND: Final = (
+    sa.select(tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns)
+    .select_from(
+        _t.join(tables.organizations, tables.organizations.c.id == _t.c.organization_id).outerjoin(
+            tables.agents, tables.agents.c.id == _t.c.agent_id
+        )
+    )
+    .where(
+        _t.c.number.in_(sa.bindparam("forms", expanding=True)),
+        sa.exists().where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam("sources", expanding=True))),
+    )
+    .order_by((_t.c.number == sa.bindparam("dialled")).desc(), _t.c.created_at, _t.c.id)
+    .limit(1)
+)
+
+
 def find_inbound(conn: sa.Connection, sources: Collection[str], dialled: str) -> InboundTarget | None:
     """The number that was dialled from an address, which all of `sources` mean (itself, networks that contain it, host
     names that resolve to it): the exact one, else the same with or without `+`."""
-    joined = _t.join(tables.organizations, tables.organizations.c.id == _t.c.organization_id).outerjoin(
-        tables.agents, tables.agents.c.id == _t.c.agent_id
-    )
-    from_there = sa.exists().where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sources))
-    query = (
-        sa.select(tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns)
-        .select_from(joined)
-        .where(_t.c.number.in_(_forms(dialled)), from_there)
-        .order_by((_t.c.number == dialled).desc(), _t.c.created_at, _t.c.id)
-        .limit(1)
-    )
-    row = conn.execute(query).one_or_none()
+    asked = {"sources": list(sources), "dialled": dialled, "forms": _forms(dialled)}
+    row = conn.execute(_FIND_INBOUND, asked).one_or_none()
     if row is None:
         return None
     number = NUMBER.build(row[1 : 1 + len(NUMBER.columns)])

@@ -24,13 +24,14 @@ class Page(Generic[Item]):
 
 
 class Shape(Generic[T]):
-    """How to read one dataclass from a table: select `columns`, then `build` each row (or the part of it)."""
+    """How to read one dataclass from a table: select `columns`, then `build` each row (or the part of it).
+    `names` are the columns' and the fields'."""
 
     def __init__(self, kind: type[T], table: sa.Table) -> None:
         self._kind = kind
-        self._names = tuple(field.name for field in fields(kind))
-        self.columns: tuple[sa.Column[Any], ...] = tuple(table.c[name] for name in self._names)
+        self.names: tuple[str, ...] = tuple(field.name for field in fields(kind))
+        self.columns: tuple[sa.Column[Any], ...] = tuple(table.c[name] for name in self.names)
 
     def build(self, row: Sequence[Any]) -> T:
         """The dataclass from values in the order of `columns`."""
-        return self._kind(**dict(zip(self._names, row, strict=True)))
+        return self._kind(**dict(zip(self.names, row, strict=True)))

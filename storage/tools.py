@@ -94,15 +94,24 @@ def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) 
     return Page([TOOL.build(row) for row in rows], total)
 
 
+_ALL: Final = (
+    sa.select(*TOOL.columns)
+    .where(_t.c.organization_id == sa.bindparam("owner"))
+    .order_by(_t.c.created_at, _t.c.id)
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+_NAMED: Final = _ALL.where(_t.c.id.in_(sa.bindparam("ids", expanding=True)))
+
+
 def of_agent(
     conn: sa.Connection, organization_id: str, tool_ids: Collection[str] | None, *, most: int | None = None
 ) -> list[Tool]:
     """The tools of an agent with these `tool_ids`, oldest first and not more than `most`; None: every tool of the
     organization. An id that names no tool of the organization gives none."""
-    query = sa.select(*TOOL.columns).where(_t.c.organization_id == organization_id)
-    if tool_ids is not None:
-        query = query.where(_t.c.id.in_(set(tool_ids)))
-    return [TOOL.build(row) for row in conn.execute(query.order_by(_t.c.created_at, _t.c.id).limit(most))]
+    asked = {"owner": organization_id, "most": -1 if most is None else most}
+    if tool_ids is None:
+        return [TOOL.build(row) for row in conn.execute(_ALL, asked)]
+    return [TOOL.build(row) for row in conn.execute(_NAMED, {**asked, "ids": sorted(set(tool_ids))})]
 
 
 def update(conn: sa.Connection, stored: Tool, changes: Mapping[str, Any]) -> Tool:
