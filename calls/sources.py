@@ -68,12 +68,6 @@ class TrunkSources:
         there = (there.ipv4_mapped or there) if isinstance(there, IPv6Address) else there
         return {address, str(there)} | self._names.get(str(there), set()) | self._networks.containing(there)
 
-    async def address_of(self, source: str) -> str | None:
-        """An IPv4 address to reach a stored source at: its own, or the first one of its host name. A name that is not
-        known yet is looked up now; None when that fails."""
-        targets = await self._places.find(_plainly(source))
-        return next((each.address for each in targets if ":" not in each.address), None)
-
     def changed(self) -> None:
         """A phone number was created, changed or deleted."""
         self._changed.set()

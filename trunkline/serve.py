@@ -275,7 +275,7 @@ def _open_places(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) 
     hosts = HostNames()
     stack.callback(hosts.close)
     servers = NameServers([name_server_address(each) for each in settings.sip.nameservers])
-    speaks: list[Transport] = ["udp", "tcp"] if settings.sip.tcp else ["udp"]
+    speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
     locator = Locator(servers, hosts.answer, speaks, versions(settings.sip.host), os.urandom(16))
     places = Places(locator.locate, endpoint.set_hosts)
     stack.push_async_callback(places.close)

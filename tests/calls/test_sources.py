@@ -147,13 +147,6 @@ async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, 
     assert await world.known() == set()
 
 
-async def test_where_a_source_is_reached_is_an_ipv4_address(database: Database, world: World) -> None:
-    world.names["pbx.test"] = ["2001:db8::7", "192.0.2.7"]
-    assert await world.sources.address_of("pbx.test") == "192.0.2.7"
-    assert await world.sources.address_of("192.0.2.1") == "192.0.2.1"
-    assert await world.sources.address_of("gone.test") is None
-
-
 async def test_changes_are_followed(database: Database, world: World) -> None:
     following = asyncio.ensure_future(world.sources.run())
     await trunks(database, "192.0.2.1")

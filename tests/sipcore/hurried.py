@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from sipcore.settings import EndpointSettings
 from tests.peers import free_port
 
 SPEED = 30
+HURRIED = ("faketime", "-f", f"+0 x{SPEED}")
 
 
 class HurriedPhone:
@@ -35,11 +36,11 @@ class HurriedPhone:
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, **settings: object) -> AsyncIterator[Self]:
-        """Start it. `settings`: of `EndpointSettings`."""
+    async def started(cls, launcher: Sequence[str] = HURRIED, **settings: object) -> AsyncIterator[Self]:
+        """Start it. `launcher`: the command that starts it; `settings`: of `EndpointSettings`."""
         port = free_port()
         child = await asyncio.create_subprocess_exec(
-            "faketime", "-f", f"+0 x{SPEED}",
+            *launcher,
             sys.executable, "-m", "tests.sipcore.hurried", str(port), json.dumps(settings),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
