@@ -38,11 +38,15 @@ class CallObject(pj.Call):  # type: ignore[misc]
         self.leg: Leg | None = None
         self.invitation: Invitation | None = None
         """What was sent, when we called."""
+        self.peer = ""
+        """The address that the other side was heard from last."""
         self._accepted = False
+        self._successor: CallObject | None = None
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
         """The progress of a call that we make, and the end of any call. What is in between is told by media."""
         info = self.getInfo()
+        self.peer = _sender(prm.e) or self.peer
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             _native.forget(info.id)
             reasons = _native.reason(info.id)
@@ -83,6 +87,20 @@ class CallObject(pj.Call):  # type: ignore[misc]
     def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:
         """A digit, by RFC 4733 (its repeated packets are one) or SIP INFO."""
         self._registry.has_digit(self, prm.digit, "info" if prm.method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733")
+
+    def onCallReplaceRequest(self, prm: pj.OnCallReplaceRequestParam) -> None:
+        """Somebody wants to take the other side's place (RFC 3891)."""
+        source = headers.host_of(prm.rdata.srcAddress)
+        prm.statusCode = self._registry.status_for_heir(self, source)
+        if prm.statusCode == pj.PJSIP_SC_OK:
+            self._successor = prm.newCall = CallObject(self.account, self._registry)
+            self._successor.peer = source
+
+    def onCallReplaced(self, prm: pj.OnCallReplacedParam) -> None:
+        """Somebody takes the other side's place; this call ends next."""
+        if self._successor is not None:
+            self._registry.replaced(self, self._successor)
+            self._successor = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +169,13 @@ class PjDialog:
 def _has_sound(info: pj.CallInfo) -> bool:
     """It has a stream, or will have one when it is not held any more."""
     return any(media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _WITH_STREAM for media in info.media)
+
+
+def _sender(event: pj.SipEvent) -> str:
+    """The address that a message came from; "" when the event is none."""
+    if event.type != pj.PJSIP_EVENT_TSX_STATE or event.body.tsxState.type != pj.PJSIP_EVENT_RX_MSG:
+        return ""
+    return headers.host_of(event.body.tsxState.src.rdata.srcAddress)
 
 
 def _came_of_silence(event: pj.SipEvent) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -45,6 +46,8 @@ class DialogRegistry:
         self._loop = loop
         self._on_incoming = on_incoming
         self._local_host = local_host
+        self.same_trunk: Callable[[str, str], bool] = operator.eq
+        """Whether two addresses are the same peer's. Called on PJSIP's threads."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- PJSIP's threads ----
@@ -64,8 +67,26 @@ class DialogRegistry:
             authorization=headers.value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
             headers=carried(message),
         )
+        call.peer = facts.source
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)
+
+    def status_for_heir(self, call: CallObject, source: str) -> int:
+        """What somebody at this address is told who wants to go on with a call in the place of its other side."""
+        if call.leg is None:
+            return 481
+        return 200 if self.same_trunk(call.peer, source) else 403
+
+    def replaced(self, before: CallObject, after: CallObject) -> None:
+        """The leg goes on with another call."""
+        leg = before.leg
+        if leg is None:
+            return
+        before.leg = None
+        self.legs.pop(before.key, None)
+        self._attach(after, leg, PjDialog(self._owner, after))
+        log.info("sip.call_replaced", sip_call_id=leg.sip_call_id, by=after.peer)
+        self._post(self._start, self._has_changed_hands(leg))
 
     def ended(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. The object is dropped later, on the owner's thread. `reasons`: the peer's Reason
@@ -141,6 +162,12 @@ class DialogRegistry:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
+
+    async def _has_changed_hands(self, leg: Leg) -> None:
+        if leg.facts.direction == "outbound":
+            leg._has_been_answered()  # who was called may have been about to answer
+        if leg._hung_up:
+            await leg.hangup()
 
     async def _go_on(
         self, before: CallObject, leg: Leg, invitation: Invitation, contacts: Sequence[Contact], code: int

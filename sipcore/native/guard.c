@@ -3,6 +3,7 @@
 
 #include "glare.h"
 #include "connections.h"
+#include "handover.h"
 #include "info.h"
 #include "limits.h"
 #include "names.h"
@@ -220,7 +221,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         answer(rdata, accepting ? 200 : 503, retry_after_s);
     else if (!may_begin(method))
         answer(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
-    else if (method == PJSIP_INVITE_METHOD && !accepting)
+    else if (method == PJSIP_INVITE_METHOD && !accepting && !handover_asked(rdata)) /* which is no further call */
         answer(rdata, 503, retry_after_s);
     else
         return let_in(rdata);

@@ -69,17 +69,10 @@ static PyObject *py_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* A peer's REFER would make us call whomever it names, an INVITE with Replaces would take over a call: neither is ours
- * to follow. */
+/* A peer's REFER would make us call whomever it names. */
 static void refuse_transfer(pjsua_call_id call, const pj_str_t *target, pjsip_status_code *code, pjsua_call_setting *setting)
 {
     (void)call, (void)target, (void)setting;
-    *code = PJSIP_SC_DECLINE;
-}
-
-static void refuse_replacement(pjsua_call_id call, pjsip_rx_data *rdata, int *code, pj_str_t *text, pjsua_call_setting *setting)
-{
-    (void)call, (void)rdata, (void)text, (void)setting;
     *code = PJSIP_SC_DECLINE;
 }
 
@@ -108,7 +101,7 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     callback->on_call_transfer_request = NULL;
     callback->on_call_transfer_request2 = refuse_transfer;
     callback->on_call_replace_request = NULL;
-    callback->on_call_replace_request2 = refuse_replacement;
+    handover_hook(callback);
     callback->on_call_redirected = refuse_redirection;
     sdp_follow_route(follow_route);
     rtp_transport_set_symmetric(symmetric_rtp);

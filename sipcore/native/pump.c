@@ -149,6 +149,18 @@ slot_t *pump_slot_of(pjsua_call_id call)
     return &pump.slots[index];
 }
 
+void pump_hand_over(pjsua_call_id before, pjsua_call_id after)
+{
+    pthread_mutex_lock(&pump.open_lock);
+    slot_t *slot = pump_slot_of(before);
+    if (slot && after >= 0 && after < PJSUA_MAX_CALLS) {
+        slot->call = after;
+        atomic_store(&pump.of_call[after], slot->index);
+        atomic_store(&pump.of_call[before], -1);
+    }
+    pthread_mutex_unlock(&pump.open_lock);
+}
+
 /* The same call's next stream goes into the same slot. */
 static slot_t *slot_for(pjsua_call_id call, pjsua_on_stream_created_param *param)
 {

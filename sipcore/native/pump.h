@@ -44,6 +44,8 @@ void pump_stop(void);
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param);
 /* The open slot of a live call, or NULL. */
 slot_t *pump_slot_of(pjsua_call_id call);
+/* The slot of a call goes on with another call, whose stream is still to come. */
+void pump_hand_over(pjsua_call_id before, pjsua_call_id after);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
 
 #endif

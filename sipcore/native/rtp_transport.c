@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "rtp_transport.h"
 
+#include "handover.h"
 #include "pump.h"
 #include "rtp_filter.h"
 #include "rtp_lock.h"
@@ -342,10 +343,11 @@ static pjmedia_transport_op operations = {
     .attach2 = attach,
 };
 
-/* A re-INVITE may replace the transport: the account of the call's packets goes on. */
+/* A re-INVITE may replace the transport, Replaces the call: the account of the packets goes on. */
 static rtp_quality_t *account_of(pjsua_call_id call)
 {
-    slot_t *slot = pump_slot_of(call);
+    pjsua_call_id before = handover_of(call);
+    slot_t *slot = pump_slot_of(before == PJSUA_INVALID_ID ? call : before);
     rtp_quality_t *quality = slot ? slot_quality(slot) : NULL;
     return quality ? quality : rtp_quality_create();
 }

@@ -276,17 +276,6 @@ async def test_a_peer_cannot_make_us_call_somebody(phone: Phone, raw: RawPhone) 
     await over(raw, dialog, leg)
 
 
-async def test_a_call_cannot_be_taken_over_by_replaces(phone: Phone, raw: RawPhone) -> None:
-    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
-    ours = dialog.to.split("tag=")[1]
-    thief = raw.dialog()
-    replaces = f"Replaces: {dialog.call_id};to-tag={ours};from-tag={dialog.tag}"
-    raw.invite(thief, raw.offer("0"), headers=(replaces, "Require: replaces"))
-    assert (await raw.final("INVITE")).status == 603
-    assert not leg.ended.done()
-    await over(raw, dialog, leg)
-
-
 async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     request = raw.request("INVITE", dialog, body=raw.offer()).replace(
