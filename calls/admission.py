@@ -22,6 +22,11 @@ SourceNames = Callable[[str], Collection[str]]
 """The names that a source has in the database: its address and the host names that resolve to it."""
 
 
+def only_address(source: str) -> tuple[str]:
+    """A source that nothing is known of has no other name."""
+    return (source,)
+
+
 class InsufficientFunds(TrunklineError):
     """A paid plan has nothing left to pay calls with."""
 

@@ -3,11 +3,13 @@ go."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import structlog
 
 from calls import dialling
+from calls.admission import SourceNames
 from calls.dialling import Elsewhere
 from sipcore.contacts import Contact
 from storage.calls import Call
@@ -15,6 +17,12 @@ from storage.database import Database, StorageTrouble
 from storage.phone_numbers import PhoneNumber, sources_of
 
 log = structlog.get_logger()
+
+
+def trunk_of(number: PhoneNumber, names_of: SourceNames) -> Callable[[str], bool]:
+    """Tells whether an address is the number's trunk."""
+    sources = sources_of(number)
+    return lambda address: not sources.isdisjoint(names_of(address))
 
 
 class Guide:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from calls.admission import SourceNames, only_address
 from calls.after_call import AfterCall
 from calls.background import Backgrounds
 from calls.http_tool import Outside
@@ -19,7 +20,7 @@ from storage.database import Database
 class Equipment:
     """After `rtp_timeout_s` without any packet a call has lost its caller. Without `backgrounds` calls have nothing
     under them. A call that we make rings for `ring_timeout_s`. Without `sip_trails` nobody keeps
-    what is said over SIP."""
+    what is said over SIP. `names_of` says what a source is called in the database."""
 
     database: Database
     engine: Engine
@@ -32,3 +33,4 @@ class Equipment:
     backgrounds: Backgrounds | None = None
     ring_timeout_s: float = 45.0
     sip_trails: SipTrails | None = None
+    names_of: SourceNames = only_address

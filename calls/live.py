@@ -15,6 +15,7 @@ import structlog
 from calls.after_call import Outcome
 from calls.call_now import CallNow
 from calls.conversation import Conversation
+from calls.elsewhere import trunk_of
 from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
@@ -49,6 +50,7 @@ class LiveCall:
         self._agent = agent
         self._number = number
         self._leg = leg
+        leg.may_be_taken_over = trunk_of(number, equipment.names_of)
         self._house = equipment
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._answered_at: datetime | None = None

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls import brought, metrics
-from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, admitted, find_target
+from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, admitted, find_target, only_address
 from calls.call_now import CallNow
 from calls.door import Door, Unproven
 from calls.equipment import Equipment
@@ -26,10 +26,6 @@ from storage.database import Database, StorageTrouble
 from storage.organizations import Organization
 
 log = structlog.get_logger()
-
-
-def _only_address(source: str) -> tuple[str]:
-    return (source,)
 
 
 class Living(Protocol):
@@ -61,7 +57,7 @@ class CallService:
         database: Database,
         equipment: Equipment,
         ceilings: Ceilings,
-        names_of: SourceNames = _only_address,
+        names_of: SourceNames = only_address,
         way_out: WayOut | None = None,
         *,
         door: Door,

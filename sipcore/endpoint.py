@@ -138,12 +138,6 @@ class Endpoint:
         self._accepting = accepting
         _native.guard_answers(self._settings.refuse_unknown, accepting, retry_after_s)
 
-    def same_trunk(self, test: Callable[[str, str], bool]) -> None:
-        """Say which two addresses are the same peer's, who is at one may take over a call with who
-        is at the other (RFC 3891). `test` is called on PJSIP's threads."""
-        if self._registry is not None:
-            self._registry.same_trunk = test
-
     @property
     def sip_port(self) -> int:
         """The UDP port that SIP listens on."""

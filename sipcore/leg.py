@@ -92,6 +92,9 @@ class Leg:
         """The peer has put us on hold, or has come back."""
         self.on_pressing: Callable[[bool], None] | None = None
         """Keys begin to be sent, or are not sent any more."""
+        self.may_be_taken_over: Callable[[str], bool] | None = None
+        """Whether somebody at that address may take the other side's place (RFC 3891); None: only from where the other
+        side is. Called on PJSIP's threads."""
         self._dialog = dialog
         self._pump = pump
         self._media: asyncio.Future[Media] = loop.create_future()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -46,8 +45,6 @@ class DialogRegistry:
         self._loop = loop
         self._on_incoming = on_incoming
         self._local_host = local_host
-        self.same_trunk: Callable[[str, str], bool] = operator.eq
-        """Whether two addresses are the same peer's. Called on PJSIP's threads."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- PJSIP's threads ----
@@ -73,9 +70,14 @@ class DialogRegistry:
 
     def status_for_heir(self, call: CallObject, source: str) -> int:
         """What somebody at this address is told who wants to go on with a call in the place of its other side."""
-        if call.leg is None:
+        leg = call.leg
+        if leg is None:
             return 481
-        return 200 if self.same_trunk(call.peer, source) else 403
+        try:
+            return 200 if source == call.peer or (leg.may_be_taken_over and leg.may_be_taken_over(source)) else 403
+        except Exception as error:
+            log.error("sip.replacement_failed", peer=call.peer, source=source, error=repr(error), exc_info=error)
+            return 500
 
     def replaced(self, before: CallObject, after: CallObject) -> None:
         """The leg goes on with another call."""

@@ -170,13 +170,13 @@ async def running(
         trails = SipTrails(database, endpoint.sip_log, endpoint.see_messages)
         stack.push_async_callback(trails.close)
         after_call = AfterCall(database, key, settings.public_origin, deliverer.wake)
-        equipment = Equipment(
-            database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
-            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails,
-        )  # fmt: skip
         places = _open_places(settings, endpoint, stack)
         probes = [str(each) for each in settings.sip.probes]
         sources = TrunkSources(database, lambda known: endpoint.set_sources(known, probes), places)
+        equipment = Equipment(
+            database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
+            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails, sources.names_of,
+        )  # fmt: skip
         turns = Turns(settings.limits.max_outbound_per_second)
         lines = TrunkLines(database, TrunkMaker(key, places), endpoint.set_trunks, endpoint.trunk_status)
         way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -80,6 +80,8 @@ class House:
     secrets: Secrets
     callees: Callees
     woken: list[None] = field(default_factory=list)
+    names: dict[str, Collection[str]] = field(default_factory=dict)
+    """What addresses are called in the database, beside themselves."""
 
     async def number(
         self, number: str = "+4930100", *, max_calls: int | None = None, assigned: bool = True, **agent: Any
@@ -162,20 +164,22 @@ async def open_house(
     language, ears, voice = ScriptedLanguage(*answers), ScriptedEars(*hears), ScriptedVoice()
     secrets = Secrets([Fernet.generate_key()])
     woken: list[None] = []
+    names: dict[str, Collection[str]] = {}
     after = AfterCall(database, secrets, "https://here.test", lambda: woken.append(None))
     catalogue = scripted_catalogue(language, ears, voice)
     client = EgressClient(EgressRules(["127.0.0.0/8"]), tls_context(None))
     outside = Outside(client, Lanes(), secrets)
     equipment = Equipment(
-        database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s
-    )
+        database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s,
+        names_of=lambda address: names.get(address, {address}),
+    )  # fmt: skip
     callees = Callees(pump)
     way_out = WayOut(callees.dial, callees.trunk_of, Turns(per_second))
     door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
     service = CallService(database, equipment, ceilings or Ceilings(), way_out=way_out, door=door)
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
-        yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, woken)
+        yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, woken, names)
     finally:
         await service.drain(0)
         await client.close()

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from sipcore.contacts import Contact
 from storage import phone_numbers, tables
-from tests.calls.house import open_house
+from tests.calls.house import open_house, until
 from tests.calls.outbound import callee, ended, queue, stored
 from tests.fakes_legs import SOURCE
 
@@ -63,3 +63,18 @@ async def test_rights_that_were_taken_back_count_at_once(tmp_path: Path) -> None
         await house.database.write(lambda c: phone_numbers.replace(c, allowed, {"sip_allow_redirect": False}))
         assert await there.follow(Contact("200", SOURCE, SOURCE)) is None
         assert (await stored(house, call)).ended_at is None
+
+
+async def test_a_call_may_be_taken_over_from_every_address_of_its_number_and_from_no_other(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        number, _ = await house.number()
+        more = {"sip_sources": ["198.51.100.0/24", "sbc.example"]}
+        await house.database.write(lambda conn: phone_numbers.replace(conn, number, more))
+        names = {"198.51.100.7": {"198.51.100.0/24"}, "203.0.113.9": {"sbc.example", "203.0.113.9"}}
+        house.names.update(names)
+        phone = house.rings()
+        await until(lambda: phone.leg.may_be_taken_over)
+        may = phone.leg.may_be_taken_over
+        assert may is not None
+        assert [may(each) for each in (SOURCE, *names)] == [True, True, True]
+        assert not may("203.0.113.10")
