@@ -149,7 +149,7 @@ class AfterCall:
 
 
 def _note(call: Call) -> None:
-    metrics.ENDED_CALLS.labels(reason=call.ended_reason).inc()
+    metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
     log.info(
         "call.ended",
         call_id=call.id,

@@ -10,7 +10,13 @@ LIVE_CALLS: Final = Gauge("trunkline_live_calls", "Calls that wait to be placed,
 PLACED_CALLS: Final = Counter("trunkline_placed_calls", "Outbound calls whose INVITE was sent")
 REFUSED_CALLS: Final = Counter("trunkline_refused_calls", "Inbound calls that were turned away", ["sip_status"])
 DIGESTS: Final = Counter("trunkline_inbound_digests", "What callers said who have to say who they are", ["outcome"])
-ENDED_CALLS: Final = Counter("trunkline_ended_calls", "Calls that ended", ["reason"])
+ENDED_CALLS: Final = Counter("trunkline_ended_calls", "Calls that ended", ["direction", "reason"])
+SETUP: Final = Histogram(
+    "trunkline_call_setup_seconds",
+    "From INVITE to its 200, as they were on the wire",
+    ["direction"],
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 90.0),
+)
 INTERRUPTIONS: Final = Counter("trunkline_interruptions", "Times that a caller interrupted an agent")
 RESPONSE_GAP: Final = Histogram(
     "trunkline_response_gap_seconds",

@@ -129,6 +129,10 @@ class TrunkLines:
             return self._status(number.id)
         return TrunkStatus("registering" if number.sip_mode == "registration" else "listening")
 
+    def all(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
+        """Every number with a trunk, as they were read last, and how it stands."""
+        return [(number, self.status(number)) for number in self._numbers]
+
     async def ready(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
         `ConnectionError` for one that cannot be used."""

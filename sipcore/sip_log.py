@@ -35,6 +35,11 @@ SWEEP_S: Final = 5.0
 REMEMBERED: Final = 20_000
 """Messages that are known again."""
 
+METHODS: Final = frozenset(
+    ("ACK", "BYE", "CANCEL", "INFO", "INVITE", "MESSAGE", "NOTIFY", "OPTIONS", "PRACK", "REFER", "REGISTER", "UPDATE")
+)
+"""Those that are counted apart; peers may make up others."""
+
 Role = Literal["caller", "callee"]
 Watcher = Callable[["SipMessage", "DialogKey | None", bool], None]
 """Is given each message, its dialog, and whether it came again. Called on the event loop; must not raise or block."""
@@ -65,6 +70,7 @@ class Trail:
         self.left_out = 0
         self.size = 0
         self.last_s = 0.0
+        self.began_ns = 0
         self.answered = False
         self.over = False
         self._first: list[Kept] = []
@@ -80,6 +86,7 @@ class Trail:
     def add(self, kept: Kept, now_s: float) -> None:
         """Keep it; the first stay, of the others the last."""
         self.last_s = now_s
+        self.began_ns = self.began_ns or kept.message.at_ns
         self._follow(kept.message)
         self.size += len(kept.message.raw)
         (self._first if len(self._first) < FIRST else self._last).append(kept)
@@ -113,6 +120,8 @@ class SipLog:
         self.lost = 0
         """Messages that nobody took in time."""
         self.watchers: set[Watcher] = set()
+        self.on_answered: Callable[[Role, float], None] | None = None
+        """Our role in a call that is answered, and the seconds since its INVITE."""
         self._trails: dict[DialogKey, Trail] = {}
         self._by_call_id: dict[str, list[DialogKey]] = {}
         self._size = 0
@@ -124,7 +133,7 @@ class SipLog:
         for message in messages:
             again = self._is_again(message)
             counts = self.sent if message.sent else self.received
-            counts[message.method, message.status // 100] += 1
+            counts[message.method if message.method in METHODS else "other", message.status // 100] += 1
             self.again[message.sent] += again
             key = self._file(Kept(message, again), now_s)
             for watcher in tuple(self.watchers):
@@ -170,9 +179,11 @@ class SipLog:
             return None
         trail = self._trails.pop(key, None) or self._opened(key)
         self._trails[key] = trail  # the dialogs lie in the order of their last messages
-        before = trail.size
+        before, answered = trail.size, trail.answered
         trail.add(kept, now_s)
         self._size += trail.size - before
+        if trail.answered and not answered and self.on_answered:
+            self.on_answered(key.role, (kept.message.at_ns - trail.began_ns) / 1e9)
         while self._size > ALL_BYTES and len(self._trails) > 1:
             self._forget(next(iter(self._trails)))
         return key

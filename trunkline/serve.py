@@ -60,6 +60,7 @@ from trunkline.endpoint_settings import endpoint_settings
 from trunkline.metrics import GuardCollector, SoundCollector
 from trunkline.signals import StopSignals
 from trunkline.sip_answers import SipAnswers, Told
+from trunkline.sip_figures import SipCollector
 
 HOUSEKEEPING_S: Final = 2.0
 """Between two looks at what the guard turned away and at how full the server is."""
@@ -204,6 +205,9 @@ async def running(
             database, endpoint.sip_log, endpoint.see_messages, trails, service, sources.names_of, services.trunk_status
         )
         await stack.enter_async_context(Control(settings.data_dir, SipAnswers(sip).answers()).listening())
+        figures = SipCollector(endpoint.sip_log, lines.all)
+        figures.register()
+        stack.callback(figures.unregister)
         await sources.refresh()
         await places.settled(NAMES_S)
         await lines.refresh()

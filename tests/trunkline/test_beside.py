@@ -178,7 +178,7 @@ async def test_health_and_metrics_tell_of_a_live_call(office: Office) -> None:
     for growing in ("pump_ticks", "pump_cpu_seconds", "engine_ticks", "engine_seconds"):
         assert during[f"trunkline_{growing}_total"] < later[f"trunkline_{growing}_total"], growing
     assert later['trunkline_packet_deviation_ms{quantile="0.99"}'] >= 0
-    reason = 'trunkline_ended_calls_total{reason="customer_ended"}'
+    reason = 'trunkline_ended_calls_total{direction="inbound",reason="customer_ended"}'
     assert after[reason] == during.get(reason, 0) + 1
 
 
