@@ -7,7 +7,7 @@ import pjsua2 as pj
 from sipcore.headers import bracketed
 from sipcore.registry import DialogRegistry
 from sipcore.routes import identity_of
-from sipcore.settings import EndpointSettings
+from sipcore.settings import EndpointSettings, SrtpUse
 from sipcore.transports import IPV6_ALONE, bound_address, versions
 from sipcore.trunk import Trunk
 
@@ -38,6 +38,7 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
     config.natConfig.sdpNatRewriteUse = False
     config.callConfig.prackUse = pj.PJSUA_100REL_OPTIONAL  # whoever supports it gets it, nobody is asked for it
     _set_session_timer(config.callConfig, settings.session_timer_s)
+    _set_srtp(config.mediaConfig, settings.srtp)
     transport = config.mediaConfig.transportConfig
     transport.port = settings.rtp_first_port
     transport.portRange = settings.rtp_last_port - settings.rtp_first_port
@@ -61,6 +62,28 @@ def trunk_config(settings: EndpointSettings, version: int, trunk: Trunk) -> pj.A
         who = pj.AuthCredInfo("digest", "*", trunk.credentials.user, 0, trunk.credentials.password)
         config.sipConfig.authCreds.append(who)
     return config
+
+
+_SRTP_USE = {
+    "off": pj.PJMEDIA_SRTP_DISABLED,
+    "optional": pj.PJMEDIA_SRTP_OPTIONAL,
+    "required": pj.PJMEDIA_SRTP_MANDATORY,
+}
+_SUITES = ("AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32", "AES_256_CM_HMAC_SHA1_32")
+"""RFC 4568 6.2 and RFC 6188: what we offer, the one that everybody has first. An answer takes the offerer's first."""
+
+
+def _set_srtp(config: pj.AccountMediaConfig, wanted: SrtpUse) -> None:
+    """Offers have keys in the SDP (RFC 4568), for an offer can have one way of keying only; answers take DTLS too."""
+    config.srtpUse = _SRTP_USE[wanted]
+    config.srtpSecureSignaling = 0  # keys in unencrypted SIP are warned of, not refused
+    config.srtpOpt.keyings.append(pj.PJMEDIA_SRTP_KEYING_SDES)
+    if wanted != "off":
+        config.srtpOpt.keyings.append(pj.PJMEDIA_SRTP_KEYING_DTLS_SRTP)
+    for name in _SUITES:
+        suite = pj.SrtpCrypto()
+        suite.name = name
+        config.srtpOpt.cryptos.append(suite)
 
 
 def _set_session_timer(config: pj.AccountCallConfig, seconds: int) -> None:

@@ -14,6 +14,7 @@ from sipcore import _native, headers
 from sipcore.contacts import Follow
 from sipcore.leg import HeaderLines, Leg, Media
 from sipcore.owner import Owner
+from sipcore.secrecy import Secrecy
 
 if TYPE_CHECKING:
     from sipcore.registry import DialogRegistry
@@ -81,7 +82,9 @@ class CallObject(pj.Call):  # type: ignore[misc]
                     return
                 held = media.status != pj.PJSUA_CALL_MEDIA_ACTIVE
                 codec = self.getStreamInfo(media.index).codecName
-                self._registry.has_media(self, Media(slot, _native.rate(slot), codec), held)
+                secrecy = Secrecy.of(info.id)
+                self._registry.has_media(self, Media(slot, _native.rate(slot), codec, secrecy.keying), held)
+                self._registry.has_secrecy(secrecy)
                 return
 
     def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:

@@ -16,6 +16,7 @@ from sipcore.carried import Carried
 from sipcore.cause import Cause
 from sipcore.headers import Party
 from sipcore.pump import Pump, SlotStats
+from sipcore.secrecy import Keying
 
 HeaderLines = Sequence[tuple[str, str]]
 """Names and values of headers to send, a line each: a name may come again."""
@@ -23,11 +24,13 @@ HeaderLines = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Media:
-    """The sound of a leg: its slot in the pump, the rate in Hz and the codec's name."""
+    """The sound of a leg: its slot in the pump, the rate in Hz, the codec's name, and how the keys of its encryption
+    are agreed on (None: it is not encrypted)."""
 
     slot: int
     rate: int
     codec: str
+    keying: Keying | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from sipcore.dialog import CallObject, Invitation, PjDialog, told
 from sipcore.leg import Leg, LegFacts, Media
 from sipcore.owner import Owner
 from sipcore.pump import Pump
+from sipcore.secrecy import ClearKeys, Secrecy
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +39,7 @@ class DialogRegistry:
     ) -> None:
         """`local_host`: how From names us in calls that we make; None: by the address on the route to the peer."""
         self.legs: dict[int, Leg] = {}
+        self._clear_keys = ClearKeys()
         self._calls: dict[int, CallObject] = {}
         self._dialogs: dict[int, PjDialog] = {}
         self._owner = owner
@@ -119,6 +121,10 @@ class DialogRegistry:
         """Sound flows."""
         if call.leg is not None:
             self._post(call.leg._has_media, media, held)
+
+    def has_secrecy(self, secrecy: Secrecy) -> None:
+        """The two sides have agreed on how a call's sound is encrypted."""
+        self._post(self._clear_keys.saw, secrecy)
 
     def has_no_slot(self, call: CallObject) -> None:
         """The pump is full: without sound the call is of no use."""

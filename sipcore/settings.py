@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
+from typing import Literal
 
 from config.settings import PRIVATE_NETWORKS
 from sipcore.tls import NO_FILES, TlsFiles
+
+SrtpUse = Literal["off", "optional", "required"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class EndpointSettings:
     """403 for requests from unknown sources instead of silence."""
     local_networks: tuple[IPv4Network | IPv6Network, ...] = PRIVATE_NETWORKS
     """Peers in them are told our own address, others the public one."""
+    srtp: SrtpUse = "off"
     tls_port: int = 0
     """0: TLS is used for connections that we make, and nobody can make one to us."""
     tls: TlsFiles = NO_FILES

@@ -17,6 +17,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sipcore.tls import TlsFiles
+
 SCENARIOS = Path(__file__).parent / "sip/scenarios"
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4
 """Which of the processes that test at the same time this is: each has ports of its own."""
@@ -24,14 +26,32 @@ RTP_PORTS = (10000 + 2500 * _WORKER, 12499 + 2500 * _WORKER)
 """First and last port for the audio of our servers."""
 
 
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """A port number that is free for UDP and for TCP now. It is none of those that the system gives to connections, or
     one of them could have it before a server opens it; and none of the default RTP ports."""
     while True:
         port = 20000 + 2500 * _WORKER + random.randrange(2500)
-        with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as udp, socket.socket() as tcp:
+        family = _family(host)
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(family, socket.SOCK_DGRAM) as udp,
+            socket.socket(family) as tcp,
+        ):
             udp.bind((host, port))
             tcp.bind((host, port))
+            return port
+
+
+def free_pair(host: str = "127.0.0.1") -> int:
+    """The first of two neighbours that are both free."""
+    while True:
+        port = free_port(host)
+        with contextlib.suppress(OSError), socket.socket(_family(host), socket.SOCK_STREAM) as tcp:
+            tcp.bind((host, port + 1))
             return port
 
 
@@ -87,6 +107,12 @@ class Process:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _together(files: TlsFiles) -> bytes:
+    """A certificate and its key, as baresip wants them: in one file."""
+    assert files.certificate and files.key
+    return files.certificate.read_bytes() + files.key.read_bytes()
 
 
 class Sipp(Process):
@@ -151,12 +177,20 @@ class Baresip(Process):
         *,
         play: Path | None = None,
         user: str = "baresip",
+        host: str = "127.0.0.1",
+        encryption: str = "",
+        tls: TlsFiles | None = None,
         credentials: tuple[str, str] | None = None,
     ) -> None:
         """`codec`: as baresip spells it, e.g. `PCMU/8000/1` or `opus/48000/2`; `play`: a WAV file of that rate and
-        number of channels; `user`: who it takes calls for; `credentials`: user and password for who asks."""
+        number of channels; `user`: who it takes calls for; `host`: where it listens; `encryption`: of its sound, as it
+        spells it: `srtp` (offers it), `srtp-mand` (insists on it), `dtls_srtp`; `tls`: it speaks SIP over TLS with that
+        certificate, and trusts that authority alone; `credentials`: user and password for who asks."""
         super().__init__()
-        self.port = free_port()
+        self.port = free_pair(host)  # the other is its TLS port, wanted or not
+        self._host = host
+        self._encryption = encryption
+        self._tls = tls
         self._control_port = free_port()
         self._codec = codec
         self._user = user
@@ -171,10 +205,10 @@ class Baresip(Process):
         if not self._play.exists():
             await asyncio.to_thread(self._write_tone)
         (self.folder / "config").write_text(self._config())
-        (self.folder / "accounts").write_text(
-            f"<sip:{self._user}@127.0.0.1:{self.port}>;regint=0;audio_codecs={self._codec};answermode=auto{self._proof}\n"
-        )
-        await self.start("baresip", "-4", "-f", str(self.folder))
+        (self.folder / "accounts").write_text(self._account())
+        if self._tls:
+            (self.folder / "both.pem").write_bytes(_together(self._tls))
+        await self.start("baresip", "-6" if ":" in self._host else "-4", "-f", str(self.folder))
         await self._connect()
         return self
 
@@ -207,11 +241,34 @@ class Baresip(Process):
             frames = np.frombuffer(file.readframes(file.getnframes()), np.int16)
             return file.getframerate(), frames.reshape(-1, file.getnchannels())[:, 0]
 
+    @property
+    def uri(self) -> str:
+        """Where it takes calls. Its TLS port is the one above the other."""
+        place = f"sip:{self._user}@{self._named}"
+        return f"{place}:{self.port + 1};transport=tls" if self._tls else f"{place}:{self.port}"
+
+    @property
+    def _named(self) -> str:
+        return f"[{self._host}]" if ":" in self._host else self._host
+
+    def _account(self) -> str:
+        transport = ";transport=tls" if self._tls else ""
+        encryption = f";mediaenc={self._encryption}" if self._encryption else ""
+        return (
+            f"<sip:{self._user}@{self._named}:{self.port}{transport}>;regint=0;audio_codecs={self._codec}"
+            f";answermode=auto{encryption}{self._proof}\n"
+        )
+
     def _config(self) -> str:
-        modules = ("g711", "g722", "opus", "aufile", "aubridge", "sndfile")
+        modules = ("g711", "g722", "opus", "aufile", "aubridge", "sndfile", "srtp", "dtls_srtp")
         lines = [
-            f"sip_listen 127.0.0.1:{self.port}",
-            "net_interface 127.0.0.1",
+            f"sip_listen {self._named}:{self.port}",
+            f"net_interface {self._host}",
+            *(
+                [f"sip_certificate {self.folder / 'both.pem'}", f"sip_cafile {self._tls.authorities}"]
+                if self._tls
+                else []
+            ),
             "module_path /usr/lib/baresip/modules",
             *(f"module {name}.so" for name in modules),
             "module_tmp account.so",

@@ -15,6 +15,7 @@ def endpoint_settings(settings: Settings) -> EndpointSettings:
         host=sip.host,
         port=sip.port,
         tcp=sip.tcp,
+        srtp=sip.srtp,
         tls_port=sip.tls_port,
         tls=TlsFiles(sip.tls_cert, sip.tls_key, sip.tls_ca),
         tls_verify=sip.tls_verify,

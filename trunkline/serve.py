@@ -151,7 +151,6 @@ async def running(
     settings: Settings, load_models: Callable[[Settings], Catalogue] | None = None
 ) -> AsyncIterator[Server]:
     """A server that accepts traffic, until the block ends. `load_models` replaces the models in tests and benches."""
-    _refuse_unsupported(settings)
     allow_enough(settings.limits.max_calls, settings.api.max_connections)
     async with AsyncExitStack() as stack:
         stack.enter_context(lock.hold(settings.data_dir))
@@ -327,12 +326,6 @@ async def _housekeeping(server: Server) -> None:
         server.calls.look_for_queued()  # a client may have gone between the storing of its call and our knowing of it
         full = server.calls.live_calls >= server.settings.limits.max_calls
         server.endpoint.set_accepting(not full and not server.draining, RETRY_AFTER_S)
-
-
-def _refuse_unsupported(settings: Settings) -> None:
-    """A setting that this version cannot honour stops the start instead of being ignored."""
-    if settings.sip.srtp != "off":
-        raise StartupError('sip.srtp: encrypted audio is not available in this version; set it to "off"')
 
 
 def _ceilings(settings: Settings) -> Ceilings:

@@ -8,6 +8,7 @@
 #include "limits.h"
 #include "names.h"
 #include "sdp.h"
+#include "secrecy.h"
 #include "sources.h"
 #include "tap.h"
 #include "tls.h"
@@ -146,8 +147,10 @@ static void drop_sdp(pjsip_rx_data *rdata)
 static pj_bool_t let_in(pjsip_rx_data *rdata)
 {
     names_settle_target(rdata);
-    if (!has_unusable_sdp(rdata))
+    if (!has_unusable_sdp(rdata)) {
+        secrecy_await_handshake(rdata);
         return PJ_FALSE;
+    }
     if (rdata->msg_info.msg->line.req.method.id == PJSIP_ACK_METHOD) {
         drop_sdp(rdata);
         return PJ_FALSE;

@@ -17,6 +17,7 @@
 #include "python_tls.h"
 #include "rtp_transport.h"
 #include "sdp.h"
+#include "secrecy.h"
 #include "tap.h"
 
 #define BACKGROUND "sipcore.background"
@@ -140,6 +141,22 @@ static PyObject *py_reason(PyObject *self, PyObject *argument)
         return NULL;
     reason_take((pjsua_call_id)call, text);
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+static PyObject *py_secrecy(PyObject *self, PyObject *argument)
+{
+    static const char *const names[] = {NULL, "sdes", "dtls"};
+    char peer[PJ_INET6_ADDRSTRLEN];
+    bool signalling = false;
+    enum secrecy found;
+    long call = PyLong_AsLong(argument);
+    (void)self;
+    if (call == -1 && PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = secrecy_of((pjsua_call_id)call, peer, sizeof peer, &signalling);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(zsN)", names[found], peer, PyBool_FromLong(signalling));
 }
 
 /* PJLIB speaks on stdout from its first call on, before any configuration reaches it. */
@@ -467,6 +484,7 @@ static PyMethodDef methods[] = {
     {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
     {"slot_of", py_slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."},
     {"progress", py_progress, METH_O, "progress(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
+    {"secrecy", py_secrecy, METH_O, "secrecy(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
     {"forget", py_forget, METH_O, "forget(pjsua_call_id): the call is over, its number may be used again."},
     {"reason", py_reason, METH_O, "reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
     {"release", py_release, METH_O, "release(handle): close the slot."},

@@ -26,13 +26,19 @@ static void keep_only(pjsip_hdr_e type, const char *const *list, unsigned count)
         header->count = kept;
 }
 
-/* PJSIP says 500 to a re-INVITE whose offer has no codec for us, which is 488 (RFC 3261 14.2). */
+/* PJSIP says 500 to a re-INVITE whose offer has no codec for us, and 406 to an offer whose encryption it cannot use: both
+ * are 488 (RFC 3261 14.2 and 21.4.26). */
+static bool is_no_offer_for_us(const pjsip_status_line *line)
+{
+    return line->code == PJSIP_SC_NOT_ACCEPTABLE ||
+           (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && pj_strcmp2(&line->reason, "SDP negotiation failed") == 0);
+}
+
 static pj_status_t on_response(pjsip_tx_data *tdata)
 {
     pjsip_status_line *line = &tdata->msg->line.status;
     const pjsip_cseq_hdr *cseq = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_CSEQ, NULL);
-    if (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && pj_strcmp2(&line->reason, "SDP negotiation failed") == 0 &&
-        cseq->method.id == PJSIP_INVITE_METHOD) {
+    if (is_no_offer_for_us(line) && cseq->method.id == PJSIP_INVITE_METHOD) {
         line->code = PJSIP_SC_NOT_ACCEPTABLE_HERE;
         line->reason = *pjsip_get_status_text(line->code);
     }

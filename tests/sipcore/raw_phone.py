@@ -257,12 +257,20 @@ class RawPhone:
 
     def send_rtp(self, packet: Rtp) -> None:
         """To the port of the server's answer."""
+        self.send_rtp_bytes(packet.pack())
+
+    def send_rtp_bytes(self, packet: bytes) -> None:
+        """The same, of any bytes."""
         assert self._rtp_target is not None
-        self.rtp.transport.sendto(packet.pack(), self._rtp_target)
+        self.rtp.transport.sendto(packet, self._rtp_target)
 
     async def next_rtp(self) -> Rtp:
         """The next RTP packet (RTCP comes to another port)."""
-        return Rtp.unpack(await asyncio.wait_for(self.rtp.received.get(), 5))
+        return Rtp.unpack(await self.next_rtp_bytes())
+
+    async def next_rtp_bytes(self) -> bytes:
+        """The same, as it came."""
+        return await asyncio.wait_for(self.rtp.received.get(), 5)
 
     async def echo(self) -> None:
         """Send every packet back, until cancelled."""
