@@ -106,6 +106,7 @@ def register_send(
     registrar: str,
     aor: str,
     contact: str,
+    former: str,
     cseq: int,
     expires_s: int,
     call_id: str,

@@ -52,11 +52,13 @@ class Registered:
     gone: asyncio.Future[None]
     """Done when it has ended and the registrar has been told, or could not be."""
     contact: str = ""
+    """What was sent last; the owner's thread knows."""
     target: Target | None = None
     """Where it is registered, or where it is tried."""
     tried: set[Target] = field(default_factory=set)
     token: int = -1
     timer: asyncio.TimerHandle | None = None
+    keeping: asyncio.TimerHandle | None = None
     told: TrunkStatus | None = None
 
 
@@ -76,7 +78,6 @@ class Registrations:
         self._series: dict[Hashable, _Series] = {}
         self._all: set[Registered] = set()
         self._next_turn_s = 0.0
-        self._keeping: asyncio.TimerHandle | None = None
 
     def install_here(self) -> None:
         """On the owner's thread, once PJSUA is initialized."""
@@ -89,8 +90,6 @@ class Registrations:
         one = Registered(trunk, account, machine, series, self._loop.create_future())
         self._all.add(one)
         self._schedule(one)
-        if self._keeping is None:
-            self._keeping = self._loop.call_later(KEEP_ALIVE_S, self._keep_alive)
         return one
 
     def leave(self, one: Registered) -> asyncio.Future[None]:
@@ -112,9 +111,8 @@ class Registrations:
 
     def close(self) -> None:
         """Send nothing more."""
-        for handle in (self._keeping, *(one.timer for one in self._all)):
-            if handle:
-                handle.cancel()
+        for one in self._all:
+            _cancel(one.timer, one.keeping)
         self._all.clear()
 
     def located(self) -> None:
@@ -147,6 +145,8 @@ class Registrations:
         status = one.machine.status
         if one.told is None or status.state != one.told.state or (status.state == "failed" and status != one.told):
             one.told = status
+            if status.state == "registered" and one.keeping is None:
+                one.keeping = self._loop.call_later(KEEP_ALIVE_S, self._keep_alive, one)
             self._on_status(one.trunk.key, status)
         if one.machine.gone:
             self._forget(one)
@@ -154,8 +154,7 @@ class Registrations:
             self._schedule(one)
 
     def _forget(self, one: Registered) -> None:
-        if one.timer:
-            one.timer.cancel()
+        _cancel(one.timer, one.keeping)
         self._all.discard(one)
         if all(other.series is not one.series for other in self._all):
             self._series.pop(_contact_of(one.trunk), None)
@@ -163,8 +162,7 @@ class Registrations:
             one.gone.set_result(None)
 
     def _schedule(self, one: Registered) -> None:
-        if one.timer:
-            one.timer.cancel()
+        _cancel(one.timer)
         machine = one.machine
         if machine.due_s is not None:
             one.timer = self._loop.call_at(machine.due_s, self._take_turn, one)
@@ -196,9 +194,8 @@ class Registrations:
             target = one.target = next((each for each in targets if each not in one.tried), targets[0])
         one.tried.add(target)
         cseq, one.series.cseq = one.series.cseq, one.series.cseq + _CSEQ_STEP
-        contact = one.contact if expires_s == 0 else ""
         self._schedule(one)
-        self._owner.post(self._send_here, one, one.token, target, contact, cseq, expires_s)
+        self._owner.post(self._send_here, one, one.token, target, cseq, expires_s)
 
     def _give_up(self, one: Registered) -> None:
         """No answer came. Whatever still comes is not awaited."""
@@ -226,35 +223,31 @@ class Registrations:
                 one.machine.lost(self._loop.time())
                 self._schedule(one)
 
-    def _keep_alive(self) -> None:
-        accounts = [one.account for one in self._all if one.machine.status.state == "registered"]
-        if accounts:
-            self._owner.post(_keep_alive_here, accounts)
-        self._keeping = self._loop.call_later(KEEP_ALIVE_S, self._keep_alive) if self._all else None
-
-    def _has_contact(self, one: Registered, contact: str) -> None:
-        one.contact = contact
+    def _keep_alive(self, one: Registered) -> None:
+        if one.machine.status.state == "registered":
+            self._owner.post(_native.register_keep_alive, one.account)
+        one.keeping = self._loop.call_later(KEEP_ALIVE_S, self._keep_alive, one)
 
     # ---- the owner's thread ----
 
-    def _send_here(self, one: Registered, token: int, target: Target, contact: str, cseq: int, expires_s: int) -> None:
+    def _send_here(self, one: Registered, token: int, target: Target, cseq: int, expires_s: int) -> None:
         trunk, who = one.trunk, one.trunk.credentials or _NOBODY
+        contact, former = ("", one.contact) if expires_s else (one.contact, "")
         try:
             _native.account_route(one.account, *routes_of(trunk, target))
-            sent = _native.register_send(
-                one.account, token, registrar_of(trunk), aor_of(trunk), contact, cseq, expires_s, one.series.call_id,
-                (who.user, who.password),
+            one.contact = _native.register_send(
+                one.account, token, registrar_of(trunk), aor_of(trunk), contact, former, cseq, expires_s,
+                one.series.call_id, (who.user, who.password),
             )  # fmt: skip
         except ConnectionError as error:
             log.debug("trunk.not_sent", trunk=trunk.key, why=str(error))
             self._post(self._answered, token, Outcome("unreachable"))
-        else:
-            self._post(self._has_contact, one, sent)
 
 
-def _keep_alive_here(accounts: Sequence[int]) -> None:
-    for account in accounts:
-        _native.register_keep_alive(account)
+def _cancel(*timers: asyncio.TimerHandle | None) -> None:
+    for timer in timers:
+        if timer:
+            timer.cancel()
 
 
 def _contact_of(trunk: Trunk) -> Hashable:

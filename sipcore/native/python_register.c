@@ -73,8 +73,8 @@ static PyObject *py_send(PyObject *self, PyObject *args)
     char contact[PJSIP_MAX_URL_SIZE];
     pj_status_t status;
     (void)self;
-    if (!PyArg_ParseTuple(args, "iLsssIIs(ss)", &order.account, &order.token, &order.registrar, &order.aor, &order.contact,
-                          &order.cseq, &order.expires_s, &order.call_id, &order.user, &order.password))
+    if (!PyArg_ParseTuple(args, "iLssssIIs(ss)", &order.account, &order.token, &order.registrar, &order.aor, &order.contact,
+                          &order.former, &order.cseq, &order.expires_s, &order.call_id, &order.user, &order.password))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     status = register_send(&order, contact, sizeof contact);

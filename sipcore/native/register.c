@@ -106,6 +106,21 @@ static void add_routes(pjsua_acc_id account, pjsip_tx_data *tdata)
     PJSUA_UNLOCK();
 }
 
+/* The connection that a contact named is gone, and its port with it. */
+static void take_away(pjsip_tx_data *tdata, const char *former, const pj_str_t *contact)
+{
+    const pj_str_t name = text("Contact"), given = text(former);
+    pj_str_t copy;
+    if (!*former || pj_strcmp(&given, contact) == 0)
+        return;
+    pj_strdup_with_null(tdata->pool, &copy, &given);
+    pjsip_contact_hdr *header = pjsip_parse_hdr(tdata->pool, &name, copy.ptr, (pj_size_t)copy.slen, NULL);
+    if (header) {
+        header->expires = 0;
+        pjsip_msg_add_hdr(tdata->msg, (pjsip_hdr *)header);
+    }
+}
+
 static void add_facts(pjsip_tx_data *tdata, unsigned expires_s)
 {
     const pj_str_t name = text("User-Agent");
@@ -131,6 +146,7 @@ static pj_status_t compose(const register_order_t *order, const pj_str_t *contac
         pjsip_tx_data_dec_ref(*tdata);
         return status;
     }
+    take_away(*tdata, order->former, contact);
     add_facts(*tdata, order->expires_s);
     return PJ_SUCCESS;
 }

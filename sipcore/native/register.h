@@ -12,6 +12,7 @@ typedef struct register_order {
     const char *registrar;      /* request URI */
     const char *aor;            /* To and From */
     const char *contact;        /* "": by the account's address on the way to the registrar */
+    const char *former;         /* a Contact that is taken away unless it is the same; "": none */
     const char *call_id;
     unsigned cseq;              /* answers to challenges take the numbers behind it, REGISTER_ANSWERS of them at most */
     unsigned expires_s;         /* 0 removes the contact */
