@@ -1,0 +1,195 @@
+"""10,000 spoilt messages, and messages of every wrong size, while a call goes on: its sound stays even."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.settings import EndpointSettings
+from tests.sipcore.evenness import even_sound, turned_away
+from tests.sipcore.live_call import LiveCall, placed
+from tests.sipcore.mutations import Mutator
+from tests.sipcore.phone import Phone
+from tests.sipcore.raw_callee import RawCallee
+from tests.sipcore.raw_phone import RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100)
+MESSAGES = 10_000
+AT_ONCE = 50
+"""No more than a socket's buffer holds."""
+BEGINNINGS = (
+    "INVITE",
+    "INVITE",
+    "INVITE",
+    "REGISTER",
+    "OPTIONS",
+    "BYE",
+    "CANCEL",
+    "ACK",
+    "REFER",
+    "SUBSCRIBE",
+    "MESSAGE",
+)
+WITHIN = ("INVITE", "UPDATE", "INFO", "PRACK", "OPTIONS", "NOTIFY", "REFER", "BYE")
+HEADERS = (
+    "Supported: 100rel, timer", "Session-Expires: 1800;refresher=uac", "Allow: INVITE, UPDATE", "Event: refer",
+    "Authorization: Digest username=\"u\", realm=\"r\", nonce=\"n\", uri=\"sip:x\", response=\"0\"",
+    "Replaces: 1@h;to-tag=2;from-tag=3", "Refer-To: <sip:x@127.0.0.1?Replaces=1>", "RAck: 1 1 INVITE",
+    "P-Asserted-Identity: \"x\" <tel:+1>", "Diversion: <sip:x@y>;reason=busy", "Reason: Q.850;cause=16;text=\"x\"",
+)  # fmt: skip
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+    phone.endpoint.log_guard_events()
+
+
+async def settled(raw: RawPhone) -> None:
+    """All that was sent has been dealt with, and the next is answered: OPTIONS, which may be lost like all the rest."""
+    for _ in range(5):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                assert (await raw.options()).status == 200
+                return
+    raise AssertionError("OPTIONS is not answered")
+
+
+def beginnings(raw: RawPhone) -> Iterator[bytes]:
+    """Requests that begin something, without end."""
+    offers = [
+        raw.offer("0"),
+        raw.offer("96 9 0 101", "rtpmap:96 opus/48000/2", "fmtp:96 useinbandfec=1", "rtpmap:9 G722/8000", "ptime:20"),
+        raw.offer("0", "crypto:1 AES_CM_128_HMAC_SHA1_80 inline:" + "A" * 40, "rtcp:9 IN IP4 127.0.0.1", "rtcp-mux"),
+    ]
+    while True:
+        for number, method in enumerate(BEGINNINGS):
+            body = offers[number % 3] if method in ("INVITE", "ACK") else ""
+            yield raw.request(method, raw.dialog(), body=body, headers=HEADERS)
+
+
+async def test_spoilt_requests_are_survived_and_the_sound_stays_even(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(4475)
+    source = beginnings(raw)
+    async with even_sound(phone), turned_away(phone):
+        for _ in range(MESSAGES // 2 // AT_ONCE):
+            for _ in range(AT_ONCE):
+                raw.send(mutate(next(source)))
+            await settled(raw)
+    await settled(raw)
+
+
+async def test_spoilt_requests_within_a_call_end_it_at_most(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(3261)
+    async with even_sound(phone):
+        for _ in range(MESSAGES // 4 // AT_ONCE):
+            async with RawPhone(phone.target) as caller:
+                call = await LiveCall.made(phone, caller)
+                for number in range(AT_ONCE):
+                    call.dialog.cseq += 1
+                    method = WITHIN[number % len(WITHIN)]
+                    body = raw.offer("0", "sendonly") if number % 2 else ""
+                    caller.send(mutate(caller.request(method, call.dialog, body=body, headers=HEADERS)))
+                await settled(raw)
+                await call.leg.hangup()
+                call.leg.release()
+    await settled(raw)
+
+
+async def test_spoilt_answers_to_a_call_of_ours_end_it_at_most(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(6337)
+    answers = (
+        "180 Ringing",
+        "183 Session Progress",
+        "200 OK",
+        "302 Moved",
+        "401 Unauthorized",
+        "422 Small",
+        "486 Busy",
+    )
+    async with even_sound(phone):
+        for _ in range(MESSAGES // 4 // AT_ONCE):
+            async with RawPhone(phone.target) as callee_phone:
+                leg, callee = await placed(phone, callee_phone)
+                spoil(callee, mutate)
+                for number in range(AT_ONCE):
+                    body = raw.offer("0") if number % 2 else ""
+                    callee._send(answers[number % len(answers)], callee.invite, body, headers=(*HEADERS, "RSeq: 1"))
+                await settled(raw)
+                await leg.hangup()
+                leg.release()
+    await settled(raw)
+
+
+def spoil(callee: RawCallee, mutate: Mutator) -> None:
+    """All that this callee sends from now on is spoilt."""
+    send = callee.phone.send
+    callee.phone.send = lambda data: send(mutate(data))  # type: ignore[method-assign]
+
+
+async def test_spoilt_rtp_and_rtcp_are_survived(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(3550)
+    call = await LiveCall.made(phone, raw)
+    assert raw._rtp_target is not None
+    host, port = raw._rtp_target
+    report = struct.pack(">BBHIQIIIIIIIII", 0x81, 200, 12, 0x5150, 1 << 60, 1, 2, 3, 0x5150, 0, 1, 0, 0, 0)
+    names = struct.pack(">BBHIBB6s", 0x81, 202, 3, 0x5150, 1, 6, b"a@b.cd") + b"\0\0"
+    packet = struct.pack(">BBHII", 0x80, 0, 1, 160, 0x5150) + b"\xff" * 160
+    async with even_sound(phone):
+        for number in range(2000):
+            raw.rtp.transport.sendto(mutate(report + names), (host, port + 1))
+            raw.rtp.transport.sendto(mutate(packet), (host, port))
+            if number % AT_ONCE == 0:
+                await settled(raw)
+    assert not call.leg.ended.done()
+    await call.over()
+
+
+EXCESSES = {
+    "64 KB of nothing": b"\0" * 65000,
+    "64 KB of one header": b"OPTIONS sip:100@h SIP/2.0\r\nX: " + b"y" * 64900,
+    "10,000 headers": b"OPTIONS sip:100@h SIP/2.0\r\n" + b"X: y\r\n" * 10000,
+    "10,000 parameters": b"OPTIONS sip:100@h SIP/2.0\r\nVia: SIP/2.0/UDP h" + b";a=b" * 10000,
+    "10,000 brackets": b"OPTIONS sip:100@h SIP/2.0\r\nTo: " + b"<" * 10000,
+    "an endless quotation": b'OPTIONS sip:100@h SIP/2.0\r\nTo: "' + b"\\" * 60000,
+}
+
+
+@pytest.mark.parametrize("what", EXCESSES)
+async def test_a_datagram_may_hold_anything(phone: Phone, raw: RawPhone, what: str) -> None:
+    for _ in range(20):
+        raw.send(EXCESSES[what])
+        await settled(raw)
+
+
+@pytest.mark.parametrize("line", ["m=audio 9 RTP/AVP 0", "a=x", "c=IN IP4 127.0.0.1", "a=rtpmap:0 PCMU/8000", "b=AS:1"])
+@pytest.mark.parametrize("count", [100, 300, 1000])
+async def test_an_offer_may_have_any_number_of_lines(phone: Phone, raw: RawPhone, line: str, count: int) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0") + f"{line}\r\n" * count)
+    await settled(raw)
+    await asyncio.sleep(0)
+    while not phone.incoming.empty():
+        await phone.incoming.get_nowait().reject(486)
+
+
+NOT_TEXT = [b"\0", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x1b[2J", b"\x7f", b"\xe2\x80\xae"]
+
+
+@pytest.mark.parametrize("odd", NOT_TEXT)
+async def test_bytes_that_are_no_text_are_survived_everywhere(phone: Phone, raw: RawPhone, odd: bytes) -> None:
+    request = raw.request("INVITE", raw.dialog(), body=raw.offer("0"), headers=HEADERS)
+    async with turned_away(phone):
+        for at in range(0, len(request), 7):
+            fresh = raw.request("INVITE", raw.dialog(), body=raw.offer("0"), headers=HEADERS)
+            raw.send(fresh[:at] + odd + fresh[at:])
+            if at % 210 == 0:
+                await settled(raw)
+        await settled(raw)
