@@ -40,6 +40,9 @@ bench: setup ## the benchmarks: tables here, JSON in bench/results
 	@scripts/venv.sh peer
 	@$(bin)/python -m bench
 
+soak: setup ## 100 calls that come and go for an hour; afterwards everything must be as it was
+	@$(bin)/python -m bench.soak
+
 fresh: ## prove `make demo` on a fresh Debian 12 in a folder of its own (root only)
 	@scripts/fresh.sh
 
@@ -50,4 +53,4 @@ lock: ## pin the newest versions of all dependencies
 clean: ## remove what was made in this checkout; the cache in ~/.cache/trunkline stays
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test lint bench fresh lock clean
+.PHONY: help setup setup-test run demo test lint bench soak fresh lock clean
