@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
@@ -27,10 +27,16 @@ class Authority:
         ca = x509.BasicConstraints(ca=True, path_length=None)
         self.root.write_bytes(self._signed(self._name, self._key, ca, [], (-1, 365)).public_bytes(Encoding.PEM))
 
-    def files(self, *names: str, days: tuple[float, float] = (-1, 365), file: str = "server") -> TlsFiles:
-        """Write a new key and its certificate for host names and addresses, valid between two days counted from now;
-        the authority's own is the one to trust."""
-        key = ec.generate_private_key(ec.SECP256R1())
+    def files(
+        self,
+        *names: str,
+        days: tuple[float, float] = (-1, 365),
+        file: str = "server",
+        key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | None = None,
+    ) -> TlsFiles:
+        """Write a key, a new one unless given, and its certificate for host names and addresses, valid between two days
+        counted from now; the authority's own is the one to trust."""
+        key = key or ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
         leaf = self._signed(subject, key, x509.BasicConstraints(ca=False, path_length=None), list(names), days)
         certificate, secret = self._folder / f"{file}.pem", self._folder / f"{file}.key"
@@ -41,7 +47,7 @@ class Authority:
     def _signed(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
+        key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
         constraints: x509.BasicConstraints,
         names: list[str],
         days: tuple[float, float],

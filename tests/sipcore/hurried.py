@@ -12,11 +12,13 @@ import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
 from sipcore.settings import EndpointSettings
+from sipcore.tls import TlsFiles
 from tests.peers import free_port
 
 SPEED = 30
@@ -37,7 +39,8 @@ class HurriedPhone:
     @classmethod
     @asynccontextmanager
     async def started(cls, launcher: Sequence[str] = HURRIED, **settings: object) -> AsyncIterator[Self]:
-        """Start it. `launcher`: the command that starts it; `settings`: of `EndpointSettings`."""
+        """Start it. `launcher`: the command that starts it; `settings`: of `EndpointSettings`,
+        `tls` as a list of paths."""
         port = free_port()
         child = await asyncio.create_subprocess_exec(
             *launcher,
@@ -83,6 +86,8 @@ class Program:
     """The process, from the inside."""
 
     def __init__(self, port: int, settings: dict[str, Any]) -> None:
+        if "tls" in settings:
+            settings["tls"] = TlsFiles(*map(Path, settings["tls"]))
         self._legs: dict[str, Leg] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._endpoint = Endpoint(

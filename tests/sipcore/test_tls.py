@@ -1,0 +1,294 @@
+"""SIP over TLS: who may connect to us, and whom we connect to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from sipcore.leg import Leg, LegEnd
+from sipcore.names import Target
+from sipcore.settings import EndpointSettings
+from sipcore.tls import TlsFiles, UnusableFile
+from sipcore.trunk import Place
+from tests.certificates import Authority
+from tests.peers import Baresip, free_port
+from tests.sipcore.hurried import HurriedPhone
+from tests.sipcore.phone import Phone
+from tests.sipcore.raw_phone import RawPhone
+from tests.sipcore.raw_tls import Connection, client_context, server_context, serving
+from tests.sipcore.tones import loudest_hz, sounding_s, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def phone(authority: Authority) -> AsyncIterator[Phone]:
+    files = authority.files("localhost", "127.0.0.1")
+    async with Phone(
+        EndpointSettings(codecs=("PCMU",), max_calls=20, tls_port=free_port(), tls=files, srtp="optional")
+    ) as phone:
+        yield phone
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+@asynccontextmanager
+async def connected(phone: Phone, context: ssl.SSLContext | None = None, source: str = "") -> AsyncIterator[Connection]:
+    """A TLS connection to the phone."""
+    context = context or client_context(phone.settings.tls)
+    connection = await Connection.to("127.0.0.1", phone.settings.tls_port, context, source=source)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+async def is_served(connection: Connection, raw: RawPhone) -> bool:
+    """Whether an OPTIONS over it is answered with 200."""
+    connection.writer.write(raw.request("OPTIONS", raw.dialog(), via="TLS"))
+    return (await connection.message()).status == 200
+
+
+@pytest.mark.parametrize(
+    ("version", "served"),
+    [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True)],
+)
+async def test_tls_1_2_and_1_3_are_spoken_and_nothing_older(
+    phone: Phone, raw: RawPhone, version: ssl.TLSVersion, served: bool
+) -> None:
+    context = client_context(phone.settings.tls)
+    with warnings.catch_warnings(action="ignore"):
+        context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    if served:
+        async with connected(phone, context) as connection:
+            assert await is_served(connection, raw)
+    else:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await Connection.to("127.0.0.1", phone.settings.tls_port, context)
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections_while_old_ones_go_on(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    async with connected(phone) as before:
+        assert await is_served(before, raw)
+        authority.files("localhost", "127.0.0.1")
+        identity = await phone.endpoint.renew_certificate()
+        assert phone.endpoint.certificate is identity
+        async with connected(phone) as after:
+            assert after.tls.getpeercert(True) != before.tls.getpeercert(True)
+            assert await is_served(after, raw)
+        assert await is_served(before, raw)
+
+
+async def test_files_that_cannot_be_used_change_nothing(phone: Phone, raw: RawPhone, authority: Authority) -> None:
+    key = phone.settings.tls.key
+    assert key
+    kept = key.read_bytes()
+    async with connected(phone) as before:
+        shown = before.tls.getpeercert(True)
+    key.write_bytes(kept[:100])
+    with pytest.raises(UnusableFile, match="holds no private key"):
+        await phone.endpoint.renew_certificate()
+    key.write_bytes(kept)
+    async with connected(phone) as after:
+        assert after.tls.getpeercert(True) == shown
+        assert await is_served(after, raw)
+
+
+async def test_renewing_again_and_again_keeps_no_descriptor(phone: Phone) -> None:
+    await phone.endpoint.renew_certificate()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        await phone.endpoint.renew_certificate()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_strangers_get_no_answer_from_the_tls_port_until_they_are_known(phone: Phone, raw: RawPhone) -> None:
+    async def may_connect(source: str) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.4), connected(phone, source=source) as connection:
+                return await is_served(connection, raw)
+        return False
+
+    assert not await may_connect("127.0.0.5")
+    phone.endpoint.set_sources(["127.0.0.1", "127.0.0.5", "192.0.2.0/24"])
+    assert await may_connect("127.0.0.5")
+    assert not await may_connect("127.0.0.6")
+    phone.endpoint.set_sources(["127.0.0.1"], ["127.0.0.4/30"])
+    assert await may_connect("127.0.0.6"), "a probe, by its network"
+    assert not await may_connect("127.0.0.8")
+    phone.endpoint.set_sources([f"192.0.{n // 250}.{n % 250}" for n in range(3000)] + ["127.0.0.1"])
+    assert await may_connect("127.0.0.1"), "more sources than the kernel takes: the guard alone judges"
+    phone.endpoint.set_sources(["127.0.0.1"])
+    assert not await may_connect("127.0.0.5")
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"OPTIONS sip:x SIP/2.0\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 100, os.urandom(5000)]
+)
+async def test_what_is_no_tls_ends_that_connection_and_harms_nobody(
+    phone: Phone, raw: RawPhone, garbage: bytes
+) -> None:
+    async with connected(phone) as other:
+        reader, writer = await asyncio.open_connection("127.0.0.1", phone.settings.tls_port)
+        writer.write(garbage)
+        assert await Connection(reader, writer).ended()
+        writer.close()
+        assert await is_served(other, raw)
+    with capture_logs() as logs:
+        phone.endpoint.log_guard_events()
+    assert {(line["event"], line["peer"]) for line in logs} == {("sip.tls_failed", "127.0.0.1")}
+
+
+async def test_a_client_cannot_make_us_compute_by_renegotiating(phone: Phone, raw: RawPhone) -> None:
+    child = await asyncio.create_subprocess_exec(
+        "openssl", "s_client", "-connect", f"127.0.0.1:{phone.settings.tls_port}", "-tls1_2",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    assert child.stdin and child.stdout
+    said = b""
+    async with asyncio.timeout(10):
+        while b"Extended master secret" not in said:
+            said += await child.stdout.read(4096)
+        child.stdin.write(b"R\n")
+        await child.stdin.drain()
+        while b"no renegotiation" not in said:
+            more = await child.stdout.read(4096)
+            assert more, said.decode()[-500:]
+            said += more
+        child.stdin.close()
+        await child.wait()
+    async with connected(phone) as other:
+        assert await is_served(other, raw)
+
+
+async def test_half_a_handshake_and_a_silent_connection_are_ended(authority: Authority) -> None:
+    """Five and ten seconds by the endpoint's clock, which is thirty times as fast."""
+    files, port = authority.files("localhost"), free_port()
+    paths = [str(files.certificate), str(files.key)]
+    async with HurriedPhone.started(tls_port=port, tls=paths):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x16\x03\x01\x02\x00\x01")
+        silent = await Connection.to("127.0.0.1", port, client_context(files))
+        assert await Connection(reader, writer).ended(3)
+        assert await silent.ended(3)
+        writer.close()
+        silent.close()
+
+
+async def test_baresip_calls_over_tls_with_encrypted_sound_and_is_called(phone: Phone, authority: Authority) -> None:
+    theirs = authority.files("127.0.0.1", file="baresip")
+    with capture_logs() as logs:
+        async with Baresip("PCMU/8000/1", encryption="srtp", tls=theirs) as baresip:
+            await baresip.command("dial", f"sip:100@127.0.0.1:{phone.settings.tls_port};transport=tls")
+            leg = await phone.next_leg()
+            await leg.answer()
+            await baresip.event("CALL_ESTABLISHED")
+            await both_hear(phone, baresip, leg)
+            leg = await phone.endpoint.call(baresip.uri)
+            await asyncio.wait_for(leg.connected(), 5)
+            await both_hear(phone, baresip, leg)
+    assert "sip.srtp_keys_in_clear" not in [line["event"] for line in logs]
+
+
+async def both_hear(phone: Phone, baresip: Baresip, leg: Leg) -> None:
+    media = await leg.connected()
+    assert media.keying == "sdes"
+    track = phone.ears.follow(media.slot)
+    phone.pump.write(media.slot, tone(8000, 1000, 0.4))
+    await phone.ears.ticks(30)
+    await leg.hangup()
+    await baresip.event("CALL_CLOSED")
+    leg.release()
+    rate, heard = baresip.heard()
+    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
+    assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
+    assert sounding_s(heard, rate) > 0.3
+
+
+# ---- connections that we make ----
+
+
+async def end_of_call(
+    phone: Phone, server: TlsFiles, host: str = "127.0.0.1", scheme: str = "sip"
+) -> tuple[LegEnd | None, str]:
+    """Call a server with that certificate: None when the INVITE got there, else how it ended; and why, from the log."""
+    with capture_logs() as logs:
+        async with serving(server_context(server)) as (port, came):
+            phone.endpoint.set_hosts({Place(host, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+            parameter = ";transport=tls" if scheme == "sip" else ""
+            leg = await phone.endpoint.call(f"{scheme}:1@{host}:{port}{parameter}")
+            arrived = asyncio.ensure_future(_first_message(came))
+            await asyncio.wait((arrived, leg.ended), return_when=asyncio.FIRST_COMPLETED, timeout=5)
+            end = None if arrived.done() else leg.ended.result()
+            arrived.cancel()
+            await leg.hangup()
+        phone.endpoint.log_guard_events()
+    return end, next((line["why"] for line in logs if line["event"] == "sip.tls_failed"), "")
+
+
+async def _first_message(came: asyncio.Queue[Connection]) -> str:
+    while True:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            return (await (await came.get()).message()).first_line
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "scheme"),
+    [
+        ("127.0.0.1", "127.0.0.1", "sip"),
+        ("sip.carrier.test", "sip.carrier.test", "sip"),
+        ("sip.carrier.test", "SIP.carrier.test", "sips"),
+        ("*.carrier.test", "sip.carrier.test", "sip"),
+    ],
+)
+async def test_a_server_that_proves_its_name_is_called(
+    phone: Phone, authority: Authority, name: str, host: str, scheme: str
+) -> None:
+    assert await end_of_call(phone, authority.files(name, file="carrier"), host, scheme) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "host", "why"),
+    [
+        (["other.carrier.test"], (-1, 9), "sip.carrier.test", "its certificate is for another name"),
+        (["*.carrier.test"], (-1, 9), "a.sip.carrier.test", "its certificate is for another name"),
+        (["*.test"], (-1, 9), "carrier.test", "its certificate is for another name"),
+        (["sip.carrier.test"], (-1, 9), "127.0.0.1", "its certificate is for another name"),
+        (["sip.carrier.test"], (-9, -1), "sip.carrier.test", "The certificate has expired or not yet valid"),
+        (["sip.carrier.test"], (1, 9), "sip.carrier.test", "The certificate has expired or not yet valid"),
+    ],
+)
+async def test_a_server_that_does_not_prove_its_name_gets_no_message(
+    phone: Phone, authority: Authority, names: list[str], days: tuple[float, float], host: str, why: str
+) -> None:
+    end, told = await end_of_call(phone, authority.files(*names, days=days, file="carrier"), host)
+    assert end == LegEnd(0, end.reason if end else "", by_peer=True)
+    assert told == why
+
+
+async def test_a_certificate_of_an_unknown_authority_is_refused(phone: Phone, tmp_path: Path) -> None:
+    end, told = await end_of_call(phone, Authority(tmp_path, "Nobody").files("127.0.0.1"))
+    assert end is not None
+    assert "untrusted" in told.lower() or "issuer" in told.lower()
