@@ -23,6 +23,7 @@ from sipcore.leg import HeaderLines, Leg
 from sipcore.names import Names, Target
 from sipcore.owner import Owner
 from sipcore.pump import Pump
+from sipcore.qualifications import Qualifications
 from sipcore.registry import DialogRegistry
 from sipcore.routes import uri_at
 from sipcore.settings import EndpointSettings
@@ -57,10 +58,13 @@ class Endpoint:
         self._accounts: dict[int, TrunkAccount] = {}
         """By IP version: calls with peers that have no account of their own."""
         self._accepting = True
+        self._qualifications: Qualifications | None = None
         self._names = Names()
         self._trunks: Trunks | None = None
         self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
         """A trunk's status has changed, in more than until when it is registered; given its key."""
+        self.on_silent: Callable[[str, str], None] | None = None
+        """One of several addresses of a host does not answer."""
         self._sip_port = settings.port
         self.sip_log = SipLog()
         self._tap = SipTap(self.sip_log)
@@ -73,6 +77,9 @@ class Endpoint:
         local_host = settings.public_address or (None if settings.host == "0.0.0.0" else settings.host)
         self._registry = DialogRegistry(self._owner, self.pump, loop, self._on_incoming, local_host)
         self._trunks = Trunks(self._owner, settings, self._registry, self._names, self._has_trunk_status)
+        self._qualifications = Qualifications(
+            self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
+        )
         try:
             self._tap.start(await self._owner.run(self._start_here, self._registry, self._trunks))
         except pj.Error as error:
@@ -85,6 +92,8 @@ class Endpoint:
     async def close(self) -> None:
         """End every leg, unregister, stop the pump, close the transports. Idempotent."""
         if self._endpoint is not None:
+            if self._qualifications is not None:
+                self._qualifications.close()
             if self._registry is not None and self._trunks is not None:
                 await asyncio.gather(self._registry.hang_up_all(GOODBYE_S), self._trunks.leave(GOODBYE_S))
                 await self._trunks.close()
@@ -108,10 +117,14 @@ class Endpoint:
         """Say which trunks there are. One that is the same as before notices nothing; one that has changed or gone is
         unregistered, while its live calls go on."""
         await self._started_trunks().set(trunks)
+        if self._qualifications:
+            self._qualifications.set(trunks)
 
     def trunk_status(self, key: str) -> TrunkStatus:
         """How a trunk stands."""
-        return self._trunks.status(key) if self._trunks else TrunkStatus("unregistered")
+        status = self._trunks.status(key) if self._trunks else TrunkStatus("unregistered")
+        asked = self._qualifications.status(key) if self._qualifications and status.state == "listening" else None
+        return asked or status
 
     def unregister(self) -> None:
         """Take all contacts away, as no more calls are taken; returns at once. Live calls go on."""
@@ -199,6 +212,14 @@ class Endpoint:
         if self.on_trunk_status:
             self.on_trunk_status(key, status)
 
+    def _is_silent(self, host: str, address: str) -> None:
+        if self.on_silent:
+            self.on_silent(host, address)
+
+    def _account_number(self, host: str) -> int:
+        """On the owner's thread."""
+        return int(self._account_towards(host).getId())
+
     def _account_towards(self, host: str) -> TrunkAccount:
         version = 6 if ":" in host else 4
         if version not in self._accounts:
@@ -224,6 +245,8 @@ class Endpoint:
         guard.set_most_invites(self._settings.max_invites_per_second)
         _native.guard_install()
         trunks.install_here()
+        if self._qualifications:
+            self._qualifications.install_here()
         tap = _native.tap_install()
         self._sip_port = open_transports(endpoint, self._settings)
         self._tls.open()

@@ -14,7 +14,12 @@ _USER = "-_.!~*'()&=+$,;?/"
 
 def registrar_of(trunk: Trunk) -> str:
     """The request URI of REGISTER: without a user (RFC 3261 10.2)."""
-    return f"sip:{_where(trunk.place)}"
+    return place_uri(trunk.place)
+
+
+def place_uri(place: Place) -> str:
+    """Whoever answers for SIP at a place."""
+    return f"sip:{_where(place)}"
 
 
 def aor_of(trunk: Trunk) -> str:

@@ -281,6 +281,7 @@ def _open_places(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) 
     speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
     locator = Locator(servers, hosts.answer, speaks, versions(settings.sip.host), os.urandom(16))
     places = Places(locator.locate, endpoint.set_hosts)
+    endpoint.on_silent = places.demote
     stack.push_async_callback(places.close)
     return places
 

@@ -2,13 +2,14 @@
 
 #include "account.h"
 #include "flow.h"
+#include "options.h"
 #include "register.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 
 static const char *const ends[] = {"answered", "silence", "unresolved", "unreachable", "unanswerable"};
 
-static PyObject *on_outcome, *on_lost;
+static PyObject *on_outcome, *on_lost, *on_options;
 
 /* Takes over `arguments`. What is called just posts to the event loop. */
 static void call(PyObject *function, PyObject *arguments)
@@ -36,6 +37,13 @@ static void tell_lost(pjsua_acc_id account)
     PyGILState_Release(state);
 }
 
+static void tell_options(long long token, bool answered, int code, long long microseconds)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    call(on_options, Py_BuildValue("LOiL", token, answered ? Py_True : Py_False, code, microseconds));
+    PyGILState_Release(state);
+}
+
 static PyObject *py_install(PyObject *self, PyObject *args)
 {
     PyObject *outcome, *lost;
@@ -57,6 +65,21 @@ static PyObject *py_remove(PyObject *self, PyObject *unused)
     register_remove();
     flow_remove();
     Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_options_install(PyObject *self, PyObject *told)
+{
+    (void)self;
+    Py_XSETREF(on_options, Py_NewRef(told));
+    options_install(tell_options);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_options_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    options_install(NULL);
     Py_RETURN_NONE;
 }
 
@@ -144,6 +167,21 @@ static PyObject *py_account_delete(PyObject *self, PyObject *argument)
     return PyBool_FromLong(gone);
 }
 
+static PyObject *py_options_send(PyObject *self, PyObject *args)
+{
+    int account;
+    const char *uri;
+    long long token;
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "isL", &account, &uri, &token))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = options_send(account, uri, token);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
+}
+
 PyMethodDef register_methods[] = {
     {"register_install", py_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
     {"register_remove", py_remove, METH_NOARGS, "Report nothing more."},
@@ -153,5 +191,8 @@ PyMethodDef register_methods[] = {
     {"register_forget", py_forget, METH_O, "register_forget(account): let go of its connection."},
     {"account_route", py_set_route, METH_VARARGS, "account_route(account, *routes): Route values, two at most."},
     {"account_delete", py_account_delete, METH_O, "account_delete(account) -> False while it has calls."},
+    {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
+    {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
+    {"options_send", py_options_send, METH_VARARGS, "options_send(account, uri, token)."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,17 @@
+/* OPTIONS that we send, to see whether a peer is there (RFC 3261 11). When, is not decided here. */
+#ifndef TRUNKLINE_OPTIONS_H
+#define TRUNKLINE_OPTIONS_H
+
+#include <stdbool.h>
+
+#include <pjsua-lib/pjsua.h>
+
+/* On PJSIP's threads. `code`: of the final response, or PJSIP's own 408, 502 and 503 when there is none (`answered` is
+ * false then); `microseconds`: since it was sent. */
+typedef void options_callback_t(long long token, bool answered, int code, long long microseconds);
+
+void options_install(options_callback_t *tell);
+/* Ask `uri`, from an account that has an address towards it. An error: nothing was sent and nothing will be told. */
+pj_status_t options_send(pjsua_acc_id account, const char *uri, long long token);
+
+#endif

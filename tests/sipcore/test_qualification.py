@@ -1,0 +1,98 @@
+"""When a peer is asked whether it is there, and what its trunk's status says then: on a clock that is an argument."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sipcore.qualification import FIRST_S, GIVE_UP_S, MISSED_AGAIN_S, End, Qualification, Reply
+from sipcore.trunk import TrunkStatus
+
+START = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
+
+
+class Peer:
+    """A qualification and its time, in seconds."""
+
+    def __init__(self, every_s: float = 60, chance: float = 0.5) -> None:
+        self.now_s = 0.0
+        self.machine = Qualification(0, every_s, lambda: chance)
+
+    def ask(self) -> None:
+        """Move on to the next question."""
+        assert self.machine.due_s is not None
+        self.now_s = self.machine.due_s
+        self.machine.send(self.now_s)
+
+    def reply(self, code: int = 200, end: End = "answered", after_s: float = 0.012) -> TrunkStatus:
+        """Ask, and get this."""
+        self.ask()
+        self.now_s += after_s
+        reply = Reply(end, code, after_s * 1000, "192.0.2.1")
+        self.machine.answered(self.now_s, START + timedelta(seconds=self.now_s), reply)
+        return self.machine.status
+
+
+def test_it_begins_soon_and_not_with_everybody_at_once() -> None:
+    assert [Qualification(100, 60, lambda c=c: c).due_s for c in (0, 0.5, 0.99)] == [  # type: ignore[misc]
+        100, 100 + 0.5 * FIRST_S, 100 + 0.99 * FIRST_S,
+    ]  # fmt: skip
+    assert Qualification(100, 1, lambda: 1).due_s == 101
+
+
+def test_until_the_first_answer_the_trunk_listens() -> None:
+    peer = Peer()
+    assert peer.machine.status == TrunkStatus("listening")
+    peer.ask()
+    assert (peer.machine.status, peer.machine.due_s) == (TrunkStatus("listening"), None)
+    assert peer.machine.give_up_s == peer.now_s + GIVE_UP_S
+
+
+@pytest.mark.parametrize("code", [200, 301, 401, 404, 405, 486])
+def test_any_answer_but_trouble_means_that_it_is_there(code: int) -> None:
+    peer = Peer()
+    assert peer.reply(code) == TrunkStatus("listening", "answers OPTIONS in 12 ms")
+    assert peer.reply(code, after_s=0.0001) == TrunkStatus("listening", "answers OPTIONS in 1 ms")
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "detail"),
+    [
+        ("silence", 408, "no answer to OPTIONS since 18:01:07Z"),
+        ("answered", 503, "OPTIONS is answered with 503 since 18:01:07Z"),
+        ("unreachable", 503, "no connection to 192.0.2.1 since 18:01:07Z"),
+        ("unresolved", 0, "the host name is unknown since 18:01:07Z"),
+    ],
+)
+def test_three_misses_in_a_row_mean_that_it_is_not(end: End, code: int, detail: str) -> None:
+    peer = Peer()
+    good = peer.reply()
+    assert [peer.reply(code, end, 5), peer.reply(code, end, 5)] == [good, good]
+    assert peer.reply(code, end, 5) == TrunkStatus("failed", detail)
+    assert peer.reply() == TrunkStatus("listening", "answers OPTIONS in 12 ms")
+
+
+def test_a_miss_between_answers_changes_nothing() -> None:
+    peer = Peer()
+    for _ in range(5):
+        assert peer.reply().state == "listening"
+        assert peer.reply(end="silence", after_s=5).state == "listening"
+        assert peer.reply(end="silence", after_s=5).state == "listening"
+
+
+@pytest.mark.parametrize(("chance", "factor"), [(0.0, 0.9), (0.5, 1.0), (1.0, 1.1)])
+def test_questions_come_at_their_pace_and_sooner_after_a_miss(chance: float, factor: float) -> None:
+    peer = Peer(60, chance)
+    gaps = []
+    for end in ("answered", "silence", "silence", "silence", "silence", "answered", "answered"):
+        peer.reply(end=end, after_s=0)  # type: ignore[arg-type]
+        assert peer.machine.due_s is not None
+        gaps.append((peer.machine.due_s - peer.now_s) / factor)
+    assert gaps == pytest.approx([60, MISSED_AGAIN_S, MISSED_AGAIN_S, 60, 60, 60, 60])
+
+
+def test_after_a_miss_it_is_not_asked_less_often_than_usual() -> None:
+    peer = Peer(2)
+    peer.reply(end="silence", after_s=0)
+    assert peer.machine.due_s == pytest.approx(peer.now_s + 2)
