@@ -59,7 +59,8 @@ class Connection:
         """Whether the other side ends the connection in that time."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await self.reader.read() == b""
+                await self.reader.read()  # perhaps an alert, then the end
+                return True
         except TimeoutError:
             return False
         except (ConnectionError, ssl.SSLError):

@@ -145,7 +145,7 @@ async def test_strangers_get_no_answer_from_the_tls_port_until_they_are_known(ph
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"OPTIONS sip:x SIP/2.0\r\n\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 100, os.urandom(5000)]
+    "garbage", [b"OPTIONS sip:x SIP/2.0\r\n\r\n", b"\x16\x03\x01\x00\x05\x63\x00\x00\x01\x00", os.urandom(5000)]
 )
 async def test_what_is_no_tls_ends_that_connection_and_harms_nobody(
     phone: Phone, raw: RawPhone, garbage: bytes
