@@ -23,6 +23,7 @@ from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles, now, read_identity
 from storage import lock
 from storage.database import Database
+from trunkline import check_sip
 
 TONE_HZ: Final = 440
 TONE_S: Final = 0.5
@@ -41,6 +42,9 @@ async def check(settings: Settings) -> int:
         ("API port", _api_port),
         ("SIP ports", _sip_ports),
         ("SIP over TLS", _sip_over_tls),
+        ("SIP addresses", check_sip.addresses),
+        ("RTP ports", check_sip.rtp_ports),
+        ("trunks", check_sip.trunks),
         ("audio path", _audio_path),
     ]
     failed = 0

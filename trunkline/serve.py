@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,8 +27,6 @@ from calls.equipment import Equipment
 from calls.host_names import HostNames
 from calls.http_tool import Outside
 from calls.knowledge import KnowledgeWorker
-from calls.locate import Locator
-from calls.name_servers import NameServers
 from calls.outbound import Turns, WayOut
 from calls.places import Places
 from calls.service import CallService
@@ -40,7 +37,7 @@ from calls.webhooks import Deliverer, DeliveryPolicy
 from config import secrets
 from config.errors import StartupError
 from config.secrets import Secrets
-from config.settings import Settings, name_server_address
+from config.settings import Settings
 from media.engine import Engine
 from media.recording import RecordingWriter
 from models import catalogue
@@ -49,8 +46,6 @@ from sipcore.digest import InboundDigest
 from sipcore.endpoint import Endpoint
 from sipcore.headers import bracketed
 from sipcore.leg import Leg
-from sipcore.transports import versions
-from sipcore.trunk import Transport
 from storage import key_proof, lock, preset_sounds
 from storage.database import Database
 from trunkline.certificate import CertificateWatch
@@ -61,6 +56,7 @@ from trunkline.metrics import GuardCollector, SoundCollector
 from trunkline.signals import StopSignals
 from trunkline.sip_answers import SipAnswers, Told
 from trunkline.sip_figures import SipCollector
+from trunkline.trunk_hosts import locator_of
 
 HOUSEKEEPING_S: Final = 2.0
 """Between two looks at what the guard turned away and at how full the server is."""
@@ -277,10 +273,7 @@ def _open_places(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) 
     """Where trunks' host names are, found without PJSIP and told to it."""
     hosts = HostNames()
     stack.callback(hosts.close)
-    servers = NameServers([name_server_address(each) for each in settings.sip.nameservers])
-    speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
-    locator = Locator(servers, hosts.answer, speaks, versions(settings.sip.host), os.urandom(16))
-    places = Places(locator.locate, endpoint.set_hosts)
+    places = Places(locator_of(settings, hosts).locate, endpoint.set_hosts)
     endpoint.on_silent = places.demote
     stack.push_async_callback(places.close)
     return places

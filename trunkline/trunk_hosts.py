@@ -1,0 +1,19 @@
+"""Who finds the hosts of trunks, by the settings."""
+
+from __future__ import annotations
+
+import os
+
+from calls.host_names import HostNames
+from calls.locate import Locator
+from calls.name_servers import NameServers
+from config.settings import Settings, name_server_address
+from sipcore.transports import versions
+from sipcore.trunk import Transport
+
+
+def locator_of(settings: Settings, hosts: HostNames) -> Locator:
+    """`hosts` asks the system, where name servers know nothing."""
+    servers = NameServers([name_server_address(each) for each in settings.sip.nameservers])
+    speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
+    return Locator(servers, hosts.answer, speaks, versions(settings.sip.host), os.urandom(16))
