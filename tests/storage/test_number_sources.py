@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -54,6 +56,22 @@ def test_a_source_is_stored_in_its_normal_form(written: str, normal: str) -> Non
 def test_sources_overlap_when_a_call_could_come_from_both(one: str, other: str, both: bool) -> None:
     assert overlap(["sbc.example", one], ["203.0.113.9", other]) is both
     assert overlap([other], [one]) is both
+
+
+def test_many_sources_overlap_as_each_pair_of_them_does() -> None:
+    chance = random.Random(5)
+
+    def some() -> list[str]:
+        bits = chance.choice((24, 28, 32))
+        return [normal_source(f"10.0.{chance.randrange(40)}.{chance.randrange(256)}/{bits}") for _ in range(6)]
+
+    outcomes = set()
+    for _ in range(500):
+        one, other = some(), some()
+        expected = any(ip_network(a).overlaps(ip_network(b)) for a in one for b in other)
+        assert overlap(one, other) is overlap(other, one) is expected
+        outcomes.add(expected)
+    assert outcomes == {True, False}
 
 
 async def test_a_number_is_found_from_each_of_its_sources(database: Database, organization_id: str) -> None:
