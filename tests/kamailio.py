@@ -53,7 +53,8 @@ request_route {{
     if (!mf_process_maxfwd_header("10")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
     if (is_method("CANCEL")) {{ if (t_check_trans()) {{ t_relay(); }} exit; }}
     if (has_totag()) {{
-        if (loose_route() || !is_method("ACK") || t_check_trans()) {{ t_relay(); }}
+        loose_route();
+        t_relay();
         exit;
     }}
     if (is_method("OPTIONS")) {{ sl_send_reply("200", "OK"); exit; }}

@@ -208,8 +208,9 @@ class RawPhone:
         dialog.target = answer.header("Contact").split("<")[1].split(">")[0]
         self.send(self.request("ACK", dialog))
         port = re.search(r"m=audio (\d+)", answer.body)
-        assert port
-        self._rtp_target = (self._server[0], int(port[1]))
+        host = re.search(r"c=IN IP[46] (\S+)", answer.body)
+        assert port and host
+        self._rtp_target = (host[1], int(port[1]))
         return answer
 
     def acknowledge(self, dialog: Dialog, answer: Message, branch: str = "") -> None:
