@@ -163,6 +163,9 @@ class SipSettings(Section):
         "10000-19999",
         description='ports for audio, two for each of `max_calls`: "first-last" within 1024..65535',
     )
+    symmetric_rtp: bool = Field(
+        True, description="send audio to where a peer's comes from, whatever its SDP says: true or false"
+    )
     unknown_source: Literal["drop", "403"] = Field("drop", description='what strangers get: "drop" (silence) or "403"')
     srtp: Literal["off", "optional", "required"] = Field(
         "off", description='encrypted audio: "off", "optional" or "required"'

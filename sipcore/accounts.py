@@ -41,7 +41,7 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
     _set_srtp(config.mediaConfig, settings.srtp)
     transport = config.mediaConfig.transportConfig
     transport.port = settings.rtp_first_port
-    transport.portRange = settings.rtp_last_port - settings.rtp_first_port
+    transport.portRange = (settings.rtp_last_port - settings.rtp_first_port - 1) // 2 * 2  # of RTP: RTCP has the next
     transport.boundAddress = bound_address(settings.host)
     if settings.public_address and version in versions(settings.public_address):
         transport.publicAddress = settings.public_address

@@ -170,6 +170,8 @@ class Endpoint:
         guard.log_events()
         self._names.log_unknown()
         self._tls.log_events()
+        if missed := _native.rtp_ports_missed():
+            log.error("sip.no_rtp_port", calls=missed, hint="widen [sip] rtp_ports (TRUNKLINE_SIP__RTP_PORTS)")
 
     async def call(
         self,
@@ -236,9 +238,9 @@ class Endpoint:
         endpoint = self._endpoint = pj.Endpoint()
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
-        _native.hook(
-            self._settings.host == "0.0.0.0" and not self._settings.public_address, self._settings.symmetric_rtp
-        )
+        _native.hook(self._settings.host == "0.0.0.0" and not self._settings.public_address)
+        _native.rtp_symmetric(self._settings.symmetric_rtp)
+        _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port)
         self.set_sources(())
         self.set_hosts({})
         self.set_accepting(True)

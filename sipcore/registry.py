@@ -11,7 +11,7 @@ import pjsua2 as pj
 import structlog
 
 from media.dtmf_keys import KEYS, DigitWay
-from sipcore import cause, headers
+from sipcore import _native, cause, headers
 from sipcore.carried import carried
 from sipcore.contacts import Contact, of_redirect
 from sipcore.dialog import CallObject, Invitation, PjDialog, told
@@ -229,6 +229,8 @@ class DialogRegistry:
         self._dialogs[call.key] = dialog
 
     def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
+        if not _native.rtp_ports_left():
+            raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
         identity = self._identity(invitation)
         call = CallObject(account, self)
         facts = LegFacts(

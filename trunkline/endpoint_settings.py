@@ -23,6 +23,7 @@ def endpoint_settings(settings: Settings) -> EndpointSettings:
         public_address=str(sip.public_address) if sip.public_address else None,
         rtp_first_port=first,
         rtp_last_port=last,
+        symmetric_rtp=sip.symmetric_rtp,
         codecs=sip.codecs,
         max_calls=settings.limits.max_calls,
         refuse_unknown=sip.unknown_source == "403",

@@ -6,6 +6,7 @@
 #include "handover.h"
 #include "info.h"
 #include "limits.h"
+#include "rtp_ports.h"
 #include "names.h"
 #include "sdp.h"
 #include "secrecy.h"
@@ -226,6 +227,10 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         answer(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
     else if (method == PJSIP_INVITE_METHOD && !accepting && !handover_asked(rdata)) /* which is no further call */
         answer(rdata, 503, retry_after_s);
+    else if (method == PJSIP_INVITE_METHOD && !rtp_ports_left()) {
+        rtp_ports_miss();
+        answer(rdata, 503, retry_after_s);
+    }
     else
         return let_in(rdata);
     return PJ_TRUE;

@@ -15,6 +15,8 @@
 #include "python_guard.h"
 #include "python_register.h"
 #include "python_tls.h"
+#include "python_rtp.h"
+#include "rtp_ports.h"
 #include "rtp_transport.h"
 #include "sdp.h"
 #include "secrecy.h"
@@ -87,9 +89,9 @@ static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri 
 /* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
 static PyObject *py_hook(PyObject *self, PyObject *args)
 {
-    int follow_route, symmetric_rtp;
+    int follow_route;
     (void)self;
-    if (!PyArg_ParseTuple(args, "pp", &follow_route, &symmetric_rtp))
+    if (!PyArg_ParseTuple(args, "p", &follow_route))
         return NULL;
     pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
     callback->on_stream_created2 = pump_on_stream_created;
@@ -99,13 +101,13 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     reason_hook(callback);
     callback->on_call_media_event = NULL;
     callback->on_create_media_transport = rtp_transport_create;
+    callback->on_call_media_transport_state = rtp_ports_on_state;
     callback->on_call_transfer_request = NULL;
     callback->on_call_transfer_request2 = refuse_transfer;
     callback->on_call_replace_request = NULL;
     handover_hook(callback);
     callback->on_call_redirected = refuse_redirection;
     sdp_follow_route(follow_route);
-    rtp_transport_set_symmetric(symmetric_rtp);
     Py_RETURN_NONE;
 }
 
@@ -478,7 +480,7 @@ static PyObject *py_stats(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"start", py_start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."},
     {"stop", py_stop, METH_NOARGS, "Stop the pump's threads."},
-    {"hook", py_hook, METH_VARARGS, "hook(follow_route, symmetric_rtp): take over PJSUA's stream and SDP callbacks."},
+    {"hook", py_hook, METH_VARARGS, "hook(follow_route): take over PJSUA's stream and SDP callbacks."},
     {"hush", py_hush, METH_NOARGS, "Silence PJLIB's own log."},
     {"wait", py_wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."},
     {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
@@ -514,7 +516,8 @@ PyMODINIT_FUNC PyInit__native(void)
     if (made && (PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
                  PyModule_AddIntConstant(made, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0 ||
                  PyModule_AddFunctions(made, guard_methods) != 0 || PyModule_AddFunctions(made, register_methods) != 0 ||
-                 PyModule_AddFunctions(made, tls_methods) != 0))
+                 PyModule_AddFunctions(made, tls_methods) != 0 ||
+                 PyModule_AddFunctions(made, rtp_methods) != 0))
         Py_CLEAR(made);
     if (made && PyModule_AddFunctions(made, tap_methods) != 0)
         Py_CLEAR(made);

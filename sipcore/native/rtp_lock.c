@@ -13,22 +13,33 @@ static bool same_place(const pj_sockaddr *a, const pj_sockaddr *b)
     return rtp_same_host(a, b) && pj_sockaddr_get_port(a) == pj_sockaddr_get_port(b);
 }
 
-static enum rtp_verdict settle(rtp_lock_t *lock, enum rtp_lock_state state, const pj_sockaddr *from, uint32_t ssrc,
-                               int64_t now_ns)
+static enum rtp_verdict settle(rtp_lock_t *lock, enum rtp_lock_state state, const pj_sockaddr *from, uint32_t ssrc)
 {
     lock->state = state;
     pj_sockaddr_cp(&lock->source, from);
     lock->ssrc = ssrc;
-    lock->heard_ns = now_ns;
+    lock->next_since_ns = 0;
     return RTP_TAKE_NEW_SOURCE;
 }
 
 static enum rtp_verdict judge_ssrc(rtp_lock_t *lock, uint32_t ssrc, int64_t now_ns)
 {
-    if (ssrc != lock->ssrc && now_ns - lock->heard_ns < SSRC_SILENCE_NS)
+    if (ssrc == lock->ssrc) {
+        if (lock->next_since_ns) {
+            lock->interrupted++;
+            lock->next_since_ns = now_ns;
+        }
+        return RTP_TAKE;
+    }
+    if (!lock->next_since_ns || ssrc != lock->next_ssrc) {
+        lock->next_ssrc = ssrc;
+        lock->next_since_ns = now_ns;
+        lock->interrupted = 0;
+    }
+    if (now_ns - lock->next_since_ns < (lock->interrupted < RIVAL_PACKETS ? SSRC_SILENCE_NS : RIVAL_SILENCE_NS))
         return RTP_DROP;
     lock->ssrc = ssrc;
-    lock->heard_ns = now_ns;
+    lock->next_since_ns = 0;
     return RTP_TAKE;
 }
 
@@ -46,7 +57,7 @@ static enum rtp_verdict judge_candidate(rtp_lock_t *lock, const pj_sockaddr *fro
     lock->candidate_heard_ns = now_ns;
     if (now_ns - lock->candidate_since_ns < PROBATION_NS)
         return RTP_DROP;
-    return settle(lock, RTP_LOCK_PROBED, from, ssrc, now_ns);
+    return settle(lock, RTP_LOCK_PROBED, from, ssrc);
 }
 
 void rtp_lock_open(rtp_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp)
@@ -66,11 +77,11 @@ enum rtp_verdict rtp_lock_judge(rtp_lock_t *lock, const pj_sockaddr *from, uint3
     if (settled && as_before)
         return judge_ssrc(lock, ssrc, now_ns);
     if (same_place(from, &lock->announced))
-        return settle(lock, RTP_LOCK_ANNOUNCED, from, ssrc, now_ns);
+        return settle(lock, RTP_LOCK_ANNOUNCED, from, ssrc);
     if (settled)
         return RTP_DROP;
     if (as_before)
-        return settle(lock, RTP_LOCK_PROBED, from, ssrc, now_ns);
+        return settle(lock, RTP_LOCK_PROBED, from, ssrc);
     if (rtp_same_host(from, &lock->announced) || rtp_same_host(from, &lock->signalling))
         return judge_candidate(lock, from, ssrc, now_ns);
     return RTP_DROP;

@@ -6,8 +6,10 @@
  *   PROBED    settled by probation: the announced place, should it speak at last, still takes over.
  *   ANNOUNCED settled on the announced place.
  *
- * A settled lock takes packets of its source and SSRC only; another SSRC of that source once the first has been silent
- * for SSRC_SILENCE_NS (a PBX that connects two callers changes it). An offer or answer that changes the media opens it. */
+ * A settled lock takes packets of its source and SSRC only. Another SSRC of that source (a PBX that connects two callers
+ * changes it) takes its place when it has come for SSRC_SILENCE_NS while the first was silent. One that has come between
+ * the first one's packets is no successor: it must wait for RIVAL_SILENCE_NS. An offer or answer that changes the media
+ * opens the lock. */
 #ifndef TRUNKLINE_RTP_LOCK_H
 #define TRUNKLINE_RTP_LOCK_H
 
@@ -17,6 +19,8 @@
 
 #define PROBATION_NS 400000000LL
 #define SSRC_SILENCE_NS 200000000LL
+#define RIVAL_SILENCE_NS 2000000000LL
+#define RIVAL_PACKETS 3     /* of the first one, in between; fewer may have come out of order */
 #define CANDIDATE_GAP_NS 200000000LL /* a candidate that is silent for longer begins its probation anew */
 
 enum rtp_lock_state { RTP_LOCK_OPEN, RTP_LOCK_PROBED, RTP_LOCK_ANNOUNCED };
@@ -28,7 +32,9 @@ typedef struct rtp_lock {
     pj_sockaddr signalling;                /* where the peer's SIP comes from; its port says nothing */
     pj_sockaddr source;                    /* of a settled lock; of an open one, what was settled before */
     uint32_t ssrc;
-    int64_t heard_ns;                      /* the latest packet that was taken */
+    uint32_t next_ssrc;                    /* that wants to take its place */
+    int64_t next_since_ns;                 /* since when it has come alone; 0: there is none */
+    int interrupted;                       /* how many packets of `ssrc` have come since it appeared */
     pj_sockaddr candidate;
     uint32_t candidate_ssrc;
     int64_t candidate_since_ns, candidate_heard_ns;

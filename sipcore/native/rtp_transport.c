@@ -6,6 +6,7 @@
 #include "rtp_filter.h"
 #include "rtp_lock.h"
 #include "rtp_packet.h"
+#include "rtp_ports.h"
 #include "sdp.h"
 
 #include <pjsua-lib/pjsua_internal.h>
@@ -51,6 +52,12 @@ static pjmedia_transport_info info_of(const adapter_t *adapter)
     pjmedia_transport_info_init(&info);
     pjmedia_transport_get_info(adapter->udp, &info);
     return info;
+}
+
+static uint16_t local_port(const adapter_t *adapter)
+{
+    pjmedia_transport_info info = info_of(adapter);
+    return pj_sockaddr_get_port(&info.sock_info.rtp_addr_name);
 }
 
 static void filter_hosts(adapter_t *adapter, const pj_sockaddr *announced)
@@ -323,7 +330,9 @@ static void on_destroyed(void *user_data)
 static pj_status_t destroy(pjmedia_transport *tp)
 {
     adapter_t *adapter = (adapter_t *)tp;
+    uint16_t port = local_port(adapter);
     pjmedia_transport_close(adapter->slave);
+    rtp_ports_give_back(port);
     pj_grp_lock_dec_ref(adapter->base.grp_lock);
     return PJ_SUCCESS;
 }
@@ -378,6 +387,7 @@ pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjme
     adapter->base.grp_lock = slave->grp_lock;
     pj_grp_lock_add_ref(slave->grp_lock);
     pj_grp_lock_add_handler(slave->grp_lock, pool, adapter, on_destroyed);
+    rtp_ports_take(local_port(adapter));
     return &adapter->base;
 }
 
