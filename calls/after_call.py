@@ -158,4 +158,5 @@ def _note(call: Call) -> None:
         duration=call.duration_seconds,
         turns=call.turn_count,
         recorded=call.recorded,
+        sip_status=call.sip_end["statusCode"] if call.sip_end else None,
     )

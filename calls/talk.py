@@ -38,6 +38,8 @@ from storage.agents import Agent
 from storage.calls import Call, EndedReason
 from storage.database import StorageTrouble
 
+NO_RTP_S: Final = 3.0
+"""A call in which no packet came until then is one that nobody hears: its operator wants to know."""
 LAST_WORD_S: Final = 0.2
 """Between the last sample that was sent and our BYE: the caller's jitter buffer still holds it."""
 PROGRESS_EVERY_S: Final = 2.0
@@ -209,10 +211,13 @@ class Talk:
             self._log.warning("call.without_background", sound_id=agent.background_sound_id, error=str(error))
 
     async def _watch_media(self, end: Callable[[EndedReason], None]) -> None:
-        """End the call when no packet has come for too long."""
-        watch = MediaWatch(self._house.rtp_timeout_s)
-        wait_s: float | None = self._house.rtp_timeout_s
+        """End the call when no packet has come for too long; say early when none comes at all."""
+        leg, watch = self._parties.leg, MediaWatch(self._house.rtp_timeout_s)
+        await asyncio.sleep(min(NO_RTP_S, self._house.rtp_timeout_s))
+        if leg.silence_s() >= NO_RTP_S and not leg.on_hold:
+            self._log.warning("call.no_rtp", waited_s=NO_RTP_S, remedy="let UDP through to the RTP ports; mind NAT")
+        wait_s = watch.look(leg.silence_s(), leg.on_hold)
         while wait_s is not None:
             await asyncio.sleep(wait_s)
-            wait_s = watch.look(self._parties.leg.silence_s(), self._parties.leg.on_hold)
+            wait_s = watch.look(leg.silence_s(), leg.on_hold)
         end("media_timeout")

@@ -75,7 +75,7 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         settings = self._settings
         local_host = settings.public_address or (None if settings.host == "0.0.0.0" else settings.host)
-        self._registry = DialogRegistry(self._owner, self.pump, loop, self._on_incoming, local_host)
+        self._registry = DialogRegistry(self._owner, self.pump, loop, self._arrives, local_host)
         self._trunks = Trunks(self._owner, settings, self._registry, self._names, self._has_trunk_status)
         self._qualifications = Qualifications(
             self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
@@ -209,6 +209,10 @@ class Endpoint:
         if self._trunks is None:
             raise RuntimeError("the endpoint has not started")
         return self._trunks
+
+    def _arrives(self, leg: Leg) -> None:
+        self.sip_log.arrived(leg.sip_call_id, leg.facts.sender_tag)
+        self._on_incoming(leg)
 
     def _has_trunk_status(self, key: str, status: TrunkStatus) -> None:
         if self.on_trunk_status:

@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 import structlog
 
 from sipcore import _native
-from sipcore.headers import printable
+from sipcore.headers import host_of, printable, value
 from sipcore.sip_message import SipMessage
 
 GATHER_S: Final = 0.05
@@ -32,6 +32,9 @@ OVER_S: Final = 40.0
 UNANSWERED_S: Final = 600.0
 """How long a dialog without an answer is kept after its last message."""
 SWEEP_S: Final = 5.0
+TOLD_S: Final = 10.0
+MOST_TOLD: Final = 20
+"""Refusals that are logged in such a time."""
 REMEMBERED: Final = 20_000
 """Messages that are known again."""
 
@@ -127,6 +130,9 @@ class SipLog:
         self._size = 0
         self._swept_s = 0.0
         self._seen: tuple[set[int], set[int]] = (set(), set())
+        self._legs: set[DialogKey] = set()
+        self._told = 0
+        self._told_since_s = 0.0
 
     def add(self, messages: Iterable[SipMessage], now_s: float) -> None:
         """What came since, oldest first."""
@@ -140,6 +146,12 @@ class SipLog:
                 watcher(message, key, again)
         if now_s - self._swept_s > SWEEP_S:
             self._sweep(now_s)
+
+    def arrived(self, call_id: str, caller_tag: str) -> None:
+        """An INVITE has become a leg: what is answered to it is told elsewhere."""
+        if len(self._legs) >= REMEMBERED:
+            self._legs.clear()
+        self._legs.add(DialogKey(call_id, "callee", caller_tag))
 
     def key_of(self, call_id: str, role: Role, caller_tag: str = "") -> DialogKey | None:
         """The dialog of this Call-ID in which we have this role; without a tag the first of them."""
@@ -182,11 +194,25 @@ class SipLog:
         before, answered = trail.size, trail.answered
         trail.add(kept, now_s)
         self._size += trail.size - before
+        if key.role == "callee" and key not in self._legs and _refuses(kept):
+            self._tell_refusal(kept.message, now_s)
         if trail.answered and not answered and self.on_answered:
             self.on_answered(key.role, (kept.message.at_ns - trail.began_ns) / 1e9)
         while self._size > ALL_BYTES and len(self._trails) > 1:
             self._forget(next(iter(self._trails)))
         return key
+
+    def _tell_refusal(self, message: SipMessage, now_s: float) -> None:
+        """An INVITE was refused before it became a leg, by the guard or by PJSIP: nobody else tells."""
+        if now_s - self._told_since_s > TOLD_S:
+            self._told, self._told_since_s = 0, now_s
+        self._told += 1
+        if self._told <= MOST_TOLD:
+            why = value(message.raw.decode(errors="replace"), "Warning", "Warning")
+            log.info(
+                "sip.refused", code=message.status, source=host_of(message.peer), why=printable(why) or None,
+                sip_call_id=message.call_id,
+            )  # fmt: skip
 
     def _find(self, message: SipMessage) -> DialogKey | None:
         """Who sends a request is its originator; its From tag tells whether that is the call's caller or callee."""
@@ -207,10 +233,18 @@ class SipLog:
 
     def _forget(self, key: DialogKey) -> None:
         self._size -= self._trails.pop(key).size
+        self._legs.discard(key)
         keys = self._by_call_id[key.call_id]
         keys.remove(key)
         if not keys:
             del self._by_call_id[key.call_id]
+
+
+def _refuses(kept: Kept) -> bool:
+    """A refusal of ours to an INVITE, sent for the first time. 503 is told by the figures: we are full, or flooded."""
+    message = kept.message
+    refused = message.status >= 400 and message.status != 503
+    return refused and message.sent and not kept.again and message.method == "INVITE"
 
 
 class SipTap:

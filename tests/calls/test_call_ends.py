@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from calls import talk
 from calls.admission import Ceilings
 from config.errors import ModelError
 from sipcore.leg import HeaderLines, Media
@@ -96,6 +97,22 @@ async def test_a_caller_who_vanished_without_bye_is_a_media_timeout(tmp_path: Pa
         call = await house.ends(phone)
     assert (call.status, call.ended_reason) == ("completed", "media_timeout")
     assert phone.sent == [180, 200, -1]
+
+
+async def test_a_caller_from_whom_no_packet_comes_is_told_of_early_but_not_one_on_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "NO_RTP_S", 0.3)
+    async with open_house(tmp_path) as house:
+        await house.number()
+        house.pump.last_packet_ns = time.monotonic_ns()
+        with capture_logs() as events:
+            held = house.rings()
+            held.dialog.answered_held = True
+            silent = house.rings()
+            await until(lambda: any(event["event"] == "call.no_rtp" for event in events))
+        told = [event["call_id"] for event in events if event["event"] == "call.no_rtp"]
+        assert told == [(await house.stored(silent)).id]
 
 
 async def test_a_caller_who_never_agrees_on_sound_is_a_media_timeout_and_gives_the_place_back(tmp_path: Path) -> None:

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from itertools import count
 
+from structlog.testing import capture_logs
+
 from sipcore import sip_log
-from sipcore.sip_log import ALL_BYTES, FIRST, MOST, MOST_BYTES, OVER_S, SWEEP_S, UNANSWERED_S, DialogKey, SipLog
+from sipcore.sip_log import (
+    ALL_BYTES,
+    FIRST,
+    MOST,
+    MOST_BYTES,
+    MOST_TOLD,
+    OVER_S,
+    SWEEP_S,
+    TOLD_S,
+    UNANSWERED_S,
+    DialogKey,
+    SipLog,
+)
 from sipcore.sip_message import SipMessage
 
 NUMBERS = count()
@@ -120,6 +134,29 @@ def test_an_invite_that_was_challenged_goes_on() -> None:
     sip_log.add([message("INVITE", sent=True, tags=("a", ""))], 1)
     trail = sip_log.trail(key)
     assert trail is not None and not trail.over and len(trail) == 4
+
+
+def test_a_refusal_that_nobody_else_tells_is_logged_once_and_not_without_bound() -> None:
+    sip_log = SipLog()
+    why = b'SIP/2.0 488 Not Acceptable Here\r\nWarning: 304 us "Media type not available"\r\n\r\n'
+    with capture_logs() as events:
+        for number in range(MOST_TOLD + 5):
+            told, other = f"c{number}", f"d{number}"
+            sip_log.arrived(other, "a")
+            for call_id in (told, other):
+                sip_log.add([message("INVITE", call_id=call_id, tags=("a", ""))], 1)
+                refusal = message("INVITE", 488, sent=True, call_id=call_id, raw=why + call_id.encode())
+                sip_log.add([refusal, refusal], 1)
+    assert [event["sip_call_id"] for event in events] == [f"c{number}" for number in range(MOST_TOLD)]
+    assert events[0] == {
+        "event": "sip.refused", "log_level": "info", "code": 488, "source": "peer", "sip_call_id": "c0",
+        "why": '304 us "Media type not available"',
+    }  # fmt: skip
+    with capture_logs() as events:
+        sip_log.add([message("INVITE", call_id="e"), message("INVITE", 488, sent=True, call_id="e")], 1 + 2 * TOLD_S)
+        sip_log.add([message("INVITE", call_id="f"), message("INVITE", 503, sent=True, call_id="f")], 1 + 2 * TOLD_S)
+        sip_log.add([message("INVITE", sent=True, call_id="g"), message("INVITE", 486, call_id="g")], 1 + 2 * TOLD_S)
+    assert [event["sip_call_id"] for event in events] == ["e"]
 
 
 def test_the_same_bytes_again_are_a_retransmission_the_same_way_only() -> None:

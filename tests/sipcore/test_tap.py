@@ -148,6 +148,22 @@ async def test_strangers_leave_no_trace(phone: Phone, raw: RawPhone) -> None:
     ]
 
 
+async def test_a_call_without_a_codec_in_common_is_told_and_one_that_we_refuse_is_not(
+    phone: Phone, raw: RawPhone
+) -> None:
+    with capture_logs() as events:
+        raw.invite(hopeless := raw.dialog(), raw.offer("18"))
+        assert (await raw.final()).status == 488
+        raw.invite(raw.dialog(), raw.offer())
+        await (await phone.next_leg()).reject(404)
+        assert (await raw.final()).status == 404
+        phone.endpoint.see_messages()
+    told = [event for event in events if event["event"] == "sip.refused"]
+    assert [(event["code"], event["source"], event["sip_call_id"]) for event in told] == [
+        (488, "127.0.0.1", hopeless.call_id)
+    ]
+
+
 async def test_options_belong_to_no_call_and_are_counted(phone: Phone, raw: RawPhone) -> None:
     phone.endpoint.see_messages()
     sip_log = phone.endpoint.sip_log
