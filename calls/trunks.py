@@ -27,6 +27,8 @@ _SCHEME: Final = re.compile(r"(sips?):(.*)", re.IGNORECASE | re.DOTALL)
 _PORT: Final = re.compile(r":([0-9]{1,5})$")
 _TRANSPORT: Final = re.compile(r"(?:^|;)transport=(udp|tcp|tls)(?:;|$)", re.IGNORECASE)
 
+_OF_THE_TRUNK: Final = ("number", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted")
+"""What tells trunks apart, beside where they are."""
 NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
 
 log = structlog.get_logger()
@@ -109,6 +111,8 @@ class TrunkLines:
         self._apply = apply
         self._status = status
         self._numbers: list[PhoneNumber] = []
+        self._stored: dict[str, PhoneNumber] = {}
+        """The numbers whose trunks have been applied."""
         self._applied: dict[str, Trunk] = {}
         self._applying = asyncio.Lock()
         self._unusable: dict[str, TrunkStatus] = {}
@@ -120,14 +124,23 @@ class TrunkLines:
         self._changed.set()
 
     def status(self, number: PhoneNumber) -> TrunkStatus:
-        """How a number's trunk stands. One that has just been stored is not known to the endpoint yet."""
+        """How a number's trunk stands. What has just been stored is not known to the endpoint yet."""
         if number.source is None:
             return NO_TRUNK
         if number.id in self._unusable:
             return self._unusable[number.id]
-        if number.id in self._applied:
+        if self._is_applied(number):
             return self._status(number.id)
         return TrunkStatus("registering" if number.sip_mode == "registration" else "listening")
+
+    def _is_applied(self, number: PhoneNumber) -> bool:
+        """Whether the endpoint has the number's trunk as it is stored now."""
+        before = self._stored.get(number.id)
+        if before is None or before == number:
+            return before is not None
+        return destinations_of(before) == destinations_of(number) and all(
+            getattr(before, name) == getattr(number, name) for name in _OF_THE_TRUNK
+        )
 
     def all(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
         """Every number with a trunk, as they were read last, and how it stands."""
@@ -159,6 +172,7 @@ class TrunkLines:
             trunks = self._trunks()
             await self._apply(trunks)
             self._applied = {trunk.key: trunk for trunk in trunks}
+            self._stored = {number.id: number for number in self._numbers if number.id in self._applied}
 
     def _trunks(self) -> list[Trunk]:
         trunks = []
