@@ -103,7 +103,7 @@ async def test_a_callee_is_greeted_listened_to_and_told_of_by_webhook(place: Pla
     steps = [each["event"] for each in events if each["event"].startswith("call.")]
     assert steps == ["call.queued", "call.placed", "call.ringing", "call.answered", "call.ended"]
     shown = {each["event"] for each in place.log.events[since:] if TO in json.dumps(each)}
-    assert shown == {"call.placed"}
+    assert shown == {"outbound.attempt", "call.placed"}
 
 
 @in_this_module
