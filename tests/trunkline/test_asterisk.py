@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 import pytest_asyncio
 
 from tests.asterisk import Asterisk, needs_root
+from tests.certificates import Authority
+from tests.peers import free_port
 from tests.trunkline.house import until
 from tests.trunkline.place import Place, open_place
 from tests.trunkline.sound import audible, read_wav
@@ -44,19 +47,31 @@ def block(title: str) -> str:
     return found[1]
 
 
-def pbx(place: Place, how: str) -> Asterisk:
-    """Asterisk as the page sets it up, with the addresses of this test."""
-    pjsip = block(f"pjsip.conf, {how}").replace("bind=0.0.0.0:5060", "bind=127.0.0.1:{port}")
+def pbx(place: Place, how: str, extensions: str = "") -> Asterisk:
+    """Asterisk as the page sets it up, with the addresses and the keys of this test."""
+    pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", block(f"pjsip.conf, {how}"))
     pjsip = pjsip.replace("198.51.100.5:5060", place.target).replace("198.51.100.5", "127.0.0.1")
-    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block(f"extensions.conf, {how}") + TESTS})
+    pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{place.server.settings.sip.tls_port}")
+    pjsip = pjsip.replace("/etc/asterisk/keys/", "{folder}/")
+    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block(f"extensions.conf, {extensions or how}") + TESTS})
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom both sides trust."""
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+async def place(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[Place]:
     """The server of this module."""
-    async with open_place(
-        tmp_path_factory.mktemp("place"), sip={"ring_timeout_s": 2}, limits={"max_outbound_per_second": 50}
-    ) as place:
+    folder = tmp_path_factory.mktemp("place")
+    files = authority.files("127.0.0.1")
+    sip = {
+        "ring_timeout_s": 2, "tls_port": free_port(), "tls_cert": str(files.certificate), "tls_key": str(files.key),
+        "tls_ca": str(files.authorities), "srtp": "optional",
+    }  # fmt: skip
+    async with open_place(folder, sip=sip, limits={"max_outbound_per_second": 50}) as place:
         yield place
 
 
@@ -119,3 +134,53 @@ async def test_calls_go_out_and_end_as_asterisk_says(place: Place) -> None:
             ("failed", "rejected"),
             ("failed", "invalid_number"),
         ]
+
+
+async def test_trunkline_registers_and_calls_go_both_ways(place: Place) -> None:
+    async with pbx(place, "by registration") as asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+        since = place.log.mark()
+        number_id = await place.client.number(
+            "703", agent_id, sipMode="registration", sipUsername="trunkline", sipPassword="a-long-password",
+            sipProxy=f"127.0.0.1:{asterisk.port}",
+        )  # fmt: skip
+        await place.log.event("trunk.registered", since=since)
+        assert (await place.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
+        assert "trunkline/sip:" in await asterisk.cli("pjsip show contacts")
+        await asterisk.cli("channel originate Local/700@phones extension talk@tests")
+        call = await place.ended(await place.answered(since))
+        assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
+        assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
+        await place.client.v1("DELETE", f"phone-numbers/{number_id}")
+        await place.log.event("trunk.removed", since=since)
+        assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
+
+
+async def test_calls_through_tls_are_encrypted_both_ways(place: Place, authority: Authority) -> None:
+    asterisk = pbx(place, "encrypted", "by address")
+    files = authority.files("127.0.0.1", file="asterisk")
+    for source, name in (
+        (files.certificate, "asterisk.crt"),
+        (files.key, "asterisk.key"),
+        (files.authorities, "ca.crt"),
+    ):
+        shutil.copy(source, asterisk.spool / name)
+    async with asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
+        trunk = {"sipPort": asterisk.port, "sipProtocol": "tls"}
+        number_id = await place.client.number("704", agent_id, **trunk)
+        since = place.log.mark()
+        await asterisk.cli("channel originate Local/704@phones extension talk@tests")
+        call_id = await place.answered(since)
+        await until(lambda: recorded_bytes(place, call_id) > 1.2 * 16000 * 4)
+        assert "SAVP" in await sdp_of(place, call_id)
+        await asterisk.cli("channel request hangup all")
+        await place.ended(call_id)
+        rate, sides = read_wav(await place.client.recording(call_id))
+        assert audible(sides[:, 0], rate).mean() > 0.7
+        assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended")
+
+
+async def sdp_of(place: Place, call_id: str) -> str:
+    """What both sides have said about the call's sound."""
+    return "\n".join(each["text"] for each in (await place.client.v1("GET", f"calls/{call_id}/sip"))["messages"])
