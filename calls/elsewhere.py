@@ -3,7 +3,8 @@ go."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
@@ -11,8 +12,11 @@ import structlog
 from calls import dialling
 from calls.admission import SourceNames
 from calls.dialling import Elsewhere
+from sipcore import cause
 from sipcore.contacts import Contact
-from storage.calls import Call
+from sipcore.leg import HeaderLines, Leg
+from sipcore.referral import Referral
+from storage.calls import Call, EndedReason
 from storage.database import Database, StorageTrouble
 from storage.phone_numbers import PhoneNumber, sources_of
 
@@ -23,6 +27,10 @@ def trunk_of(number: PhoneNumber, names_of: SourceNames) -> Callable[[str], bool
     """Tells whether an address is the number's trunk."""
     sources = sources_of(number)
     return lambda address: not sources.isdisjoint(names_of(address))
+
+
+Reach = Callable[[PhoneNumber, str, HeaderLines], Awaitable[Leg]]
+"""Calls somebody through a number's trunk: `calls.outbound.WayOut.reach`. Raises `ConnectionError`."""
 
 
 class Guide:
@@ -51,3 +59,49 @@ class Guide:
         except StorageTrouble as trouble:
             log.error("call.not_followed", call_id=self._call.id, by=by, cause=trouble.cause)
             return None
+
+
+class Referrals:
+    """`Leg.on_refer` of one call: calls whom the peer names and waits until they answer, for `ring_timeout_s` at most,
+    or until the call itself is to end."""
+
+    def __init__(
+        self,
+        guide: Guide,
+        number: PhoneNumber,
+        reach: Reach,
+        ring_timeout_s: float,
+        ending: asyncio.Future[EndedReason],
+    ) -> None:
+        self._guide = guide
+        self._number = number
+        self._reach = reach
+        self._ring_timeout_s = ring_timeout_s
+        self._ending = ending
+
+    async def __call__(self, referral: Referral) -> Leg | int:
+        user = await self._guide.refer(referral.contact)
+        if user is None or self._ending.done():
+            return 603
+        replaces = (("Replaces", referral.replaces),) if referral.replaces else ()
+        try:
+            leg = await self._reach(self._number, user, replaces)
+        except ConnectionError as error:
+            log.warning("call.not_referred", why=str(error))
+            return 503
+        return await self._answer_of(leg)
+
+    async def _answer_of(self, leg: Leg) -> Leg | int:
+        connecting = asyncio.ensure_future(leg.connected())
+        await asyncio.wait(
+            (connecting, self._ending), timeout=self._ring_timeout_s, return_when=asyncio.FIRST_COMPLETED
+        )
+        if connecting.done() and connecting.exception() is None:
+            return leg
+        leg.ended.add_done_callback(lambda _: leg.release())
+        if connecting.done():
+            code = leg.ended.result().code
+            return code if code >= 300 else 503
+        connecting.cancel()
+        await leg.hangup(cause.NO_ANSWER)
+        return 408

@@ -15,7 +15,7 @@ import structlog
 from calls.after_call import Outcome
 from calls.call_now import CallNow
 from calls.conversation import Conversation
-from calls.elsewhere import trunk_of
+from calls.elsewhere import Guide, Reach, Referrals, trunk_of
 from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
@@ -45,7 +45,16 @@ class LiveCall:
     placed: Final = True
     """It has a leg."""
 
-    def __init__(self, call: Call, agent: Agent, number: PhoneNumber, leg: Leg, equipment: Equipment) -> None:
+    def __init__(
+        self,
+        call: Call,
+        agent: Agent,
+        number: PhoneNumber,
+        leg: Leg,
+        equipment: Equipment,
+        reach: Reach | None = None,
+    ) -> None:
+        """Without `reach` the peer cannot have us call somebody else."""
         self.call = call
         self._agent = agent
         self._number = number
@@ -59,6 +68,9 @@ class LiveCall:
         self._conversation: Conversation | None = None
         self._recorded = False
         self._log = log.bind(call_id=call.id)
+        if reach is not None and number.sip_allow_refer:
+            guide = Guide(call, number, equipment.database)
+            leg.on_refer = Referrals(guide, number, reach, equipment.ring_timeout_s, self._ending)
 
     def now(self) -> CallNow:
         """How it stands."""

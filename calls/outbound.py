@@ -85,7 +85,7 @@ class Dial(Protocol):
         caller: Party | None,
         sip_call_id: str | None,
         headers: HeaderLines,
-        follow: Follow,
+        follow: Follow | None,
     ) -> Awaitable[Leg]:
         """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
 
@@ -99,6 +99,16 @@ class WayOut:
     trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
     turns: Turns
     tcp: bool = True
+
+    async def reach(self, number: PhoneNumber, to: str, headers: HeaderLines) -> Leg:
+        """Call somebody for a call that goes on with them. Raises `ConnectionError`."""
+        problem = trunk_problem(number, tcp=self.tcp)
+        if problem is not None:
+            raise ConnectionError(problem)
+        await self.turns.take()
+        trunk = await self.trunk_of(number)
+        caller = Party(number.number, number.name or "")
+        return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
 
 
 class OutboundCall:
@@ -165,7 +175,7 @@ class OutboundCall:
             self._give_up(str(error))
             return None
         leg = await self._place(number, trunk)
-        return None if leg is None else LiveCall(self.call, agent, number, leg, self._house)
+        return None if leg is None else LiveCall(self.call, agent, number, leg, self._house, self._way_out.reach)
 
     async def _has_its_turn(self) -> bool:
         """Wait for it; False when the call is ended first."""

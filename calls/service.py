@@ -233,7 +233,8 @@ class CallService:
             customer=call.customer_number,
             agent=admitted.agent.id,
         )
-        return LiveCall(call, admitted.agent, admitted.number, leg, self._equipment)
+        reach = self._way_out.reach if self._way_out else None
+        return LiveCall(call, admitted.agent, admitted.number, leg, self._equipment, reach)
 
     def _store_inbound(self, conn: sa.Connection, facts: LegFacts, admitted: Admitted) -> Call:
         """`Refused`: 486 when the organization's places are taken, 503 when the process's are."""

@@ -14,6 +14,7 @@ from sipcore import _native, headers
 from sipcore.contacts import Follow
 from sipcore.leg import HeaderLines, Leg, Media
 from sipcore.owner import Owner
+from sipcore.referral import fragment, state_after
 from sipcore.secrecy import Secrecy
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class CallObject(pj.Call):  # type: ignore[misc]
         """The address that the other side was heard from last."""
         self._accepted = False
         self._successor: CallObject | None = None
+        self.referrals = 0
+        """How many REFERs were accepted."""
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
         """The progress of a call that we make, and the end of any call. What is in between is told by media."""
@@ -90,6 +93,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
     def onDtmfDigit(self, prm: pj.OnDtmfDigitParam) -> None:
         """A digit, by RFC 4733 (its repeated packets are one) or SIP INFO."""
         self._registry.has_digit(self, prm.digit, "info" if prm.method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733")
+
+    def onCallTransferRequest(self, prm: pj.OnCallTransferRequestParam) -> None:
+        """REFER (RFC 3515), as `sipcore.referral.read` takes it."""
+        prm.statusCode = self._registry.status_for_referral(self, prm.dstUri)
 
     def onCallReplaceRequest(self, prm: pj.OnCallReplaceRequestParam) -> None:
         """Somebody wants to take the other side's place (RFC 3891)."""
@@ -146,6 +153,10 @@ class PjDialog:
         """The latest response to our INVITE."""
         return await self._owner.run(self._progress_here)
 
+    async def notify(self, event: str, code: int) -> None:
+        """Tell the peer what has become of its REFER."""
+        await self._owner.run(self._notify_here, event, code)
+
     def forget(self) -> None:
         """The call has ended: later verbs do nothing. On the owner's thread."""
         self._call = None
@@ -155,6 +166,15 @@ class PjDialog:
 
     def _bye_here(self, code: int, headers: HeaderLines) -> None:
         self._do_here("hangup", lambda call: call.hangup(told(code, headers)))
+
+    def _notify_here(self, event: str, code: int) -> None:
+        request = pj.CallSendRequestParam()
+        request.method = "NOTIFY"
+        request.txOption.contentType = "message/sipfrag"
+        request.txOption.msgBody = fragment(code)
+        for name, value in (("Event", event), ("Subscription-State", state_after(code))):
+            request.txOption.headers.append(_header(name, value))
+        self._do_here("notify", lambda call: call.sendRequest(request))
 
     def _progress_here(self) -> int:
         return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
@@ -195,7 +215,11 @@ def told(code: int, headers: HeaderLines) -> pj.CallOpParam:
     operation.opt.textCount = 0  # else each call offers real-time text, with a thread and 300 ms at its end
     operation.statusCode = code
     for name, value in headers:
-        header = pj.SipHeader()
-        header.hName, header.hValue = name, value
-        operation.txOption.headers.append(header)
+        operation.txOption.headers.append(_header(name, value))
     return operation
+
+
+def _header(name: str, value: str) -> pj.SipHeader:
+    header = pj.SipHeader()
+    header.hName, header.hValue = name, value
+    return header

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -16,6 +16,7 @@ from sipcore.carried import Carried
 from sipcore.cause import Cause
 from sipcore.headers import Party
 from sipcore.pump import Pump, SlotStats
+from sipcore.referral import Referral
 from sipcore.secrecy import Keying
 
 HeaderLines = Sequence[tuple[str, str]]
@@ -98,6 +99,10 @@ class Leg:
         self.may_be_taken_over: Callable[[str], bool] | None = None
         """Whether somebody at that address may take the other side's place (RFC 3891); None: only from where the other
         side is. Called on PJSIP's threads."""
+        self.on_refer: Callable[[Referral], Awaitable[Leg | int]] | None = None
+        """Calls whom the other side names (RFC 3515): the answered leg, which is given up for this one to go on with,
+        or the SIP status that says why there is none. None: no REFER is accepted."""
+        self._referral: Referral | None = None
         self._dialog = dialog
         self._pump = pump
         self._media: asyncio.Future[Media] = loop.create_future()
@@ -193,8 +198,8 @@ class Leg:
             raise
 
     def silence_s(self) -> float:
-        """Seconds since the last RTP packet came; 0 while the leg has no sound or is on hold."""
-        if not self._media.done() or self.on_hold:
+        """Seconds since the last RTP packet came; 0 while the leg has no sound, is on hold or is being transferred."""
+        if not self._media.done() or self.on_hold or self._referral:
             return 0.0
         return (time.monotonic_ns() - self.stats().last_packet_ns) / 1e9
 
@@ -212,6 +217,13 @@ class Leg:
         self._released = True
 
     # ---- what the endpoint reports, always on the loop ----
+
+    def _has_taken_over(self, other: Leg) -> None:
+        """The sound of another leg is this one's now."""
+        self._pump.release(other._media.result().slot)
+        other._released = True
+        if self.on_hold:
+            self._has_media(self._media.result(), False)
 
     def _begins_anew(self) -> None:
         """Another callee is called, who may let us hear something before the answer as the one before did."""

@@ -106,6 +106,13 @@ class Pump:
         samples fade in again when it goes on."""
         _native.pause(slot, on)
 
+    def take_over(self, slot: int, other: int) -> bool:
+        """Let a slot go on with the stream of another one, which has none then. False when that has none already."""
+        try:
+            return _native.take_over(slot, other)
+        except KeyError:
+            return False
+
     def release(self, slot: int) -> None:
         """Close the slot; its handle is void from now on."""
         _native.release(slot)

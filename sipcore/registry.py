@@ -18,6 +18,8 @@ from sipcore.dialog import CallObject, Invitation, PjDialog, told
 from sipcore.leg import Leg, LegFacts, Media
 from sipcore.owner import Owner
 from sipcore.pump import Pump
+from sipcore.referral import Referral
+from sipcore.referral import read as read_referral
 from sipcore.secrecy import ClearKeys, Secrecy
 
 log = structlog.get_logger(__name__)
@@ -47,6 +49,8 @@ class DialogRegistry:
         self._loop = loop
         self._on_incoming = on_incoming
         self._local_host = local_host
+        self._waiting: dict[int, tuple[int, str, cause.Reason]] = {}
+        """Ends of dialogs whose legs are being transferred."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- PJSIP's threads ----
@@ -69,6 +73,17 @@ class DialogRegistry:
         call.peer = facts.source
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)
+
+    def status_for_referral(self, call: CallObject, request: str) -> int:
+        """What the other side is told that wants us to go on with somebody else; one wish at a time is heard."""
+        leg, referral = call.leg, read_referral(request)
+        if leg is None or referral is None or leg.on_refer is None or leg._referral is not None:
+            log.info("sip.refer_refused", sip_call_id=leg.sip_call_id if leg else None, peer=call.peer)
+            return 603
+        leg._referral = referral
+        call.referrals += 1
+        self._post(self._start, self._transfer(call, leg, referral, call.referrals == 1))
+        return 202
 
     def status_for_heir(self, call: CallObject, source: str) -> int:
         """What somebody at this address is told who wants to go on with a call in the place of its other side."""
@@ -97,7 +112,7 @@ class DialogRegistry:
         headers."""
         if call.leg is not None:
             why = cause.read(reasons)
-            self._post(self._leg_ended, call.key, call.leg, code, headers.printable(reason), why)
+            self._post(self._dialog_ended, call.key, call.leg, code, headers.printable(reason), why)
         self._owner.post(self._drop_here, call.key)
 
     def redirected(self, call: CallObject, code: int, answer: pj.SipRxData) -> None:
@@ -171,6 +186,38 @@ class DialogRegistry:
         self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
 
+    async def _transfer(self, call: CallObject, leg: Leg, referral: Referral, first: bool) -> None:
+        """Go on with whom the other side names, and tell it what became of that; it may have gone meanwhile."""
+        dialog = self._dialogs.get(call.key)
+        event = None if referral.quiet or dialog is None else referral.event(first)
+        if event and dialog:
+            await dialog.notify(event, 100)
+        code = await self._is_transferred(call, leg, referral)
+        leg._referral = None
+        if event and dialog:
+            await dialog.notify(event, code)
+        end = self._waiting.pop(call.key, None)
+        if end is not None and code != 200:
+            self._leg_ended(call.key, leg, *end)
+        elif code == 200 and dialog:
+            await dialog.bye(0, (cause.line(cause.ours(cause.NORMAL)),))
+
+    async def _is_transferred(self, call: CallObject, leg: Leg, referral: Referral) -> int:
+        assert leg.on_refer is not None
+        try:
+            new = await leg.on_refer(referral)
+            if isinstance(new, int):
+                return new
+            if not leg._hung_up and await self._owner.run(self._join_here, call, leg, new):
+                leg._has_taken_over(new)
+                log.info("sip.call_transferred", sip_call_id=leg.sip_call_id, to=new.facts.request_user)
+                return 200
+            await new.hangup()
+            new.release()
+        except Exception as error:
+            log.error("sip.transfer_failed", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
+        return 500
+
     async def _has_changed_hands(self, leg: Leg) -> None:
         if leg.facts.direction == "outbound":
             leg._has_been_answered()  # who was called may have been about to answer
@@ -203,6 +250,13 @@ class DialogRegistry:
                 self.legs.pop(before.key, None)
                 return True
         return False
+
+    def _dialog_ended(self, key: int, leg: Leg, code: int, reason: str, why: cause.Reason) -> None:
+        """A leg that is being transferred waits for what comes of that."""
+        if leg._referral is not None and not leg._hung_up and self.legs.get(key) is leg:
+            self._waiting[key] = code, reason, why
+        elif self.legs.get(key) is leg:
+            self._leg_ended(key, leg, code, reason, why)
 
     def _leg_ended(self, key: int, leg: Leg, code: int, reason: str, why: cause.Reason) -> None:
         self.legs.pop(key, None)
@@ -263,6 +317,19 @@ class DialogRegistry:
             self.legs.pop(call.key, None)
             self._drop_here(call.key)
             raise ConnectionError(f"no INVITE could be sent: {error.reason}") from error
+
+    def _join_here(self, before: CallObject, leg: Leg, other: Leg) -> bool:
+        """Let a leg go on with the call and the stream of another one; False when either has none any more."""
+        after = next((each for each in self._calls.values() if each.leg is other), None)
+        if after is None or leg._released or not leg.has_sound or not other.has_sound:
+            return False
+        if not self._pump.take_over(leg._media.result().slot, other._media.result().slot):
+            return False
+        before.leg = None
+        for key in (before.key, after.key):
+            self.legs.pop(key, None)
+        self._attach(after, leg, PjDialog(self._owner, after))
+        return True
 
     def _identity(self, invitation: Invitation) -> str:
         """What From says; "": what the account says."""

@@ -194,7 +194,7 @@ class Callees:
         caller: Party | None,
         sip_call_id: str | None,
         headers: HeaderLines,
-        follow: Follow,
+        follow: Follow | None,
     ) -> Leg:
         assert trunk is not None
         self.asked += 1

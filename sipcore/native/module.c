@@ -12,6 +12,7 @@
 
 #include "pump.h"
 #include "reason.h"
+#include "refer.h"
 #include "python_guard.h"
 #include "python_register.h"
 #include "python_tls.h"
@@ -72,13 +73,6 @@ static PyObject *py_stop(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* A peer's REFER would make us call whomever it names. */
-static void refuse_transfer(pjsua_call_id call, const pj_str_t *target, pjsip_status_code *code, pjsua_call_setting *setting)
-{
-    (void)call, (void)target, (void)setting;
-    *code = PJSIP_SC_DECLINE;
-}
-
 /* A callee's 3xx would make us call whomever it names. With "stop" instead, the call would end as if we had ended it. */
 static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri *target, const pjsip_event *event)
 {
@@ -102,8 +96,7 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     callback->on_call_media_event = NULL;
     callback->on_create_media_transport = rtp_transport_create;
     callback->on_call_media_transport_state = rtp_ports_on_state;
-    callback->on_call_transfer_request = NULL;
-    callback->on_call_transfer_request2 = refuse_transfer;
+    refer_hook(callback);
     callback->on_call_replace_request = NULL;
     handover_hook(callback);
     callback->on_call_redirected = refuse_redirection;
@@ -238,6 +231,22 @@ static PyObject *py_slot_of(PyObject *self, PyObject *argument)
     if (!slot)
         Py_RETURN_NONE;
     return PyLong_FromLongLong(handle_of(slot));
+}
+
+static PyObject *py_take_over(PyObject *self, PyObject *args)
+{
+    long long keep, give;
+    bool taken;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LL", &keep, &give))
+        return NULL;
+    slot_t *kept = slot_by_handle(keep), *given = kept ? slot_by_handle(give) : NULL;
+    if (!given)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    taken = pump_take_over(kept, given);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(taken);
 }
 
 static PyObject *py_forget(PyObject *self, PyObject *argument)
@@ -487,6 +496,7 @@ static PyMethodDef methods[] = {
     {"slot_of", py_slot_of, METH_O, "slot_of(pjsua_call_id) -> handle or None."},
     {"progress", py_progress, METH_O, "progress(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
     {"secrecy", py_secrecy, METH_O, "secrecy(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
+    {"take_over", py_take_over, METH_VARARGS, "take_over(handle, other) -> bool: go on with the stream of the other slot."},
     {"forget", py_forget, METH_O, "forget(pjsua_call_id): the call is over, its number may be used again."},
     {"reason", py_reason, METH_O, "reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
     {"release", py_release, METH_O, "release(handle): close the slot."},

@@ -71,11 +71,16 @@ static pj_status_t null_destroy(pjmedia_port *port)
 {
     null_port_t *null = (null_port_t *)port;
     pj_pool_t *pool = null->pool;
-    pthread_mutex_lock(&null->slot->stream_lock);
-    bool ours = null->slot->port == null->stream_port;
-    pthread_mutex_unlock(&null->slot->stream_lock);
+    pthread_mutex_lock(&pump.open_lock);
+    slot_t *slot = null->slot;
+    pthread_mutex_lock(&slot->stream_lock);
+    bool ours = slot->port == null->stream_port;
+    pthread_mutex_unlock(&slot->stream_lock);
+    if (slot->null == null)
+        slot->null = NULL;
     if (ours)
-        slot_detach(null->slot);
+        slot_detach(slot);
+    pthread_mutex_unlock(&pump.open_lock);
     pjmedia_port_dec_ref(null->stream_port);
     pj_pool_release(pool);
     return PJ_SUCCESS;
@@ -161,6 +166,34 @@ void pump_hand_over(pjsua_call_id before, pjsua_call_id after)
     pthread_mutex_unlock(&pump.open_lock);
 }
 
+static void give_call(slot_t *keep, slot_t *give)
+{
+    if (keep->call >= 0 && atomic_load(&pump.of_call[keep->call]) == keep->index)
+        atomic_store(&pump.of_call[keep->call], -1);
+    keep->call = give->call;
+    give->call = PJSUA_INVALID_ID;
+    atomic_store(&pump.of_call[keep->call], keep->index);
+}
+
+bool pump_take_over(slot_t *keep, slot_t *give)
+{
+    pthread_mutex_lock(&pump.open_lock);
+    null_port_t *null = keep != give ? give->null : NULL;
+    pjmedia_port *port = null && give->port == null->stream_port ? null->stream_port : NULL;
+    pjmedia_stream *stream = give->stream;
+    if (port)
+        slot_detach(give); /* first: two slots must never drive one stream. `null` holds it meanwhile. */
+    bool taken = port && slot_attach(keep, port, stream) == 0;
+    if (taken) {
+        give_call(keep, give);
+        give->null = NULL;
+        keep->null = null;
+        null->slot = keep;
+    }
+    pthread_mutex_unlock(&pump.open_lock);
+    return taken;
+}
+
 /* The same call's next stream goes into the same slot. */
 static slot_t *slot_for(pjsua_call_id call, pjsua_on_stream_created_param *param)
 {
@@ -177,6 +210,8 @@ void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *p
     pthread_mutex_lock(&pump.open_lock);
     slot_t *slot = slot_for(call, param);
     null_port_t *null = slot ? make_null_port(slot, param->port) : NULL;
+    if (null)
+        slot->null = null;
     pthread_mutex_unlock(&pump.open_lock);
     if (!null) {
         PJ_LOG(1, ("pump", "No slot for call %d", call));

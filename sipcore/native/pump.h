@@ -32,7 +32,7 @@ typedef struct pump {
     _Atomic int pending;            /* shards that have not finished the present tick */
     bool realtime;
     shard_t shard[MAX_SHARDS];
-    pthread_mutex_t open_lock;      /* between PJSIP's workers; the pump and Python never take it */
+    pthread_mutex_t open_lock;      /* who has which stream; the pump never takes it, and nobody waits for Python in it */
     _Atomic int of_call[PJSUA_MAX_CALLS]; /* slot index of a call, -1 when it has none */
 } pump_t;
 
@@ -46,6 +46,8 @@ void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *p
 slot_t *pump_slot_of(pjsua_call_id call);
 /* The slot of a call goes on with another call, whose stream is still to come. */
 void pump_hand_over(pjsua_call_id before, pjsua_call_id after);
+/* A slot goes on with the stream of another one, whose call becomes its own. False when there is none (any more). */
+bool pump_take_over(slot_t *keep, slot_t *give);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
 
 #endif

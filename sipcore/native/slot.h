@@ -65,6 +65,7 @@ typedef struct slot {
     int shard;
     pjsua_call_id call;
 
+    struct null_port *null;         /* what stands in the conference bridge for the stream, under the pump's `open_lock` */
     pthread_mutex_t stream_lock;
     pjmedia_port *port;             /* the RTP stream's own port; we hold a reference */
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */

@@ -1,6 +1,7 @@
 #include "uas.h"
 
 #include "info.h"
+#include "refer.h"
 
 static const char *const methods[] = {"INVITE", "ACK",    "CANCEL", "BYE",   "OPTIONS",
                                       "PRACK",  "UPDATE", "INFO",   "REFER", "NOTIFY"};
@@ -171,6 +172,8 @@ bool uas_answers(pjsip_rx_data *rdata)
     pjsip_hdr headers;
     if (method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD || standing == OUT_OF_ORDER)
         return false;
+    if (standing == LIVE && !unsupported(rdata) && refer_answers(rdata))
+        return true;
     pj_list_init(&headers);
     int code = standing == LIVE ? status_of(rdata, &headers) : method == PJSIP_BYE_METHOD ? 0 : 481;
     if (code)

@@ -1,0 +1,34 @@
+"""What a REFER asks for, well-formed or hostile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from sipcore import referral
+from sipcore.contacts import Contact
+from sipcore.referral import Referral
+from tests.sipcore.test_headers import HOSTILE
+
+PLACE = "a@b;to-tag=1;from-tag=2"
+
+
+@pytest.mark.parametrize(
+    ("text", "replaces"),
+    [
+        ("2 1 127.0.0.1 <sip:200@h>", ""),
+        ("2 1 127.0.0.1 <sip:200@h?Replaces=a%40b%3Bto-tag%3D1%3Bfrom-tag%3D2>", PLACE),
+        ("2 1 127.0.0.1 <sip:200@h?x=y&replaces=a%40b%3Bto-tag%3D1%3Bfrom-tag%3D2&z=1>;p=q", PLACE),
+        ("2 1 127.0.0.1 <sip:200@h?Replaces=a%40b%3Bto-tag%3D1%3Bfrom-tag%3D2%3Bearly-only>", f"{PLACE};early-only"),
+    ],
+)
+def test_whom_a_referral_names_and_in_whose_place(text: str, replaces: str) -> None:
+    assert referral.read(text) == Referral(Contact("200", "h", "127.0.0.1"), replaces, 2, False)
+
+
+@given(HOSTILE)
+def test_whatever_the_network_says_a_referral_holds_no_line_ends(text: str) -> None:
+    for value in (text, f"<sip:200@h?Replaces={text}>", f"<sip:{text}>"):
+        if found := referral.read(f"2 0 127.0.0.1 {value}"):
+            assert found.quiet
+            assert (found.contact.user + found.contact.host + found.replaces).isprintable()
