@@ -73,7 +73,7 @@ def _message(fact: Mapping[str, Any]) -> str:
     notes = [f"call {fact['callId']}"] if fact["callId"] else []
     notes += ["again"] if fact["retransmission"] else []
     way = f"{fact['direction']} {fact['transport']} {fact['from']} -> {fact['to']}"
-    return f"-- {' '.join([fact['at'], way, *notes])}\n{fact['text']}\n"
+    return f"-- {' '.join([fact['at'], way, *notes])}\n{fact['text'].rstrip()}\n"
 
 
 def _texts(fact: Mapping[str, Any]) -> dict[str, str]:
