@@ -98,6 +98,7 @@ static bool in_transaction(pjsip_rx_data *rdata)
 static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
 {
     const pj_str_t allow = pj_str("Allow"), methods = pj_str("INVITE, ACK, CANCEL, BYE, OPTIONS");
+    const pj_str_t us = pj_str("trunkline"), named = pj_str("The SDP names a host instead of its address");
     const bool options = rdata->msg_info.msg->line.req.method.id == PJSIP_OPTIONS_METHOD;
     pj_pool_t *pool = rdata->tp_info.pool;
     pjsip_hdr headers;
@@ -106,6 +107,8 @@ static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
         pj_list_push_back(&headers, pjsip_retry_after_hdr_create(pool, retry_after_s));
     if (code == 405)
         pj_list_push_back(&headers, pjsip_generic_string_hdr_create(pool, &allow, &methods));
+    if (code == 488) /* RFC 3261 20.43: incompatible network address formats */
+        pj_list_push_back(&headers, pjsip_warning_hdr_create(pool, 301, &us, &named));
     if (options && code != 403)
         uas_describe(pool, &headers);
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
