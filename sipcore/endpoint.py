@@ -203,7 +203,7 @@ class Endpoint:
         target = next(iter(self._names.targets(trunk.place)), None)
         if target is None:
             raise ConnectionError("the trunk's host is unknown")
-        return Way(self._account_towards(target.address), uri_at(target, to))
+        return Way(self._account_towards(target.address), uri_at(trunk, target, to))
 
     def _started_trunks(self) -> Trunks:
         if self._trunks is None:

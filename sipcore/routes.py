@@ -38,19 +38,23 @@ def uri_of(trunk: Trunk, to: str) -> str:
     return f"sip:{escaped(to)}@{_where(trunk.place)}"
 
 
-def uri_at(target: Target, to: str) -> str:
-    """The same by address, for a trunk without an account."""
+def uri_at(trunk: Trunk, target: Target, to: str) -> str:
+    """The same for a trunk without an account: by address, but for TLS, which goes by the name that the peer must
+    prove."""
+    if target.transport == "tls":
+        return uri_of(trunk, to)
     return f"sip:{escaped(to)}@{bracketed(target.address)}:{target.port};transport={target.transport}"
 
 
 def routes_of(trunk: Trunk, target: Target) -> list[str]:
     """Route values, first hop first: the outbound proxy, and before it the address that was chosen for it or for the
-    registrar. That one stays with us: PJSIP follows a route that has `hide`, and does not send it."""
+    registrar. That one stays with us: PJSIP follows a route that has `hide`, and does not send it. TLS goes by the name,
+    which the peer must prove (RFC 5922 4); PJSIP finds the same address for it."""
     proxy = trunk.outbound_proxy
     first = proxy or trunk.place
     hidden = _where(Place(target.address, target.port, target.transport))
     return [
-        *([] if is_address(first.host) else [f"<sip:{hidden};lr;hide>"]),
+        *([] if is_address(first.host) or target.transport == "tls" else [f"<sip:{hidden};lr;hide>"]),
         *([f"<sip:{_where(proxy)};lr>"] if proxy else []),
     ]
 

@@ -10,13 +10,14 @@
 #include <pjsua-lib/pjsua_internal.h>
 #include <unistd.h>
 
+#include "handover.h"
 #include "pump.h"
-#include "reason.h"
-#include "refer.h"
 #include "python_guard.h"
 #include "python_register.h"
-#include "python_tls.h"
 #include "python_rtp.h"
+#include "python_tls.h"
+#include "reason.h"
+#include "refer.h"
 #include "rtp_ports.h"
 #include "rtp_transport.h"
 #include "sdp.h"

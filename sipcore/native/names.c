@@ -85,6 +85,27 @@ void names_set(names_entry_t *entries, int count)
     free(old);
 }
 
+static bool is_at(const names_entry_t *entry, const pj_sockaddr *address)
+{
+    for (int i = 0; i < entry->count; i++) {
+        const pj_sockaddr *target = &entry->target[i].address;
+        if (target->addr.sa_family == address->addr.sa_family &&
+            memcmp(pj_sockaddr_get_addr(target), pj_sockaddr_get_addr(address), pj_sockaddr_get_addr_len(address)) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool names_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context), const void *context)
+{
+    bool found = false;
+    pthread_mutex_lock(&names.lock);
+    for (int i = 0; i < names.count && !found; i++)
+        found = is_at(&names.entries[i], address) && accepts(names.entries[i].host, context);
+    pthread_mutex_unlock(&names.lock);
+    return found;
+}
+
 /* Lower case, without the dot that may end it; false when it is too long for a name. */
 static bool normal_name(const pj_str_t *host, char *name)
 {

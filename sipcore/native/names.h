@@ -37,6 +37,8 @@ int names_add_target(names_entry_t *entry, const char *address, uint16_t port, p
 /* Hand out and forget which unknown names were asked for since the last look; returns how many, `*more` counts the
  * questions for further ones. */
 int names_take_unknown(names_unknown_t *out, uint64_t *more);
+/* Whether one of the names that are at an address is accepted; `accepts` is called while the table is locked. */
+bool names_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context), const void *context);
 /* A message says where later requests of its dialog go, in the Record-Route next to us or else in Contact. When that is a
  * name that is not in the table, put the address in its place that the message came from. */
 void names_settle_target(pjsip_rx_data *rdata);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "tls.h"
 
+#include "names.h"
 #include "tls_filter.h"
 
 #include <arpa/inet.h>
@@ -280,31 +281,50 @@ static bool matches_star(const pj_str_t *pattern, const pj_str_t *name)
            memchr(wanted.ptr + 1, '.', (size_t)wanted.slen - 1) && pj_stricmp(&wanted, &rest) == 0;
 }
 
-static bool has_star_for(const pj_ssl_cert_info *certificate, const pj_str_t *name)
+static bool is_for(const char *host, const void *context)
 {
-    for (unsigned i = 0; i < certificate->subj_alt_name.cnt; i++)
-        if (certificate->subj_alt_name.entry[i].type == PJ_SSL_CERT_NAME_DNS &&
-            matches_star(&certificate->subj_alt_name.entry[i].name, name))
+    const pj_ssl_cert_info *certificate = context;
+    const pj_str_t name = pj_str((char *)host);
+    bool has_names = false;
+    for (unsigned i = 0; i < certificate->subj_alt_name.cnt; i++) {
+        const pj_str_t *entry = &certificate->subj_alt_name.entry[i].name;
+        if (certificate->subj_alt_name.entry[i].type != PJ_SSL_CERT_NAME_DNS)
+            continue;
+        has_names = true;
+        if (pj_stricmp(entry, &name) == 0 || matches_star(entry, &name))
             return true;
-    return false;
+    }
+    return !has_names && pj_stricmp(&certificate->subject.cn, &name) == 0;
+}
+
+/* A connection is made to the name that stands in the URI, or to an address: that of a trunk's host, or the one that a
+ * peer has put into its Contact. There a certificate for any host of ours at that address will do. */
+static bool is_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info *certificate)
+{
+    const pj_str_t *name = &transport->remote_name.host;
+    char host[256] = "";
+    pj_sockaddr address;
+    memcpy(host, name->ptr, (size_t)name->slen < sizeof host ? (size_t)name->slen : 0);
+    if (is_for(host, certificate))
+        return true;
+    return pj_sockaddr_parse(pj_AF_UNSPEC(), 0, name, &address) == PJ_SUCCESS &&
+           names_any_at(&transport->key.rem_addr, is_for, certificate);
 }
 
 /* NULL when the peer is who we want to talk to. */
-static const char *problem_of(const pj_ssl_sock_info *ssl, const pj_str_t *name)
+static const char *problem_of(const pjsip_transport *transport, const pj_ssl_sock_info *ssl)
 {
     const char *words[32];
     unsigned count = PJ_ARRAY_SIZE(words);
-    pj_uint32_t status = ssl->verify_status;
-    if (!ssl->remote_cert_info || !ssl->remote_cert_info->version)
+    const pj_ssl_cert_info *certificate = ssl->remote_cert_info;
+    pj_uint32_t status = ssl->verify_status & ~(pj_uint32_t)PJ_SSL_CERT_EIDENTITY_NOT_MATCH;
+    if (!certificate || !certificate->version)
         return "it has shown no certificate";
-    if ((status & PJ_SSL_CERT_EIDENTITY_NOT_MATCH) && has_star_for(ssl->remote_cert_info, name))
-        status &= ~(pj_uint32_t)PJ_SSL_CERT_EIDENTITY_NOT_MATCH;
-    if (status == PJ_SSL_CERT_EIDENTITY_NOT_MATCH)
+    if (status)
+        return pj_ssl_cert_get_verify_status_strings(status, words, &count) == PJ_SUCCESS && count ? words[0] : "invalid";
+    if ((ssl->verify_status & PJ_SSL_CERT_EIDENTITY_NOT_MATCH) && !is_for_peer(transport, certificate))
         return "its certificate is for another name";
-    status &= ~(pj_uint32_t)PJ_SSL_CERT_EIDENTITY_NOT_MATCH;
-    if (!status || pj_ssl_cert_get_verify_status_strings(status, words, &count) != PJ_SUCCESS || !count)
-        return status ? "its certificate is not valid" : NULL;
-    return words[0];
+    return NULL;
 }
 
 static void note_end(const pj_str_t *peer, pj_status_t status)
@@ -325,7 +345,7 @@ void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const
         note_end(peer, info ? info->status : PJ_SUCCESS);
     if (state != PJSIP_TP_STATE_CONNECTED || !tls.verify || !info || !info->ext_info)
         return;
-    const char *problem = problem_of(((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, peer);
+    const char *problem = problem_of(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info);
     if (!problem)
         return;
     note(peer->ptr, (size_t)peer->slen, problem);

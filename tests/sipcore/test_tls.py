@@ -19,12 +19,12 @@ from sipcore.leg import Leg, LegEnd
 from sipcore.names import Target
 from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles, UnusableFile
-from sipcore.trunk import Place
+from sipcore.trunk import Place, Trunk
 from tests.certificates import Authority
 from tests.peers import Baresip, free_port
 from tests.sipcore.hurried import HurriedPhone
 from tests.sipcore.phone import Phone
-from tests.sipcore.raw_phone import RawPhone
+from tests.sipcore.raw_phone import Message, RawPhone
 from tests.sipcore.raw_tls import Connection, client_context, server_context, serving
 from tests.sipcore.tones import loudest_hz, sounding_s, tone
 
@@ -292,3 +292,41 @@ async def test_a_certificate_of_an_unknown_authority_is_refused(phone: Phone, tm
     end, told = await end_of_call(phone, Authority(tmp_path, "Nobody").files("127.0.0.1"))
     assert end is not None
     assert "untrusted" in told.lower() or "issuer" in told.lower()
+
+
+def answer_to(request: Message, status: str, *headers: str, body: str = "") -> bytes:
+    """Spell a response."""
+    copied = [line for name in ("Via", "From", "Call-ID", "CSeq", "Record-Route") for line in request.headers(name)]
+    to = request.header("To") + ("" if "tag=" in request.header("To") else ";tag=theirs")
+    kind = ["Content-Type: application/sdp"] if body else []
+    lines = [f"SIP/2.0 {status}", *copied, f"To: {to}", *headers, *kind, f"Content-Length: {len(body)}"]
+    return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+
+async def test_a_trunk_is_reached_by_its_name_also_where_its_contact_is_an_address(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    """SNI has the name; the ACK goes to another port at an address that has just this name for us."""
+    context, asked = server_context(authority.files("sip.carrier.test", file="carrier")), []
+    context.sni_callback = lambda connection, name, _: asked.append(name)
+    async with serving(context) as (port, came), serving(context) as (other_port, came_there):
+        trunk = Trunk(
+            "1", "sip.carrier.test", port, "tls", None, "+49301", None,
+            registers=False, follow_redirects=False, accept_refer=False, qualify_s=0,
+        )  # fmt: skip
+        phone.endpoint.set_hosts({trunk.place: [Target("127.0.0.1", port, "tls")]})
+        leg = await phone.endpoint.call("100", trunk=trunk)
+        connection = await asyncio.wait_for(came.get(), 5)
+        invite = await connection.message()
+        contact = f"Contact: <sip:gate@127.0.0.1:{other_port};transport=tls>"
+        connection.writer.write(answer_to(invite, "200 OK", contact, body=raw.offer("0")))
+        there = await asyncio.wait_for(came_there.get(), 5)
+        assert (await there.message()).first_line.startswith("ACK sip:gate@127.0.0.1")
+        await asyncio.wait_for(leg.connected(), 5)
+        await leg.hangup()
+        bye = await there.message()
+        assert bye.first_line.startswith("BYE ")
+        there.writer.write(answer_to(bye, "200 OK"))
+        await asyncio.wait_for(leg.ended, 5)
+        leg.release()
+    assert asked[0] == "sip.carrier.test"
