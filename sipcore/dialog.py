@@ -123,7 +123,9 @@ class Invitation:
     sip_call_id: str
     headers: HeaderLines = ()
     domain: str | None = None
-    """What From names behind the caller; None: our address."""
+    """What stands behind our users; None: our address."""
+    account_user: str | None = None
+    """From's user, with escapes; None: the caller."""
     follow: Follow | None = None
     """Says whether the call goes on to where a redirect points; None: it does not."""
     redirects: int = 3

@@ -191,7 +191,7 @@ class Endpoint:
         if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
         way = await self._way(to, trunk)
-        invitation = Invitation(way.uri, caller, sip_call_id or str(uuid4()), headers, way.domain, follow)
+        invitation = Invitation(way.uri, caller, sip_call_id or str(uuid4()), headers, way.domain, way.user, follow)
         return await self._registry.place(way.account, invitation)
 
     async def _way(self, to: str, trunk: Trunk | None) -> Way:

@@ -309,7 +309,7 @@ class DialogRegistry:
         asserted = (("P-Asserted-Identity", identity),) if identity else ()
         operation = told(0, (*asserted, *invitation.headers))
         operation.opt.customCallId = invitation.sip_call_id
-        operation.txOption.localUri = identity
+        operation.txOption.localUri = self._sender(invitation) or identity
         call.invitation = invitation
         try:
             call.makeCall(invitation.uri, operation)
@@ -332,11 +332,17 @@ class DialogRegistry:
         return True
 
     def _identity(self, invitation: Invitation) -> str:
-        """What From says; "": what the account says."""
+        """Who calls; "": who the account says."""
         if invitation.caller is None:
             return ""
         domain = invitation.domain or self._local_host or _host_towards(invitation.uri)
         return headers.name_addr(invitation.caller, domain)
+
+    def _sender(self, invitation: Invitation) -> str:
+        """What From says; "": who calls."""
+        if invitation.caller is None or invitation.account_user is None or invitation.domain is None:
+            return ""
+        return headers.name_addr(headers.Party(invitation.account_user, invitation.caller.name), invitation.domain)
 
     def _drop_here(self, key: int) -> None:
         dialog = self._dialogs.pop(key, None)

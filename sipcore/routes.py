@@ -22,10 +22,16 @@ def place_uri(place: Place) -> str:
     return f"sip:{_where(place)}"
 
 
-def aor_of(trunk: Trunk) -> str:
-    """From and To of REGISTER. A user that has a domain in it keeps that."""
+def account_of(trunk: Trunk) -> tuple[str, str]:
+    """Who a registered trunk is: the user part, with its escapes, and the domain. A user that has a domain in it keeps
+    that."""
     user, at, domain = trunk.user.rpartition("@")
-    return f"sip:{quote(user, safe=_USER)}@{domain}" if at else f"sip:{escaped(trunk.user)}@{bracketed(trunk.host)}"
+    return (escaped(user), domain) if at else (escaped(trunk.user), bracketed(trunk.host))
+
+
+def aor_of(trunk: Trunk) -> str:
+    """From and To of REGISTER."""
+    return "sip:{}@{}".format(*account_of(trunk))
 
 
 def identity_of(trunk: Trunk) -> str:

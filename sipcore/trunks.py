@@ -12,12 +12,11 @@ import structlog
 
 from sipcore import _native
 from sipcore.accounts import TrunkAccount, trunk_config
-from sipcore.headers import bracketed
 from sipcore.names import Names, Target
 from sipcore.owner import Owner
 from sipcore.registrations import Registered, Registrations
 from sipcore.registry import DialogRegistry
-from sipcore.routes import routes_of, uri_of
+from sipcore.routes import account_of, routes_of, uri_of
 from sipcore.settings import EndpointSettings
 from sipcore.transports import versions
 from sipcore.trunk import Trunk, TrunkStatus
@@ -48,7 +47,9 @@ class Way:
     account: TrunkAccount
     uri: str
     domain: str | None = None
-    """What From names behind the number; None: our address."""
+    """What stands behind our users; None: our address."""
+    user: str | None = None
+    """Who From says that calls, with escapes; None: the number."""
 
 
 class Trunks:
@@ -119,7 +120,8 @@ class Trunks:
         if target is None:
             raise ConnectionError("the trunk's host is unknown")
         await self._owner.run(_native.account_route, line.number, *routes_of(line.trunk, target))
-        return Way(line.account, uri_of(line.trunk, to), bracketed(line.trunk.host) if line.trunk.registers else None)
+        user, domain = account_of(line.trunk) if line.trunk.registers else (None, None)
+        return Way(line.account, uri_of(line.trunk, to), domain, user)
 
     def located(self) -> None:
         """Host names have other addresses than before."""

@@ -102,7 +102,8 @@ async def test_a_registration_from_its_number_s_creation_to_its_end(
     out = await begin_call(place, ann)
     callee = await RawCallee.called(phone)
     assert callee.number == OUTSIDE
-    assert callee.invite.header("From").startswith(f"<sip:{ANN}@{PROVIDER}>;tag=")
+    assert callee.invite.header("From").startswith(f"<sip:ann@{PROVIDER}>;tag=")
+    assert callee.invite.header("P-Asserted-Identity") == f"<sip:{ANN}@{PROVIDER}>"
     async with TakenCall(callee) as call:
         await place.answered(since=place.log.mark() - 1)
         await call.hears(5)
