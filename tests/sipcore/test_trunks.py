@@ -73,6 +73,25 @@ async def until(phone: Phone, key: str, state: str) -> TrunkStatus:
     return phone.endpoint.trunk_status(key)
 
 
+async def test_trunks_beyond_what_pjsip_takes_fail_alone_and_are_taken_when_there_is_room(phone: Phone) -> None:
+    """They have passwords, so that each needs an account, and do not register. The first test: calls of others keep their
+    accounts for a while."""
+    one = Trunk(
+        key="", host="192.0.2.1", port=5060, transport="udp", outbound_proxy=None, user="1",
+        credentials=Credentials("ann", "s3cret"), registers=False, follow_redirects=False, accept_refer=False,
+        qualify_s=0, number="1",
+    )  # fmt: skip
+    trunks = [replace(one, key=str(each)) for each in range(MAX_ACCOUNTS + 5)]
+    await phone.endpoint.set_trunks(trunks)
+    states = [phone.endpoint.trunk_status(trunk.key).state for trunk in trunks]
+    assert states == ["listening"] * (MAX_ACCOUNTS - 1) + ["failed"] * 6
+    assert "1023 trunks" in str(phone.endpoint.trunk_status(trunks[-1].key).detail)
+    await phone.endpoint.set_trunks([])
+    async with asyncio.timeout(8):
+        while phone.endpoint.trunk_status(trunks[-1].key).state != "listening":
+            await phone.endpoint.set_trunks(trunks[-6:])
+
+
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 async def test_a_call_for_the_number_comes_over_its_registration(
     phone: Phone, kamailio: Kamailio, caller: RawPhone, transport: Any
@@ -188,23 +207,3 @@ async def test_changing_and_deleting_trunks_leaves_others_and_live_calls_alone(
     await callee.hangs_up()
     assert (await asyncio.wait_for(leg.ended, 5)).by_peer
     leg.release()
-
-
-async def test_trunks_beyond_what_pjsip_takes_fail_alone_and_are_taken_when_there_is_room(phone: Phone) -> None:
-    """They have passwords, so that each needs an account, and do not register."""
-    one = Trunk(
-        key="", host="192.0.2.1", port=5060, transport="udp", outbound_proxy=None, user="1",
-        credentials=Credentials("ann", "s3cret"), registers=False, follow_redirects=False, accept_refer=False,
-        qualify_s=0, number="1",
-    )  # fmt: skip
-    trunks = [replace(one, key=str(each)) for each in range(MAX_ACCOUNTS + 5)]
-    async with asyncio.timeout(8):  # until the accounts of the other tests' trunks are gone
-        while phone.endpoint.trunk_status(trunks[MAX_ACCOUNTS - 2].key).state != "listening":
-            await phone.endpoint.set_trunks(trunks)
-    states = [phone.endpoint.trunk_status(trunk.key).state for trunk in trunks]
-    assert states == ["listening"] * (MAX_ACCOUNTS - 1) + ["failed"] * 6
-    assert "1023 trunks" in str(phone.endpoint.trunk_status(trunks[-1].key).detail)
-    await phone.endpoint.set_trunks([])
-    async with asyncio.timeout(8):
-        while phone.endpoint.trunk_status(trunks[-1].key).state != "listening":
-            await phone.endpoint.set_trunks(trunks[-6:])
