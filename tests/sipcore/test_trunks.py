@@ -74,8 +74,8 @@ async def until(phone: Phone, key: str, state: str) -> TrunkStatus:
 
 
 async def test_trunks_beyond_what_pjsip_takes_fail_alone_and_are_taken_when_there_is_room(phone: Phone) -> None:
-    """They have passwords, so that each needs an account, and do not register. The first test: calls of others keep their
-    accounts for a while."""
+    """They have passwords, so that each needs an account, and do not register. The first test: the calls of others keep
+    their accounts for a while."""
     one = Trunk(
         key="", host="192.0.2.1", port=5060, transport="udp", outbound_proxy=None, user="1",
         credentials=Credentials("ann", "s3cret"), registers=False, follow_redirects=False, accept_refer=False,
