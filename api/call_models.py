@@ -163,6 +163,40 @@ class SipEnd(View):
     by_peer: bool = Field(description="The other side ended the call")
 
 
+class HeardAudio(View):
+    """One direction of a call's audio, as its receiver heard it."""
+
+    packets: int = Field(description="That were received; of the other direction, that we sent")
+    lost: int | None = None
+    loss_percent: float | None = None
+    jitter_ms: float | None = Field(None, description="Mean interarrival jitter (RFC 3550)")
+    max_jitter_ms: float | None = None
+    mos: float | None = Field(
+        None,
+        description="Mean opinion score, 1 to 4.5, by ITU-T G.107 (opus and G722: G.107.1); null without a packet",
+    )
+
+
+class ReceivedAudio(HeardAudio):
+    """What we heard of the other side."""
+
+    duplicate: int
+    reordered: int
+    foreign: int = Field(description="Packets that were not the other side's; they were dropped")
+    malformed: int = Field(description="Packets that were no RTP; they were dropped")
+    discarded_ms: int = Field(description="Sound that came too late to be heard, or faster than it was played")
+
+
+class MediaQuality(View):
+    """How well the two sides of a call heard each other."""
+
+    codec: str
+    received: ReceivedAudio
+    sent: HeardAudio = Field(description="As the other side reports by RTCP; without that, null but for `packets`")
+    round_trip_ms: float | None = Field(description="Mean, by RTCP; null when it could not be measured")
+    max_round_trip_ms: float | None
+
+
 class CallListItem(View):
     """A call in a list: without its talk."""
 
@@ -203,6 +237,7 @@ class Call(CallListItem):
 
     transcript: list[TranscriptItem]
     analysis: Analysis | None
+    media_quality: MediaQuality | None = Field(description="Null while the call lives, and when it had no sound")
     sip_end: SipEnd | None = Field(description="Null while the call lives, and when it had no SIP dialog")
 
     @classmethod

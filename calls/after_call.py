@@ -42,6 +42,8 @@ class Outcome:
     timeline: Sequence[dict[str, Any]] = ()
     turn_count: int = 0
     recorded: bool = False
+    media_quality: dict[str, Any] | None = None
+    """`calls.media_quality.shown`."""
     sip_end: dict[str, Any] | None = None
     """`calls.endings.sip_end_of`."""
 
@@ -109,6 +111,7 @@ class AfterCall:
             timeline=outcome.timeline,
             recording=outcome.recorded,
             turn_count=outcome.turn_count,
+            media_quality=outcome.media_quality,
             sip_end=outcome.sip_end,
         )
         if call is not None:

@@ -19,6 +19,7 @@ from calls.elsewhere import Guide, Reach, Referrals, trunk_of
 from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
+from calls.media_quality import end_of_sound
 from calls.role import models_for, turn_settings
 from calls.sip_trails import Followed
 from calls.talk import Parties, Talk, open_senses, tools_of
@@ -95,6 +96,7 @@ class LiveCall:
             self.end("error")
         reason = await self._ending
         await self._hang_up(reason)
+        media_quality = end_of_sound(self._leg, self.call.id)
         self._release()
         talk = self._conversation.transcript if self._conversation else Transcript()
         outcome = Outcome(
@@ -106,6 +108,7 @@ class LiveCall:
             timeline=self._conversation.timeline.items() if self._conversation else (),
             turn_count=talk.turn_count,
             recorded=self._recorded,
+            media_quality=media_quality,
             sip_end=sip_end_of(self._leg.ended.result()) if self._leg.ended.done() else None,
         )
         try:

@@ -16,6 +16,7 @@ from sipcore.carried import Carried
 from sipcore.cause import Cause
 from sipcore.headers import Party
 from sipcore.pump import Pump, SlotStats
+from sipcore.quality import Quality, quality_of
 from sipcore.referral import Referral
 from sipcore.secrecy import Keying
 
@@ -106,6 +107,7 @@ class Leg:
         self._dialog = dialog
         self._pump = pump
         self._media: asyncio.Future[Media] = loop.create_future()
+        self._codec = ""
         self._dialling = asyncio.Lock()
         self._hung_up = False
         self._our_cause: Cause | None = None
@@ -209,6 +211,13 @@ class Leg:
             raise KeyError("no sound yet")
         return self._pump.slot_stats(self._media.result().slot)
 
+    def quality(self) -> Quality:
+        """How well both sides hear each other, over all of the leg so far. Raises `KeyError` when it has no sound (any
+        more): ask before `release`."""
+        if not self._media.done():
+            raise KeyError("no sound yet")
+        return quality_of(self._pump.rtp_totals(self._media.result().slot), self._codec)
+
     def release(self) -> None:
         """Give the pump's slot back, once nobody reads or writes it any more; sound that comes later gets none.
         Idempotent."""
@@ -233,6 +242,7 @@ class Leg:
 
     def _has_media(self, media: Media, held: bool) -> None:
         changed, self.on_hold = held != self.on_hold, held
+        self._codec = media.codec
         if self._released:
             self._release_late(media.slot)
         elif not self._media.done():

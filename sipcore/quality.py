@@ -1,8 +1,10 @@
-"""How well a call is heard: what its RTP and RTCP say."""
+"""How well a call is heard: what its RTP and RTCP say, and what the E-model makes of it (ITU-T G.107)."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,144 @@ class RtpTotals:
     """How often the round trip could be measured by them."""
     round_trip_mean_ms: float
     round_trip_max_ms: float
+
+
+@dataclass(frozen=True)
+class Codec:
+    """What the E-model knows of a codec: the scale that it is rated on, its impairment, how well it bears loss."""
+
+    wideband: bool
+    impairment: float
+    """Ie, or Ie,wb on the wideband scale."""
+    robustness: float
+    """Bpl, in percent: the higher, the better it conceals loss."""
+
+
+_CODECS: Final = {
+    "PCMU": Codec(False, 0, 25.1),
+    "PCMA": Codec(False, 0, 25.1),
+    "G722": Codec(True, 13, 10),
+    "OPUS": Codec(True, 7, 20),
+}
+"""G.711 with concealment of loss and the impairment of G.722 (64 kbit/s) are G.113's (appendices I and IV). G.113 says
+nothing of Opus; its figures, and the robustness of G.722, are estimates of ours."""
+_UNKNOWN: Final = Codec(False, 10, 15)
+
+_BEST_R: Final = {False: 93.2, True: 129.0}
+"""Ro - Is with the default values of G.107, and of G.107.1."""
+_PEER_DELAY_MS: Final = 60.0
+"""Packet and jitter buffer of the other side, which nobody tells us."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One direction of a call, as its receiver hears it. Shares are 0..1."""
+
+    packets: int
+    lost: int
+    loss: float
+    jitter_ms: float
+    """Mean."""
+    jitter_max_ms: float
+    mos: float | None
+    """Mean opinion score, 1..4.5 (listening and delay, by the E-model); None without a packet."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well both sides hear each other. The round trip is None while nothing has been measured."""
+
+    codec: str
+    received: Heard
+    sent: Heard | None
+    """What the peer hears of us, by its RTCP reports; None when it sent none."""
+    discarded_ms: float
+    duplicate: int
+    reordered: int
+    foreign: int
+    malformed: int
+    packets_sent: int
+    round_trip_ms: float | None
+    round_trip_max_ms: float | None
+
+
+def quality_of(totals: RtpTotals, codec: str) -> Quality:
+    """Put the figures of a call together."""
+    return Quality(
+        codec=codec,
+        received=_received(totals, codec),
+        sent=_sent(totals, codec) if totals.reports else None,
+        discarded_ms=totals.discarded_ms,
+        duplicate=totals.duplicate,
+        reordered=totals.reordered,
+        foreign=totals.foreign,
+        malformed=totals.malformed,
+        packets_sent=totals.sent,
+        round_trip_ms=totals.round_trip_mean_ms if totals.round_trips else None,
+        round_trip_max_ms=totals.round_trip_max_ms if totals.round_trips else None,
+    )
+
+
+def _received(totals: RtpTotals, codec: str) -> Heard:
+    unique = max(totals.received - totals.duplicate, 0)
+    expected = unique + totals.lost
+    late = totals.discarded_ms / totals.packet_ms if totals.packet_ms else 0.0
+    missing = min((totals.lost + late) / expected, 1.0) if expected else 0.0
+    delay_ms = totals.round_trip_mean_ms / 2 + totals.packet_ms + totals.buffer_ms
+    return Heard(
+        packets=totals.received,
+        lost=totals.lost,
+        loss=totals.lost / expected if expected else 0.0,
+        jitter_ms=totals.jitter_mean_ms,
+        jitter_max_ms=totals.jitter_max_ms,
+        mos=mos(codec, missing, burst_ratio(totals.lost, totals.loss_runs, expected), delay_ms) if unique else None,
+    )
+
+
+def _sent(totals: RtpTotals, codec: str) -> Heard:
+    """Losses that come out negative are duplicates (RFC 3550 A.3)."""
+    lost, expected = max(totals.remote_lost, 0), totals.remote_expected
+    loss = min(lost / expected, 1.0) if expected else 0.0
+    return Heard(
+        packets=totals.sent,
+        lost=lost,
+        loss=loss,
+        jitter_ms=totals.remote_jitter_mean_ms,
+        jitter_max_ms=totals.remote_jitter_max_ms,
+        mos=mos(codec, loss, 1.0, totals.round_trip_mean_ms / 2 + _PEER_DELAY_MS),
+    )
+
+
+def burst_ratio(lost: int, runs: int, expected: int) -> float:
+    """The mean length of a gap over that of random loss, 1 / (1 - share lost); at least 1 (G.107 7.2.4)."""
+    if not runs or lost >= expected:
+        return 1.0
+    return max(lost / runs * (1 - lost / expected), 1.0)
+
+
+def mos(codec: str, loss: float, burst: float, delay_ms: float) -> float:
+    """The E-model with default values but for the codec, loss (a share), its burst ratio, and the delay from mouth to
+    ear, without echo: ITU-T G.107 (2015) 7 and Annex B; for wideband codecs G.107.1, whose ratings end at 129. So the
+    figures of a narrowband and of a wideband codec stand on scales of their own."""
+    known = _CODECS.get(codec.upper(), _UNKNOWN)
+    percent = 100 * loss
+    impairment = known.impairment + (95 - known.impairment) * percent / (percent / burst + known.robustness)
+    rating = _BEST_R[known.wideband] - _delay_impairment(delay_ms) - impairment
+    return _opinion(rating / 1.29 if known.wideband else rating)
+
+
+def _delay_impairment(delay_ms: float) -> float:
+    """Idd, G.107 (7-27)."""
+    if delay_ms <= 100:
+        return 0.0
+    x = math.log2(delay_ms / 100)
+    return 25 * float((1 + x**6) ** (1 / 6) - 3 * (1 + (x / 3) ** 6) ** (1 / 6) + 2)
+
+
+def _opinion(rating: float) -> float:
+    """G.107 Annex B. Between 0 and 6.5 the polynomial falls below 1, which no opinion does."""
+    if rating <= 0:
+        return 1.0
+    if rating >= 100:
+        return 4.5
+    return max(1 + 0.035 * rating + rating * (rating - 60) * (100 - rating) * 7e-6, 1.0)

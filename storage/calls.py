@@ -299,6 +299,7 @@ def finish(
     turn_count: int = 0,
     analysis: Analysis | None = None,
     cost: float | None = None,
+    media_quality: Mapping[str, Any] | None = None,
     sip_end: Mapping[str, Any] | None = None,
 ) -> Call | None:
     """End the call and return it as it is now stored; None (and nothing changes) when it had ended before.
@@ -319,6 +320,7 @@ def finish(
         "turn_count": turn_count,
         "analysis": analysis,
         "cost": cost,
+        "media_quality": media_quality,
         "sip_end": sip_end,
     }
     row = conn.execute(_FINISH, changes).one_or_none()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import fields
 from typing import cast
 
 from media.ports import Samples
@@ -13,12 +14,18 @@ from sipcore.contacts import Follow
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg, LegFacts, Media
 from sipcore.pump import Pump, SlotStats
+from sipcore.quality import RtpTotals
 from sipcore.routes import uri_of
 from sipcore.trunk import Trunk
 from storage.phone_numbers import PhoneNumber
 from tests.fakes import ArrayPort
 
 SOURCE = "192.0.2.10"
+
+
+NO_PACKETS = RtpTotals(
+    **dict.fromkeys((each.name for each in fields(RtpTotals)), 0)  # type: ignore[arg-type]
+)
 
 
 class ArrayPump(ArrayPort):
@@ -29,12 +36,17 @@ class ArrayPump(ArrayPort):
         self.released: list[int] = []
         self.dialled: list[str] = []
         self._dialled_ms = 0
+        self.totals = NO_PACKETS
         self.last_packet_ns: int | None = None
         """When the last packet came; None: just now."""
 
     def slot_stats(self, slot: int) -> SlotStats:
         self.rate(slot)
         return SlotStats(0, 0, 0, 0, 0, time.monotonic_ns() if self.last_packet_ns is None else self.last_packet_ns)
+
+    def rtp_totals(self, slot: int) -> RtpTotals:
+        self.rate(slot)
+        return self.totals
 
     def dial(self, slot: int, keys: str) -> None:
         """Keys that take 200 ms each and make no sound."""

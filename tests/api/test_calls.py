@@ -221,6 +221,24 @@ async def test_how_sip_ended_a_call_is_shown_with_the_call_and_in_no_list(api: A
     assert "sipEnd" not in (await api("GET", "/calls"))[1]["data"][0]
 
 
+async def test_how_well_a_call_was_heard_is_shown_with_the_call_and_in_no_list(api: Api) -> None:
+    figures = {"lost": 1, "lossPercent": 0.1, "jitterMs": 1.5, "maxJitterMs": 3.0, "mos": 4.4}
+    counts = {"duplicate": 0, "reordered": 2, "foreign": 3, "malformed": 0, "discardedMs": 20}
+    quality = {
+        "codec": "PCMU",
+        "received": {"packets": 999, **figures, **counts},
+        "sent": {"packets": 1000, **figures},
+        "roundTripMs": 12.5,
+        "maxRoundTripMs": None,
+    }
+    call = await _live(api)
+    assert (await api("GET", f"/calls/{call.id}"))[1]["data"]["mediaQuality"] is None
+    ending: dict[str, Any] = {"status": "completed", "ended_reason": "customer_ended", "ended_at": call.created_at}
+    await api.services.database.write(lambda conn: calls.finish(conn, call.id, **ending, media_quality=quality))
+    assert (await api("GET", f"/calls/{call.id}"))[1]["data"]["mediaQuality"] == quality
+    assert "mediaQuality" not in (await api("GET", "/calls"))[1]["data"][0]
+
+
 async def test_a_transcript_opens_with_the_key_and_with_a_link(api: Api) -> None:
     call = await _ended(api)
     expected = {"data": {"callId": call.id, "status": "completed", "transcript": TALK}}

@@ -72,10 +72,38 @@ SIP_END: Final = Record(
         Field("byPeer", Flag(), required=True),
     )
 )
+_HEARD: Final = (
+    Field("packets", Whole(0, None), required=True),
+    Field("lost", Whole(0, None)),
+    Field("lossPercent", Real(0, 100)),
+    Field("jitterMs", Real(0, 1e6)),
+    Field("maxJitterMs", Real(0, 1e6)),
+    Field("mos", Real(1, 4.5)),
+)
+MEDIA_QUALITY: Final = Record(
+    (
+        Field("codec", Text(), required=True),
+        Field(
+            "received",
+            Record(
+                (
+                    *_HEARD,
+                    *(Field(name, Whole(0, None), required=True) for name in ("duplicate", "reordered", "foreign")),
+                    *(Field(name, Whole(0, None), required=True) for name in ("malformed", "discardedMs")),
+                )
+            ),
+            required=True,
+        ),
+        Field("sent", Record(_HEARD), required=True),
+        Field("roundTripMs", Real(0, 1e6)),
+        Field("maxRoundTripMs", Real(0, 1e6)),
+    )
+)
 DETAIL: Final = (
     *LISTED,
     Field("transcript", TRANSCRIPT, required=True),
     Field("analysis", ANALYSIS),
+    Field("mediaQuality", MEDIA_QUALITY),
     Field("sipEnd", SIP_END),
 )
 ATTEMPT: Final = Record(
