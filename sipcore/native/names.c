@@ -268,21 +268,36 @@ static pjsip_sip_uri *target_of(const pjsip_rx_data *rdata)
     return uri && !is_address(uri->maddr_param.slen ? &uri->maddr_param : &uri->host) && !has_route(rdata) ? uri : NULL;
 }
 
-static bool is_known(const pjsip_sip_uri *uri)
+bool names_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
 {
     const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
     char name[NAMES_LONGEST];
-    if (is_address(host))
+    if (parse_address(host, address))
         return true;
     if (!normal_name(host, name))
         return false;
+    const unsigned flags = PJSIP_URI_SCHEME_IS_SIPS(uri) ? PJSIP_TRANSPORT_SECURE : 0;
     pjsip_transport_type_e type = pjsip_transport_get_type_from_name(&uri->transport_param);
     pthread_mutex_lock(&names.lock);
-    bool known = find(name, (uint16_t)uri->port, transport_of(type, 0)) != NULL;
-    if (!known)
-        note_unknown(name);
+    const names_entry_t *entry = find(name, (uint16_t)uri->port, transport_of(type, flags));
+    if (entry)
+        *address = entry->target[0].address;
     pthread_mutex_unlock(&names.lock);
-    return known;
+    return entry != NULL;
+}
+
+static bool is_known(const pjsip_sip_uri *uri)
+{
+    pj_sockaddr address;
+    char name[NAMES_LONGEST];
+    if (names_address_of(uri, &address))
+        return true;
+    if (normal_name(uri->maddr_param.slen ? &uri->maddr_param : &uri->host, name)) {
+        pthread_mutex_lock(&names.lock);
+        note_unknown(name);
+        pthread_mutex_unlock(&names.lock);
+    }
+    return false;
 }
 
 static bool names_a_target(const pjsip_msg *msg)

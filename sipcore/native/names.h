@@ -44,5 +44,7 @@ bool names_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, 
 void names_settle_target(pjsip_rx_data *rdata);
 /* A response says where our request was seen to come from; what is no address there would be looked up. */
 void names_settle_via(pjsip_rx_data *rdata);
+/* The first address that a URI leads to, without asking anybody; false when that is not known. */
+bool names_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address);
 
 #endif

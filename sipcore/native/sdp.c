@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "sdp.h"
 
+#include "names.h"
+
 #include <pjsua-lib/pjsua.h>
 #include <pjsua-lib/pjsua_internal.h>
 
@@ -11,20 +13,6 @@ static pj_bool_t follow_route = PJ_FALSE;
 void sdp_follow_route(pj_bool_t on)
 {
     follow_route = on;
-}
-
-static const pj_str_t *remote_host(pjsua_call_id call, const pjmedia_sdp_session *remote)
-{
-    if (remote) {
-        if (remote->conn)
-            return &remote->conn->addr;
-        return remote->media_count && remote->media[0]->conn ? &remote->media[0]->conn->addr : NULL;
-    }
-    const pjsua_call *made = &pjsua_var.calls[call];
-    pjsip_dialog *dialog = made->inv ? made->inv->dlg : made->async_call.dlg; /* the offer of a call that we make comes first */
-    if (!dialog || !dialog->target || !PJSIP_URI_SCHEME_IS_SIP(dialog->target))
-        return NULL;
-    return &((pjsip_sip_uri *)pjsip_uri_get_uri(dialog->target))->host;
 }
 
 pj_bool_t sdp_parse_address(const pj_str_t *host, pj_sockaddr *address)
@@ -39,19 +27,38 @@ pj_bool_t sdp_parse_address(const pj_str_t *host, pj_sockaddr *address)
     return PJ_FALSE;
 }
 
-/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. A name instead of an
- * address is left alone: looking it up could keep the SIP thread waiting. */
-static pj_bool_t local_address_to(const pj_str_t *host, pj_sockaddr *local)
+/* Where the INVITE of a call that we make goes: along its route, which is the account's until the dialog has one. */
+static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
 {
-    pj_sockaddr remote;
+    const pjsua_call *made = &pjsua_var.calls[call];
+    pjsip_dialog *dialog = made->inv ? made->inv->dlg : made->async_call.dlg; /* the offer of a call that we make comes first */
+    if (!dialog)
+        return PJ_FALSE;
+    const pj_bool_t begun = !pj_list_empty(&dialog->route_set) || dialog->state == PJSIP_DIALOG_STATE_ESTABLISHED;
+    const pjsip_route_hdr *routes = begun ? &dialog->route_set : &pjsua_var.acc[made->acc_id].route_set;
+    pjsip_uri *next = pj_list_empty(routes) ? dialog->target : routes->next->name_addr.uri;
+    if (!next || !(PJSIP_URI_SCHEME_IS_SIP(next) || PJSIP_URI_SCHEME_IS_SIPS(next)))
+        return PJ_FALSE;
+    return names_address_of(pjsip_uri_get_uri(next), address);
+}
+
+static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *remote, pj_sockaddr *address)
+{
+    if (!remote)
+        return callee_address(call, address);
+    const pjmedia_sdp_conn *conn = remote->conn || !remote->media_count ? remote->conn : remote->media[0]->conn;
+    return conn && sdp_parse_address(&conn->addr, address);
+}
+
+/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. */
+static pj_bool_t local_address_to(pj_sockaddr *remote, pj_sockaddr *local)
+{
     pj_sock_t sock;
     int length = sizeof *local;
-    if (!sdp_parse_address(host, &remote))
+    pj_sockaddr_set_port(remote, 9);
+    if (pj_sock_socket(remote->addr.sa_family, pj_SOCK_DGRAM(), 0, &sock) != PJ_SUCCESS)
         return PJ_FALSE;
-    pj_sockaddr_set_port(&remote, 9);
-    if (pj_sock_socket(remote.addr.sa_family, pj_SOCK_DGRAM(), 0, &sock) != PJ_SUCCESS)
-        return PJ_FALSE;
-    pj_bool_t found = pj_sock_connect(sock, &remote, pj_sockaddr_get_len(&remote)) == PJ_SUCCESS &&
+    pj_bool_t found = pj_sock_connect(sock, remote, pj_sockaddr_get_len(remote)) == PJ_SUCCESS &&
                       pj_sock_getsockname(sock, local, &length) == PJ_SUCCESS;
     pj_sock_close(sock);
     return found;
@@ -67,10 +74,9 @@ static void name_address(pjmedia_sdp_conn *conn, pj_pool_t *pool, const char *ad
 
 void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
 {
-    pj_sockaddr local;
+    pj_sockaddr local, peer;
     char address[PJ_INET6_ADDRSTRLEN];
-    const pj_str_t *host = follow_route ? remote_host(call, remote) : NULL;
-    if (!host || !local_address_to(host, &local))
+    if (!follow_route || !remote_address(call, remote, &peer) || !local_address_to(&peer, &local))
         return;
     pj_sockaddr_print(&local, address, sizeof address, 0);
     pj_bool_t v6 = local.addr.sa_family == pj_AF_INET6();

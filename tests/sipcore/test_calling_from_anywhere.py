@@ -6,7 +6,9 @@ from contextlib import AsyncExitStack
 
 from sipcore.endpoint import Endpoint
 from sipcore.headers import Party
+from sipcore.names import Target
 from sipcore.settings import EndpointSettings
+from sipcore.trunk import Credentials, Place, Trunk
 from tests.peers import free_port
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone
@@ -26,3 +28,18 @@ async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None
         assert callee.invite.header("From").startswith('"Desk" <sip:100@127.0.0.1>')
         assert f"@127.0.0.1:{port}" in callee.invite.header("Contact")
         assert "c=IN IP4 127.0.0.1" in callee.invite.body
+
+        known = {Place("pbx.example", None, "udp"): [Target("127.0.0.1", raw.sip.port, "udp")]}
+        endpoint.set_hosts(known)
+        trunk = Trunk(
+            key="t", host="pbx.example", port=None, transport="udp", outbound_proxy=None, user="100",
+            credentials=Credentials("100", "hush"), registers=False, follow_redirects=False, accept_refer=False,
+            qualify_s=0,
+        )  # fmt: skip
+        await endpoint.set_trunks([trunk])
+        for way in (endpoint.call("sip:1@pbx.example"), endpoint.call("1", trunk=trunk)):
+            leg = await way
+            callee = await RawCallee.called(raw)
+            callee.refuses("486 Busy Here")
+            await leg.ended
+            assert "c=IN IP4 127.0.0.1" in callee.invite.body, "by the address that the name stands for"
