@@ -1,5 +1,6 @@
 """SIP messages as people may read them: without passwords, digests, keys of media and pressed keys (which may be a card
-number's). What is not known to be harmless is left out. Linear in the length of the message."""
+number's). What is not known to be harmless is left out. Linear in the length of the message; most messages hold no
+secret, which a few looks at the whole of them tell."""
 
 from __future__ import annotations
 
@@ -11,23 +12,28 @@ _AUTH_HEADERS: Final = frozenset(
     ("authorization", "proxy-authorization", "www-authenticate", "proxy-authenticate")
 )  # RFC 3261 20.7, 20.27, 20.28, 20.44
 _SHOWN_PARAMETERS: Final = frozenset(("username", "realm", "uri", "algorithm", "qop", "nc", "stale", "domain"))
-_SECRET_HEADER: Final = re.compile(r"auth|token|secret|passw|credential|api-?key|cookie", re.IGNORECASE)
+_SECRET_WORDS: Final = ("auth", "token", "secret", "passw", "credential", "api-key", "apikey", "cookie")
+"""A header field with one of them in its name is not shown."""
 _SHOWN_BODIES: Final = ("application/sdp", "message/sip", "multipart/")
 _SHOWN_IN_URI: Final = frozenset(("replaces", "reason", "privacy", "require"))
 
-_LINE_END: Final = re.compile("\r\n|\r|\n")
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NAME: Final = re.compile(r"([^\s:]++)\s*+:")
+_CONTENT_TYPE: Final = re.compile(r"^(?:content-type|c)\s*+:((?:[^\n]|\n[ \t])*+)", re.MULTILINE | re.IGNORECASE)
+_ENCODED: Final = re.compile(
+    r"^(?:(?:content-encoding|e)\s*+:|content-transfer-encoding\s*+:\s*+[bq](?!inary))", re.MULTILINE | re.IGNORECASE
+)
 _SCHEME: Final = re.compile(r"(?:sips?|https?|wss?|ftp):", re.IGNORECASE)
-_DELIMITERS: Final = re.compile(r"""[\s<>"']""")
-_URI_HEADER: Final = re.compile(r"""([?&])([^=&\s<>"?]*+)=[^&>]*+""")
+_DELIMITERS: Final = " \t\n<>\"'"
+_URI_HEADER: Final = re.compile(r"""([?&])([^=&\s<>"?]*+)=(?:[^&>\n]|\n[ \t])*+""")
 _PIECE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^",])++(?:,|\Z)', re.DOTALL)
 _PARAMETER: Final = re.compile(r'\s*+([A-Za-z0-9_-]++)\s*+=\s*+("[^"\\]*+"|[^\s",;]++)\s*+')
-_SCHEME_OF_AUTH: Final = re.compile(r"\s*+(Digest)\s++", re.IGNORECASE)
+_DIGEST: Final = re.compile(r"\s*+(Digest)\s++", re.IGNORECASE)
+_SDP_WORDS: Final = ("crypto", "ice-pwd", "key-mgmt", "inline", "signal")
+_SDP_KEY: Final = re.compile(r"^[^\w\n]*+k[^\w\n=]*+=", re.MULTILINE | re.IGNORECASE)
 _CRYPTO: Final = re.compile(r"a\s*=\s*crypto\s*:", re.IGNORECASE)
 _CRYPTO_SHOWN: Final = re.compile(r"(a=crypto:\d{1,9} [A-Z0-9]+(?:_[A-Z0-9]+)+) inline:", re.IGNORECASE)
 _SDP_SECRET: Final = re.compile(r"\s*(a\s*=\s*(?:ice-pwd|key-mgmt)\s*:|(?:k|signal)\s*=)", re.IGNORECASE)
-_ENCODED: Final = re.compile(r"content-encoding\s*:|e\s*:|content-transfer-encoding\s*:\s*[bq](?!inary)", re.IGNORECASE)
 _INLINE: Final = re.compile(r"inline:\S*+", re.IGNORECASE)
 _DTMF: Final = re.compile(r"application/dtmf(?:-relay)?\s*(?:;|\Z)", re.IGNORECASE)
 _DURATION: Final = re.compile(r"\s*Duration\s*=\s*\d{1,6}\s*", re.IGNORECASE)
@@ -35,47 +41,54 @@ _DURATION: Final = re.compile(r"\s*Duration\s*=\s*\d{1,6}\s*", re.IGNORECASE)
 
 def masked(message: bytes) -> str:
     """The message for people: lines end with LF, control characters and what is no UTF-8 are U+FFFD."""
-    lines = _LINE_END.split(message.decode("utf-8", "replace").lstrip("\r\n"))
-    end = next((at for at, line in enumerate(lines) if not line), len(lines))
-    head, body = list(_fields(lines[:end])), lines[end + 1 :]
-    shown = [_UNPRINTABLE.sub("\ufffd", _masked_field(field)) for field in head]
-    if not any(body):
-        return "\n".join(shown) + "\n"
-    kinds = [kind for field in head if (kind := _content_type(field)) is not None]
-    encoded = any(map(_ENCODED.match, (*head, *body)))
-    return "\n".join([*shown, "", *(_UNPRINTABLE.sub("\ufffd", line) for line in _masked_body(kinds, body, encoded))])
+    text = message.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
+    head, _, body = text.partition("\n\n")
+    shown = _masked_fields(head.removesuffix("\n")) + "\n"
+    if body.strip("\n"):
+        encoded = bool(_ENCODED.search(head) or _ENCODED.search(body))
+        kinds = [kind.strip() for kind in _CONTENT_TYPE.findall(head)]
+        shown = f"{shown}\n{_masked_body([] if encoded else kinds, body)}"
+    return shown if shown.replace("\n", "").isprintable() else _UNPRINTABLE.sub("\ufffd", shown)
 
 
-def masked_line(line: str) -> str:
-    """A line that holds URIs: their passwords, and the header fields in them, are masked."""
-    if "@" in line:
-        line = "@".join(_without_passwords(line.split("@")))
-    return _URI_HEADER.sub(_masked_uri_header, line) if "?" in line else line
+def masked_line(text: str) -> str:
+    """Text that holds URIs: their passwords, and the header fields in them, are masked."""
+    if "@" in text:
+        text = "@".join(_without_passwords(text.split("@")))
+    return _URI_HEADER.sub(_masked_uri_header, text) if "?" in text else text
 
 
-def _fields(lines: list[str]) -> Iterator[str]:
+def _masked_fields(text: str) -> str:
+    lowered = text.lower()
+    if any(word in lowered for word in _SECRET_WORDS):
+        text = "\n".join(map(_masked_field, _fields(text)))
+    return masked_line(text)
+
+
+def _fields(text: str) -> Iterator[str]:
     """Header fields with the lines that they go on in (RFC 3261 7.3.1)."""
     field: list[str] = []
-    for line in lines:
+    for line in text.split("\n"):
         if field and line[:1] not in (" ", "\t"):
             yield "\n".join(field)
             field = []
         field.append(line)
-    if field:
-        yield "\n".join(field)
+    yield "\n".join(field)
 
 
 def _masked_field(field: str) -> str:
     found = _NAME.match(field)
-    if found is not None and _SECRET_HEADER.search(found[1]):
-        value = field[found.end() :]
-        return f"{found[0]} {_masked_credentials(value) if found[1].lower() in _AUTH_HEADERS else '*'}"
-    return masked_line(field)
+    if found is None:
+        return field
+    name, value = found[1].lower(), field[found.end() :]
+    if not any(word in name for word in _SECRET_WORDS):
+        return field
+    return f"{found[0]} {_masked_credentials(value) if name in _AUTH_HEADERS else '*'}"
 
 
 def _masked_credentials(value: str) -> str:
     """`Digest` with the parameters that are no secrets; anything else is `*`."""
-    scheme = _SCHEME_OF_AUTH.match(value)
+    scheme = _DIGEST.match(value)
     if scheme is None:
         return "*"
     shown, at = [], scheme.end()
@@ -92,15 +105,15 @@ def _masked_parameter(text: str) -> str:
     found = _PARAMETER.fullmatch(text)
     if found is None:
         return "*"
-    return f"{found[1]}={masked_line(found[2])}" if found[1].lower() in _SHOWN_PARAMETERS else f"{found[1]}=*"
+    return f"{found[1]}={found[2]}" if found[1].lower() in _SHOWN_PARAMETERS else f"{found[1]}=*"
 
 
 def _without_passwords(parts: list[str]) -> Iterator[str]:
-    """The pieces between the @ of a line. In the piece before one, what follows the second colon of `sip:user:password`
+    """The pieces between the @ of a text. In the piece before one, what follows the second colon of `sip:user:password`
     is a password; so is the next piece when it holds no delimiter: the password had an @ in it."""
     in_password = False
     for part in parts[:-1]:
-        cut = max((found.end() for found in _DELIMITERS.finditer(part)), default=0)
+        cut = max(map(part.rfind, _DELIMITERS)) + 1
         if in_password and not cut:
             yield "*"
             continue
@@ -115,25 +128,24 @@ def _masked_uri_header(found: re.Match[str]) -> str:
     return found[0] if found[2].lower() in _SHOWN_IN_URI else f"{found[1]}{found[2]}=*"
 
 
-def _content_type(field: str) -> str | None:
-    found = _NAME.match(field)
-    return field[found.end() :].strip() if found and found[1].lower() in ("content-type", "c") else None
-
-
-def _masked_body(kinds: list[str], lines: list[str], encoded: bool) -> Iterator[str]:
+def _masked_body(kinds: list[str], body: str) -> str:
     """SDP and what may carry it are shown without keys, keys pressed as `Signal=*`; other bodies not at all."""
-    if not encoded and kinds and all(kind.lower().startswith(_SHOWN_BODIES) for kind in kinds):
-        for field in _fields(lines):
-            yield from map(_masked_sdp, _masked_field(field).split("\n"))
-    elif kinds and all(_DTMF.match(kind) for kind in kinds):
-        yield "Signal=*"
-        yield from (line for line in lines if _DURATION.fullmatch(line))
-    else:
-        yield "(a body that is not shown)"
+    if kinds and all(kind.lower().startswith(_SHOWN_BODIES) for kind in kinds):
+        return _masked_sdp(_masked_fields(body))
+    if kinds and all(_DTMF.match(kind) for kind in kinds):
+        return "\n".join(["Signal=*", *filter(_DURATION.fullmatch, body.split("\n"))])
+    return "(a body that is not shown)"
 
 
-def _masked_sdp(line: str) -> str:
+def _masked_sdp(body: str) -> str:
     """RFC 4568 (SDES), RFC 8839 (ICE), RFC 4567 (MIKEY) and the `k=` of RFC 4566; fingerprints (RFC 8122) stay."""
+    lowered = body.lower()
+    if not any(word in lowered for word in _SDP_WORDS) and not _SDP_KEY.search(body):
+        return body
+    return "\n".join(map(_masked_sdp_line, body.split("\n")))
+
+
+def _masked_sdp_line(line: str) -> str:
     text = line.strip()
     if _CRYPTO.match(text):
         shown = _CRYPTO_SHOWN.match(text)

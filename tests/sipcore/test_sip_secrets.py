@@ -134,6 +134,7 @@ def test_headers_that_sound_like_secrets_are_masked(name: str) -> None:
             "a=key-mgmt:mikey {}",
             "k=base64:{}",
             "k=clear:{}",
+            " k = clear:{}",
         ]
     ).flatmap(lambda line: any_case(line.split("{}")[0]).map(lambda start: start + line[len(line.split("{}")[0]) :])),
     END,
