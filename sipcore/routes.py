@@ -54,8 +54,8 @@ def uri_at(trunk: Trunk, target: Target, to: str) -> str:
 
 def routes_of(trunk: Trunk, target: Target) -> list[str]:
     """Route values, first hop first: the outbound proxy, and before it the address that was chosen for it or for the
-    registrar. That one stays with us: PJSIP follows a route that has `hide`, and does not send it. TLS goes by the name,
-    which the peer must prove (RFC 5922 4); PJSIP finds the same address for it."""
+    registrar. That one stays with us: PJSIP follows a route that has `hide`, and does not send it. TLS goes by the
+    name, which the peer must prove (RFC 5922 4); PJSIP finds the same address for it."""
     proxy = trunk.outbound_proxy
     first = proxy or trunk.place
     hidden = _where(Place(target.address, target.port, target.transport))

@@ -1,44 +1,75 @@
 #include "account.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include <pjsua-lib/pjsua_internal.h>
 
-static bool is_trunk[PJSUA_MAX_ACC]; /* by account; under PJSUA's lock */
+/* By account, under PJSUA's lock: the routes that it has, one a line; NULL: it is no trunk's. An account's pool only
+ * grows, so the same routes are not set twice. */
+static char *routes_of[PJSUA_MAX_ACC];
 
 static void belongs_to_default(const pjsip_rx_data *rdata, pjsua_acc_id *account)
 {
     (void)rdata;
     PJSUA_LOCK();
-    if (*account >= 0 && *account < PJSUA_MAX_ACC && is_trunk[*account])
+    if (*account >= 0 && *account < PJSUA_MAX_ACC && routes_of[*account])
         *account = pjsua_var.default_acc;
     PJSUA_UNLOCK();
 }
 
 void account_install(void)
 {
+    for (int i = 0; i < PJSUA_MAX_ACC; i++) {
+        free(routes_of[i]); /* of a PJSUA that has ended */
+        routes_of[i] = NULL;
+    }
     pjsua_var.ua_cfg.cb.on_acc_find_for_incoming = belongs_to_default;
+}
+
+/* From malloc. */
+static char *joined(const char *const *routes, int count)
+{
+    size_t size = 1;
+    for (int i = 0; i < count; i++)
+        size += strlen(routes[i]) + 1;
+    char *text = calloc(size, 1);
+    for (int i = 0; text && i < count; i++)
+        strcat(strcat(text, routes[i]), "\n");
+    return text;
+}
+
+static pj_status_t set_route(pjsua_acc *acc, const char *const *routes, int count)
+{
+    const pj_str_t name = {"Route", 5};
+    pj_list_init(&acc->route_set);
+    for (int i = 0; i < count; i++) {
+        pj_str_t text, given = pj_str((char *)routes[i]);
+        pj_strdup_with_null(acc->pool, &text, &given);
+        pjsip_route_hdr *route = pjsip_parse_hdr(acc->pool, &name, text.ptr, (pj_size_t)text.slen, NULL);
+        if (!route)
+            return PJSIP_EINVALIDHDR;
+        pj_list_push_back(&acc->route_set, route);
+    }
+    return PJ_SUCCESS;
 }
 
 pj_status_t account_set_route(pjsua_acc_id account, const char *const *routes, int count)
 {
-    const pj_str_t name = {"Route", 5};
-    pj_status_t status = PJ_SUCCESS;
+    char *text = joined(routes, count);
+    if (!text)
+        return PJ_ENOMEM;
+    pj_status_t status = PJ_EINVAL;
     PJSUA_LOCK();
-    if (!pjsua_acc_is_valid(account)) {
-        PJSUA_UNLOCK();
-        return PJ_EINVAL;
-    }
-    pjsua_acc *acc = &pjsua_var.acc[account];
-    is_trunk[account] = true;
-    pj_list_init(&acc->route_set);
-    for (int i = 0; i < count && status == PJ_SUCCESS; i++) {
-        pj_str_t text, given = pj_str((char *)routes[i]);
-        pj_strdup_with_null(acc->pool, &text, &given);
-        pjsip_route_hdr *route = pjsip_parse_hdr(acc->pool, &name, text.ptr, (pj_size_t)text.slen, NULL);
-        status = route ? PJ_SUCCESS : PJSIP_EINVALIDHDR;
-        if (route)
-            pj_list_push_back(&acc->route_set, route);
+    if (pjsua_acc_is_valid(account)) {
+        bool same = routes_of[account] && strcmp(routes_of[account], text) == 0;
+        status = same ? PJ_SUCCESS : set_route(&pjsua_var.acc[account], routes, count);
+        char *former = routes_of[account];
+        routes_of[account] = text;
+        text = former;
     }
     PJSUA_UNLOCK();
+    free(text);
     return status;
 }
 
@@ -49,8 +80,10 @@ bool account_delete(pjsua_acc_id account)
     PJSUA_LOCK();
     if (pjsua_acc_is_valid(account))
         status = pjsua_acc_del2(account, &unless_busy);
-    if (status != PJ_EBUSY)
-        is_trunk[account] = false;
+    if (status != PJ_EBUSY) {
+        free(routes_of[account]);
+        routes_of[account] = NULL;
+    }
     PJSUA_UNLOCK();
     return status != PJ_EBUSY;
 }
