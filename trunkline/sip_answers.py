@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from calls import media_quality
 from calls.call_now import CallNow
 from calls.service import CallService
 from calls.sip_trails import Followed, SipTrails, entry
@@ -199,4 +200,13 @@ def _call(now: CallNow, numbers: Mapping[str, str]) -> dict[str, Any]:
         "codec": media.codec if media else None,
         "onHold": bool(now.leg and now.leg.on_hold),
         "sipCallId": call.call_sid,
+        "mediaQuality": _quality(now),
     }
+
+
+def _quality(now: CallNow) -> dict[str, Any] | None:
+    """As in the API; None while there is no sound."""
+    try:
+        return media_quality.shown(now.leg.quality()) if now.leg else None
+    except KeyError:
+        return None

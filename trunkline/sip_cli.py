@@ -77,10 +77,13 @@ def _message(fact: Mapping[str, Any]) -> str:
 
 
 def _texts(fact: Mapping[str, Any]) -> dict[str, str]:
-    """Each value as it is shown; `time` is minutes and seconds."""
+    """Each value as it is shown; `time` is minutes and seconds; of the sound, what comes from the peer."""
     shown = {name: "-" if value is None else str(value) for name, value in fact.items()}
     if "seconds" in fact:
         shown["time"] = f"{fact['seconds'] // 60}:{fact['seconds'] % 60:02d}"
+    heard = (fact.get("mediaQuality") or {}).get("received")
+    if heard is not None and heard["mos"] is not None:
+        shown |= {"loss": f"{heard['lossPercent']} %", "jitter": f"{heard['jitterMs']} ms", "mos": str(heard["mos"])}
     return shown
 
 

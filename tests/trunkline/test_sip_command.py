@@ -118,6 +118,7 @@ async def test_trunks_and_calls_are_listed(office: Office) -> None:
     folder, settings = office.server.data_dir, office.server.environment
     async with RawPhone(office.server.target) as phone, PhoneCall(phone, "100") as call:
         answered = await office.server.event("call.answered", since=since)
+        await call.hears(50)
         (_, trunks, _), (_, calls, _), (_, as_json, _) = await asyncio.gather(
             command("sip", "status", folder=folder, environment=settings),
             command("sip", "calls", folder=folder, environment=settings),
@@ -131,6 +132,9 @@ async def test_trunks_and_calls_are_listed(office: Office) -> None:
     assert (told["number"], told["customer"], told["status"], told["codec"]) == ("100", "raw", "in_progress", "PCMU")
     line = next(line.split() for line in calls.splitlines() if answered["call_id"] in line)
     assert line[1:5] == ["inbound", "in_progress", "100", "raw"] and "PCMU" in line
+    assert told["mediaQuality"]["received"]["packets"] > 0
+    assert calls.splitlines()[0].split()[-4:] == ["CODEC", "LOSS", "JITTER", "MOS"]
+    assert line[-5:-3] == ["0.0", "%"] and 1 <= float(line[-1]) <= 4.5, line
 
 
 async def test_what_cannot_be_told_is_said_in_one_line(office: Office) -> None:
