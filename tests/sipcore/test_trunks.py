@@ -198,11 +198,10 @@ async def test_changing_and_deleting_trunks_leaves_others_and_live_calls_alone(
     assert phone.endpoint.trunk_status("ann").state == "unregistered"
 
     assert not leg.ended.done()
-    sent = leg.stats().frames_sent
     while not caller.rtp.received.empty():
         caller.rtp.received.get_nowait()
-    await caller.next_rtp()
-    assert leg.stats().frames_sent > sent
+    for _ in range(5):
+        await caller.next_rtp()
     assert await kamailio.contacts("bob") == [bound]
     await callee.hangs_up()
     assert (await asyncio.wait_for(leg.ended, 5)).by_peer
