@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import socket
 import tempfile
 import wave
@@ -83,6 +84,8 @@ class Process:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                start_new_session=True,
             )
 
     def output(self) -> str:
@@ -98,6 +101,8 @@ class Process:
             except TimeoutError:
                 self._child.kill()
                 await self._child.wait()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._child.pid, signal.SIGKILL)  # its children, which it has left behind
         self._folder.cleanup()
 
     async def __aenter__(self) -> Self:
