@@ -85,7 +85,6 @@ class Process:
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
-                start_new_session=True,
             )
 
     def output(self) -> str:
