@@ -49,10 +49,20 @@ static uint32_t jitter_frame_ms(const pjmedia_stream_info *info)
     return info->param && info->param->info.frm_ptime ? info->param->info.frm_ptime : TICK_MS;
 }
 
-/* G.722's RTP clock runs at half its sampling rate (RFC 3551, 4.5.2). */
+/* G.722's RTP clock runs at half its sampling rate (RFC 3551, 4.5.2), Opus's at 48 kHz whatever its rate (RFC 7587, 4.1). */
 static uint32_t rtp_clock(const pjmedia_stream_info *info)
 {
-    return info->fmt.pt == PJMEDIA_RTP_PT_G722 ? 8000 : info->fmt.clock_rate;
+    if (info->fmt.pt == PJMEDIA_RTP_PT_G722)
+        return 8000;
+    return pj_stricmp2(&info->fmt.encoding_name, "opus") == 0 ? 48000 : info->fmt.clock_rate;
+}
+
+/* PJMEDIA takes Opus's rate for its RTP clock: the jitter that we report to the peer would be wrong. */
+static void set_rtcp_clock(pjmedia_stream *stream, uint32_t clock_rate)
+{
+    pjmedia_stream_rtp_sess_info session;
+    if (pjmedia_stream_get_rtp_session_info(stream, &session) == PJ_SUCCESS)
+        ((pjmedia_rtcp_session *)session.rtcp)->clock_rate = clock_rate;
 }
 
 static void learn_codec(slot_t *slot, pjmedia_stream *stream)
@@ -62,6 +72,7 @@ static void learn_codec(slot_t *slot, pjmedia_stream *stream)
     if (pjmedia_stream_get_info(stream, &info) != PJ_SUCCESS)
         return;
     slot->jitter_frame_ms = jitter_frame_ms(&info);
+    set_rtcp_clock(stream, rtp_clock(&info));
     if (slot->quality)
         rtp_quality_set_clock(slot->quality, rtp_clock(&info));
 }
