@@ -8,7 +8,7 @@ from sipcore.headers import bracketed
 from sipcore.registry import DialogRegistry
 from sipcore.routes import identity_of
 from sipcore.settings import EndpointSettings, SrtpUse
-from sipcore.transports import IPV6_ALONE, bound_address, versions
+from sipcore.transports import IPV6_ALONE, bound_address, usual_address
 from sipcore.trunk import Trunk
 
 SHORTEST_SESSION_TIMER_S = 90
@@ -36,6 +36,7 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
     config.natConfig.contactRewriteUse = 0
     config.natConfig.viaRewriteUse = False
     config.natConfig.sdpNatRewriteUse = False
+    config.natConfig.contactUseSrcPort = 0  # peers can reach the port that we listen on, however a connection ends
     config.callConfig.prackUse = pj.PJSUA_100REL_OPTIONAL  # whoever supports it gets it, nobody is asked for it
     _set_session_timer(config.callConfig, settings.session_timer_s)
     _set_srtp(config.mediaConfig, settings.srtp)
@@ -43,8 +44,7 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
     transport.port = settings.rtp_first_port
     transport.portRange = (settings.rtp_last_port - settings.rtp_first_port - 1) // 2 * 2  # of RTP: RTCP has the next
     transport.boundAddress = bound_address(settings.host)
-    if settings.public_address and version in versions(settings.public_address):
-        transport.publicAddress = settings.public_address
+    transport.publicAddress = usual_address(settings.host, version)
     if version == 6:
         config.mediaConfig.ipv6Use = pj.PJSUA_IPV6_ENABLED_USE_IPV6_ONLY
         transport.sockOptParams.sockOpts.append(IPV6_ALONE)

@@ -30,7 +30,7 @@ from sipcore.settings import EndpointSettings
 from sipcore.sip_log import SipLog, SipTap
 from sipcore.tls import Identity, TlsFiles
 from sipcore.tls_port import TlsPort
-from sipcore.transports import open_transports, versions
+from sipcore.transports import bound_address, open_transports, told_host, versions
 from sipcore.trunk import Place, Trunk, TrunkStatus
 from sipcore.trunks import Trunks, Way
 
@@ -74,8 +74,7 @@ class Endpoint:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
         loop = asyncio.get_running_loop()
         settings = self._settings
-        local_host = settings.public_address or (None if settings.host == "0.0.0.0" else settings.host)
-        self._registry = DialogRegistry(self._owner, self.pump, loop, self._arrives, local_host)
+        self._registry = DialogRegistry(self._owner, self.pump, loop, self._arrives)
         self._trunks = Trunks(self._owner, settings, self._registry, self._names, self._has_trunk_status)
         self._qualifications = Qualifications(
             self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
@@ -203,7 +202,7 @@ class Endpoint:
         target = next(iter(self._names.targets(trunk.place)), None)
         if target is None:
             raise ConnectionError("the trunk's host is unknown")
-        return Way(self._account_towards(target.address), uri_at(trunk, target, to))
+        return Way(self._account_towards(target.address), uri_at(trunk, target, to), told_host(target.address))
 
     def _started_trunks(self) -> Trunks:
         if self._trunks is None:
@@ -242,7 +241,8 @@ class Endpoint:
         endpoint = self._endpoint = pj.Endpoint()
         endpoint.libCreate()
         endpoint.libInit(_endpoint_config(self._settings))
-        _native.hook(self._settings.host == "0.0.0.0" and not self._settings.public_address)
+        _native.hook()
+        _tell_addresses(self._settings)
         _native.rtp_symmetric(self._settings.symmetric_rtp)
         _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port)
         self.set_sources(())
@@ -250,6 +250,7 @@ class Endpoint:
         self.set_accepting(True)
         guard.set_most_invites(self._settings.max_invites_per_second)
         _native.guard_install()
+        _native.address_install()
         trunks.install_here()
         if self._qualifications:
             self._qualifications.install_here()
@@ -263,6 +264,8 @@ class Endpoint:
         for version in versions(self._settings.host):
             account = self._accounts[version] = TrunkAccount(registry)
             account.create(account_config(self._settings, version), version == versions(self._settings.host)[0])
+        numbers = {version: account.getId() for version, account in self._accounts.items()}
+        _native.address_accounts(numbers.get(4, pj.PJSUA_INVALID_ID), numbers.get(6, pj.PJSUA_INVALID_ID))
         return tap
 
     def _destroy_here(self) -> None:
@@ -275,10 +278,16 @@ class Endpoint:
             account.shutdown()
         self._accounts.clear()
         self.pump.stop()
+        _native.address_remove()
         _native.guard_remove()
         self._tls.close()
         endpoint.libDestroy()
         endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
+
+
+def _tell_addresses(settings: EndpointSettings) -> None:
+    networks = tuple(map(str, settings.local_networks))
+    _native.address_set(bound_address(settings.host), settings.public_address or "", networks)
 
 
 def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:

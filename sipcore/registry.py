@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from sipcore.pump import Pump
 from sipcore.referral import Referral
 from sipcore.referral import read as read_referral
 from sipcore.secrecy import ClearKeys, Secrecy
+from sipcore.transports import told_host
 
 log = structlog.get_logger(__name__)
 
@@ -37,9 +37,7 @@ class DialogRegistry:
         pump: Pump,
         loop: asyncio.AbstractEventLoop,
         on_incoming: Callable[[Leg], None],
-        local_host: str | None,
     ) -> None:
-        """`local_host`: how From names us in calls that we make; None: by the address on the route to the peer."""
         self.legs: dict[int, Leg] = {}
         self._clear_keys = ClearKeys()
         self._calls: dict[int, CallObject] = {}
@@ -48,7 +46,6 @@ class DialogRegistry:
         self._pump = pump
         self._loop = loop
         self._on_incoming = on_incoming
-        self._local_host = local_host
         self._waiting: dict[int, tuple[int, str, cause.Reason]] = {}
         """Ends of dialogs whose legs are being transferred."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -335,7 +332,7 @@ class DialogRegistry:
         """Who calls; "": who the account says."""
         if invitation.caller is None:
             return ""
-        domain = invitation.domain or self._local_host or _host_towards(invitation.uri)
+        domain = invitation.domain or told_host(headers.uri_host(invitation.uri))
         return headers.name_addr(invitation.caller, domain)
 
     def _sender(self, invitation: Invitation) -> str:
@@ -355,14 +352,3 @@ class DialogRegistry:
     def _drop_all_here(self) -> None:
         for key in list(self._calls):
             self._drop_here(key)
-
-
-def _host_towards(uri: str) -> str:
-    """Our address on the route to the URI's host, an IP address: a connected UDP socket knows it, and no packet is
-    sent. Raises `ConnectionError` when there is no route."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((headers.uri_host(uri), 9))
-        except OSError as error:
-            raise ConnectionError(f"no INVITE could be sent: {error.strerror}") from error
-        return str(probe.getsockname()[0])

@@ -9,6 +9,8 @@ import pjsua2 as pj
 import structlog
 
 from config.errors import StartupError
+from sipcore import _native
+from sipcore.headers import bracketed
 from sipcore.settings import EndpointSettings
 
 IPV6_V6ONLY: Final = 26
@@ -57,6 +59,14 @@ def usual_address(host: str, version: int) -> str:
     except OSError as error:
         log.debug("sip.no_default_route", ip_version=version, why=str(error))
         return loopback
+
+
+def told_host(peer: str) -> str:
+    """Our host in URIs for a peer at that IP address. Raises `ConnectionError` when there is no way to it."""
+    ours = _native.address_towards(peer)
+    if ours is None:
+        raise ConnectionError(f"no INVITE could be sent: there is no route to {peer}")
+    return bracketed(ours)
 
 
 def open_transports(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:
@@ -110,8 +120,7 @@ def _transport_config(settings: EndpointSettings, name: str, version: int, port:
     config = pj.TransportConfig()
     config.port = port
     config.boundAddress = bound_address(settings.host)
-    if settings.public_address and versions(settings.public_address) == (version,):
-        config.publicAddress = settings.public_address
+    config.publicAddress = usual_address(settings.host, version)
     options = config.sockOptParams.sockOpts
     if name == "tcp":
         options.append(_NO_DELAY)  # else a message waits 40 ms for the acknowledgement of the one before it

@@ -18,7 +18,7 @@ from sipcore.registrations import Registered, Registrations
 from sipcore.registry import DialogRegistry
 from sipcore.routes import account_of, routes_of, uri_of
 from sipcore.settings import EndpointSettings
-from sipcore.transports import versions
+from sipcore.transports import told_host, versions
 from sipcore.trunk import Trunk, TrunkStatus
 
 AT_ONCE: Final = 20
@@ -120,7 +120,7 @@ class Trunks:
         if target is None:
             raise ConnectionError("the trunk's host is unknown")
         await self._owner.run(_native.account_route, line.number, *routes_of(line.trunk, target))
-        user, domain = account_of(line.trunk) if line.trunk.registers else (None, None)
+        user, domain = account_of(line.trunk) if line.trunk.registers else (None, told_host(target.address))
         return Way(line.account, uri_of(line.trunk, to), domain, user)
 
     def located(self) -> None:

@@ -1,5 +1,7 @@
 #include "account.h"
 
+#include "address.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +13,10 @@ static char *routes_of[PJSUA_MAX_ACC];
 
 static void belongs_to_default(const pjsip_rx_data *rdata, pjsua_acc_id *account)
 {
-    (void)rdata;
     PJSUA_LOCK();
     if (*account >= 0 && *account < PJSUA_MAX_ACC && routes_of[*account])
         *account = pjsua_var.default_acc;
+    address_choose_account(rdata, account);
     PJSUA_UNLOCK();
 }
 

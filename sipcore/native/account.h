@@ -6,7 +6,7 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Calls that come in belong to the default account, whatever trunk's they look like: admission decides that. */
+/* Calls that come in belong to the default account, or that for the other version of IP, whatever trunk's they look like: admission decides that. */
 void account_install(void);
 /* The Route headers of the requests that begin something, first hop first. */
 pj_status_t account_set_route(pjsua_acc_id account, const char *const *routes, int count);

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "guard.h"
 
+#include "address.h"
+
 #include "glare.h"
 #include "connections.h"
 #include "handover.h"
@@ -138,7 +140,7 @@ static bool may_begin(pjsip_method_e method)
 static bool has_unusable_sdp(pjsip_rx_data *rdata)
 {
     const pjmedia_sdp_session *sdp = rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info(rdata)->sdp : NULL;
-    return sdp && !sdp_has_addresses(sdp);
+    return sdp && (!sdp_has_addresses(sdp) || !address_speaks_version_of(sdp));
 }
 
 /* Too late to refuse it: go on as if it had not been sent. */

@@ -12,6 +12,7 @@
 
 #include "handover.h"
 #include "pump.h"
+#include "python_address.h"
 #include "python_guard.h"
 #include "python_register.h"
 #include "python_rtp.h"
@@ -82,12 +83,9 @@ static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri 
 }
 
 /* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
-static PyObject *py_hook(PyObject *self, PyObject *args)
+static PyObject *py_hook(PyObject *self, PyObject *unused)
 {
-    int follow_route;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "p", &follow_route))
-        return NULL;
+    (void)self, (void)unused;
     pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
     callback->on_stream_created2 = pump_on_stream_created;
     callback->on_call_sdp_created = sdp_on_created;
@@ -101,7 +99,6 @@ static PyObject *py_hook(PyObject *self, PyObject *args)
     callback->on_call_replace_request = NULL;
     handover_hook(callback);
     callback->on_call_redirected = refuse_redirection;
-    sdp_follow_route(follow_route);
     Py_RETURN_NONE;
 }
 
@@ -490,7 +487,7 @@ static PyObject *py_stats(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"start", py_start, METH_VARARGS, "start(max_slots): start the pump's threads; PJSUA is initialized already."},
     {"stop", py_stop, METH_NOARGS, "Stop the pump's threads."},
-    {"hook", py_hook, METH_VARARGS, "hook(follow_route): take over PJSUA's stream and SDP callbacks."},
+    {"hook", py_hook, METH_NOARGS, "hook(): take over PJSUA's stream and SDP callbacks."},
     {"hush", py_hush, METH_NOARGS, "Silence PJLIB's own log."},
     {"wait", py_wait, METH_VARARGS, "wait(timeout_ms) -> bool: block without the GIL until a tick has passed."},
     {"read", py_read, METH_VARARGS, "read(heard, said, counts, info) -> rows: drain all slots."},
@@ -527,7 +524,7 @@ PyMODINIT_FUNC PyInit__native(void)
     if (made && (PyModule_AddIntConstant(made, "MAX_CALLS", PJSUA_MAX_CALLS) != 0 ||
                  PyModule_AddIntConstant(made, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0 ||
                  PyModule_AddFunctions(made, guard_methods) != 0 || PyModule_AddFunctions(made, register_methods) != 0 ||
-                 PyModule_AddFunctions(made, tls_methods) != 0 ||
+                 PyModule_AddFunctions(made, tls_methods) != 0 || PyModule_AddFunctions(made, address_methods) != 0 ||
                  PyModule_AddFunctions(made, rtp_methods) != 0))
         Py_CLEAR(made);
     if (made && PyModule_AddFunctions(made, tap_methods) != 0)

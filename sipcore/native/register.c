@@ -265,9 +265,17 @@ static bool answer_challenge(request_t *request, const pjsip_transaction *tsx, c
 
 /* ---- its outcome ---- */
 
-/* What is granted to our contact (RFC 3261 10.2.4); a registrar that spells it in another way means the only one. */
-static unsigned granted(const request_t *request, const pjsip_msg *message)
+/* As it has been sent: the address in it depends on who was to get it. */
+static const pjsip_uri *contact_in(const pjsip_msg *sent, const request_t *request)
 {
+    const pjsip_contact_hdr *contact = pjsip_msg_find_hdr(sent, PJSIP_H_CONTACT, NULL);
+    return contact && contact->uri ? pjsip_uri_get_uri(contact->uri) : request->contact;
+}
+
+/* What is granted to our contact (RFC 3261 10.2.4); a registrar that spells it in another way means the only one. */
+static unsigned granted(const request_t *request, const pjsip_msg *sent, const pjsip_msg *message)
+{
+    const pjsip_uri *own = contact_in(sent, request);
     const pjsip_expires_hdr *general = pjsip_msg_find_hdr(message, PJSIP_H_EXPIRES, NULL);
     const pjsip_contact_hdr *contact = NULL, *only = NULL;
     int count = 0;
@@ -276,7 +284,7 @@ static unsigned granted(const request_t *request, const pjsip_msg *message)
             continue;
         only = contact;
         count++;
-        if (pjsip_uri_cmp(PJSIP_URI_IN_CONTACT_HDR, pjsip_uri_get_uri(contact->uri), request->contact) == PJ_SUCCESS)
+        if (pjsip_uri_cmp(PJSIP_URI_IN_CONTACT_HDR, pjsip_uri_get_uri(contact->uri), own) == PJ_SUCCESS)
             break;
     }
     if (!contact && count == 1)
@@ -317,7 +325,7 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
     outcome->retry_after_s = seconds_in(message, PJSIP_H_RETRY_AFTER);
     outcome->min_expires_s = seconds_in(message, PJSIP_H_MIN_EXPIRES);
     if (outcome->code / 100 == 2)
-        outcome->expires_s = request->expires_s ? granted(request, message) : 0;
+        outcome->expires_s = request->expires_s ? granted(request, tsx->last_tx->msg, message) : 0;
 }
 
 /* The transaction's lock is held. */

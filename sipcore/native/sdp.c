@@ -1,19 +1,11 @@
 #define _GNU_SOURCE
 #include "sdp.h"
 
+#include "address.h"
 #include "names.h"
 
 #include <pjsua-lib/pjsua.h>
 #include <pjsua-lib/pjsua_internal.h>
-
-/* Sockets that are bound to every address would otherwise offer the host's first one, which is wrong on a machine with
- * several networks (RFC 4566 5.7: c= is where this session's media is received). */
-static pj_bool_t follow_route = PJ_FALSE;
-
-void sdp_follow_route(pj_bool_t on)
-{
-    follow_route = on;
-}
 
 pj_bool_t sdp_parse_address(const pj_str_t *host, pj_sockaddr *address)
 {
@@ -50,39 +42,51 @@ static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *r
     return conn && sdp_parse_address(&conn->addr, address);
 }
 
-/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. */
-static pj_bool_t local_address_to(pj_sockaddr *remote, pj_sockaddr *local)
-{
-    pj_sock_t sock;
-    int length = sizeof *local;
-    pj_sockaddr_set_port(remote, 9);
-    if (pj_sock_socket(remote->addr.sa_family, pj_SOCK_DGRAM(), 0, &sock) != PJ_SUCCESS)
-        return PJ_FALSE;
-    pj_bool_t found = pj_sock_connect(sock, remote, pj_sockaddr_get_len(remote)) == PJ_SUCCESS &&
-                      pj_sock_getsockname(sock, local, &length) == PJ_SUCCESS;
-    pj_sock_close(sock);
-    return found;
-}
-
-static void name_address(pjmedia_sdp_conn *conn, pj_pool_t *pool, const char *address, pj_bool_t v6)
+static void name_in(pjmedia_sdp_conn *conn, const pj_str_t *type, const pj_str_t *address)
 {
     if (!conn)
         return;
-    conn->addr_type = pj_str(v6 ? "IP6" : "IP4");
-    pj_strdup2(pool, &conn->addr, address);
+    conn->addr_type = *type;
+    conn->addr = *address;
 }
 
+/* RFC 3605. */
+static void name_in_rtcp(pjmedia_sdp_media *media, pj_pool_t *pool, const pj_str_t *type, const pj_str_t *address)
+{
+    pjmedia_sdp_attr *attribute = pjmedia_sdp_media_find_attr2(media, "rtcp", NULL);
+    pjmedia_sdp_rtcp_attr rtcp;
+    char text[64];
+    if (!attribute || pjmedia_sdp_attr_get_rtcp(attribute, &rtcp) != PJ_SUCCESS || !rtcp.addr.slen)
+        return;
+    pj_ansi_snprintf(text, sizeof text, "%u IN %.*s %.*s", rtcp.port, (int)type->slen, type->ptr, (int)address->slen,
+                     address->ptr);
+    pj_strdup2(pool, &attribute->value, text);
+}
+
+void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours)
+{
+    char text[PJ_INET6_ADDRSTRLEN];
+    pj_str_t address;
+    const pj_str_t type = pj_str(ours->addr.sa_family == pj_AF_INET6() ? "IP6" : "IP4");
+    pj_strdup2(pool, &address, pj_sockaddr_print(ours, text, sizeof text, 0));
+    sdp->origin.addr_type = type;
+    sdp->origin.addr = address;
+    name_in(sdp->conn, &type, &address);
+    for (unsigned i = 0; i < sdp->media_count; i++) {
+        name_in(sdp->media[i]->conn, &type, &address);
+        name_in_rtcp(sdp->media[i], pool, &type, &address);
+    }
+}
+
+/* An address of nothing but zeros is how a call was held once (RFC 2543). */
 void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
 {
-    pj_sockaddr local, peer;
-    char address[PJ_INET6_ADDRSTRLEN];
-    if (!follow_route || !remote_address(call, remote, &peer) || !local_address_to(&peer, &local))
-        return;
-    pj_sockaddr_print(&local, address, sizeof address, 0);
-    pj_bool_t v6 = local.addr.sa_family == pj_AF_INET6();
-    name_address(sdp->conn, pool, address, v6);
-    for (unsigned i = 0; i < sdp->media_count; i++)
-        name_address(sdp->media[i]->conn, pool, address, v6);
+    pj_sockaddr peer, ours;
+    pj_bool_t known = remote_address(call, remote, &peer);
+    if (remote && (!known || !pj_sockaddr_has_addr(&peer)))
+        known = remote_address(call, NULL, &peer);
+    if (known && address_towards(&peer, &ours))
+        sdp_name_address(sdp, pool, &ours);
 }
 
 static pj_bool_t is_address(const pj_str_t *host)

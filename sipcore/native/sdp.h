@@ -4,10 +4,10 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Name the local address that the peer is reached from (pjsua callback `on_call_sdp_created`). */
+/* Name the address that the peer is told (pjsua callback `on_call_sdp_created`). */
 void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
-/* Off when a public address is configured: then that one stands. */
-void sdp_follow_route(pj_bool_t on);
+/* Write an address of ours wherever the SDP names one. */
+void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours);
 /* Read an address of either family; its port is 0. PJ_FALSE: it is none. */
 pj_bool_t sdp_parse_address(const pj_str_t *host, pj_sockaddr *address);
 /* No name stands in the place of an address: PJSIP would look it up on the thread that all calls share. */

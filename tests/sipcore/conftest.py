@@ -15,5 +15,5 @@ from tests.sipcore.phone import Phone
 async def phone(request: pytest.FixtureRequest) -> AsyncIterator[Phone]:
     """The module's endpoint, started."""
     settings = getattr(request.module, "SETTINGS", EndpointSettings(codecs=("PCMU",), max_calls=40))
-    async with Phone(settings) as phone:
+    async with Phone(settings, getattr(request.module, "HOST", "127.0.0.1")) as phone:
         yield phone

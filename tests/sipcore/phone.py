@@ -103,18 +103,20 @@ class Call:
 class Phone:
     """The endpoint under test; `async with`."""
 
-    def __init__(self, settings: EndpointSettings) -> None:
+    def __init__(self, settings: EndpointSettings, host: str = "127.0.0.1") -> None:
+        """`host`: where it listens, everywhere if need be; it is called on 127.0.0.1, or ::1 if that is all."""
         first, last = RTP_PORTS
-        self.settings = replace(settings, host="127.0.0.1", port=free_port(), rtp_first_port=first, rtp_last_port=last)
+        named = "[::1]" if host == "::1" else "127.0.0.1"
+        self.settings = replace(settings, host=host, port=free_port(), rtp_first_port=first, rtp_last_port=last)
         self.incoming: asyncio.Queue[Leg] = asyncio.Queue()
         self.endpoint = Endpoint(self.settings, self.incoming.put_nowait)
         self.pump = self.endpoint.pump
-        self.uri = f"sip:100@127.0.0.1:{self.settings.port}"
-        self.target = f"127.0.0.1:{self.settings.port}"
+        self.target = f"{named}:{self.settings.port}"
+        self.uri = f"sip:100@{self.target}"
 
     async def __aenter__(self) -> Phone:
         await self.endpoint.start()
-        self.endpoint.set_sources(["127.0.0.1"])
+        self.endpoint.set_sources(["127.0.0.1", "::1"])
         self.ears = Ears(self.pump)
         return self
 

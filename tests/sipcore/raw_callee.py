@@ -96,7 +96,7 @@ class RawCallee:
             f"SIP/2.0 {status}",
             *(line for name in ("Via", "From", "Call-ID", "CSeq") for line in request.headers(name)),
             f"To: {to}" if not tag or "tag=" in to else f"To: {to};tag={tag}",
-            *([] if status.startswith("3") else [f"Contact: <sip:raw@{self.phone.host}:{self.phone.sip.port}>"]),
+            *([] if status.startswith("3") else [f"Contact: <sip:raw@{self.phone.named}:{self.phone.sip.port}>"]),
             *headers,
             *(["Content-Type: application/sdp"] if sdp else []),
             f"Content-Length: {len(sdp.encode())}",

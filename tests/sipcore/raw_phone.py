@@ -107,7 +107,7 @@ class RawPhone:
         self._target_host = server
         self._server = (server.strip("[]"), int(port))
         self.host = host
-        self._named, self._family = (f"[{host}]", "IP6") if ":" in host else (host, "IP4")
+        self.named, self._family = (f"[{host}]", "IP6") if ":" in host else (host, "IP4")
         self._branches = itertools.count(1)
         self._name = token_hex(6)  # a port may be that of another phone, a moment ago: its transactions live on
 
@@ -143,12 +143,12 @@ class RawPhone:
         to = dialog.to or f"<sip:100@{self._target_host}>"
         lines = [
             f"{method} {dialog.target} SIP/2.0",
-            f"Via: SIP/2.0/{via} {self._named}:{self.sip.port};branch={branch or self.branch()};rport",
-            f'From: "Raw \\"phone\\"" <sip:raw@{self._named}>;tag={dialog.tag}',
+            f"Via: SIP/2.0/{via} {self.named}:{self.sip.port};branch={branch or self.branch()};rport",
+            f'From: "Raw \\"phone\\"" <sip:raw@{self.named}>;tag={dialog.tag}',
             f"To: {to}",
             f"Call-ID: {dialog.call_id}",
             f"CSeq: {dialog.cseq} {method}",
-            f"Contact: <sip:raw@{self._named}:{self.sip.port}>",
+            f"Contact: <sip:raw@{self.named}:{self.sip.port}>",
             "Max-Forwards: 70",
             *(f"Route: {route}" for route in dialog.routes),
             *headers,

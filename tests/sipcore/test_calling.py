@@ -217,14 +217,3 @@ async def test_a_callee_over_tcp_is_reached_over_tcp(phone: Phone) -> None:
         assert f"INVITE sip:x@127.0.0.1:{port};transport=tcp SIP/2.0".encode() in await invites.get()
         await leg.hangup()
         await end_of(leg)
-
-
-async def test_an_offer_without_a_route_to_the_callee_is_not_made(phone: Phone) -> None:
-    endpoint = phone.endpoint
-    registry = endpoint._registry
-    assert registry is not None
-    before, registry._local_host = registry._local_host, None
-    with pytest.raises(ConnectionError, match="no INVITE could be sent"):
-        await endpoint.call("sip:x@255.255.255.255:5060", caller=Party("100", ""))
-    registry._local_host = before
-    assert endpoint.live_legs == 0
