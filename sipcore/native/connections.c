@@ -56,6 +56,13 @@ void connections_remove(const pjsip_transport *transport)
     pthread_mutex_unlock(&connections.lock);
 }
 
+void connections_forget(void)
+{
+    pthread_mutex_lock(&connections.lock);
+    connections.count = 0;
+    pthread_mutex_unlock(&connections.lock);
+}
+
 void connections_began(const pjsip_transport *transport, int64_t now_ms)
 {
     pthread_mutex_lock(&connections.lock);

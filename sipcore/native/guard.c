@@ -347,6 +347,7 @@ static pjsip_module module = {
 int guard_install(void)
 {
     pjsip_tpmgr *transports = pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt());
+    connections_forget();
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
     glare_install();
