@@ -24,6 +24,9 @@ log = structlog.get_logger(__name__)
 
 _WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD)
 
+_BUSY = 70009
+"""PJ_ETIMEDOUT: another thread has kept the call's lock."""
+
 _ACCEPTED = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
 
@@ -52,7 +55,7 @@ class CallObject(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         self.peer = _sender(prm.e) or self.peer
         if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
-            _native.forget(info.id)
+            _native.forget(info.id, int(self.this))
             reasons = _native.reason(info.id)
             unheard = info.role == pj.PJSIP_ROLE_UAC and not self._accepted and _came_of_silence(prm.e)
             if self._may_go_on and 300 <= info.lastStatusCode < 400:
@@ -64,7 +67,7 @@ class CallObject(pj.Call):  # type: ignore[misc]
         elif info.role == pj.PJSIP_ROLE_UAC and info.state in _ACCEPTED:
             self._accepted = True
             self._registry.accepted(self)
-        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not _has_sound(info):
+        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not _has_sound(info) and self.isActive():
             self._registry.has_no_answer(self)
 
     @property
@@ -181,14 +184,18 @@ class PjDialog:
     def _progress_here(self) -> int:
         return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
 
-    def _do_here(self, verb: str, act: Callable[[CallObject], None]) -> None:
-        """PJSIP refuses a verb in a call that the peer ends at this moment; its end is reported by its own way."""
+    def _do_here(self, verb: str, act: Callable[[CallObject], None], tries: int = 10) -> None:
+        """PJSIP refuses a verb in a call that the peer ends at this moment; its end is reported by its own way. A call
+        that is busy for 2 s is asked again, after whatever else waits."""
         if self._call is None or not self._call.isActive():
             return
         try:
             act(self._call)
         except pj.Error as error:
-            log.info("sip.verb_refused", verb=verb, reason=error.reason)
+            if error.status == _BUSY and tries > 1:
+                self._owner.post(self._do_here, verb, act, tries - 1)
+            else:
+                log.info("sip.verb_refused", verb=verb, reason=error.reason)
 
 
 def _has_sound(info: pj.CallInfo) -> bool:

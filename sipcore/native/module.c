@@ -10,6 +10,7 @@
 #include <pjsua-lib/pjsua_internal.h>
 #include <unistd.h>
 
+#include "call_object.h"
 #include "handover.h"
 #include "pump.h"
 #include "python_address.h"
@@ -247,12 +248,19 @@ static PyObject *py_take_over(PyObject *self, PyObject *args)
     return PyBool_FromLong(taken);
 }
 
-static PyObject *py_forget(PyObject *self, PyObject *argument)
+static PyObject *py_forget(PyObject *self, PyObject *args)
 {
-    long call = PyLong_AsLong(argument);
+    int call;
+    PyObject *address;
     (void)self;
+    if (!PyArg_ParseTuple(args, "iO!", &call, &PyLong_Type, &address))
+        return NULL;
+    void *object = PyLong_AsVoidPtr(address);
+    if (!object)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no call object");
     if (call >= 0 && call < PJSUA_MAX_CALLS)
         atomic_store(&pump.of_call[call], -1);
+    call_object_let_go(object);
     Py_RETURN_NONE;
 }
 
@@ -495,7 +503,7 @@ static PyMethodDef methods[] = {
     {"progress", py_progress, METH_O, "progress(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
     {"secrecy", py_secrecy, METH_O, "secrecy(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
     {"take_over", py_take_over, METH_VARARGS, "take_over(handle, other) -> bool: go on with the stream of the other slot."},
-    {"forget", py_forget, METH_O, "forget(pjsua_call_id): the call is over, its number may be used again."},
+    {"forget", py_forget, METH_VARARGS, "forget(pjsua_call_id, address of its pjsua2 object): the call is over."},
     {"reason", py_reason, METH_O, "reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
     {"release", py_release, METH_O, "release(handle): close the slot."},
     {"rate", py_rate, METH_O, "rate(handle) -> Hz."},

@@ -6,6 +6,7 @@
 static const char *const methods[] = {"INVITE", "ACK",    "CANCEL", "BYE",   "OPTIONS",
                                       "PRACK",  "UPDATE", "INFO",   "REFER", "NOTIFY"};
 static const char *const bodies[] = {"application/sdp"};
+static const char *const extensions[] = {"100rel", "timer", "replaces", "norefersub"};
 
 static bool is_listed(const char *const *list, unsigned count, const pj_str_t *word)
 {
@@ -57,6 +58,7 @@ int uas_install(void)
 {
     keep_only(PJSIP_H_ALLOW, methods, PJ_ARRAY_SIZE(methods));
     keep_only(PJSIP_H_ACCEPT, bodies, PJ_ARRAY_SIZE(bodies));
+    keep_only(PJSIP_H_SUPPORTED, extensions, PJ_ARRAY_SIZE(extensions));
     return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
 }
 
@@ -80,12 +82,20 @@ void uas_describe(pj_pool_t *pool, pjsip_hdr *headers)
     add_capability(pool, headers, PJSIP_H_SUPPORTED);
 }
 
+/* PJSIP takes a multipart body apart and forgets its length. */
+static bool is_short(const pjsip_rx_data *rdata)
+{
+    const pjsip_msg_body *body = rdata->msg_info.msg->body;
+    const int announced = rdata->msg_info.clen ? rdata->msg_info.clen->len : 0;
+    if (body && pj_stricmp2(&body->content_type.type, "multipart") == 0)
+        return false;
+    return announced > 0 && (unsigned)announced > (body ? body->len : 0);
+}
+
 bool uas_is_malformed(const pjsip_rx_data *rdata)
 {
     const pjsip_msg *msg = rdata->msg_info.msg;
-    unsigned length = msg->body ? msg->body->len : 0;
-    bool is_short = rdata->msg_info.clen && rdata->msg_info.clen->len > 0 && (unsigned)rdata->msg_info.clen->len > length;
-    return is_short || pjsip_method_cmp(&msg->line.req.method, &rdata->msg_info.cseq->method) != 0;
+    return is_short(rdata) || pjsip_method_cmp(&msg->line.req.method, &rdata->msg_info.cseq->method) != 0;
 }
 
 static void answer(pjsip_rx_data *rdata, int code, pjsip_hdr *headers)

@@ -6,7 +6,7 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Let Allow and Accept name what is really taken; PJSIP's modules announce more. */
+/* Let Allow, Accept and Supported name what is really taken; PJSIP's modules announce more. */
 int uas_install(void);
 void uas_remove(void);
 /* Add Allow, Accept and Supported to the headers of a response (RFC 3261 11.2). */

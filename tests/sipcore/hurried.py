@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
+
+import structlog
 
 from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
@@ -23,15 +26,17 @@ from tests.peers import free_port
 
 SPEED = 30
 HURRIED = ("faketime", "-f", f"+0 x{SPEED}")
+TWICE_AS_HURRIED = ("faketime", "-f", f"+0 x{2 * SPEED}")
 
 
 class HurriedPhone:
     """The process, from the outside."""
 
-    def __init__(self, child: asyncio.subprocess.Process, port: int) -> None:
+    def __init__(self, child: asyncio.subprocess.Process, port: int, pid: int) -> None:
         assert child.stdin is not None
         assert child.stdout is not None
         self._stdin, self._stdout = child.stdin, child.stdout
+        self._process = Path(f"/proc/{pid}")
         self.target = f"127.0.0.1:{port}"
         self._ends: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._reading = asyncio.create_task(self._read())
@@ -48,14 +53,14 @@ class HurriedPhone:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert child.stdout is not None
-        assert await asyncio.wait_for(child.stdout.readline(), 30) == b'"ready"\n'
-        phone = cls(child, port)
+        pid = json.loads(await asyncio.wait_for(child.stdout.readline(), 30))
+        phone = cls(child, port, pid)
         try:
             yield phone
         finally:
             phone._reading.cancel()
             phone._stdin.close()
-            await asyncio.wait_for(child.wait(), 10)
+            assert await asyncio.wait_for(child.wait(), 10) == 0
 
     def call(self, uri: str) -> None:
         """Let it call somebody."""
@@ -64,6 +69,11 @@ class HurriedPhone:
     def hang_up(self, call_id: str) -> None:
         """Let it end a call."""
         self._stdin.write(f"hangup {call_id}\n".encode())
+
+    def holds(self) -> tuple[int, int]:
+        """Bytes of memory that it has, and open files, sockets among them."""
+        pages = int((self._process / "statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGESIZE"), len(list((self._process / "fd").iterdir()))
 
     async def end_of(self, call_id: str) -> dict[str, Any]:
         """How the call ended: `code`, `by_peer`, and `after_s` by its own clock."""
@@ -89,6 +99,7 @@ class Program:
         if "tls" in settings:
             settings["tls"] = TlsFiles(*map(Path, settings["tls"]))
         self._legs: dict[str, Leg] = {}
+        self._known = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
         self._endpoint = Endpoint(
             EndpointSettings(host="127.0.0.1", port=port, codecs=("PCMU",), max_calls=40, **settings), self._take
@@ -98,10 +109,10 @@ class Program:
         """Until the standard input ends."""
         await self._endpoint.start()
         self._endpoint.set_sources(["127.0.0.1"])
-        say("ready")
+        say(os.getpid())
         async for line in lines_of(sys.stdin):
             if line.startswith("hangup "):
-                self._later(self._legs[line.split()[1]].hangup())
+                self._later(self._hang_up(line.split()[1]))
             else:
                 self._later(self._place(line))
         await self._endpoint.close()
@@ -113,7 +124,9 @@ class Program:
         await self._follow(await self._endpoint.call(uri), answered=False)
 
     async def _follow(self, leg: Leg, *, answered: bool) -> None:
-        self._legs[leg.sip_call_id] = leg
+        async with self._known:
+            self._legs[leg.sip_call_id] = leg
+            self._known.notify_all()
         since = asyncio.get_running_loop().time()
         if answered:
             await leg.answer()
@@ -123,6 +136,12 @@ class Program:
         leg.release()
         after_s = asyncio.get_running_loop().time() - since
         say({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
+
+    async def _hang_up(self, call_id: str) -> None:
+        """The callee may know of a call before its leg is here."""
+        async with self._known:
+            await self._known.wait_for(lambda: call_id in self._legs)
+        await self._legs[call_id].hangup()
 
     def _later(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -144,4 +163,5 @@ async def lines_of(stream: Any) -> AsyncIterator[str]:
 
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(Program(int(sys.argv[1]), json.loads(sys.argv[2])).run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import re
 import struct
@@ -183,6 +184,15 @@ class RawPhone:
         while (answer := await self.final("OPTIONS")).header("Call-ID") != dialog.call_id:
             pass
         return answer
+
+    async def settled(self) -> None:
+        """As `options`, when so much has been sent that it may be lost."""
+        for _ in range(5):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    assert (await self.options()).status == 200
+                    return
+        raise AssertionError("OPTIONS is not answered")
 
     def offer(self, codecs: str = "0 101", *attributes: str) -> str:
         """An SDP offer. `codecs`: payload types; telephone-event is 101."""

@@ -139,9 +139,9 @@ async def test_a_request_out_of_order_is_refused_and_the_call_goes_on(phone: Pho
 async def test_an_extension_that_we_do_not_know_is_refused_by_name(phone: Phone, raw: RawPhone, method: str) -> None:
     """RFC 3261 8.2.2.3; what is required of a proxy is not required of us."""
     if method == "INVITE":
-        raw.invite(raw.dialog(), raw.offer("0"), ("Require: 100rel, nonsense, more",))
+        raw.invite(raw.dialog(), raw.offer("0"), ("Require: 100rel, nonsense, trickle-ice",))
         refused = await raw.final("INVITE")
-        assert (refused.status, refused.header("Unsupported")) == (420, "nonsense, more")
+        assert (refused.status, refused.header("Unsupported")) == (420, "nonsense, trickle-ice")
     call = await LiveCall.made(phone, raw, headers=("Proxy-Require: nonsense", "Supported: nonsense"))
     refused = await call.again(raw.offer("0") if method != "INFO" else "", method, ("Require: nonsense",))
     assert (refused.status, refused.header("Unsupported")) == (420, "nonsense")

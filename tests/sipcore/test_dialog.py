@@ -1,0 +1,42 @@
+"""What a call is asked to do happens, or its end tells that it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pjsua2 as pj
+import pytest
+
+from sipcore.dialog import CallObject, PjDialog
+from sipcore.owner import Owner
+
+BUSY, OVER = 70009, 171140
+
+
+class Stubborn:
+    """A call that refuses so many verbs with this status."""
+
+    def __init__(self, refusals: int, status: int) -> None:
+        self.refusals, self.status = refusals, status
+        self.asked = 0
+
+    def isActive(self) -> bool:
+        return True
+
+    def answer(self, operation: object) -> None:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise pj.Error(self.status, "answer", "refused", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "status", "asked"), [(0, BUSY, 1), (3, BUSY, 4), (99, BUSY, 10), (1, OVER, 1)], ids=str
+)
+async def test_a_busy_call_is_asked_again(refusals: int, status: int, asked: int) -> None:
+    owner, call = Owner(), Stubborn(refusals, status)
+    await PjDialog(owner, cast(CallObject, call)).respond(200, ())
+    for _ in range(12):
+        await owner.run(cast(Callable[[], None], lambda: None))
+    await owner.close()
+    assert call.asked == asked

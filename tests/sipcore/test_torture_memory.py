@@ -1,0 +1,49 @@
+"""What spoilt messages and calls that nobody ends leave behind, once SIP's half minutes have passed: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.sipcore.hurried import TWICE_AS_HURRIED, HurriedPhone
+from tests.sipcore.mutations import Mutator
+from tests.sipcore.raw_phone import RawPhone
+
+MESSAGES = 2000
+METHODS = ("INVITE", "INVITE", "OPTIONS", "REGISTER", "BYE", "CANCEL")
+TRANSACTIONS_LAST_S = 1
+"""Half a minute by the server's clock, and some more."""
+SPARE_BYTES = 6 << 20
+
+
+async def attack(raw: RawPhone, mutate: Mutator) -> None:
+    """Half of it spoilt, half of it calls that are begun and left."""
+    for number in range(MESSAGES):
+        method = METHODS[number % len(METHODS)]
+        request = raw.request(method, raw.dialog(), body=raw.offer("0") if method == "INVITE" else "")
+        raw.send(mutate(request) if number % 2 else request)
+        if number % 50 == 0:
+            await raw.settled()
+
+
+async def forgotten(hurried: HurriedPhone, idle_files: int) -> int:
+    """Wait until all calls are over and their sockets closed; the memory that is held then."""
+    for _ in range(200):
+        await asyncio.sleep(0.1)
+        if hurried.holds()[1] <= idle_files:
+            break
+    await asyncio.sleep(TRANSACTIONS_LAST_S)
+    memory, files = hurried.holds()
+    assert files <= idle_files
+    return memory
+
+
+async def test_memory_and_descriptors_come_back() -> None:
+    mutate = Mutator(18)
+    async with HurriedPhone.started(TWICE_AS_HURRIED) as hurried, RawPhone(hurried.target) as raw:
+        _, idle_files = hurried.holds()
+        await attack(raw, mutate)
+        once = await forgotten(hurried, idle_files)
+        await attack(raw, mutate)
+        twice = await forgotten(hurried, idle_files)
+        await raw.settled()
+    assert twice - once < SPARE_BYTES
