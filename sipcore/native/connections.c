@@ -47,6 +47,13 @@ bool connections_add(pjsip_transport *transport, const address_key_t *source, in
     return fits;
 }
 
+void connections_forget(void)
+{
+    pthread_mutex_lock(&connections.lock);
+    connections.count = 0;
+    pthread_mutex_unlock(&connections.lock);
+}
+
 void connections_remove(const pjsip_transport *transport)
 {
     pthread_mutex_lock(&connections.lock);

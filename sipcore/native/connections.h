@@ -9,6 +9,8 @@
 
 /* Remember a connection; false when its source, or everybody, has as many as may be. */
 bool connections_add(pjsip_transport *transport, const address_key_t *source, int64_t now_ms);
+/* PJSIP is about to end, or has: it does not tell of each. */
+void connections_forget(void);
 void connections_remove(const pjsip_transport *transport);
 /* PJSIP has begun anew: those of before are gone, and it has told of no end. */
 void connections_forget(void);

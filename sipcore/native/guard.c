@@ -357,6 +357,7 @@ int guard_install(void)
     if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
         return -1;
     pjsip_tpmgr_set_recv_data_cb(transports, on_data);
+    connections_forget();
     pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
     look_for_slow(NULL, &slow_timer);
     return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped) == PJ_SUCCESS ? 0 : -1;
@@ -368,5 +369,6 @@ void guard_remove(void)
     if (module.id == -1)
         return;
     pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &slow_timer);
+    connections_forget();
     pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }
