@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from bench.encryption import NONE, settings_of
 from bench.process import obey
 from config import logging as logs
 from media.ports import Samples
@@ -42,7 +44,7 @@ async def conversation() -> Samples:
 class PumpLoad:
     """Calls, and keeps them talking."""
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, encryption: Mapping[str, Any]) -> None:
         self.endpoint = Endpoint(
             EndpointSettings(
                 host="127.0.0.1",
@@ -51,9 +53,11 @@ class PumpLoad:
                 rtp_last_port=46000,
                 codecs=("PCMU",),
                 max_calls=calls,
+                **settings_of(encryption),
             ),
             lambda leg: None,
         )
+        self._transport = encryption["transport"]
         self._legs: list[tuple[Leg, int]] = []
 
     async def start(self, calls: int, port: int, number: str) -> dict[str, Any]:
@@ -61,7 +65,7 @@ class PumpLoad:
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1"])
         for _ in range(calls):
-            leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port}")
+            leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port};transport={self._transport}")
             media = await asyncio.wait_for(leg.connected(), 10)
             self._legs.append((leg, media.slot))
         self._talking = asyncio.create_task(self._talk(await conversation()))
@@ -95,8 +99,10 @@ async def main() -> None:
     logs.configure("error", "console")
     loads: list[PumpLoad] = []
 
-    async def start(calls: int, port: int, number: str = "bench") -> dict[str, Any]:
-        loads.append(PumpLoad(calls))
+    async def start(
+        calls: int, port: int, number: str = "bench", encryption: Mapping[str, Any] = NONE
+    ) -> dict[str, Any]:
+        loads.append(PumpLoad(calls, encryption))
         return await loads[0].start(calls, port, number)
 
     async def hang_up() -> dict[str, Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.encryption import NONE, settings_of
 from bench.process import obey
 from config import logging as logs
 from media.engine import Engine
@@ -35,7 +36,7 @@ class Deaf:
 class PumpServer:
     """Answers every call and records it."""
 
-    def __init__(self, calls: int, with_engine: bool, folder: Path) -> None:
+    def __init__(self, calls: int, with_engine: bool, folder: Path, encryption: Mapping[str, Any]) -> None:
         self.endpoint = Endpoint(
             EndpointSettings(
                 host="127.0.0.1",
@@ -45,6 +46,7 @@ class PumpServer:
                 codecs=("PCMU",),
                 max_calls=calls,
                 max_invites_per_second=100_000,
+                **settings_of(encryption),
             ),
             self._on_incoming,
         )
@@ -129,8 +131,8 @@ async def main() -> None:
     servers: list[PumpServer] = []
     with tempfile.TemporaryDirectory() as folder:
 
-        async def start(calls: int, with_engine: bool) -> dict[str, Any]:
-            servers.append(PumpServer(calls, with_engine, Path(folder)))
+        async def start(calls: int, with_engine: bool, encryption: Mapping[str, Any] = NONE) -> dict[str, Any]:
+            servers.append(PumpServer(calls, with_engine, Path(folder), encryption))
             return await servers[0].start()
 
         async def spin(on: bool) -> dict[str, Any]:
