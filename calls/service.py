@@ -4,9 +4,10 @@ are brought to an end."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -18,12 +19,18 @@ from calls.door import Door, Unproven
 from calls.equipment import Equipment
 from calls.live import LiveCall
 from calls.outbound import OutboundCall, WayOut
-from config.errors import TooMany, Unavailable
-from sipcore.leg import Leg, LegFacts
+from config.errors import TooMany, TrunklineError, Unavailable
+from sipcore.leg import Leg
 from storage import calls
 from storage.calls import Call, EndedReason
 from storage.database import Database, StorageTrouble
 from storage.organizations import Organization
+
+MOST_ARRIVING: Final = 64
+"""Callers at once that the database is asked about; others are told to come back, so that a database which does not
+answer costs no more than that."""
+ADMISSION_S: Final = 4.0
+"""How long a caller waits for the database: its trunk may have another way to take."""
 
 log = structlog.get_logger()
 
@@ -45,6 +52,15 @@ class Living(Protocol):
 
     async def run(self) -> None:
         """Its whole life. Raises `StorageTrouble` when its end could not be stored."""
+
+
+@dataclass
+class _Caller:
+    """Somebody who waits to be admitted."""
+
+    leg: Leg
+    was_refused: bool = False
+    """It took too long. Read on the database's thread as well."""
 
 
 class CallService:
@@ -75,11 +91,19 @@ class CallService:
         """Calls that are over, but the database does not know it."""
         self._taking = asyncio.Lock()
         self._to_look = False
+        self._arriving = 0
+        self.on_room: Callable[[], None] | None = None
+        """The process has become full, or is so no more."""
 
     @property
     def live_calls(self) -> int:
         """Calls that have a place: those that wait to be placed, ring or talk."""
         return len(self._live)
+
+    @property
+    def is_full(self) -> bool:
+        """The process has no place for one more call."""
+        return len(self._live) >= self._ceilings.process
 
     @property
     def draining(self) -> bool:
@@ -175,7 +199,7 @@ class CallService:
             known = self._lost.union(self._live)
             for queued in await self._database.read(lambda conn: calls.queued(conn, known)):
                 call = OutboundCall(queued, self._equipment, way_out)
-                self._live[call.call.id] = call, self._start(self._serve(call))
+                self._begin(call, self._start(self._serve(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
 
     async def _incoming(self, leg: Leg) -> None:
@@ -183,7 +207,9 @@ class CallService:
         facts = leg.facts
         event = log.bind(source=facts.source, dialled=facts.request_user, sip_call_id=facts.sip_call_id)
         try:
-            await self._admit_and_serve(leg)
+            call = await self._admit(leg)
+            if call is not None:
+                await self._serve(call)
         except Unproven as question:
             event.debug("call.challenged")
             await self._reject(leg, question)
@@ -209,22 +235,52 @@ class CallService:
         except Exception as error:  # noqa: BLE001 - the leg may have ended meanwhile
             log.warning("call.refusal_failed", sip_call_id=leg.facts.sip_call_id, error=repr(error))
 
-    async def _admit_and_serve(self, leg: Leg) -> None:
-        facts, names = leg.facts, self._names_of(leg.facts.source)
+    async def _admit(self, leg: Leg) -> LiveCall | None:
+        """The call of a leg, once it is among the living; None when its caller was told meanwhile that there is none.
+        Raises `Refused`, `Unproven`, and whatever goes wrong."""
+        if self._arriving >= MOST_ARRIVING:
+            raise Refused(503, "too many callers wait for the database", RETRY_AFTER_S)
+        caller = _Caller(leg)
+        self._arriving += 1
+        try:
+            admitting = asyncio.ensure_future(self._admitted(caller))
+            await asyncio.wait((admitting,), timeout=ADMISSION_S)
+            if not admitting.done():
+                caller.was_refused = True
+                late = Refused(503, "the database does not answer", RETRY_AFTER_S)
+                log.error("call.refused", code=late.code, why=late.message, sip_call_id=leg.sip_call_id)
+                await self._refuse(leg, late)
+            return await self._outcome(admitting, caller)
+        finally:
+            self._arriving -= 1
+
+    async def _outcome(self, admitting: asyncio.Future[LiveCall], caller: _Caller) -> LiveCall | None:
+        """The call, when it was admitted. One that was stored too late is ended: nobody waits for it."""
+        try:
+            call = await admitting
+        except TrunklineError:
+            if caller.was_refused:
+                return None
+            raise
+        if caller.was_refused:
+            call.end("error")
+        task = asyncio.current_task()
+        assert task is not None
+        self._begin(call, task)
+        return call
+
+    async def _admitted(self, caller: _Caller) -> LiveCall:
+        facts, names = caller.leg.facts, self._names_of(caller.leg.facts.source)
         target = await self._database.read(lambda conn: find_target(conn, facts, names))
         self._door.check(facts, target.number)
         who = admitted(target)
         if self._draining:
             raise Refused(503, "the server is draining", RETRY_AFTER_S)
-        call = await self._create(leg, who)
-        task = asyncio.current_task()
-        assert task is not None
-        self._live[call.call.id] = call, task
-        await self._serve(call)
+        return await self._create(caller, who)
 
-    async def _create(self, leg: Leg, admitted: Admitted) -> LiveCall:
-        facts = leg.facts
-        call = await self._database.write(lambda conn: self._store_inbound(conn, facts, admitted))
+    async def _create(self, caller: _Caller, admitted: Admitted) -> LiveCall:
+        facts = caller.leg.facts
+        call = await self._database.write(lambda conn: self._store_inbound(conn, caller, admitted))
         log.info(
             "call.incoming",
             call_id=call.id,
@@ -234,11 +290,14 @@ class CallService:
             agent=admitted.agent.id,
         )
         reach = self._way_out.reach if self._way_out else None
-        return LiveCall(call, admitted.agent, admitted.number, leg, self._equipment, reach)
+        return LiveCall(call, admitted.agent, admitted.number, caller.leg, self._equipment, reach)
 
-    def _store_inbound(self, conn: sa.Connection, facts: LegFacts, admitted: Admitted) -> Call:
-        """`Refused`: 486 when the organization's places are taken, 503 when the process's are."""
-        number = admitted.number
+    def _store_inbound(self, conn: sa.Connection, caller: _Caller, admitted: Admitted) -> Call:
+        """`Refused`: 486 when the organization's places are taken, 503 when the process's are, or when the caller does
+        not wait any more."""
+        number, facts = admitted.number, caller.leg.facts
+        if caller.was_refused:
+            raise Refused(503, "the caller was told so")
         match self._ceilings.full(conn, number.organization_id, admitted.max_calls, self._lost):
             case "organization":
                 raise Refused(486, "the organization has too many calls")
@@ -255,6 +314,15 @@ class CallService:
             metadata=brought.metadata_of(facts),
         )
 
+    def _begin(self, call: Living, task: asyncio.Task[None]) -> None:
+        """The call lives from now on."""
+        self._live[call.call.id] = call, task
+        self._room_changed()
+
+    def _room_changed(self) -> None:
+        if self.on_room is not None:
+            self.on_room()
+
     async def _serve(self, call: Living) -> None:
         """The life of a call that is among the living."""
         call_id = call.call.id
@@ -268,4 +336,5 @@ class CallService:
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
         finally:
             del self._live[call_id]
+            self._room_changed()
             metrics.LIVE_CALLS.dec()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from secrets import randbelow
 from uuid import uuid4
 
 import pjsua2 as pj
@@ -38,7 +39,8 @@ log = structlog.get_logger(__name__)
 
 _CODEC_IDS = {"opus": "opus/48000", "G722": "G722/16000", "PCMU": "PCMU/8000", "PCMA": "PCMA/8000"}
 _SPARE_CALLS = 32
-"""PJSUA answers 486 by itself when its table is full: ours is the ceiling that is met first."""
+"""Of PJSUA's table, which answers 486 by itself when it is full: ours is the ceiling that is met first. All that
+`max_calls` leaves of the table is for calls that are over but for a peer that does not answer."""
 GOODBYE_S = 2.0
 """How long the end waits for peers and registrars to hear of it."""
 OPUS_RATE = 16000
@@ -244,7 +246,7 @@ class Endpoint:
         _native.hook()
         _tell_addresses(self._settings)
         _native.rtp_symmetric(self._settings.symmetric_rtp)
-        _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port)
+        _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port, randbelow(1 << 16))
         self.set_sources(())
         self.set_hosts({})
         self.set_accepting(True)
@@ -281,7 +283,7 @@ class Endpoint:
         _native.address_remove()
         _native.guard_remove()
         self._tls.close()
-        endpoint.libDestroy()
+        endpoint.libDestroy(0 if _native.call_table_taken() else pj.PJSUA_DESTROY_NO_RX_MSG)
         endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
 
 
@@ -294,7 +296,7 @@ def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:
     config = pj.EpConfig()
     config.logConfig.level = 0
     config.logConfig.consoleLevel = 0
-    config.uaConfig.maxCalls = settings.max_calls + _SPARE_CALLS
+    config.uaConfig.maxCalls = _native.MAX_CALLS
     config.uaConfig.threadCnt = 1
     config.uaConfig.userAgent = "Trunkline"
     config.medConfig.clockRate = 8000

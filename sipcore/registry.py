@@ -282,6 +282,7 @@ class DialogRegistry:
     def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
         if not _native.rtp_ports_left():
             raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
+        _native.call_table_make_room()
         identity = self._identity(invitation)
         call = CallObject(account, self)
         facts = LegFacts(

@@ -107,14 +107,18 @@ class Server:
         self.parts["audio"] = "the audio engine stands still" if ticks == self._ticks_seen else None
         self._ticks_seen = ticks
 
+    def say_whether_calls_are_taken(self) -> None:
+        """To whoever phones or asks with OPTIONS, from now on."""
+        self.endpoint.set_accepting(not self.calls.is_full and not self.draining, RETRY_AFTER_S)
+
     async def until_stopped(self, stop: StopSignals) -> None:
-        """Serve until a signal asks to drain; then wait for live calls as the settings say, or until the second one."""
+        """Serve until a signal asks to drain; then wait for live calls as the settings say, or until the second one.
+        Registrations stay until the last call has ended: what belongs to it may come by their way."""
         await stop.drain.wait()
         self.draining = True
         timeout_s = self.settings.sip.drain_timeout_s
         log.info("draining", live_calls=self.calls.live_calls, timeout_s=timeout_s)
-        self.endpoint.set_accepting(False, RETRY_AFTER_S)
-        self.endpoint.unregister()
+        self.say_whether_calls_are_taken()
         drained = asyncio.ensure_future(self.calls.drain(timeout_s))
         at_once = asyncio.ensure_future(stop.now.wait())
         await asyncio.wait((drained, at_once), return_when=asyncio.FIRST_COMPLETED)
@@ -122,6 +126,7 @@ class Server:
         if not drained.done():
             self.calls.end_all("server_shutdown")
         await drained
+        self.endpoint.unregister()
         await self._send_last_webhooks(HURRIED_S if stop.now.is_set() else LAST_WEBHOOKS_S)
 
     async def _send_last_webhooks(self, timeout_s: float) -> None:
@@ -184,6 +189,7 @@ async def running(
         await service.recover()
         watch = CertificateWatch(endpoint)
         server = Server(settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port)
+        service.on_room = server.say_whether_calls_are_taken
         knowledge = KnowledgeWorker(database, settings.data_dir)
         await knowledge.recover()
         services = Services(
@@ -318,8 +324,6 @@ async def _housekeeping(server: Server) -> None:
         server.endpoint.log_guard_events()
         server.watch_audio()
         server.calls.look_for_queued()  # a client may have gone between the storing of its call and our knowing of it
-        full = server.calls.live_calls >= server.settings.limits.max_calls
-        server.endpoint.set_accepting(not full and not server.draining, RETRY_AFTER_S)
 
 
 def _ceilings(settings: Settings) -> Ceilings:

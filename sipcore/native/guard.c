@@ -2,9 +2,9 @@
 #include "guard.h"
 
 #include "address.h"
-
-#include "glare.h"
+#include "call_table.h"
 #include "connections.h"
+#include "glare.h"
 #include "handover.h"
 #include "info.h"
 #include "limits.h"
@@ -236,8 +236,10 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         rtp_ports_miss();
         answer(rdata, 503, retry_after_s);
     }
-    else
+    else {
+        call_table_make_room();
         return let_in(rdata);
+    }
     return PJ_TRUE;
 }
 

@@ -1,19 +1,20 @@
-/* sipcore._native: the ports of calls' sound. `sipcore.endpoint` wraps them. */
+/* sipcore._native: what a call takes, its ports and its place in PJSUA's table. `sipcore.endpoint` wraps them. */
 #define _GNU_SOURCE
 #include "python_rtp.h"
 
+#include "call_table.h"
 #include "rtp_ports.h"
 #include "rtp_transport.h"
 
 static PyObject *py_rtp_ports(PyObject *self, PyObject *args)
 {
-    unsigned short first, last;
+    unsigned short first, last, begin = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "HH", &first, &last))
+    if (!PyArg_ParseTuple(args, "HH|H", &first, &last, &begin))
         return NULL;
     if (!first || last <= first)
         return PyErr_Format(PyExc_ValueError, "RTP needs at least two ports, not %d-%d", first, last);
-    rtp_ports_set(first, last);
+    rtp_ports_set(first, last, begin);
     Py_RETURN_NONE;
 }
 
@@ -39,10 +40,27 @@ static PyObject *py_rtp_symmetric(PyObject *self, PyObject *on)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_call_table_make_room(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    call_table_make_room();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_call_table_taken(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromUnsignedLong(call_table_taken());
+}
+
 PyMethodDef rtp_methods[] = {
     {"rtp_symmetric", py_rtp_symmetric, METH_O, "rtp_symmetric(on): send to where the peer's RTP comes from."},
-    {"rtp_ports", py_rtp_ports, METH_VARARGS, "rtp_ports(first, last): the range; nothing is in use then."},
+    {"rtp_ports", py_rtp_ports, METH_VARARGS, "rtp_ports(first, last, pair to begin with): nothing is in use then."},
     {"rtp_ports_left", py_rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> pairs that no call has."},
     {"rtp_ports_missed", py_rtp_ports_missed, METH_NOARGS, "rtp_ports_missed() -> calls that got none since the last look."},
+    {"call_table_make_room", py_call_table_make_room, METH_NOARGS, "Let calls go that were hung up long ago, should it be full."},
+    {"call_table_taken", py_call_table_taken, METH_NOARGS, "call_table_taken() -> places that are taken."},
     {NULL, NULL, 0, NULL},
 };

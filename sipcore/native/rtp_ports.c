@@ -21,14 +21,15 @@ static struct {
 } ports = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t missed;
+static __thread const pjsip_dialog *missed_by; /* to be compared only: it may be gone */
 
-void rtp_ports_set(uint16_t first, uint16_t last)
+void rtp_ports_set(uint16_t first, uint16_t last, uint16_t begin)
 {
     pthread_mutex_lock(&ports.lock);
     memset(ports.pairs, 0, sizeof ports.pairs);
     ports.first = first;
     ports.count = ports.left = (last - first + 1) / 2;
-    ports.next = 0;
+    ports.next = begin % ports.count;
     pthread_mutex_unlock(&ports.lock);
 }
 
@@ -73,14 +74,22 @@ static uint16_t choose_port(void)
     return port;
 }
 
-void rtp_ports_on_state(pjsua_call_id call, const pjsua_med_tp_state_info *info)
+pj_status_t rtp_ports_on_state(pjsua_call_id call, const pjsua_med_tp_state_info *info)
 {
     if (info->state == PJSUA_MED_TP_CREATING) {
         uint16_t port = choose_port();
         if (port)
             pjsua_var.acc[pjsua_var.calls[call].acc_id].next_rtp_port = port;
-    } else if (info->state == PJSUA_MED_TP_NULL && info->status != PJ_SUCCESS)
+    } else if (info->state == PJSUA_MED_TP_NULL && info->status != PJ_SUCCESS) {
+        missed_by = pjsua_var.calls[call].async_call.dlg;
         rtp_ports_miss();
+    }
+    return PJ_SUCCESS;
+}
+
+bool rtp_ports_missed_by(const pjsip_dialog *dialog)
+{
+    return dialog && dialog == missed_by;
 }
 
 static void mark(uint16_t port, bool taken)

@@ -2,6 +2,9 @@
 
 #include "info.h"
 #include "refer.h"
+#include "rtp_ports.h"
+
+#define RETRY_AFTER_S 10
 
 static const char *const methods[] = {"INVITE", "ACK",    "CANCEL", "BYE",   "OPTIONS",
                                       "PRACK",  "UPDATE", "INFO",   "REFER", "NOTIFY"};
@@ -36,6 +39,15 @@ static bool is_no_offer_for_us(const pjsip_status_line *line)
            (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && pj_strcmp2(&line->reason, "SDP negotiation failed") == 0);
 }
 
+/* PJSIP says 500 when there is no socket for the sound: it may be there a moment later. */
+static void ask_to_come_back(pjsip_tx_data *tdata)
+{
+    pjsip_status_line *line = &tdata->msg->line.status;
+    line->code = PJSIP_SC_SERVICE_UNAVAILABLE;
+    line->reason = *pjsip_get_status_text(line->code);
+    pjsip_msg_add_hdr(tdata->msg, (pjsip_hdr *)pjsip_retry_after_hdr_create(tdata->pool, RETRY_AFTER_S));
+}
+
 static pj_status_t on_response(pjsip_tx_data *tdata)
 {
     pjsip_status_line *line = &tdata->msg->line.status;
@@ -44,6 +56,8 @@ static pj_status_t on_response(pjsip_tx_data *tdata)
         line->code = PJSIP_SC_NOT_ACCEPTABLE_HERE;
         line->reason = *pjsip_get_status_text(line->code);
     }
+    if (line->code == PJSIP_SC_INTERNAL_SERVER_ERROR && rtp_ports_missed_by(pjsip_tdata_get_dlg(tdata)))
+        ask_to_come_back(tdata);
     return PJ_SUCCESS;
 }
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+import sqlalchemy as sa
 
+from calls import service
 from calls.admission import Ceilings
 from storage import calls
 from storage.database import StorageTrouble
-from tests.calls.house import House, open_house, until
+from tests.calls.house import House, every_call, open_house, until
 from tests.fakes_legs import Phone
+
+T = TypeVar("T")
 
 
 async def refused(house: House, phone: Phone) -> list[int]:
@@ -104,3 +113,67 @@ async def test_a_database_in_trouble_is_503_and_ends_nothing_else(
             broken.setattr(calls, "create_inbound", full)
             assert await refused(house, house.rings()) == [503]
         assert not first.leg.ended.done()
+
+
+@contextmanager
+def locked(data_dir: Path) -> Iterator[None]:
+    """Another process writes to the database, and does not come to an end."""
+    with closing(sqlite3.connect(data_dir / "trunkline.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def test_a_database_that_does_not_answer_holds_few_callers_and_those_not_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "ADMISSION_S", 0.5)
+    async with open_house(tmp_path) as house:
+        await house.number()
+        tasks = len(asyncio.all_tasks())
+        with locked(tmp_path):
+            phones = [house.rings() for _ in range(service.MOST_ARRIVING + 20)]
+            await until(lambda: sum(phone.sent == [503] for phone in phones) == 20)
+            assert not any(phone.sent for phone in phones[: service.MOST_ARRIVING]), "they still hope"
+            await until(lambda: all(phone.sent == [503] for phone in phones))
+            assert all(int(phone.dialog.headers["Retry-After"]) > 0 for phone in phones)
+            assert await refused(house, house.rings()) == [503], "the places of those that were told are not free yet"
+        await until(lambda: len(asyncio.all_tasks()) == tasks)
+        assert await house.all_calls() == [], "nobody is stored who was told to go"
+        late = house.rings()
+        await until(lambda: 200 in late.sent)
+
+
+async def test_a_caller_who_was_told_to_go_while_it_was_stored_is_no_live_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit takes its time, once the call is in it."""
+    monkeypatch.setattr(service, "ADMISSION_S", 0.05)
+    async with open_house(tmp_path) as house:
+        await house.number()
+        write = house.database.write
+
+        async def slow(work: Callable[[sa.Connection], T]) -> T:
+            result = await write(work)
+            await until(lambda: 503 in phone.sent)
+            return result
+
+        monkeypatch.setattr(house.database, "write", slow)
+        phone = house.rings()
+        [call] = await house.database.until(every_call, lambda calls: bool(calls) and calls[0].ended_at is not None)
+        assert (call.status, call.ended_reason) == ("failed", "error")
+        await until(lambda: house.service.live_calls == 0)
+        assert phone.sent[0] == 503
+
+
+async def test_it_is_told_at_once_that_the_process_is_full_and_that_it_is_so_no_more(tmp_path: Path) -> None:
+    async with open_house(tmp_path, ceilings=Ceilings(process=2)) as house:
+        told: list[bool] = []
+        house.service.on_room = lambda: told.append(house.service.is_full)
+        await house.number()
+        phones = [house.rings() for _ in range(2)]
+        await until(lambda: all(200 in phone.sent for phone in phones))
+        assert told == [False, True]
+        phones[0].hangs_up()
+        await house.ends(phones[0])
+        assert told == [False, True, False]
