@@ -34,6 +34,13 @@ static int count_of(const address_key_t *source)
     return count;
 }
 
+void connections_forget_all(void)
+{
+    pthread_mutex_lock(&connections.lock);
+    connections.count = 0;
+    pthread_mutex_unlock(&connections.lock);
+}
+
 bool connections_add(pjsip_transport *transport, const address_key_t *source, int64_t now_ms)
 {
     pthread_mutex_lock(&connections.lock);

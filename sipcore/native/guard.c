@@ -352,6 +352,7 @@ int guard_install(void)
     connections_forget();
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
+    connections_forget_all();
     glare_install();
     if (uas_install() != 0)
         return -1;

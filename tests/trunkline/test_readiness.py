@@ -21,7 +21,7 @@ def server(ticks: list[int]) -> Server:
 
     anything: Any = None
     engine: Any = Engine()
-    return Server(anything, anything, anything, engine, anything, anything, anything, 5060)
+    return Server(anything, anything, anything, engine, anything, anything, anything, anything, 5060)
 
 
 def test_a_tick_thread_that_stands_still_makes_the_server_unready_until_it_moves() -> None:
