@@ -34,13 +34,6 @@ static int count_of(const address_key_t *source)
     return count;
 }
 
-void connections_forget_all(void)
-{
-    pthread_mutex_lock(&connections.lock);
-    connections.count = 0;
-    pthread_mutex_unlock(&connections.lock);
-}
-
 bool connections_add(pjsip_transport *transport, const address_key_t *source, int64_t now_ms)
 {
     pthread_mutex_lock(&connections.lock);
@@ -52,13 +45,6 @@ bool connections_add(pjsip_transport *transport, const address_key_t *source, in
     }
     pthread_mutex_unlock(&connections.lock);
     return fits;
-}
-
-void connections_forget(void)
-{
-    pthread_mutex_lock(&connections.lock);
-    connections.count = 0;
-    pthread_mutex_unlock(&connections.lock);
 }
 
 void connections_remove(const pjsip_transport *transport)

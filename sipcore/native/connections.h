@@ -7,15 +7,11 @@
 #define CONNECTIONS_OF_ONE 64
 #define CONNECTIONS_MOST 2048
 
-/* There are none. PJSIP tells of no connection that ends with it. */
-void connections_forget_all(void);
 /* Remember a connection; false when its source, or everybody, has as many as may be. */
 bool connections_add(pjsip_transport *transport, const address_key_t *source, int64_t now_ms);
 /* PJSIP is about to end, or has: it does not tell of each. */
 void connections_forget(void);
 void connections_remove(const pjsip_transport *transport);
-/* PJSIP has begun anew: those of before are gone, and it has told of no end. */
-void connections_forget(void);
 /* It has sent something: from now on the message has to become whole. */
 void connections_began(const pjsip_transport *transport, int64_t now_ms);
 /* It has sent a whole message. */

@@ -352,7 +352,6 @@ int guard_install(void)
     connections_forget();
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
-    connections_forget_all();
     glare_install();
     if (uas_install() != 0)
         return -1;
@@ -360,7 +359,6 @@ int guard_install(void)
     if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
         return -1;
     pjsip_tpmgr_set_recv_data_cb(transports, on_data);
-    connections_forget();
     pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
     look_for_slow(NULL, &slow_timer);
     return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped) == PJ_SUCCESS ? 0 : -1;

@@ -153,7 +153,7 @@ async def test_a_caller_who_never_says_where_its_sound_goes_is_hung_up_on(branch
                 pass
         phone.send(answer_200(message))
         ended = await branch.server.event("call.ended", since=since)
-    assert (ended["reason"], ended["status"]) == ("media_timeout", "failed")
+    assert (ended["reason"], ended["status"], ended["sip_status"]) == ("unreachable", "failed", 488)
     assert b'"liveCalls":0' in (await branch.client.get("/readyz"))[1]
 
 
