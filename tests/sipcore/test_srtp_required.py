@@ -64,6 +64,16 @@ async def test_our_offer_is_for_encrypted_sound_only(phone: Phone, raw: RawPhone
     assert "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:" in callee.invite.body
 
 
+async def test_a_callee_that_answers_in_the_clear_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    callee = await RawCallee.called(raw)
+    callee.answers()
+    await callee.is_hung_up_on()
+    await asyncio.wait_for(leg.ended, 5)
+    assert not leg.has_sound
+    assert raw.rtp.received.empty()
+
+
 @pytest.mark.parametrize(("encryption", "keying"), [("srtp-mand", "sdes"), ("dtls_srtp", "dtls")])
 async def test_an_encrypted_caller_is_heard_and_hears(phone: Phone, encryption: str, keying: str) -> None:
     async with Baresip(PCMU, encryption=encryption) as baresip:

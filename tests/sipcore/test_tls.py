@@ -19,7 +19,7 @@ from sipcore.leg import Leg, LegEnd
 from sipcore.names import Target
 from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles, UnusableFile
-from sipcore.trunk import Place, Trunk
+from sipcore.trunk import Credentials, Place, Trunk
 from tests.certificates import Authority
 from tests.peers import Baresip, free_port
 from tests.sipcore.hurried import HurriedPhone
@@ -330,3 +330,30 @@ async def test_a_trunk_is_reached_by_its_name_also_where_its_contact_is_an_addre
         await asyncio.wait_for(leg.ended, 5)
         leg.release()
     assert asked[0] == "sip.carrier.test"
+
+
+async def test_a_registrar_calls_us_over_the_connection_that_we_made(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    async with serving(server_context(authority.files("sip.carrier.test", file="carrier"))) as (port, came):
+        trunk = Trunk(
+            "r", "sip.carrier.test", port, "tls", None, "ann", Credentials("ann", "secret"),
+            registers=True, follow_redirects=False, accept_refer=False, qualify_s=0,
+        )  # fmt: skip
+        phone.endpoint.set_hosts({trunk.place: [Target("127.0.0.1", port, "tls")]})
+        await phone.endpoint.set_trunks([trunk])
+        connection = await asyncio.wait_for(came.get(), 5)
+        register = await connection.message()
+        contact = register.header("Contact").partition(";expires")[0]
+        connection.writer.write(answer_to(register, "200 OK", f"Contact: {contact};expires=200"))
+        connection.writer.write(raw.request("INVITE", raw.dialog(), body=raw.offer("0"), via="TLS"))
+        leg = await phone.next_leg()
+        await leg.reject(486)
+        while (answer := await connection.message()).status < 200:
+            pass
+        assert (answer.status, answer.header("CSeq")) == (486, "1 INVITE")
+        leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
+        while not (bye := await connection.message()).first_line.startswith("REGISTER "):
+            pass
+        connection.writer.write(answer_to(bye, "200 OK"))
+        await leaving
