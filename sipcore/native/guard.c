@@ -194,7 +194,8 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
     const char *source = rdata->pkt_info.src_name;
-    bool of_call = in_dialog(rdata), ongoing = of_call || in_transaction(rdata);
+    bool of_call = in_dialog(rdata), forged = uas_is_forged_cancel(rdata);
+    bool ongoing = of_call || (in_transaction(rdata) && !forged);
     address_key_t address;
     bool has_address = address_key(&rdata->pkt_info.src_addr, &address);
     connections_whole(rdata->tp_info.transport);
@@ -218,6 +219,10 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     if (uas_is_malformed(rdata)) {
         if (method != PJSIP_ACK_METHOD)
             answer(rdata, 400, 0);
+        return PJ_TRUE;
+    }
+    if (forged) {
+        answer(rdata, 481, 0);
         return PJ_TRUE;
     }
     if (ongoing || !out_of_dialog(rdata)) {

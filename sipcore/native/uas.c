@@ -112,6 +112,30 @@ bool uas_is_malformed(const pjsip_rx_data *rdata)
     return is_short(rdata) || pjsip_method_cmp(&msg->line.req.method, &rdata->msg_info.cseq->method) != 0;
 }
 
+static bool is_sent_by(pjsip_transaction *tsx, const pjsip_host_port *sent_by)
+{
+    pj_grp_lock_acquire(tsx->grp_lock);
+    const pjsip_via_hdr *via = tsx->last_tx ? pjsip_msg_find_hdr(tsx->last_tx->msg, PJSIP_H_VIA, NULL) : NULL;
+    bool same = !via || (pj_stricmp(&via->sent_by.host, &sent_by->host) == 0 && via->sent_by.port == sent_by->port);
+    pj_grp_lock_release(tsx->grp_lock);
+    return same;
+}
+
+bool uas_is_forged_cancel(pjsip_rx_data *rdata)
+{
+    pj_str_t key;
+    pjsip_transaction *tsx = NULL;
+    if (rdata->msg_info.msg->line.req.method.id != PJSIP_CANCEL_METHOD)
+        return false;
+    if (pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAS, pjsip_get_invite_method(), rdata) == PJ_SUCCESS)
+        tsx = pjsip_tsx_layer_find_tsx2(&key, PJ_TRUE);
+    if (!tsx)
+        return false;
+    bool forged = !is_sent_by(tsx, &rdata->msg_info.via->sent_by);
+    pj_grp_lock_dec_ref(tsx->grp_lock);
+    return forged;
+}
+
 static void answer(pjsip_rx_data *rdata, int code, pjsip_hdr *headers)
 {
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, headers, NULL);

@@ -18,7 +18,7 @@ from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100)
+SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
 MESSAGES = 10_000
 AT_ONCE = 50
 """No more than a socket's buffer holds."""

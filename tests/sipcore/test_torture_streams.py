@@ -34,9 +34,9 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     phone.endpoint.log_guard_events()
 
 
-async def connected(phone: Phone) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, port = phone.target.split(":")
-    return await asyncio.open_connection(host, int(port))
+async def connected(phone: Phone, host: str = "127.0.0.1") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    target, port = phone.target.split(":")
+    return await asyncio.open_connection(target, int(port), local_addr=(host, 0))
 
 
 @pytest.mark.parametrize("what", ENDLESS)
@@ -57,7 +57,8 @@ async def test_a_stream_without_end_does_no_harm(phone: Phone, raw: RawPhone, wh
 
 async def test_two_hundred_slow_senders_delay_nobody(phone: Phone, raw: RawPhone) -> None:
     request = raw.request("OPTIONS", raw.dialog(), via="TCP")
-    senders = [await connected(phone) for _ in range(200)]
+    phone.endpoint.set_sources(["127.0.0.0/8"])
+    senders = [await connected(phone, f"127.0.2.{1 + number % 5}") for number in range(200)]
     async with even_sound(phone):
         for at in range(20):
             for _, writer in senders:
