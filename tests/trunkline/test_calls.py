@@ -85,6 +85,9 @@ async def test_baresip_hears_the_greeting_and_its_tone_is_no_turn(
     assert (ended["reason"], ended["turns"], ended["recorded"]) == ("customer_ended", 0, True)
     call = await office.client.call(ended["call_id"])
     assert call["transcript"] == [{"role": "assistant", "content": GREETING}]
+    quality = call["mediaQuality"]
+    assert (quality["codec"].lower(), quality["received"]["lost"]) == (answered["codec"].lower(), 0)
+    assert quality["received"]["mos"] > 3
     assert audible(heard, rate).mean() > 0.4, "the greeting fills most of the call"
     if rate == 8000:
         words = " ".join(await heard_words(recognizer, heard, rate))
