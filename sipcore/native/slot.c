@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "slot.h"
 
+#include "rtp_clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -49,22 +51,6 @@ static uint32_t jitter_frame_ms(const pjmedia_stream_info *info)
     return info->param && info->param->info.frm_ptime ? info->param->info.frm_ptime : TICK_MS;
 }
 
-/* G.722's RTP clock runs at half its sampling rate (RFC 3551, 4.5.2), Opus's at 48 kHz whatever its rate (RFC 7587, 4.1). */
-static uint32_t rtp_clock(const pjmedia_stream_info *info)
-{
-    if (info->fmt.pt == PJMEDIA_RTP_PT_G722)
-        return 8000;
-    return pj_stricmp2(&info->fmt.encoding_name, "opus") == 0 ? 48000 : info->fmt.clock_rate;
-}
-
-/* PJMEDIA takes Opus's rate for its RTP clock: the jitter that we report to the peer would be wrong. */
-static void set_rtcp_clock(pjmedia_stream *stream, uint32_t clock_rate)
-{
-    pjmedia_stream_rtp_sess_info session;
-    if (pjmedia_stream_get_rtp_session_info(stream, &session) == PJ_SUCCESS)
-        ((pjmedia_rtcp_session *)session.rtcp)->clock_rate = clock_rate;
-}
-
 static void learn_codec(slot_t *slot, pjmedia_stream *stream)
 {
     pjmedia_stream_info info;
@@ -72,9 +58,10 @@ static void learn_codec(slot_t *slot, pjmedia_stream *stream)
     if (pjmedia_stream_get_info(stream, &info) != PJ_SUCCESS)
         return;
     slot->jitter_frame_ms = jitter_frame_ms(&info);
-    set_rtcp_clock(stream, rtp_clock(&info));
+    uint32_t clock_rate = rtp_clock_of(&info);
+    rtp_clock_for_rtcp(stream, clock_rate);
     if (slot->quality)
-        rtp_quality_set_clock(slot->quality, rtp_clock(&info));
+        rtp_quality_set_clock(slot->quality, clock_rate);
 }
 
 static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, pjmedia_stream *stream)
