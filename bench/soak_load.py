@@ -100,6 +100,7 @@ async def main() -> None:
 
     await obey({"start": start, "stop": stop})
     for load in loads:
+        await load.stop()
         await load.endpoint.close()
 
 

@@ -74,8 +74,8 @@ def _ended(conn: sa.Connection) -> dict[str, Any]:
     return {
         "ended": len(rows),
         "reasons": dict(Counter(reason for reason, _ in rows)),
-        "received": sum(each.get("received", 0) for each in heard),
-        "lost": sum(each.get("lost", 0) for each in heard),
+        "received": sum(each["received"]["packets"] for each in heard),
+        "lost": sum(each["received"]["lost"] for each in heard),
     }
 
 
