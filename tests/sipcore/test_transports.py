@@ -15,6 +15,7 @@ from config.errors import StartupError
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
 from tests.peers import free_port
+from tests.sipcore.hurried import HurriedPhone
 from tests.sipcore.raw_phone import RawPhone
 
 
@@ -104,4 +105,14 @@ async def test_a_port_is_free_again_at_once_though_connections_of_the_server_bef
             writer.write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
             assert (await reader.readline()).startswith(b"SIP/2.0 200 ")
         assert await reader.read() != b"", "the rest of the answer, then the end: the server has closed first"
+        writer.close()
+
+
+async def test_an_idle_connection_is_kept_open_by_an_empty_line() -> None:
+    """Every 90 s by the endpoint's clock, which is thirty times as fast (RFC 5626 3.5.1: a double CRLF)."""
+    async with HurriedPhone.started() as phone, RawPhone(phone.target) as raw:
+        reader, writer = await asyncio.open_connection(*phone.target.split(":"))
+        writer.write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"SIP/2.0 200 ")
+        assert await asyncio.wait_for(reader.readexactly(4), 10) == b"\r\n\r\n"
         writer.close()
