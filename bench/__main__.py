@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import api, pump, turn, turn_peer
+from bench import api, capacity, pump, turn, turn_peer
 from bench.process import machine
 from config import logging as logs
 
@@ -71,6 +71,26 @@ BENCHES: Final = {
             "reached": "reached",
         },
         turn.misses,
+    ),
+    "capacity": Bench(
+        "Capacity: the whole server with scripted models; calls at once, new calls, encryption, and what others publish",
+        lambda quick: capacity.run((20,), (10,), 5.0) if quick else capacity.run(),
+        {
+            "what": "what",
+            "calls": "calls",
+            "cpu_percent_per_call": "CPU, % of a core per call",
+            "memory_kb_per_call": "kB per call",
+            "wire_deviation_ms": "packet deviation, wire, ms",
+            "lost_percent": "packets lost, %",
+            "failed": "failed",
+            "p50_ms": "p50 to 200, ms",
+            "p95_ms": "p95, ms",
+            "max_ms": "max, ms",
+            "cpu_ms_per_call": "CPU per new call, ms",
+            "times_plain": "CPU, times plain",
+            "set_up_times_plain": "set-up CPU, times plain",
+        },
+        capacity.misses,
     ),
     "api": Bench(
         "API: ours and a peer in FastAPI and SQLAlchemy, alone and while calls are up; packets are p50 / p99 / max",

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bench import encryption
 from bench.process import Worker, resident_kb, thread_seconds
 from bench.sent import SentPackets
 from bench.turn_server import NUMBER, PORTS
@@ -33,7 +34,10 @@ CPU_TARGET: Final = 0.5
 """Percent of a core per call, the whole session."""
 SET_UP_TARGET_MS: Final = 20.0
 SCENARIO: Final = Path(__file__).parent / "set_up.xml"
-OPEN_GATE: Final = {"limits": {"max_calls": 600, "max_calls_per_organization": 600}}
+OPEN_GATE: Final = {
+    "sip": {"max_invites_per_second": 1000},
+    "limits": {"max_calls": 600, "max_calls_per_organization": 600},
+}
 PUBLISHED: Final = (
     {"what": "siphon-ai (published): SIP, media, voice activity", "calls": 250, "cpu_percent_per_call": 0.54},
     {"what": "siphon-ai (published): memory", "calls": 200, "memory_kb_per_call": 430},
@@ -134,7 +138,7 @@ async def run(
     """The rows of the table."""
     rows = [await ramp(number, seconds) for number in calls]
     rows += [await set_up(rate, seconds / 2) for rate in rates]
-    return [*rows, *PUBLISHED]
+    return [*rows, *await encryption.run(), *PUBLISHED]
 
 
 def misses(rows: list[dict[str, Any]]) -> list[str]:
