@@ -73,7 +73,7 @@ BENCHES: Final = {
         turn.misses,
     ),
     "capacity": Bench(
-        "Capacity: the whole server with scripted models; calls at once, new calls, encryption, and what others publish",
+        "Capacity: the whole server with scripted models; calls at once, new calls, encryption, published figures",
         lambda quick: capacity.run((20,), (10,), 5.0) if quick else capacity.run(),
         {
             "what": "what",
