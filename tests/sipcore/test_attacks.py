@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from secrets import token_hex
@@ -12,7 +13,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore import guard
+from sipcore import _native, guard
 from sipcore.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.sipcore.evenness import even_sound
@@ -94,22 +95,63 @@ async def test_calls_that_come_faster_than_they_can_be_ended_all_end(phone: Phon
     """More than the table holds, so that its places are taken again at once, by callers that never acknowledge."""
     guard.set_most_invites(0)
     legs: list[Leg] = []
+    verbs: list[asyncio.Task[object]] = []
     try:
         async with even_sound(phone):
-            for _ in range(12):
+            for _ in range(20):
                 for _ in range(50):
                     raw.invite(raw.dialog(), raw.offer("0"))
                 await raw.settled()
                 while not phone.incoming.empty():
                     legs.append(leg := phone.incoming.get_nowait())
-                    await (leg.reject(486) if len(legs) % 2 else leg.hangup())
+                    leg.ended.add_done_callback(lambda _, leg=leg: leg.release())
+                    verbs.append(asyncio.create_task(leg.reject(486) if len(legs) % 2 else leg.answer()))
+            for leg in legs:
+                await leg.hangup()
+            await asyncio.gather(*verbs, return_exceptions=True)
     finally:
         guard.set_most_invites(MOST_INVITES)
-    assert len(legs) > 200
+    assert len(legs) > 100
     await asyncio.wait_for(asyncio.gather(*(leg.ended for leg in legs)), 5)
     assert phone.endpoint.live_legs == 0
     call = await phone.call()
     await call.end()
+
+
+async def test_a_call_is_not_touched_by_those_that_had_its_number_before(phone: Phone, raw: RawPhone) -> None:
+    """PJSUA gives numbers in turn, and what is left of an ended call may go later than its number is given again."""
+    guard.set_most_invites(0)
+    later = threading.Event()
+    keeping_back = asyncio.wrap_future(phone.endpoint._owner.post(later.wait))
+    try:
+        await call_and_cancel(phone, raw, _native.MAX_CALLS)
+        async with RawPhone(phone.target) as caller:
+            dialog = caller.dialog()
+            caller.invite(dialog, caller.offer("0"))
+            leg = await phone.next_leg()
+            later.set()
+            await keeping_back
+            answering = asyncio.create_task(leg.answer())
+            await caller.accepted(dialog)
+            await assert_sound_flows(phone, caller, await asyncio.wait_for(answering, 5))
+            await caller.bye(dialog)
+            assert (await ended(leg)).by_peer
+    finally:
+        later.set()
+        guard.set_most_invites(MOST_INVITES)
+
+
+async def call_and_cancel(phone: Phone, raw: RawPhone, times: int) -> None:
+    """That many calls, which the program hears of when they have ended."""
+    for number in range(times):
+        dialog = raw.dialog()
+        raw.send(raw.request("CANCEL", dialog, branch=raw.invite(dialog, raw.offer("0"))))
+        if number % 40 == 0:
+            await raw.settled()
+    await raw.settled()
+    legs = [phone.incoming.get_nowait() for _ in range(phone.incoming.qsize())]
+    await asyncio.wait_for(asyncio.gather(*(leg.ended for leg in legs)), 5)
+    assert len(legs) == times
 
 
 FORGERIES = ("BYE", "INVITE", "UPDATE", "INFO", "CANCEL", "REFER", "OPTIONS", "ACK")
