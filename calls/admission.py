@@ -3,21 +3,23 @@ how many calls there may be, whichever way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import sqlalchemy as sa
+import structlog
 
 from config.errors import TrunklineError
 from sipcore.leg import HeaderLines, LegFacts
 from storage import calls, phone_numbers
 from storage.agents import Agent
-from storage.phone_numbers import InboundTarget, PhoneNumber
+from storage.phone_numbers import Contested, InboundTarget, PhoneNumber
 
 RETRY_AFTER_S: Final = 10
 """What a caller is told when the server is full or draining."""
 
+log = structlog.get_logger()
 SourceNames = Callable[[str], Collection[str]]
 """The names that a source has in the database: its address and the host names that resolve to it."""
 
@@ -78,11 +80,29 @@ class Admitted:
 def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> InboundTarget:
     """The number for an inbound leg, with its agent: by its source, which has `names` in the database, and the user of
     the request URI, else that of To, each exactly or with or without `+`. `Refused`: 404 for a number that this trunk
-    does not have."""
-    target = _dialled(conn, facts, names)
+    does not have, and for one that several organizations have there. Not 503: a PBX that got it would turn away from
+    this server with every other call as well."""
+    try:
+        target = _dialled(conn, facts, names)
+    except Contested as contested:
+        _tell_contested(facts, contested.numbers, None)
+        raise Refused(404, "several organizations have this number from this source") from contested
     if target is None:
         raise Refused(404, "unknown number")
+    if target.rivals:
+        _tell_contested(facts, [target.number, *target.rivals], target.number)
     return target
+
+
+def _tell_contested(facts: LegFacts, numbers: Sequence[PhoneNumber], taken: PhoneNumber | None) -> None:
+    log.warning(
+        "call.contested",
+        source=facts.source,
+        sip_call_id=facts.sip_call_id,
+        numbers=[f"{each.number} ({each.id}) of organization {each.organization_id}" for each in numbers],
+        taken=None if taken is None else taken.id,
+        remedy="only one organization can have a number from a source: take the other one away",
+    )
 
 
 def admitted(target: InboundTarget) -> Admitted:

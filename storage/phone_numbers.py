@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from dataclasses import replace as replaced
 from datetime import datetime
 from typing import Any, Final, Literal
 from uuid import uuid4
@@ -11,11 +12,11 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from config.errors import FieldProblem, Invalid
+from config.errors import FieldProblem, Invalid, TrunklineError
 from storage import tables
 from storage.agents import AGENT, Agent
 from storage.rows import Page, Shape
-from storage.sip_places import normal_host, normal_source, overlap
+from storage.sip_places import is_host_name, normal_host, normal_source, overlap
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 SipMode = Literal["registration", "ip_allowlist"]
@@ -68,11 +69,21 @@ class PhoneNumber(PhoneNumberFields):
 
 @dataclass(frozen=True)
 class InboundTarget:
-    """Who answers an inbound call: the number, its agent (None: unassigned), the organization's own call ceiling."""
+    """Who answers an inbound call: the number, its agent (None: unassigned), the organization's own call ceiling; and
+    the numbers of other organizations that were meant as well, but later."""
 
     number: PhoneNumber
     agent: Agent | None
     max_calls: int | None
+    rivals: Sequence[PhoneNumber] = ()
+
+
+class Contested(TrunklineError):
+    """Numbers of several organizations are meant, and none has the right to the call."""
+
+    def __init__(self, numbers: Sequence[PhoneNumber]) -> None:
+        super().__init__("numbers of several organizations are meant")
+        self.numbers: Final = numbers
 
 
 NUMBER = Shape(PhoneNumber, tables.phone_numbers)
@@ -121,9 +132,13 @@ def _values(fields_: PhoneNumberFields) -> dict[str, Any]:
     return {each.name: getattr(fields_, each.name) for each in fields(PhoneNumberFields)}
 
 
-def _note_sources(conn: sa.Connection, number: PhoneNumber) -> None:
-    conn.execute(sa.delete(_s).where(_s.c.phone_number_id == number.id))
-    rows = [{"phone_number_id": number.id, "source": source} for source in sorted(sources_of(number))]
+def _note_sources(conn: sa.Connection, number: PhoneNumber, *, renamed: bool = True) -> None:
+    """Store where its calls come from. Who has had a source for this very number keeps the time since when."""
+    wanted, mine = sources_of(number), _s.c.phone_number_id == number.id
+    conn.execute(sa.delete(_s).where(mine, sa.true() if renamed else _s.c.source.not_in(wanted)))
+    held = frozenset(conn.execute(sa.select(_s.c.source).where(mine)).scalars())
+    new = {"phone_number_id": number.id, "since": number.updated_at}
+    rows = [{**new, "source": source} for source in sorted(wanted - held)]
     if rows:
         conn.execute(sa.insert(_s), rows)
 
@@ -177,7 +192,7 @@ def replace(conn: sa.Connection, stored: PhoneNumber, changes: Mapping[str, Any]
     result = PhoneNumber(**_values(result_fields), **kept, source=source_of(result_fields), updated_at=utc_now())
     _refuse_taken(conn, result)
     conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
-    _note_sources(conn, result)
+    _note_sources(conn, result, renamed=result.number != stored.number)
     return result
 
 
@@ -199,8 +214,16 @@ def sources(conn: sa.Connection) -> frozenset[str]:
     return frozenset(conn.execute(sa.select(_s.c.source).distinct()).scalars())
 
 
+def _held_since(parameter: str) -> sa.ScalarSelect[Any]:
+    """Since when the number has had the one of these sources that it has had longest; None: it has none of them."""
+    mine = _s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam(parameter, expanding=True))
+    return sa.select(sa.func.min(_s.c.since)).where(*mine).scalar_subquery()
+
+
 _FIND_INBOUND: Final = (
-    sa.select(tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns)
+    sa.select(
+        _held_since("literals"), _held_since("names"), tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns
+    )
     .select_from(
         _t.join(tables.organizations, tables.organizations.c.id == _t.c.organization_id).outerjoin(
             tables.agents, tables.agents.c.id == _t.c.agent_id
@@ -211,17 +234,57 @@ _FIND_INBOUND: Final = (
         sa.exists().where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam("sources", expanding=True))),
     )
     .order_by((_t.c.number == sa.bindparam("dialled")).desc(), _t.c.created_at, _t.c.id)
-    .limit(1)
 )
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A number that is meant. Since when it has had the address itself, or a network around it, as its source; and a
+    host name that resolves to it."""
+
+    target: InboundTarget
+    literal: datetime | None
+    named: datetime | None
+
+    @property
+    def organization_id(self) -> str:
+        return self.target.number.organization_id
+
+    @property
+    def since(self) -> datetime:
+        """Since when it has been meant at all."""
+        return min(each for each in (self.literal, self.named) if each is not None)
 
 
 def find_inbound(conn: sa.Connection, sources: Collection[str], dialled: str) -> InboundTarget | None:
     """The number that was dialled from an address, which all of `sources` mean (itself, networks that contain it, host
-    names that resolve to it): the exact one, else the same with or without `+`."""
-    asked = {"sources": list(sources), "dialled": dialled, "forms": _forms(dialled)}
-    row = conn.execute(_FIND_INBOUND, asked).one_or_none()
-    if row is None:
+    names that resolve to it): within an organization the exact one, else the same with or without `+`. How it is
+    written decides nothing between organizations. What a name resolves to, its owner decides: it takes no call from
+    whom the address itself was given to before. `Contested` when nobody has that right."""
+    names = [each for each in sources if is_host_name(each)]
+    literals = [each for each in sources if each not in names]
+    asked = {
+        "sources": list(sources), "literals": literals, "names": names, "dialled": dialled, "forms": _forms(dialled)
+    }  # fmt: skip
+    claims = [_claim(row) for row in conn.execute(_FIND_INBOUND, asked)]
+    if not claims:
         return None
-    number = NUMBER.build(row[1 : 1 + len(NUMBER.columns)])
-    agent = None if number.agent_id is None else AGENT.build(row[1 + len(NUMBER.columns) :])
-    return InboundTarget(number, agent, row[0])
+    owners = {claim.organization_id for claim in claims}
+    entitled = owners if len(owners) == 1 else {owner for owner in owners if _comes_first(owner, claims)}
+    if len(entitled) != 1:
+        raise Contested([claim.target.number for claim in claims])
+    rivals = [claim.target.number for claim in claims if claim.organization_id not in entitled]
+    return replaced(next(claim.target for claim in claims if claim.organization_id in entitled), rivals=rivals)
+
+
+def _claim(row: sa.Row[Any]) -> _Claim:
+    literal, named, max_calls = row[0], row[1], row[2]
+    number = NUMBER.build(row[3 : 3 + len(NUMBER.columns)])
+    agent = None if number.agent_id is None else AGENT.build(row[3 + len(NUMBER.columns) :])
+    return _Claim(InboundTarget(number, agent, max_calls), literal, named)
+
+
+def _comes_first(owner: str, claims: Sequence[_Claim]) -> bool:
+    """Whether it was given the address before any other organization was meant."""
+    literals = [each.literal for each in claims if each.organization_id == owner and each.literal is not None]
+    return bool(literals) and min(literals) < min(each.since for each in claims if each.organization_id != owner)

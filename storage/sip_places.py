@@ -39,6 +39,15 @@ def normal_source(text: str) -> str:
     return _normal_address(str(network[0])) if network.num_addresses == 1 else str(network)
 
 
+def is_host_name(source: str) -> bool:
+    """Whether a source in normal form is neither an address nor a network."""
+    try:
+        ip_network(source)
+    except ValueError:
+        return True
+    return False
+
+
 def overlap(these: Iterable[str], those: Iterable[str]) -> bool:
     """Whether a call could come from both: the same host name, or addresses and networks that have an address in
     common. Both are in normal form. What a host name resolves to is not asked. Takes little more than linear time."""

@@ -175,9 +175,11 @@ phone_number_sources = sa.Table(
     metadata,
     sa.Column("phone_number_id", Id, sa.ForeignKey("phone_numbers.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("source", sa.String, primary_key=True),
+    sa.Column("since", UtcTime, nullable=False),
     sa.Index(None, "source"),
 )
-"""Everywhere that a number's calls come from, in normal form: addresses, networks (CIDR) and host names."""
+"""Everywhere that a number's calls come from, in normal form: addresses, networks (CIDR) and host names. `since`: when
+it was first stored for this number as it is written."""
 
 calls = sa.Table(
     "calls",
@@ -237,16 +239,20 @@ outbound_attempts = sa.Table(
     _organization(),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("api_key_id", Id),
+    sa.Column("api_key_prefix", sa.String),
     sa.Column("client", sa.String),
     sa.Column("phone_number_id", Id),
+    sa.Column("number", sa.String),
     sa.Column("call_id", Id),
     sa.Column("destination", sa.String, nullable=False),
     sa.Column("verdict", sa.String, nullable=False),
     sa.Column("detail", sa.String),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "phone_number_id", "created_at"),
+    sa.Index(None, "call_id"),
 )
-"""The audit log: who wanted to have whom called, and what became of it. Rows are never changed."""
+"""The audit log: who wanted to have whom called, and what became of it. Rows are never changed, and say themselves what
+their ids stood for: a key and a number may be gone before them."""
 
 webhook_deliveries = sa.Table(
     "webhook_deliveries",

@@ -165,18 +165,22 @@ async def open_house(
     secrets = Secrets([Fernet.generate_key()])
     woken: list[None] = []
     names: dict[str, Collection[str]] = {}
+
+    def names_of(address: str) -> Collection[str]:
+        return names.get(address, {address})
+
     after = AfterCall(database, secrets, "https://here.test", lambda: woken.append(None))
     catalogue = scripted_catalogue(language, ears, voice)
     client = EgressClient(EgressRules(["127.0.0.0/8"]), tls_context(None))
     outside = Outside(client, Lanes(), secrets)
     equipment = Equipment(
         database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s,
-        names_of=lambda address: names.get(address, {address}),
+        names_of=names_of,
     )  # fmt: skip
     callees = Callees(pump)
     way_out = WayOut(callees.dial, callees.trunk_of, Turns(per_second))
     door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
-    service = CallService(database, equipment, ceilings or Ceilings(), way_out=way_out, door=door)
+    service = CallService(database, equipment, ceilings or Ceilings(), names_of, way_out, door=door)
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
         yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, woken, names)

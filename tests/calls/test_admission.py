@@ -11,13 +11,14 @@ from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
+from structlog.testing import capture_logs
 
 from calls import service
 from calls.admission import Ceilings
-from storage import calls
+from storage import calls, phone_numbers
 from storage.database import StorageTrouble
 from tests.calls.house import House, every_call, open_house, until
-from tests.fakes_legs import Phone
+from tests.fakes_legs import SOURCE, Phone
 
 T = TypeVar("T")
 
@@ -38,6 +39,26 @@ async def test_a_number_of_another_trunk_is_unknown(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         await house.number()
         assert await refused(house, house.rings(source="192.0.2.99")) == [404]
+
+
+async def test_a_number_that_two_organizations_have_there_is_nobody_s_and_the_log_names_both(tmp_path: Path) -> None:
+    """Each has it from a host name of its own; both resolve to the caller's address."""
+    async with open_house(tmp_path) as house:
+        mine, _ = await house.number()
+        theirs, _ = await house.number("4930200")
+
+        def share(conn: sa.Connection) -> None:
+            phone_numbers.replace(conn, mine, {"sip_ip": "sip.carrier.test"})
+            phone_numbers.replace(conn, theirs, {"sip_ip": "alias.test", "number": "4930100"})
+
+        await house.database.write(share)
+        house.names[SOURCE] = {SOURCE, "sip.carrier.test", "alias.test"}
+        with capture_logs() as lines:
+            assert await refused(house, house.rings()) == [404]
+        [line] = [each for each in lines if each["event"] == "call.contested"]
+        assert (line["source"], line["taken"], line["log_level"]) == (SOURCE, None, "warning")
+        assert all(each.id in str(line["numbers"]) for each in (mine, theirs))
+        assert await house.all_calls() == []
 
 
 async def test_a_number_without_an_agent_is_480(tmp_path: Path) -> None:

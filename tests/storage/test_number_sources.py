@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
 
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 from config.errors import Invalid
 from storage import organizations, phone_numbers, tables
 from storage.database import Database
-from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.phone_numbers import Contested, PhoneNumber, PhoneNumberFields
 from storage.sip_places import normal_source, overlap
 
 PBX: dict[str, Any] = {"provider": "sip", "sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1"}
@@ -140,6 +141,127 @@ async def test_one_number_from_overlapping_sources_is_no_two_organizations(
     await database.write(check)
 
 
+HERE: dict[str, Any] = PBX
+NAMED: dict[str, Any] = CARRIER
+ALSO_NAMED: dict[str, Any] = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["alias.example"]}
+BY_PROXY: dict[str, Any] = CARRIER | {"sip_proxy": "elsewhere.example", "sip_outbound_proxy": "edge.example"}
+AROUND: dict[str, Any] = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["192.0.2.0/24"]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "taken"),
+    [
+        (HERE, ALSO_NAMED, "first"),
+        (HERE, BY_PROXY, "first"),
+        (AROUND, NAMED, "first"),
+        (NAMED, HERE, None),
+        (NAMED, ALSO_NAMED, None),
+        (ALSO_NAMED, BY_PROXY, None),
+    ],
+)
+@pytest.mark.parametrize(("held", "wanted"), [("+49777", "49777"), ("49777", "+49777"), ("49777", "49777")])
+async def test_a_host_name_takes_no_call_from_another_organization(
+    database: Database,
+    organization_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    taken: str | None,
+    held: str,
+    wanted: str,
+) -> None:
+    """What a name resolves to is not known when it is stored."""
+    now = Ticks(monkeypatch)
+
+    def check(conn: sa.Connection) -> None:
+        mine = _number(conn, organization_id, held, **first)
+        now.later()
+        theirs = _number(conn, organizations.create(conn, "other").id, wanted, **second)
+        means = ["192.0.2.1", "192.0.2.0/24", "alias.example", "sip.carrier.example", "edge.example"]
+        for dialled in (held, wanted):
+            if taken is None:
+                with pytest.raises(Contested) as contested:
+                    phone_numbers.find_inbound(conn, means, dialled)
+                assert {each.id for each in contested.value.numbers} == {mine.id, theirs.id}
+            else:
+                target = phone_numbers.find_inbound(conn, means, dialled)
+                assert target is not None
+                assert (target.number, target.rivals) == (mine, [theirs])
+
+    await database.write(check)
+
+
+class Ticks:
+    """The clock of `storage.phone_numbers`, which stands still."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._at = datetime(2026, 11, 21, tzinfo=UTC)
+        monkeypatch.setattr(phone_numbers, "utc_now", lambda: self._at)
+
+    def later(self) -> None:
+        """A second passes."""
+        self._at += timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"sip_sources": []},
+        {"number": "999"},
+        {"sip_mode": None},
+    ],
+)
+async def test_a_number_that_was_something_else_before_was_not_there_first(
+    database: Database, organization_id: str, monkeypatch: pytest.MonkeyPatch, before: dict[str, Any]
+) -> None:
+    now = Ticks(monkeypatch)
+
+    def check(conn: sa.Connection) -> None:
+        literal = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["192.0.2.1"]}
+        facts = {"number": "49777"} | literal
+        squatter = _number(conn, organizations.create(conn, "other").id, **facts | before)
+        now.later()
+        mine = _number(conn, organization_id, "+49777", **CARRIER)
+        now.later()
+        squatter = phone_numbers.replace(conn, squatter, {name: facts[name] for name in before})
+        with pytest.raises(Contested):
+            phone_numbers.find_inbound(conn, ["192.0.2.1", "sip.carrier.example"], "49777")
+        target = phone_numbers.find_inbound(conn, ["sip.carrier.example"], "49777")
+        assert target is not None
+        assert (target.number, target.rivals) == (mine, [])
+
+    await database.write(check)
+
+
+async def test_a_change_of_something_else_does_not_make_a_number_younger(
+    database: Database, organization_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Ticks(monkeypatch)
+
+    def check(conn: sa.Connection) -> None:
+        mine = _number(conn, organization_id, "+49777", **PBX)
+        now.later()
+        _number(conn, organizations.create(conn, "other").id, "49777", **CARRIER)
+        now.later()
+        mine = phone_numbers.replace(conn, mine, {"name": "Desk", "sip_sources": ["198.51.100.0/24"]})
+        target = phone_numbers.find_inbound(conn, ["192.0.2.1", "sip.carrier.example"], "49777")
+        assert target is not None
+        assert target.number == mine
+
+    await database.write(check)
+
+
+async def test_an_allowlist_number_has_no_calls_from_an_outbound_proxy(
+    database: Database, organization_id: str
+) -> None:
+    def check(conn: sa.Connection) -> None:
+        _number(conn, organization_id, "100", **PBX, sip_outbound_proxy="edge.carrier.example")
+        assert phone_numbers.sources(conn) == {"192.0.2.1"}
+        assert phone_numbers.find_inbound(conn, ["edge.carrier.example"], "100") is None
+
+    await database.write(check)
+
+
 async def test_a_number_among_ten_thousand_is_found_at_once(database: Database, organization_id: str) -> None:
     made = 10_000
 
@@ -148,7 +270,8 @@ async def test_a_number_among_ten_thousand_is_found_at_once(database: Database, 
         row = conn.execute(sa.select(tables.phone_numbers)).mappings().one()
         rows = [{**row, "id": f"{each:036}", "number": f"+49{each:08}"} for each in range(made)]
         conn.execute(sa.insert(tables.phone_numbers), rows)
-        sources = [{"phone_number_id": each["id"], "source": one.source} for each in rows]
+        facts = {"source": one.source, "since": one.created_at}
+        sources = [facts | {"phone_number_id": each["id"]} for each in rows]
         conn.execute(sa.insert(tables.phone_number_sources), sources)
 
     def steps(conn: sa.Connection) -> int:

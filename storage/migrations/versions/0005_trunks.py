@@ -46,6 +46,7 @@ def _create_sources() -> None:
         "phone_number_sources",
         sa.Column("phone_number_id", _ID, nullable=False),
         sa.Column("source", sa.String(), nullable=False),
+        sa.Column("since", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["phone_number_id"],
             ["phone_numbers.id"],
@@ -56,8 +57,8 @@ def _create_sources() -> None:
     )
     op.create_index("ix_phone_number_sources_source", "phone_number_sources", ["source"])
     op.execute(
-        "INSERT INTO phone_number_sources(phone_number_id, source) "
-        "SELECT id, source FROM phone_numbers WHERE source IS NOT NULL"
+        "INSERT INTO phone_number_sources(phone_number_id, source, since) "
+        "SELECT id, source, created_at FROM phone_numbers WHERE source IS NOT NULL"
     )
     _add_outbound_proxies()
 
@@ -67,14 +68,17 @@ def _add_outbound_proxies() -> None:
     conn = op.get_bind()
     proxies = conn.execute(
         sa.text(
-            "SELECT id, sip_outbound_proxy FROM phone_numbers "
+            "SELECT id, sip_outbound_proxy, created_at FROM phone_numbers "
             "WHERE sip_mode = 'registration' AND source IS NOT NULL AND sip_outbound_proxy IS NOT NULL"
         )
     ).all()
-    for number_id, proxy in proxies:
+    for number_id, proxy, since in proxies:
         conn.execute(
-            sa.text("INSERT OR IGNORE INTO phone_number_sources(phone_number_id, source) VALUES (:number, :source)"),
-            {"number": number_id, "source": normal_host(proxy)},
+            sa.text(
+                "INSERT OR IGNORE INTO phone_number_sources(phone_number_id, source, since) "
+                "VALUES (:number, :source, :since)"
+            ),
+            {"number": number_id, "source": normal_host(proxy), "since": since},
         )
 
 
@@ -85,8 +89,10 @@ def _create_attempts() -> None:
         sa.Column("organization_id", _ID, nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("api_key_id", _ID),
+        sa.Column("api_key_prefix", sa.String()),
         sa.Column("client", sa.String()),
         sa.Column("phone_number_id", _ID),
+        sa.Column("number", sa.String()),
         sa.Column("call_id", _ID),
         sa.Column("destination", sa.String(), nullable=False),
         sa.Column("verdict", sa.String(), nullable=False),
@@ -104,3 +110,4 @@ def _create_attempts() -> None:
     op.create_index(
         "ix_outbound_attempts_phone_number_id_created_at", "outbound_attempts", ["phone_number_id", "created_at"]
     )
+    op.create_index("ix_outbound_attempts_call_id", "outbound_attempts", ["call_id"])
