@@ -277,8 +277,8 @@ def find_inbound(conn: sa.Connection, sources: Collection[str], dialled: str) ->
     return replaced(next(claim.target for claim in claims if claim.organization_id in entitled), rivals=rivals)
 
 
-def _claim(row: sa.Row[Any]) -> _Claim:
-    literal, named, max_calls = row[0], row[1], row[2]
+def _claim(row: Sequence[Any]) -> _Claim:
+    literal, named, max_calls = row[:3]
     number = NUMBER.build(row[3 : 3 + len(NUMBER.columns)])
     agent = None if number.agent_id is None else AGENT.build(row[3 + len(NUMBER.columns) :])
     return _Claim(InboundTarget(number, agent, max_calls), literal, named)
