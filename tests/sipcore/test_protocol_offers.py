@@ -132,6 +132,21 @@ async def test_a_call_whose_ack_answers_nothing_is_hung_up_on(phone: Phone, raw:
     await ended(leg)
 
 
+async def test_of_several_streams_the_first_sound_is_taken_and_the_others_are_refused(
+    phone: Phone, raw: RawPhone
+) -> None:
+    """RFC 3264 6: an answer has as many streams as the offer, refused ones with port 0."""
+    more = (
+        "m=video 40000 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\nm=audio 40002 RTP/AVP 0\r\nm=text 40004 RTP/AVP 98\r\n"
+    )
+    call = await LiveCall.made(phone, raw, raw.offer("0") + more)
+    ports = [int(port) for port in re.findall(r"^m=\w+ (\d+)", call.answer.body, re.MULTILINE)]
+    assert ports[0] > 0
+    assert ports[1:] == [0, 0, 0]
+    await assert_sound_flows(phone, raw, call.media)
+    await call.over()
+
+
 async def test_an_offer_that_fits_nothing_is_refused_and_the_call_stays_as_it_was(phone: Phone, raw: RawPhone) -> None:
     call = await LiveCall.made(phone, raw)
     for method in ("INVITE", "UPDATE"):

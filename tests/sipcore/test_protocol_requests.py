@@ -158,6 +158,18 @@ async def test_a_method_that_we_do_not_know_is_refused_within_a_call(phone: Phon
     await call.over()
 
 
+async def test_info_is_taken_without_a_body_and_refused_with_one_that_is_no_key(phone: Phone, raw: RawPhone) -> None:
+    """RFC 6086 4.2.2."""
+    call = await LiveCall.made(phone, raw)
+    raw.within("INFO", call.dialog)
+    assert (await raw.final("INFO")).status == 200
+    call.dialog.cseq += 1
+    raw.send(raw.request("INFO", call.dialog, body="x").replace(b"application/sdp", b"application/media_control+xml"))
+    refused = await raw.final("INFO")
+    assert (refused.status, refused.header("Accept")) == (415, "application/dtmf-relay, application/dtmf")
+    await call.over()
+
+
 async def test_a_body_that_we_do_not_know_is_refused(phone: Phone, raw: RawPhone) -> None:
     invite = raw.request("INVITE", raw.dialog(), body="<offer/>").replace(b"application/sdp", b"application/xml")
     raw.send(invite)

@@ -183,6 +183,17 @@ async def test_the_callee_s_proxy_stays_in_the_way(phone: Phone, raw: RawPhone) 
     await ended(leg)
 
 
+async def test_an_answer_goes_to_where_the_request_came_from_when_that_is_asked_for(
+    phone: Phone, raw: RawPhone
+) -> None:
+    """RFC 3581: the caller behind a NAT does not know its own address."""
+    request = raw.request("OPTIONS", raw.dialog())
+    raw.send(respelled(request, (r"^Via: SIP/2.0/UDP [^;]*", "Via: SIP/2.0/UDP 10.255.0.1:5062")))
+    answer = await raw.final("OPTIONS")
+    assert f"rport={raw.sip.port}" in answer.header("Via")
+    assert "received=127.0.0.1" in answer.header("Via")
+
+
 class Stream:
     """A connection on which messages may be cut and joined anywhere."""
 
