@@ -136,9 +136,13 @@ async def test_of_several_streams_the_first_sound_is_taken_and_the_others_are_re
     phone: Phone, raw: RawPhone
 ) -> None:
     """RFC 3264 6: an answer has as many streams as the offer, refused ones with port 0."""
-    more = (
-        "m=video 40000 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\nm=audio 40002 RTP/AVP 0\r\nm=text 40004 RTP/AVP 98\r\n"
+    others = (
+        "m=video 40000 RTP/AVP 96",
+        "a=rtpmap:96 H264/90000",
+        "m=audio 40002 RTP/AVP 0",
+        "m=image 40004 udptl t38",
     )
+    more = "".join(f"{line}\r\n" for line in others)
     call = await LiveCall.made(phone, raw, raw.offer("0") + more)
     ports = [int(port) for port in re.findall(r"^m=\w+ (\d+)", call.answer.body, re.MULTILINE)]
     assert ports[0] > 0
