@@ -152,7 +152,14 @@ async def prepare(
         "postCallWebhookUrl": receiver.url,
         "postCallWebhookSecret": receiver.secret,
     }
-    trunk = {"name": "Demo", "number": number, "provider": "sip", "sipMode": "ip_allowlist", "sipIp": "127.0.0.1"}
+    trunk: dict[str, Any] = {
+        "name": "Demo",
+        "number": number,
+        "provider": "sip",
+        "sipMode": "ip_allowlist",
+        "sipIp": "127.0.0.1",
+        "sipQualifySeconds": 0,  # the caller's telephone takes no calls
+    }
     async with Api(server.api_origin, key) as api:
         tool_id = await _kept(api, "tools", "name", tool)
         agent_id = await _kept(api, "agents", "name", {**agent, "toolIds": [tool_id]})
