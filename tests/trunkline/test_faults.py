@@ -8,10 +8,6 @@ import hashlib
 import hmac
 import json
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +16,7 @@ from storage import calls
 from tests.peers import Sipp
 from tests.sipcore.raw_phone import RawPhone, parse
 from tests.trunkline.conftest import GREETING, WEBHOOK_SECRET, Office
+from tests.trunkline.disks import tiny_disk
 from tests.trunkline.house import until
 from tests.trunkline.phones import answer_200, calling, dialled, refusal
 from tests.trunkline.sound import audible, read_wav
@@ -105,22 +102,6 @@ async def test_a_caller_that_vanishes_ends_its_own_call_alone(branch: Office) ->
     ended = await branch.server.event("call.ended", since=since, reason="customer_ended")
     assert ended["call_id"] != lost
     assert (await branch.client.call(lost))["endedReason"] == "media_timeout"
-
-
-@contextmanager
-def tiny_disk(folder: Path, size: str) -> Iterator[None]:
-    """A disk of that size on the folder, for the block. Skips the test where none can be mounted: without root nothing
-    else fills up for the recordings of a running server alone, and not for its database."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"mounting a small disk needs root: {mounted.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 async def test_a_full_disk_cuts_the_recording_and_nothing_else(branch: Office) -> None:
