@@ -12,8 +12,8 @@ from aiohttp import web
 
 from api.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.call_models import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
+from api.call_wishes import note_malformed, note_refused, noting, wish_of
 from api.fields import NoBody
-from api.gate import CALLER
 from api.ranges import RangedFile
 from api.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
 from calls import dialling
@@ -21,21 +21,22 @@ from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.links import recording_path, signed_url
 from storage import agents, calls, organizations, outbound_attempts, phone_numbers, recordings
-from storage.outbound_attempts import Wish
 
 
 def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
     """POST /calls: the checks come in the order in which the contract says."""
     body, conn, owner, services = exchange.body, exchange.conn, exchange.owner, exchange.services
-    agent = _active_agent(conn, owner, str(body.agent_id))
-    number = _number(conn, owner, str(body.phone_number_id))
+    known = phone_numbers.get(conn, owner, str(body.phone_number_id))
+    wish = wish_of(exchange.request, body.to, str(body.phone_number_id), known)
+    with noting(exchange, wish):
+        agent = _active_agent(conn, owner, str(body.agent_id))
+        number = _existing(known)
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
-    wish = _wish(exchange, number)
     refusal = dialling.refusal_of(conn, number, organization, body.to, services.check_room)
     if refusal is not None:
-        exchange.after_refusal.append(partial(_note_refused, wish=wish, refusal=refusal))
+        exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=refusal))
         raise refusal.error
     stored = calls.create_outbound(
         conn,
@@ -52,21 +53,6 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
     return Call.of(stored, None)
 
 
-def _wish(exchange: Exchange[CallCreate, NoQuery], number: phone_numbers.PhoneNumber) -> Wish:
-    request = exchange.request
-    return Wish(
-        organization_id=exchange.owner,
-        phone_number_id=number.id,
-        destination=exchange.body.to,
-        client=request.remote,
-        api_key_id=request[CALLER].id,
-    )
-
-
-def _note_refused(conn: sa.Connection, wish: Wish, refusal: dialling.Refusal) -> None:
-    dialling.tell(outbound_attempts.note(conn, wish, refusal.verdict, detail=refusal.error.message))
-
-
 def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agent:
     agent = agents.get(conn, owner, agent_id)
     if agent is None:
@@ -76,8 +62,7 @@ def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agen
     return agent
 
 
-def _number(conn: sa.Connection, owner: str, number_id: str) -> phone_numbers.PhoneNumber:
-    number = phone_numbers.get(conn, owner, number_id)
+def _existing(number: phone_numbers.PhoneNumber | None) -> phone_numbers.PhoneNumber:
     if number is None:
         raise NotFound("Phone number not found")
     return number
@@ -178,14 +163,18 @@ ROUTES = (
         summary="Call someone",
         description=(
             "The call is queued and placed as soon as the pace of the server allows; its status tells the rest. When "
-            "calls cannot go out from the number (it has no trunk, or one that this version cannot dial through), the "
-            "call fails as unreachable. 400 names agentId when the agent is not active, and `to` when it begins with "
+            "calls cannot go out from the number (it has no trunk, or one whose host is not found), the call fails as "
+            "unreachable. 400 names agentId when the agent is not active, and `to` when it begins with "
             "none of the prefixes that the organization and the number may call. 429 also means that the organization "
             "has as many calls as it may (queued ones, inbound ones and outbound ones together), or that it or the "
             "number has made as many calls in the last 60 seconds as it may; then Retry-After says when to come back. "
-            "Every attempt, made or refused, stands in the server's audit log."
+            "Every request that names a destination, made or refused, stands in the server's audit log, except those "
+            "that the rate limit of the key turns away. A call that waits is dialled as its number stands at its turn; "
+            "when the number, the agent or the API key is gone by then, or the prefixes do not let it through any "
+            "more, it fails as unreachable."
         ),
         handler=create,
+        note_malformed=note_malformed,
         body=CallCreate,
         example={
             "agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1",

@@ -21,6 +21,7 @@ from api.uploads import Uploads
 from api.validation import SMALL_BODY, check_body, check_query, item_id, read_body
 from api.works import Works
 from config.clock import utc_now
+from config.errors import Invalid
 from storage import idempotent_answers
 from storage.idempotent_answers import Answer, Scope
 
@@ -141,9 +142,18 @@ class _Runner:
 
     async def _body(self, request: web.Request, model: type[BaseModel]) -> BaseModel:
         given = await read_body(request, self._route.max_body)
-        if len(given) > LARGE_BODY:
-            return await asyncio.to_thread(check_body, model, given, self._context)
-        return check_body(model, given, self._context)
+        try:
+            if len(given) > LARGE_BODY:
+                return await asyncio.to_thread(check_body, model, given, self._context)
+            return check_body(model, given, self._context)
+        except Invalid as error:
+            await self._note_malformed(request, given, error)
+            raise
+
+    async def _note_malformed(self, request: web.Request, given: bytes, error: Invalid) -> None:
+        if self._route.note_malformed is not None:
+            note = await asyncio.to_thread(self._route.note_malformed, request, given, error)
+            await self._note_refusal([] if note is None else [note])
 
 
 def json_response(status: int, body: bytes) -> web.Response:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from api.fields import Query
 from api.services import Services
+from config.errors import Invalid
 
 MIB: Final = 1024 * 1024
 B = TypeVar("B")
@@ -122,8 +123,9 @@ class Route:
     `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
     loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
-    nothing behind. `only_reads` says of a POST that it changes nothing. `max_body` in bytes. `example` is a body that
-    the route takes. `errors` are statuses beyond those of every such route."""
+    nothing behind. `note_malformed` says what is to be stored of a body that the model refuses. `only_reads` says of a
+    POST that it changes nothing. `max_body` in bytes. `example` is a body that the route takes. `errors` are statuses
+    beyond those of every such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -138,6 +140,7 @@ class Route:
     item: str | None = None
     prepare: Callable[[Asked[Any, Any]], Awaitable[Any]] | None = None
     undo: Callable[[Asked[Any, Any], Any], Awaitable[None]] | None = None
+    note_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
     access: Literal["key", "link", "open"] = "key"
     only_reads: bool = False
     max_body: int = MIB

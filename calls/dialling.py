@@ -17,7 +17,8 @@ from calls.admission import InsufficientFunds
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, TooMany, TrunklineError
 from sipcore.headers import printable
-from storage import organizations, outbound_attempts, phone_numbers
+from storage import agents, api_keys, organizations, outbound_attempts, phone_numbers
+from storage.agents import Agent
 from storage.calls import Call
 from storage.organizations import Organization
 from storage.outbound_attempts import Attempt, Verdict, Wish
@@ -101,6 +102,49 @@ def wait_for_pace_s(conn: sa.Connection, number: PhoneNumber, organization: Orga
     return min(max(math.ceil((max(full_since) + MINUTE - now).total_seconds()), 1), 60)
 
 
+@dataclass(frozen=True)
+class Cleared:
+    """What a queued call is dialled from, and the agent that will speak."""
+
+    number: PhoneNumber
+    agent: Agent
+
+
+def cleared(conn: sa.Connection, call: Call) -> Cleared | str:
+    """What a call that was queued is dialled with, as everything stands when its turn has come; else why it is not
+    dialled any more. Whoever takes away a number, its prefixes or an API key stops what waits."""
+    number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
+    organization = organizations.get(conn, call.organization_id)
+    agent = agents.get(conn, call.organization_id, call.agent_id or "")
+    attempt = outbound_attempts.that_queued(conn, call.id)
+    if number is None or organization is None:
+        return "the number was deleted"
+    if agent is None:
+        return "the agent was deleted"
+    if not agent.is_active:
+        return "the agent is not active any more"
+    if permitted(number, organization, call.customer_number) is None:
+        return "calls from this number may not go there any more"
+    if attempt is not None and attempt.api_key_id is not None and api_keys.is_revoked(conn, attempt.api_key_id):
+        return "the API key was revoked"
+    return Cleared(number, agent)
+
+
+def note_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
+    """Tell the audit log that a call was queued, and not dialled."""
+    queued = outbound_attempts.that_queued(conn, call.id)
+    wish = Wish(
+        organization_id=call.organization_id,
+        phone_number_id=call.phone_number_id,
+        destination=call.customer_number,
+        client=None if queued is None else queued.client,
+        number=None if queued is None else queued.number,
+        api_key_id=None if queued is None else queued.api_key_id,
+        api_key_prefix=None if queued is None else queued.api_key_prefix,
+    )
+    return outbound_attempts.note(conn, wish, "not_dialled", call_id=call.id, detail=why)
+
+
 def elsewhere(conn: sa.Connection, call: Call, by: Elsewhere, destination: str, peer: str) -> str | None:
     """What may be dialled when the peer of a live call, at the address `peer`, wants another destination called; None
     when that may not be. The trunk must allow it as it stands now, the prefixes and the caps too. Stored in the audit
@@ -118,6 +162,7 @@ def elsewhere(conn: sa.Connection, call: Call, by: Elsewhere, destination: str, 
         phone_number_id=call.phone_number_id,
         destination=printable(destination),
         client=peer,
+        number=None if number is None else number.number,
     )
     if why is None or not _floods(conn, wish):
         tell(outbound_attempts.note(conn, wish, verdict, call_id=call.id, detail=why))

@@ -10,11 +10,13 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
+import sqlalchemy as sa
 import structlog
 
-from calls import brought, metrics
+from calls import brought, dialling, metrics
 from calls.after_call import Outcome
 from calls.call_now import CallNow
+from calls.dialling import Cleared
 from calls.elsewhere import Guide
 from calls.endings import status_of
 from calls.equipment import Equipment
@@ -25,7 +27,7 @@ from sipcore.contacts import Follow
 from sipcore.headers import Party
 from sipcore.leg import HeaderLines, Leg
 from sipcore.trunk import Trunk
-from storage import calls
+from storage import calls, phone_numbers
 from storage.calls import Call, EndedReason, Queued
 from storage.database import StorageTrouble
 from storage.phone_numbers import PhoneNumber
@@ -100,15 +102,36 @@ class WayOut:
     turns: Turns
     tcp: bool = True
 
-    async def reach(self, number: PhoneNumber, to: str, headers: HeaderLines) -> Leg:
-        """Call somebody for a call that goes on with them. Raises `ConnectionError`."""
+    async def trunk(self, number: PhoneNumber) -> Trunk:
+        """The trunk of a number, ready for use. Raises `ConnectionError`."""
         problem = trunk_problem(number, tcp=self.tcp)
         if problem is not None:
             raise ConnectionError(problem)
+        return await self.trunk_of(number)
+
+    async def reach(self, number: PhoneNumber, to: str, headers: HeaderLines) -> Leg:
+        """Call somebody for a call that goes on with them. Raises `ConnectionError`."""
         await self.turns.take()
-        trunk = await self.trunk_of(number)
+        trunk = await self.trunk(number)
         caller = Party(number.number, number.name or "")
         return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
+
+
+@dataclass(frozen=True)
+class Line(Cleared):
+    """What a call is dialled with, and through."""
+
+    trunk: Trunk
+
+
+def _depart(conn: sa.Connection, call: Call) -> Cleared | str:
+    """The transaction before the INVITE: its Call-ID is stored, or why there is none."""
+    cleared = dialling.cleared(conn, call)
+    if isinstance(cleared, str):
+        dialling.tell(dialling.note_not_dialled(conn, call, cleared))
+    else:
+        calls.placed(conn, call.id, str(call.call_sid))
+    return cleared
 
 
 class OutboundCall:
@@ -159,23 +182,17 @@ class OutboundCall:
 
     async def _come_to_life(self) -> LiveCall | None:
         """The call on its leg; None when it has come to its end before."""
-        agent, number = self._agent, self._number
-        if agent is None or number is None:
-            self._give_up("the agent or the number was deleted after the call was queued")
-            return None
-        problem = trunk_problem(number, tcp=self._way_out.tcp)
+        problem = None if self._number is None else trunk_problem(self._number, tcp=self._way_out.tcp)
         if problem is not None:
             self._give_up(problem)
             return None
         if not await self._has_its_turn():
             return None
-        try:
-            trunk = await self._way_out.trunk_of(number)
-        except ConnectionError as error:
-            self._give_up(str(error))
+        line = await self._line()
+        leg = None if line is None else await self._place(line)
+        if line is None or leg is None:
             return None
-        leg = await self._place(number, trunk)
-        return None if leg is None else LiveCall(self.call, agent, number, leg, self._house, self._way_out.reach)
+        return LiveCall(self.call, line.agent, line.number, leg, self._house, self._way_out.reach)
 
     async def _has_its_turn(self) -> bool:
         """Wait for it; False when the call is ended first."""
@@ -186,15 +203,49 @@ class OutboundCall:
         await asyncio.wait((turn,))
         return not self._ending.done()
 
-    async def _place(self, number: PhoneNumber, trunk: Trunk) -> Leg | None:
-        """Send the INVITE, after its Call-ID was stored; None when it cannot be sent."""
+    async def _line(self) -> Line | None:
+        """What the call is dialled with as everything stands at its turn: it was queued a while ago. None when it is
+        not dialled. A number that was changed while its trunk was looked for is asked for again."""
         self.call = replace(self.call, call_sid=str(uuid4()))
+        asked = partial(
+            phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
+        )
+        number = await self._house.database.read(asked)
+        while True:
+            trunk, problem = (None, "") if number is None else await self._trunk(number)
+            cleared = await self._cleared()
+            if isinstance(cleared, str):
+                self._give_up(cleared)
+                return None
+            if cleared.number == number:
+                break
+            number = cleared.number
+        self._agent = cleared.agent
+        if trunk is None:
+            self._give_up(problem)
+            return None
+        return Line(cleared.number, cleared.agent, trunk)
+
+    async def _trunk(self, number: PhoneNumber) -> tuple[Trunk | None, str]:
+        """The number's trunk; None and why there is none."""
         try:
-            await self._house.database.write(
-                partial(calls.placed, call_id=self.call.id, call_sid=str(self.call.call_sid))
-            )
+            return await self._way_out.trunk(number), ""
+        except ConnectionError as error:
+            return None, str(error)
+
+    async def _cleared(self) -> Cleared | str:
+        """What the call is dialled with, or why it is not, which is stored. Raises `StorageTrouble` when that can
+        neither be stored nor read."""
+        database = self._house.database
+        try:
+            return await database.write(partial(_depart, call=self.call))
         except StorageTrouble as trouble:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
+            return await database.read(partial(dialling.cleared, call=self.call))
+
+    async def _place(self, line: Line) -> Leg | None:
+        """Send the INVITE; None when it cannot be sent."""
+        number, trunk = line.number, line.trunk
         if self._ending.done():
             return None
         try:

@@ -148,7 +148,7 @@ class TrunkLines:
 
     async def ready(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
-        `ConnectionError` for one that cannot be used."""
+        `ConnectionError` for one that cannot be used, and for a number that has been changed since it was read."""
         registrar, proxy = destinations_of(number)
         if not await self._maker.places.find(proxy or registrar):
             why = self._maker.places.why_unknown(proxy or registrar)
@@ -159,20 +159,34 @@ class TrunkLines:
             raise ConnectionError(str(error)) from error
         if trunk is None:
             raise ConnectionError("the number has no trunk")
-        if self._applied.get(trunk.key) != trunk:
-            await self.refresh()
+        if not await self._has(trunk, number):
+            raise ConnectionError("the number was changed meanwhile")
         return trunk
+
+    async def _has(self, trunk: Trunk, number: PhoneNumber) -> bool:
+        """Whether the endpoint has the trunk. What has just been stored is handed over first; a number that was read
+        before the endpoint's trunks were has nothing new to tell."""
+        if self._applied.get(trunk.key) == trunk:
+            return True
+        async with self._applying:
+            stored = self._stored.get(number.id)
+            if self._applied.get(trunk.key) != trunk and (stored is None or stored.updated_at <= number.updated_at):
+                await self._read()
+        return self._applied.get(trunk.key) == trunk
 
     async def refresh(self) -> None:
         """Read the trunks now. Raises `StorageTrouble`."""
         async with self._applying:
-            self._numbers = await self._database.read(phone_numbers.trunks)
-            wanted = [place for number in self._numbers for place in destinations_of(number) if place is not None]
-            self._maker.places.want("trunks", [place for place in wanted if literal(place) is None])
-            trunks = self._trunks()
-            await self._apply(trunks)
-            self._applied = {trunk.key: trunk for trunk in trunks}
-            self._stored = {number.id: number for number in self._numbers if number.id in self._applied}
+            await self._read()
+
+    async def _read(self) -> None:
+        self._numbers = await self._database.read(phone_numbers.trunks)
+        wanted = [place for number in self._numbers for place in destinations_of(number) if place is not None]
+        self._maker.places.want("trunks", [place for place in wanted if literal(place) is None])
+        trunks = self._trunks()
+        await self._apply(trunks)
+        self._applied = {trunk.key: trunk for trunk in trunks}
+        self._stored = {number.id: number for number in self._numbers if number.id in self._applied}
 
     def _trunks(self) -> list[Trunk]:
         trunks = []

@@ -59,6 +59,14 @@ def find(conn: sa.Connection, key: str) -> ApiKey | None:
     return None if row is None else _KEY.build(row)
 
 
+def is_revoked(conn: sa.Connection, key_id: str) -> bool:
+    """Whether the key holds no more."""
+    holds = sa.select(tables.api_keys.c.id).where(
+        tables.api_keys.c.id == key_id, tables.api_keys.c.revoked_at.is_(None)
+    )
+    return conn.execute(holds).first() is None
+
+
 def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[ApiKey]:
     """The keys of one organization, or all, revoked ones included, oldest first."""
     query = sa.select(*_KEY.columns).order_by(tables.api_keys.c.created_at, tables.api_keys.c.id)

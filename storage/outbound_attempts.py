@@ -17,6 +17,8 @@ from storage.rows import Shape
 
 Verdict = Literal[
     "queued",
+    "not_dialled",
+    "refused_request",
     "refused_prefix",
     "refused_funds",
     "refused_ceiling",
@@ -33,13 +35,15 @@ DIALLED: Final[tuple[Verdict, ...]] = ("queued", "redirected", "referred")
 @dataclass(frozen=True, kw_only=True)
 class Wish:
     """What was wanted: by the holder of an API key at a client's address, or by the peer of a call, whose address
-    `client` then is."""
+    `client` then is. `number` and `api_key_prefix` are what the ids stand for; None: nothing of this organization."""
 
     organization_id: str
     phone_number_id: str | None
     destination: str
     client: str | None
+    number: str | None = None
     api_key_id: str | None = None
+    api_key_prefix: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +59,9 @@ class Attempt(Wish):
 
 @dataclass(frozen=True)
 class Told:
-    """An attempt with what its ids stand for now; None where that is gone. `ended`: the call's status, and why it
-    ended."""
+    """An attempt, and how its call stands: the status and, once it has ended, why."""
 
     attempt: Attempt
-    key_prefix: str | None
-    number: str | None
     ended: str | None
 
 
@@ -77,6 +78,13 @@ def note(
     )
     conn.execute(sa.insert(_t), asdict(made))
     return made
+
+
+def that_queued(conn: sa.Connection, call_id: str) -> Attempt | None:
+    """The attempt that a queued call came of."""
+    query = sa.select(*_ATTEMPT.columns).where(_t.c.call_id == call_id, _t.c.verdict == "queued")
+    row = conn.execute(query).one_or_none()
+    return None if row is None else _ATTEMPT.build(row)
 
 
 def nth_newest(
@@ -102,15 +110,10 @@ def told_after(
 ) -> Sequence[Told]:
     """A piece of an organization's log, oldest first: from `since` on, and at that moment those with ids above
     `last_id`."""
-    keys, numbers, calls = tables.api_keys, tables.phone_numbers, tables.calls
-    joined = (
-        _t.outerjoin(keys, keys.c.id == _t.c.api_key_id)
-        .outerjoin(numbers, numbers.c.id == _t.c.phone_number_id)
-        .outerjoin(calls, calls.c.id == _t.c.call_id)
-    )
+    calls = tables.calls
     query = (
-        sa.select(keys.c.prefix, numbers.c.number, calls.c.status, calls.c.ended_reason, *_ATTEMPT.columns)
-        .select_from(joined)
+        sa.select(calls.c.status, calls.c.ended_reason, *_ATTEMPT.columns)
+        .select_from(_t.outerjoin(calls, calls.c.id == _t.c.call_id))
         .where(
             _t.c.organization_id == organization_id,
             sa.tuple_(_t.c.created_at, _t.c.id) > sa.tuple_(sa.literal(since, tables.UtcTime), sa.literal(last_id)),
@@ -119,7 +122,7 @@ def told_after(
         .limit(limit)
     )
     return [
-        Told(_ATTEMPT.build(row[4:]), row[0], row[1], row[2] if row[3] is None else f"{row[2]}, {row[3]}")
+        Told(_ATTEMPT.build(row[2:]), row[0] if row[1] is None else f"{row[0]}, {row[1]}")
         for row in conn.execute(query)
     ]
 

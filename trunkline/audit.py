@@ -60,12 +60,13 @@ def _line(told: Told, organization: str) -> str:
         iso(attempt.created_at),
         f"{attempt.verdict:16}",
         organization,
-        told.key_prefix or "-",
+        attempt.api_key_prefix or "-",
         attempt.client or "-",
-        f"{told.number or attempt.phone_number_id or '-'} -> {attempt.destination}",
+        f"{attempt.number or attempt.phone_number_id or '-'} -> {attempt.destination}",
+        None if told.ended is None else f"{attempt.call_id} {told.ended}",
+        attempt.detail,
     ]
-    more = attempt.detail if told.ended is None else f"{attempt.call_id} {told.ended}"
-    return "  ".join(words if more is None else [*words, more])
+    return "  ".join(word for word in words if word is not None)
 
 
 def _json(told: Told, organization: str) -> str:
@@ -75,10 +76,10 @@ def _json(told: Told, organization: str) -> str:
         "verdict": attempt.verdict,
         "organization": organization,
         "apiKeyId": attempt.api_key_id,
-        "apiKey": told.key_prefix,
+        "apiKey": attempt.api_key_prefix,
         "client": attempt.client,
         "phoneNumberId": attempt.phone_number_id,
-        "number": told.number,
+        "number": attempt.number,
         "destination": attempt.destination,
         "callId": attempt.call_id,
         "ended": told.ended,

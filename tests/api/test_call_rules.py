@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.dialling import MINUTE, wait_for_pace_s
-from storage import api_keys, organizations, outbound_attempts
+from storage import api_keys, organizations, outbound_attempts, tables
 from storage.outbound_attempts import Told
 from tests.api.test_calls_create import TO, Desk, desk
 
@@ -52,11 +53,10 @@ async def test_a_call_goes_only_where_the_organization_and_the_number_may_call(d
 
 async def test_prefixes_are_asked_after_the_number_and_before_the_balance(desk: Desk) -> None:
     await desk.organization_has(outbound_prefixes=["+49"], plan="paid", balance=0)
-    unknown = "0b9f6f7e-3c1d-4d5e-8f60-718293a4b5c6"
-    assert (await desk.calls({"phoneNumberId": unknown}))[0] == 404
+    assert (await desk.calls({"phoneNumberId": UNKNOWN}))[0] == 404
     assert (await desk.calls())[0] == 400
     assert (await desk.calls({"to": "+49302000"}))[0] == 402
-    assert await verdicts(desk) == ["refused_prefix", "refused_funds"]
+    assert await verdicts(desk) == ["refused_request", "refused_prefix", "refused_funds"]
 
 
 @pytest.mark.parametrize("whose", ["number", "organization"])
@@ -120,13 +120,95 @@ async def test_the_log_tells_who_called_whom_from_where_and_how_it_ended(desk: D
     [key] = await desk.house.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
     attempt = told.attempt
     assert (attempt.verdict, attempt.call_id, attempt.destination) == ("queued", call["id"], TO)
-    assert (attempt.api_key_id, attempt.client, told.key_prefix) == (key.id, "127.0.0.1", key.prefix)
-    assert (attempt.phone_number_id, told.number) == (desk.number.id, desk.number.number)
+    assert (attempt.api_key_id, attempt.client, attempt.api_key_prefix) == (key.id, "127.0.0.1", key.prefix)
+    assert (attempt.phone_number_id, attempt.number) == (desk.number.id, desk.number.number)
     line = next(each for each in lines if each["event"] == "outbound.attempt")
     assert (line["verdict"], line["call_id"], line["api_key_id"]) == ("queued", call["id"], key.id)
     await desk.api("POST", f"/calls/{call['id']}/hangup")
     [told] = await log_of(desk)
     assert told.ended == "no_answer, api_hangup"
+
+
+UNKNOWN = "0b9f6f7e-3c1d-4d5e-8f60-718293a4b5c6"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "destination", "detail"),
+    [
+        ({"phoneNumberId": UNKNOWN}, 404, TO, "Phone number not found"),
+        ({"agentId": UNKNOWN}, 404, TO, "Agent not found"),
+        ({"to": "0049 900 1"}, 400, "0049 900 1", "to: Must be an E.164 number, as +41441234567"),
+        ({"to": "\x1b[31m+49\r\n1"}, 400, "[31m+491", "to: Must be an E.164 number, as +41441234567"),
+        ({"to": "9" * 5000}, 400, "9" * 64, "to: Must be an E.164 number, as +41441234567"),
+        ({"to": 49900}, 400, "49900", "to: Must be a valid string"),
+        ({"to": ["+49900"]}, 400, '["+49900"]', "to: Must be a valid string"),
+        ({"agentId": "x"}, 400, TO, "agentId: Must be a UUID"),
+        ({"phoneNumberId": "x"}, 400, TO, "phoneNumberId: Must be a UUID"),
+        ({"phoneNumberId": None, "metadata": {"sip.From": "x"}}, 400, TO, None),
+        ({"contextVariables": "x" * 100_000}, 400, TO, None),
+    ],
+)
+async def test_a_request_that_names_a_destination_is_in_the_log_whatever_it_is_refused_for(
+    desk: Desk, body: dict[str, Any], status: int, destination: str, detail: str | None
+) -> None:
+    assert (await desk.calls(body))[0] == status
+    [told] = await log_of(desk)
+    [key] = await desk.house.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
+    attempt = told.attempt
+    assert (attempt.verdict, attempt.destination, attempt.call_id) == ("refused_request", destination, None)
+    assert (attempt.api_key_id, attempt.api_key_prefix, attempt.client) == (key.id, key.prefix, "127.0.0.1")
+    wanted = {"phoneNumberId": desk.number.id, **body}["phoneNumberId"]
+    assert attempt.phone_number_id == (None if wanted in ("x", None) else wanted)
+    assert attempt.number == (desk.number.number if wanted == desk.number.id else None)
+    assert attempt.detail
+    assert len(attempt.detail) <= 200
+    assert detail in (None, attempt.detail)
+
+
+async def test_an_agent_that_is_not_active_is_in_the_log(desk: Desk) -> None:
+    await desk.api("PATCH", f"/agents/{desk.agent_id}", {"isActive": False})
+    assert (await desk.calls())[0] == 400
+    [told] = await log_of(desk)
+    assert (told.attempt.verdict, told.attempt.detail) == ("refused_request", "agentId: The agent is not active")
+
+
+async def test_the_log_does_not_tell_what_another_organization_s_number_is(desk: Desk) -> None:
+    other = await desk.api.of_another_organization()
+    theirs = await other.made("/phone-numbers", {"number": "+49999", "provider": "sip"})
+    for body in ({"phoneNumberId": theirs["id"]}, {"phoneNumberId": theirs["id"], "agentId": "x"}):
+        assert (await desk.calls(body))[0] in (400, 404)
+    assert [(each.attempt.phone_number_id, each.attempt.number) for each in await log_of(desk)] == [
+        (theirs["id"], None)
+    ] * 2
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'"+49900"', b"{}", b'{"to": null}', b'{"to": ""}'])
+async def test_a_body_that_names_nobody_to_call_is_not_in_the_log(desk: Desk, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    assert (await desk.api.raw("POST", "/calls", data=body, headers=headers)).status == 400
+    assert await log_of(desk) == []
+
+
+async def test_a_request_that_is_refused_again_for_its_key_is_in_the_log_once(desk: Desk) -> None:
+    for _ in range(2):
+        assert (await desk.calls({"to": "110"}, headers={"Idempotency-Key": "malformed"}))[0] == 400
+    assert await verdicts(desk) == ["refused_request"]
+
+
+async def test_what_the_key_s_rate_turns_away_is_not_in_the_log(desk: Desk) -> None:
+    change = sa.update(tables.api_keys).values(requests_per_minute=2)
+    await desk.house.database.write(lambda conn: conn.execute(change))
+    assert [(await desk.calls())[0] for _ in range(4)] == [201, 201, 429, 429]
+    assert await verdicts(desk) == ["queued", "queued"]
+
+
+async def test_the_log_knows_number_and_key_when_both_are_gone(desk: Desk) -> None:
+    await desk.calls()
+    [key] = await desk.house.database.read(lambda conn: api_keys.all_of(conn, desk.api.organization_id))
+    assert (await desk.api("DELETE", f"/phone-numbers/{desk.number.id}"))[0] == 200
+    await desk.house.database.write(lambda conn: conn.execute(sa.delete(tables.api_keys)))
+    told = await log_of(desk)
+    assert {(each.attempt.number, each.attempt.api_key_prefix) for each in told} == {(desk.number.number, key.prefix)}
 
 
 async def test_a_call_that_finds_no_place_is_in_the_log(desk: Desk) -> None:

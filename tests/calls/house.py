@@ -65,6 +65,19 @@ class WatchedDatabase(Database):
                     await self._written.wait_for(lambda: self._writes > seen)  # noqa: B023
 
 
+class GatedTurns(Turns):
+    """Turns that nobody gets while the gate is shut."""
+
+    def __init__(self, per_second: float) -> None:
+        super().__init__(per_second)
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def take(self) -> None:
+        await self.gate.wait()
+        await super().take()
+
+
 @dataclass
 class House:
     """What a test of calls touches."""
@@ -79,6 +92,7 @@ class House:
     voice: ScriptedVoice
     secrets: Secrets
     callees: Callees
+    turns: GatedTurns
     woken: list[None] = field(default_factory=list)
     names: dict[str, Collection[str]] = field(default_factory=dict)
     """What addresses are called in the database, beside themselves."""
@@ -178,12 +192,15 @@ async def open_house(
         names_of=names_of,
     )  # fmt: skip
     callees = Callees(pump)
-    way_out = WayOut(callees.dial, callees.trunk_of, Turns(per_second))
+    turns = GatedTurns(per_second)
+    way_out = WayOut(callees.dial, callees.trunk_of, turns)
     door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
     service = CallService(database, equipment, ceilings or Ceilings(), names_of, way_out, door=door)
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
-        yield House(data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, woken, names)
+        yield House(
+            data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, turns, woken, names
+        )
     finally:
         await service.drain(0)
         await client.close()

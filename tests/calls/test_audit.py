@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -62,7 +62,7 @@ async def test_a_peer_sends_a_call_elsewhere_only_where_its_trunk_may(
         [told] = _log(conn, call.organization_id)
         attempt = told.attempt
         assert (attempt.verdict, attempt.call_id, attempt.client) == (verdict, call.id, "192.0.2.1")
-        assert (attempt.api_key_id, attempt.destination) == (None, destination.strip())
+        assert (attempt.api_key_id, attempt.destination, attempt.number) == (None, destination.strip(), "100")
         assert (attempt.detail is None) is (dialled is not None)
 
     await database.write(check)
@@ -118,7 +118,9 @@ async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: p
             outbound_attempts.note(conn, wish, "queued")
         old = sa.select(tables.outbound_attempts.c.id).limit(5).scalar_subquery()
         change = sa.update(tables.outbound_attempts).where(tables.outbound_attempts.c.id.in_(old))
-        conn.execute(change.values(created_at=now - audit.KEPT))
+        conn.execute(change.values(created_at=now - timedelta(days=400)))
+        young = sa.update(tables.outbound_attempts).where(tables.outbound_attempts.c.id.not_in(old))
+        conn.execute(young.values(created_at=now - timedelta(days=399, hours=23)))
         return owner
 
     owner = await database.write(fill)

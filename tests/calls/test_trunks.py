@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -229,3 +230,25 @@ async def test_a_call_waits_until_its_trunk_is_there(world: World) -> None:
     count = len(world.applied)
     assert await world.lines.ready(number) == trunk
     assert len(world.applied) == count
+
+
+async def test_a_number_that_was_read_before_its_change_calls_nobody_and_costs_no_reading(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    later = number.updated_at + timedelta(seconds=1)
+    monkeypatch.setattr(phone_numbers, "utc_now", lambda: later)
+    moved = await world.change(number, sip_ip="192.0.2.2")
+    await world.lines.refresh()
+    for _ in range(3):
+        with pytest.raises(ConnectionError, match="changed meanwhile"):
+            await world.lines.ready(number)
+    assert (await world.lines.ready(moved)).host == "192.0.2.2"
+    assert len(world.applied) == 1
+
+
+async def test_calls_of_a_number_that_is_new_to_the_endpoint_have_it_read_once(world: World) -> None:
+    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    trunks = await asyncio.gather(*(world.lines.ready(number) for _ in range(5)))
+    assert {trunk.key for trunk in trunks} == {number.id}
+    assert len(world.applied) == 1

@@ -40,7 +40,7 @@ async def test_the_log_is_read_in_pieces_and_nothing_is_left_out(database: Datab
         assert sorted(each.attempt.destination for each in told) == [str(each) for each in range(7)]
         times = [each.attempt.created_at for each in told]
         assert times == sorted(times)
-        assert (told[0].key_prefix, told[0].number, told[0].ended) == (None, None, None)
+        assert (told[0].attempt.api_key_prefix, told[0].attempt.number, told[0].ended) == (None, None, None)
         [late] = _pieces(conn, organization_id, START + timedelta(seconds=2), 9)
         assert [each.attempt.destination for each in late] == ["6"]
 
