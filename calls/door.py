@@ -43,7 +43,9 @@ class Door:
             raise Refused(403, "the number asks for credentials, and has none")
         credentials = Credentials(number.sip_username, self._secrets.decrypt(number.sip_password_encrypted))
         now_s = self._clock_s()
-        outcome = self._digest.judge(facts.authorization, "INVITE", credentials, facts.source, now_s)
+        outcome = self._digest.judge(
+            facts.authorization, "INVITE", credentials, facts.source, number.organization_id, now_s
+        )
         metrics.DIGESTS.labels(outcome=outcome).inc()
         match outcome:
             case "granted":

@@ -25,10 +25,12 @@ REALM: Final = "trunkline"
 LIFETIME_S: Final = 60.0
 """How long a nonce is good for."""
 MOST_FAILURES: Final = 5
-"""Of one source in `FAILURES_S`; then nothing of it is computed any more."""
+"""Of one source with the numbers of one organization in `FAILURES_S`; then nothing of it is computed any more."""
+MOST_FAILURES_OF_SOURCE: Final = 50
+"""The same with all numbers: so many organizations would have to have callers there that fail."""
 FAILURES_S: Final = 60.0
 MOST_SOURCES: Final = 4096
-"""Whose failures are remembered; the one that failed longest ago is forgotten for another."""
+"""Whose failures are remembered, of each kind; the one that failed longest ago is forgotten for another."""
 MOST_NONCES: Final = 65536
 """Whose counts are remembered, which takes the right password; more in a minute are told to ask again."""
 
@@ -89,22 +91,23 @@ class Nonces:
 
 
 class Failures:
-    """The latest wrong answers of each source."""
+    """The latest wrong answers of each who gives some; `most` in `FAILURES_S` are too many."""
 
-    def __init__(self) -> None:
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+    def __init__(self, most: int) -> None:
+        self._most: Final = most
+        self._times: OrderedDict[tuple[str, ...], deque[float]] = OrderedDict()
 
-    def note(self, source: str, now_s: float) -> None:
+    def note(self, who: tuple[str, ...], now_s: float) -> None:
         """One more."""
-        self._times.setdefault(source, deque(maxlen=MOST_FAILURES)).append(now_s)
-        self._times.move_to_end(source)
+        self._times.setdefault(who, deque(maxlen=self._most)).append(now_s)
+        self._times.move_to_end(who)
         if len(self._times) > MOST_SOURCES:
             self._times.popitem(last=False)
 
-    def too_many(self, source: str, now_s: float) -> bool:
+    def too_many(self, who: tuple[str, ...], now_s: float) -> bool:
         """Whether it has failed as often as it may."""
-        times = self._times.get(source)
-        return times is not None and len(times) == MOST_FAILURES and times[0] > now_s - FAILURES_S
+        times = self._times.get(who)
+        return times is not None and len(times) == self._most and times[0] > now_s - FAILURES_S
 
 
 class InboundDigest:
@@ -113,7 +116,8 @@ class InboundDigest:
     def __init__(self, algorithms: Sequence[Algorithm]) -> None:
         self._algorithms: Final = tuple(algorithms)
         self._nonces = Nonces()
-        self._failures = Failures()
+        self._failures = Failures(MOST_FAILURES)
+        self._failures_of_source = Failures(MOST_FAILURES_OF_SOURCE)
 
     def challenge(self, source: str, now_s: float, *, stale: bool = False) -> HeaderLines:
         """The WWW-Authenticate headers of a 401, one for each algorithm (RFC 8760 2.4)."""
@@ -127,15 +131,20 @@ class InboundDigest:
             for algorithm in self._algorithms
         ]
 
-    def judge(self, authorization: str, method: str, credentials: Credentials, source: str, now_s: float) -> Outcome:
-        """What an Authorization header is worth that came from `source` with a request of this method; "" for none."""
-        if self._failures.too_many(source, now_s):
+    def judge(
+        self, authorization: str, method: str, credentials: Credentials, source: str, owner: str, now_s: float
+    ) -> Outcome:
+        """What an Authorization header is worth that came from `source` with a request of this method; "" for none.
+        `owner` is whose credentials they are: several may share a source, and who fails with those of one is still
+        heard with those of another."""
+        if self._failures.too_many((source, owner), now_s) or self._failures_of_source.too_many((source,), now_s):
             return "blocked"
         given = parameters(authorization)
         if given is None or given.get("realm") != REALM:
             return "asked"
         if not self._is_right(given, method, credentials):
-            self._failures.note(source, now_s)
+            self._failures.note((source, owner), now_s)
+            self._failures_of_source.note((source,), now_s)
             return "wrong"
         fresh = self._nonces.use(given["nonce"], int(given["nc"], 16), source, now_s)
         return "granted" if fresh else "stale"

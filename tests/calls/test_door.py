@@ -19,12 +19,12 @@ from tests.sipcore.test_digest import Caller
 USER, PASSWORD = "harbour", "hush hush"
 
 
-async def asking(house: House, **facts: Any) -> PhoneNumber:
-    """A number that asks."""
-    number, _ = await house.number(**facts)
+async def asking(house: House, number: str = "+4930100", **facts: Any) -> PhoneNumber:
+    """A number that asks, of an organization of its own."""
+    stored, _ = await house.number(number, **facts)
     token = house.secrets.encrypt(PASSWORD)
     changes = {"sip_inbound_auth": True, "sip_username": USER, "sip_password_encrypted": token}
-    return await house.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
+    return await house.database.write(lambda conn: phone_numbers.replace(conn, stored, changes))
 
 
 async def refused(phone: Phone) -> list[int]:
@@ -95,6 +95,19 @@ async def test_after_five_wrong_answers_a_source_is_refused(tmp_path: Path) -> N
         assert [await refused(house.rings(authorization=each)) for each in wrong] == [[401]] * 5 + [[403]]
         assert await refused(house.rings(authorization=caller.header(9, user=USER, password=PASSWORD))) == [403]
         assert await house.all_calls() == []
+
+
+async def test_wrong_answers_at_one_organization_s_number_do_not_shut_out_callers_of_another(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        mine = await asking(house)
+        await asking(house, "+4930200")
+        caller = await asked(house)
+        wrong = [caller.header(count, user=USER, password="guess") for count in range(1, 7)]
+        ends = [await refused(house.rings(dials="+4930200", authorization=each)) for each in wrong]
+        assert ends == [[401]] * 5 + [[403]]
+        phone = house.rings(authorization=caller.header(9, user=USER, password=PASSWORD))
+        await until(lambda: 200 in phone.sent)
+        assert (await house.stored(phone)).phone_number_id == mine.id
 
 
 async def test_a_number_that_asks_and_has_no_credentials_takes_nobody(tmp_path: Path) -> None:

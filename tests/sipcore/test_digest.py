@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from sipcore import digest
-from sipcore.digest import FAILURES_S, LIFETIME_S, MOST_FAILURES, InboundDigest, parameters
+from sipcore.digest import (
+    FAILURES_S,
+    LIFETIME_S,
+    MOST_FAILURES,
+    MOST_FAILURES_OF_SOURCE,
+    InboundDigest,
+    parameters,
+)
 from sipcore.trunk import Credentials
 
 WE = Credentials("desk", 'hush: "ü"')
@@ -22,10 +29,11 @@ HASHES = {"MD5": hashlib.md5, "SHA-256": hashlib.sha256}
 class Caller:
     """Answers a challenge as RFC 7616 says, unless a test says otherwise."""
 
-    def __init__(self, door: InboundDigest, algorithm: str = "SHA-256", source: str = HERE) -> None:
+    def __init__(self, door: InboundDigest, algorithm: str = "SHA-256", source: str = HERE, owner: str = "we") -> None:
         self.door = door
         self.algorithm = algorithm
         self.source = source
+        self.owner = owner
         self.nonce = ""
 
     def asks(self, now_s: float) -> None:
@@ -60,7 +68,7 @@ class Caller:
 
     def says(self, header: str, now_s: float, method: str = "INVITE") -> str:
         """What comes of it."""
-        return self.door.judge(header, method, WE, self.source, now_s)
+        return self.door.judge(header, method, WE, self.source, self.owner, now_s)
 
 
 @pytest.fixture
@@ -188,6 +196,29 @@ def test_after_too_many_failures_a_source_is_not_listened_to_for_a_while(door: I
     assert caller.says(caller.header(), FAILURES_S) == "granted"
 
 
+def test_who_fails_with_the_numbers_of_one_organization_is_heard_with_those_of_another(door: InboundDigest) -> None:
+    caller, others = Caller(door, owner="rival"), Caller(door)
+    caller.asks(0)
+    for each in range(3 * MOST_FAILURES_OF_SOURCE):
+        assert caller.says(caller.header(password=f"guess {each}"), 0) == ("wrong" if each < 5 else "blocked")
+    others.nonce = caller.nonce
+    assert others.says(others.header(), 0) == "granted"
+
+
+def test_a_source_that_fails_everywhere_is_listened_to_nowhere(door: InboundDigest) -> None:
+    callers = [Caller(door, owner=f"organization {each}") for each in range(11)]
+    for caller in callers:
+        caller.asks(0)
+    for caller in callers[:10]:
+        assert [caller.says(caller.header(password="guess"), 0) for _ in range(5)] == ["wrong"] * 5
+    assert callers[10].says(callers[10].header(), 0) == "blocked"
+    elsewhere = Caller(door, source="192.0.2.2")
+    elsewhere.asks(0)
+    assert elsewhere.says(elsewhere.header(), 0) == "granted"
+    callers[10].asks(FAILURES_S)
+    assert callers[10].says(callers[10].header(), FAILURES_S) == "granted"
+
+
 def test_what_is_remembered_is_bounded(door: InboundDigest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digest, "MOST_NONCES", 10)
     monkeypatch.setattr(digest, "MOST_SOURCES", 10)
@@ -198,7 +229,7 @@ def test_what_is_remembered_is_bounded(door: InboundDigest, monkeypatch: pytest.
         outcomes.append(caller.says(caller.header(), 0))
         Caller(door, source=f"198.51.100.{each}").says(caller.header(password="guess"), 0)
     assert outcomes == ["granted"] * 10 + ["stale"] * 10, "one too many is asked again, never granted twice"
-    assert len(door._nonces._used) == len(door._failures._times) == 10
+    assert len(door._nonces._used) == len(door._failures._times) == len(door._failures_of_source._times) == 10
     later = Caller(door)
     later.asks(LIFETIME_S + 1)
     assert later.says(later.header(), LIFETIME_S + 1) == "granted"
@@ -247,7 +278,7 @@ def test_hostile_headers_harm_nothing_and_take_no_time(door: InboundDigest) -> N
     started = time.thread_time()
     for _ in range(5000):
         header = "Digest " + "".join(chance.choices(pieces, k=chance.randint(1, 30)))
-        assert door.judge(header, "INVITE", WE, HERE, 0) in ("asked", "wrong", "blocked")
+        assert door.judge(header, "INVITE", WE, HERE, "we", 0) in ("asked", "wrong", "blocked")
     for long in (
         'Digest a="' + "\\" * 2000,
         "Digest " + "a" * 2000,
