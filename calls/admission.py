@@ -3,6 +3,8 @@ how many calls there may be, whichever way."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,6 +16,7 @@ from config.errors import TrunklineError
 from sipcore.leg import HeaderLines, LegFacts
 from storage import calls, phone_numbers
 from storage.agents import Agent
+from storage.organizations import Organization
 from storage.phone_numbers import Contested, InboundTarget, PhoneNumber
 
 RETRY_AFTER_S: Final = 10
@@ -57,15 +60,52 @@ class Ceilings:
     organization: int = 100
 
     def full(
-        self, conn: sa.Connection, organization_id: str, own: int | None, gone: Collection[str]
+        self, conn: sa.Connection, organization_id: str, own: int | None, gone: Collection[str], second_legs: SecondLegs
     ) -> Literal["organization", "process"] | None:
         """Who has no place left for one more call; None when both have. `own` is the organization's own ceiling, `gone`
         are calls that count no more though their end could not be stored. In the transaction that stores the call this
         is exact: such transactions run one after the other."""
         there = calls.count_open(conn, organization_id, gone)
-        if there.organization >= (self.organization if own is None else own):
+        if there.organization + second_legs.of(organization_id) >= (self.organization if own is None else own):
             return "organization"
-        return "process" if there.everywhere >= self.process else None
+        return "process" if there.everywhere + second_legs.everywhere >= self.process else None
+
+
+class SecondLegs:
+    """Legs that are no calls of their own: whom a REFER has us call takes a place, until it is the call's only leg or
+    has ended. `check_room` raises when there is none for one more."""
+
+    def __init__(
+        self, check_room: Callable[[sa.Connection, Organization], None], has_changed: Callable[[], None]
+    ) -> None:
+        self._check_room = check_room
+        self.have_changed: Final = has_changed
+        """Tell that there are more or fewer than before."""
+        self._lock = threading.Lock()
+        self._of = Counter[str]()
+
+    def take(self, conn: sa.Connection, organization: Organization) -> None:
+        """A place, in the transaction that grants it, on the database's thread. Raises `TooMany` or `Unavailable`."""
+        self._check_room(conn, organization)
+        with self._lock:
+            self._of[organization.id] += 1
+
+    def give_back(self, organization_id: str) -> None:
+        """One that was taken; on the event loop."""
+        with self._lock:
+            self._of[organization_id] -= 1
+            self._of += Counter()  # only what is above 0 stays
+        self.have_changed()
+
+    def of(self, organization_id: str) -> int:
+        """How many an organization has."""
+        return self._of[organization_id]
+
+    @property
+    def everywhere(self) -> int:
+        """How many there are."""
+        with self._lock:
+            return self._of.total()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 """E.164, or an internal extension."""
 Elsewhere = Literal["redirect", "refer"]
 """How a peer asks for another destination: it answers with 3xx, or sends REFER in a call."""
+TakePlace = Callable[[sa.Connection, Organization], None]
+"""Takes a place for a leg that is no call of its own, in the transaction that grants it. Raises `TooMany` or
+`Unavailable` when there is none."""
 _GRANTED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirected", "refer": "referred"}
 _REFUSED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
 MOST_REFUSED: Final = 100
@@ -72,7 +75,7 @@ def refusal_of(
     place for one more call."""
     if permitted(number, organization, to) is None:
         return Refusal("refused_prefix", Invalid([FieldProblem("to", "Calls from this number may not go there")]))
-    if organization.plan == "paid" and organization.balance <= 0:
+    if has_no_funds(organization):
         return Refusal("refused_funds", InsufficientFunds())
     try:
         check_room(conn, organization)
@@ -145,28 +148,51 @@ def note_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
     return outbound_attempts.note(conn, wish, "not_dialled", call_id=call.id, detail=why)
 
 
-def elsewhere(conn: sa.Connection, call: Call, by: Elsewhere, destination: str, peer: str) -> str | None:
-    """What may be dialled when the peer of a live call, at the address `peer`, wants another destination called; None
-    when that may not be. The trunk must allow it as it stands now, the prefixes and the caps too. Stored in the audit
-    log either way, for a transaction that writes; of refused ones `MOST_REFUSED` for a number and minute, as a peer
-    may send as many as it likes."""
-    number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
+@dataclass(frozen=True)
+class PeersWish:
+    """Whom the peer of a live call, at the address `peer`, wants to have called. `refusal`: why that cannot be,
+    whatever the rules are; None when they decide."""
+
+    by: Elsewhere
+    destination: str
+    peer: str
+    refusal: str | None = None
+
+
+def elsewhere(
+    conn: sa.Connection, call: Call, number: PhoneNumber | None, wanted: PeersWish, take_place: TakePlace
+) -> bool:
+    """Whether to call whom the peer of a live call wants to have called; `number` is that of the call as it is stored
+    now, None when it was deleted. The trunk must allow it, the prefixes and the caps too. A REFER needs money and a
+    place as well, as a call of its own does: while the one who asks is there it is one more. Stored in the audit log
+    either way, for a transaction that writes; of refused ones `MOST_REFUSED` for a number and minute, as a peer may
+    send as many as it likes."""
     organization = organizations.get(conn, call.organization_id)
     if number is None or organization is None:
         why: str | None = "the number was deleted"
     else:
-        why = _reason_against(conn, number, organization, by, destination)
-    verdict: Verdict = _GRANTED[by] if why is None else _REFUSED[by]
+        why = wanted.refusal or _reason_against(conn, number, organization, wanted, take_place)
+    verdict: Verdict = _GRANTED[wanted.by] if why is None else _REFUSED[wanted.by]
     wish = Wish(
         organization_id=call.organization_id,
         phone_number_id=call.phone_number_id,
-        destination=printable(destination),
-        client=peer,
+        destination=printable(wanted.destination),
+        client=wanted.peer,
         number=None if number is None else number.number,
     )
     if why is None or not _floods(conn, wish):
         tell(outbound_attempts.note(conn, wish, verdict, call_id=call.id, detail=why))
-    return destination if why is None else None
+    return why is None
+
+
+def still_granted(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
+    """The number of a call as it is stored now, when a REFER to this destination may still be obeyed: it has waited for
+    its turn. None when not."""
+    number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
+    organization = organizations.get(conn, call.organization_id)
+    if number is None or organization is None or not number.sip_allow_refer:
+        return None
+    return None if permitted(number, organization, destination) is None else number
 
 
 def _floods(conn: sa.Connection, wish: Wish) -> bool:
@@ -182,15 +208,28 @@ def _floods(conn: sa.Connection, wish: Wish) -> bool:
 
 
 def _reason_against(
-    conn: sa.Connection, number: PhoneNumber, organization: Organization, by: Elsewhere, destination: str
+    conn: sa.Connection, number: PhoneNumber, organization: Organization, wanted: PeersWish, take_place: TakePlace
 ) -> str | None:
-    if not (number.sip_allow_redirect if by == "redirect" else number.sip_allow_refer):
+    """The place is taken last: only where nothing is against it."""
+    if not (number.sip_allow_redirect if wanted.by == "redirect" else number.sip_allow_refer):
         return "the trunk does not allow it"
-    if permitted(number, organization, destination) is None:
+    if permitted(number, organization, wanted.destination) is None:
         return "calls from this number may not go there"
+    if wanted.by == "refer" and has_no_funds(organization):
+        return "the organization has no funds"
     if wait_for_pace_s(conn, number, organization, utc_now()) is not None:
         return "too many calls per minute"
+    if wanted.by == "refer":
+        try:
+            take_place(conn, organization)
+        except TrunklineError as full:
+            return f"no place for one more call: {full.message}"
     return None
+
+
+def has_no_funds(organization: Organization) -> bool:
+    """A paid plan has nothing left to pay calls with."""
+    return organization.plan == "paid" and organization.balance <= 0
 
 
 def tell(attempt: Attempt) -> None:

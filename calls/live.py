@@ -15,7 +15,7 @@ import structlog
 from calls.after_call import Outcome
 from calls.call_now import CallNow
 from calls.conversation import Conversation
-from calls.elsewhere import Guide, Reach, Referrals, trunk_of
+from calls.elsewhere import Guide, Referrals, Transfers, trunk_of
 from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
@@ -53,9 +53,9 @@ class LiveCall:
         number: PhoneNumber,
         leg: Leg,
         equipment: Equipment,
-        reach: Reach | None = None,
+        transfers: Transfers | None = None,
     ) -> None:
-        """Without `reach` the peer cannot have us call somebody else."""
+        """Without `transfers` the peer cannot have us call somebody else, whatever its number allows."""
         self.call = call
         self._agent = agent
         self._number = number
@@ -69,9 +69,9 @@ class LiveCall:
         self._conversation: Conversation | None = None
         self._recorded = False
         self._log = log.bind(call_id=call.id)
-        if reach is not None and number.sip_allow_refer:
-            guide = Guide(call, number, equipment.database)
-            leg.on_refer = Referrals(guide, number, reach, equipment.ring_timeout_s, self._ending)
+        if transfers is not None:
+            guide = Guide(call, number, equipment.database, equipment.names_of)
+            leg.on_refer = Referrals(call, guide, transfers, equipment.ring_timeout_s, self._ending)
 
     def now(self) -> CallNow:
         """How it stands."""

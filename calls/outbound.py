@@ -17,7 +17,7 @@ from calls import brought, dialling, metrics
 from calls.after_call import Outcome
 from calls.call_now import CallNow
 from calls.dialling import Cleared
-from calls.elsewhere import Guide
+from calls.elsewhere import Guide, NumberNow, Transfers
 from calls.endings import status_of
 from calls.equipment import Equipment
 from calls.live import LiveCall
@@ -75,6 +75,15 @@ class Turns:
             await asyncio.sleep(self._pace.wait_s(self._clock_s()))
             self._pace.started(self._clock_s())
 
+    async def taken_before(self, ending: asyncio.Future[EndedReason]) -> bool:
+        """Wait for a turn; False when the call is ended first."""
+        turn = asyncio.ensure_future(self.take())
+        await asyncio.wait((turn, ending), return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            turn.cancel()
+        await asyncio.wait((turn,))
+        return not ending.done()
+
 
 class Dial(Protocol):
     """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
@@ -109,11 +118,16 @@ class WayOut:
             raise ConnectionError(problem)
         return await self.trunk_of(number)
 
-    async def reach(self, number: PhoneNumber, to: str, headers: HeaderLines) -> Leg:
-        """Call somebody for a call that goes on with them. Raises `ConnectionError`."""
-        await self.turns.take()
-        trunk = await self.trunk(number)
-        caller = Party(number.number, number.name or "")
+    async def reach(self, number: NumberNow, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]) -> Leg:
+        """Call somebody for a call that goes on with them, unless it is `ending` when its turn has come. Raises
+        `ConnectionError`."""
+        if not await self.turns.taken_before(ending):
+            raise ConnectionError("the call has ended")
+        now = await number()
+        trunk = await self.trunk(now)
+        if ending.done():
+            raise ConnectionError("the call has ended")
+        caller = Party(now.number, now.name or "")
         return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
 
 
@@ -137,12 +151,13 @@ def _depart(conn: sa.Connection, call: Call) -> Cleared | str:
 class OutboundCall:
     """`run` is the whole life of a queued call; `end` ends it from outside."""
 
-    def __init__(self, queued: Queued, house: Equipment, way_out: WayOut) -> None:
+    def __init__(self, queued: Queued, house: Equipment, way_out: WayOut, transfers: Transfers) -> None:
         self.call: Call = queued.call
         self._agent = queued.agent
         self._number = queued.number
         self._house = house
         self._way_out = way_out
+        self._transfers = transfers
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._live: LiveCall | None = None
         self._log = log.bind(call_id=self.call.id)
@@ -186,22 +201,13 @@ class OutboundCall:
         if problem is not None:
             self._give_up(problem)
             return None
-        if not await self._has_its_turn():
+        if not await self._way_out.turns.taken_before(self._ending):
             return None
         line = await self._line()
         leg = None if line is None else await self._place(line)
         if line is None or leg is None:
             return None
-        return LiveCall(self.call, line.agent, line.number, leg, self._house, self._way_out.reach)
-
-    async def _has_its_turn(self) -> bool:
-        """Wait for it; False when the call is ended first."""
-        turn = asyncio.ensure_future(self._way_out.turns.take())
-        await asyncio.wait((turn, self._ending), return_when=asyncio.FIRST_COMPLETED)
-        if self._ending.done():
-            turn.cancel()
-        await asyncio.wait((turn,))
-        return not self._ending.done()
+        return LiveCall(self.call, line.agent, line.number, leg, self._house, self._transfers)
 
     async def _line(self) -> Line | None:
         """What the call is dialled with as everything stands at its turn: it was queued a while ago. None when it is
@@ -255,7 +261,7 @@ class OutboundCall:
                 caller=Party(number.number, number.name or ""),
                 sip_call_id=self.call.call_sid,
                 headers=brought.taken_along(self.call.metadata),
-                follow=Guide(self.call, number, self._house.database).redirect,
+                follow=Guide(self.call, number, self._house.database, self._house.names_of).redirect,
             )
         except ConnectionError as error:
             self._give_up(str(error))

@@ -13,9 +13,20 @@ import sqlalchemy as sa
 import structlog
 
 from calls import brought, metrics
-from calls.admission import RETRY_AFTER_S, Admitted, Ceilings, Refused, SourceNames, admitted, find_target, only_address
+from calls.admission import (
+    RETRY_AFTER_S,
+    Admitted,
+    Ceilings,
+    Refused,
+    SecondLegs,
+    SourceNames,
+    admitted,
+    find_target,
+    only_address,
+)
 from calls.call_now import CallNow
 from calls.door import Door, Unproven
+from calls.elsewhere import Transfers
 from calls.equipment import Equipment
 from calls.live import LiveCall
 from calls.outbound import OutboundCall, WayOut
@@ -83,6 +94,7 @@ class CallService:
         self._ceilings = ceilings
         self._names_of = names_of
         self._way_out = way_out
+        self._second_legs = SecondLegs(self.check_room, self._room_changed)
         self._door = door
         self._draining = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,7 +115,7 @@ class CallService:
     @property
     def is_full(self) -> bool:
         """The process has no place for one more call."""
-        return len(self._live) >= self._ceilings.process
+        return len(self._live) + self._second_legs.everywhere >= self._ceilings.process
 
     @property
     def draining(self) -> bool:
@@ -131,7 +143,7 @@ class CallService:
         drains."""
         if self._draining:
             raise Unavailable("The server is shutting down", RETRY_AFTER_S)
-        match self._ceilings.full(conn, organization.id, organization.max_calls, self._lost):
+        match self._ceilings.full(conn, organization.id, organization.max_calls, self._lost, self._second_legs):
             case "organization":
                 raise TooMany("Too many concurrent calls. Please try again later.")
             case "process":
@@ -198,7 +210,7 @@ class CallService:
         async with self._taking:
             known = self._lost.union(self._live)
             for queued in await self._database.read(lambda conn: calls.queued(conn, known)):
-                call = OutboundCall(queued, self._equipment, way_out)
+                call = OutboundCall(queued, self._equipment, way_out, Transfers(way_out.reach, self._second_legs))
                 self._begin(call, self._start(self._serve(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
 
@@ -289,8 +301,8 @@ class CallService:
             customer=call.customer_number,
             agent=admitted.agent.id,
         )
-        reach = self._way_out.reach if self._way_out else None
-        return LiveCall(call, admitted.agent, admitted.number, caller.leg, self._equipment, reach)
+        transfers = Transfers(self._way_out.reach, self._second_legs) if self._way_out else None
+        return LiveCall(call, admitted.agent, admitted.number, caller.leg, self._equipment, transfers)
 
     def _store_inbound(self, conn: sa.Connection, caller: _Caller, admitted: Admitted) -> Call:
         """`Refused`: 486 when the organization's places are taken, 503 when the process's are, or when the caller does
@@ -298,7 +310,7 @@ class CallService:
         number, facts = admitted.number, caller.leg.facts
         if caller.was_refused:
             raise Refused(503, "the caller was told so")
-        match self._ceilings.full(conn, number.organization_id, admitted.max_calls, self._lost):
+        match self._ceilings.full(conn, number.organization_id, admitted.max_calls, self._lost, self._second_legs):
             case "organization":
                 raise Refused(486, "the organization has too many calls")
             case "process":

@@ -21,11 +21,12 @@ _Q: Final = re.compile(r";\s*+q\s*+=\s*+(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)(?![0
 @dataclass(frozen=True)
 class Contact:
     """A `sip:` URI, as far as it counts: no other scheme does, and none of its parameters. `peer`: the address of who
-    points there."""
+    points there. Nobody can be called by anything else: then `user` and `host` are "", `written` is how it begins."""
 
     user: str
     host: str
     peer: str
+    written: str = ""
 
 
 Follow = Callable[[Contact], Awaitable[str | None]]
@@ -40,15 +41,17 @@ def of_redirect(message: str, peer: str) -> list[Contact]:
         if name.lower() in ("contact", "m")
         for entry in headers.listed(value)
     )
-    found = [(_preference(entry), there) for entry in islice(contacts, MOST_CONTACTS) if (there := read(entry, peer))]
+    found = [(_preference(entry), read(entry, peer)) for entry in islice(contacts, MOST_CONTACTS)]
     return [there for _, there in sorted(found, key=lambda each: -each[0])]
 
 
-def read(value: str, peer: str) -> Contact | None:
-    """Whom a Contact or Refer-To names; None when it is no `sip:` URI with a user."""
+def read(value: str, peer: str) -> Contact:
+    """Whom a Contact or Refer-To names."""
     uri, _ = headers.addressed(value)
     user = headers.uri_user(uri) if uri[:4].lower() == "sip:" else ""
-    return Contact(user, headers.printable(headers.uri_host(uri).lower()), peer) if user else None
+    if not user:
+        return Contact("", "", peer, headers.printable(uri))
+    return Contact(user, headers.printable(headers.uri_host(uri).lower()), peer)
 
 
 def _preference(contact: str) -> float:

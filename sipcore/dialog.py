@@ -49,6 +49,8 @@ class CallObject(pj.Call):  # type: ignore[misc]
         self._successor: CallObject | None = None
         self.referrals = 0
         """How many REFERs were accepted."""
+        self.notes = False
+        """A REFER that was declined is being noted."""
 
     def onCallState(self, prm: pj.OnCallStateParam) -> None:
         """The progress of a call that we make, and the end of any call. What is in between is told by media."""

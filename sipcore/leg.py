@@ -100,9 +100,10 @@ class Leg:
         self.may_be_taken_over: Callable[[str], bool] | None = None
         """Whether somebody at that address may take the other side's place (RFC 3891); None: only from where the other
         side is. Called on PJSIP's threads."""
-        self.on_refer: Callable[[Referral], Awaitable[Leg | int]] | None = None
+        self.on_refer: Callable[[Referral, Callable[[], Awaitable[None]]], Awaitable[Leg | int]] | None = None
         """Calls whom the other side names (RFC 3515): the answered leg, which is given up for this one to go on with,
-        or the SIP status that says why there is none. None: no REFER is accepted."""
+        or the SIP status that says why there is none. What it is given besides accepts the REFER; without that the
+        status is the REFER's own answer. None: every REFER is declined."""
         self._referral: Referral | None = None
         self._dialog = dialog
         self._pump = pump

@@ -29,29 +29,32 @@ REFER_S: Final = 60
 class Referral:
     """The peer wants us to go on with somebody else. `replaces`: in the place of another call of theirs (RFC 3891), as
     the header's value; "" for a plain transfer. `cseq` is the request's; `quiet`: the peer wants no notices (RFC
-    4488)."""
+    4488). `refusal`: why nobody is called, whatever the rules are; "" when they decide."""
 
     contact: Contact
     replaces: str
     cseq: int
     quiet: bool
+    refusal: str = ""
 
     def event(self, first: bool) -> str:
         """What the notices are about: all but the first REFER of a dialog have a number (RFC 3515, 2.4.6)."""
         return "refer" if first else f"refer;id={self.cseq}"
 
 
-def read(text: str) -> Referral | None:
-    """From `cseq notices source Refer-To`; None when nobody is named whom we could call. May be hostile."""
-    cseq, wanted, source, refer_to = (*text.split(" ", 3), "", "", "")[:4]
+def read(text: str) -> Referral:
+    """From `cseq facts source Refer-To`: 1 and 2 add up to the facts, for a peer that wants notices and for a Refer-To
+    that was cut. May be hostile."""
+    cseq, facts, source, refer_to = (*text.split(" ", 3), "", "", "")[:4]
     contact = contacts.read(refer_to, headers.host_of(source))
-    if contact is None:
-        return None
     found = _REPLACES.search(headers.addressed(refer_to)[0])
     replaces = unquote(found[1]) if found else ""
-    if found and _DIALOG.fullmatch(replaces) is None:
-        return None
-    return Referral(contact, replaces, int(cseq), wanted == "0")
+    refusal = "" if contact.user else "it is no sip: URI with a user"
+    if facts in ("2", "3"):
+        refusal = "it is too long"
+    elif found and _DIALOG.fullmatch(replaces) is None:
+        replaces, refusal = "", "what it is to replace is no call"
+    return Referral(contact, replaces, int(cseq), facts in ("0", "2"), refusal)
 
 
 def state_after(code: int) -> str:

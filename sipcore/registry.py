@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pjsua2 as pj
@@ -72,15 +73,18 @@ class DialogRegistry:
         self._post(self._offer, leg)
 
     def status_for_referral(self, call: CallObject, request: str) -> int:
-        """What the other side is told that wants us to go on with somebody else; one wish at a time is heard."""
+        """What the other side is told that wants us to go on with somebody else; 100: it is told later. One wish at a
+        time is heard."""
         leg, referral = call.leg, read_referral(request)
-        if leg is None or referral is None or leg.on_refer is None or leg._referral is not None:
+        if leg is None or leg.on_refer is None:
             log.info("sip.refer_refused", sip_call_id=leg.sip_call_id if leg else None, peer=call.peer)
             return 603
+        if leg._referral is not None:
+            self._post(self._start, self._note(call, leg, referral))
+            return 603
         leg._referral = referral
-        call.referrals += 1
-        self._post(self._start, self._transfer(call, leg, referral, call.referrals == 1))
-        return 202
+        self._post(self._start, self._transfer(call, call.getId(), leg, referral))
+        return 100
 
     def status_for_heir(self, call: CallObject, source: str) -> int:
         """What somebody at this address is told who wants to go on with a call in the place of its other side."""
@@ -183,15 +187,40 @@ class DialogRegistry:
         self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
 
-    async def _transfer(self, call: CallObject, leg: Leg, referral: Referral, first: bool) -> None:
-        """Go on with whom the other side names, and tell it what became of that; it may have gone meanwhile."""
+    async def _note(self, call: CallObject, leg: Leg, referral: Referral) -> None:
+        """A wish that came while another one was heard; of many at once one is told of."""
+        if leg.on_refer is None or call.notes:
+            return
+        call.notes = True
+        try:
+            await leg.on_refer(replace(referral, refusal="another one is under way"), _refuse)
+        except Exception as error:
+            log.error("sip.refusal_not_noted", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
+        call.notes = False
+
+    async def _transfer(self, call: CallObject, number: int, leg: Leg, referral: Referral) -> None:
+        """Go on with whom the other side names, and tell it what became of that; it may have gone meanwhile. `number`
+        is the call's, of PJSUA."""
         dialog = self._dialogs.get(call.key)
-        event = None if referral.quiet or dialog is None else referral.event(first)
-        if event and dialog:
-            await dialog.notify(event, 100)
-        code = await self._is_transferred(call, leg, referral)
+        event: str | None = None
+        accepted = False
+
+        async def accept() -> None:
+            nonlocal accepted, event
+            if accepted:
+                return
+            accepted = True
+            call.referrals += 1
+            await self._owner.run(_native.refer_answer, number, referral.cseq, 202)
+            if dialog is not None and not referral.quiet:
+                event = referral.event(call.referrals == 1)
+                await dialog.notify(event, 100)
+
+        code = await self._is_transferred(call, leg, referral, accept)
         leg._referral = None
-        if event and dialog:
+        if not accepted:
+            await self._owner.run(_native.refer_answer, number, referral.cseq, code)
+        elif event and dialog:
             await dialog.notify(event, code)
         end = self._waiting.pop(call.key, None)
         if end is not None and code != 200:
@@ -199,12 +228,15 @@ class DialogRegistry:
         elif code == 200 and dialog:
             await dialog.bye(0, (cause.line(cause.ours(cause.NORMAL)),))
 
-    async def _is_transferred(self, call: CallObject, leg: Leg, referral: Referral) -> int:
+    async def _is_transferred(
+        self, call: CallObject, leg: Leg, referral: Referral, accept: Callable[[], Awaitable[None]]
+    ) -> int:
         assert leg.on_refer is not None
         try:
-            new = await leg.on_refer(referral)
+            new = await leg.on_refer(referral, accept)
             if isinstance(new, int):
                 return new
+            await accept()
             if not leg._hung_up and await self._owner.run(self._join_here, call, leg, new):
                 leg._has_taken_over(new)
                 log.info("sip.call_transferred", sip_call_id=leg.sip_call_id, to=new.facts.request_user)
@@ -353,3 +385,7 @@ class DialogRegistry:
     def _drop_all_here(self) -> None:
         for key in list(self._calls):
             self._drop_here(key)
+
+
+async def _refuse() -> None:
+    """Who was told 603 already is told nothing more."""

@@ -186,8 +186,8 @@ class Callee:
 
 
 class Callees:
-    """Everybody who can be called: stands for `Endpoint.call` and for the trunks. `gate` holds INVITEs back,
-    `error` is raised in place of sending one."""
+    """Everybody who can be called: stands for `Endpoint.call` and for the trunks. `gate` holds INVITEs back, `found`
+    trunks; `error` is raised in place of sending one."""
 
     def __init__(self, pump: ArrayPump) -> None:
         self.called: list[Callee] = []
@@ -196,6 +196,11 @@ class Callees:
         self.gate = asyncio.Event()
         self.gate.set()
         self.asked = 0
+        self.ports: list[int | None] = []
+        """Of the trunks that were dialled through."""
+        self.found = asyncio.Event()
+        self.found.set()
+        self.is_looked_for = asyncio.Event()
         self._pump = pump
 
     async def dial(
@@ -210,6 +215,7 @@ class Callees:
     ) -> Leg:
         assert trunk is not None
         self.asked += 1
+        self.ports.append(trunk.port)
         await self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -218,6 +224,8 @@ class Callees:
         return self.called[-1].leg
 
     async def trunk_of(self, number: PhoneNumber) -> Trunk:
+        self.is_looked_for.set()
+        await self.found.wait()
         if self.address is None:
             raise ConnectionError("the trunk's host is unknown")
         return Trunk(

@@ -3,6 +3,7 @@
 #include "account.h"
 #include "flow.h"
 #include "options.h"
+#include "refer.h"
 #include "register.h"
 
 #include <pjsua-lib/pjsua_internal.h>
@@ -182,6 +183,18 @@ static PyObject *py_options_send(PyObject *self, PyObject *args)
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
 }
 
+static PyObject *py_refer_answer(PyObject *self, PyObject *args)
+{
+    int call, cseq, code;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iii", &call, &cseq, &code))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    refer_answer(call, cseq, code);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 PyMethodDef register_methods[] = {
     {"register_install", py_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
     {"register_remove", py_remove, METH_NOARGS, "Report nothing more."},
@@ -193,6 +206,7 @@ PyMethodDef register_methods[] = {
     {"account_delete", py_account_delete, METH_O, "account_delete(account) -> False while it has calls."},
     {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
     {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
+    {"refer_answer", py_refer_answer, METH_VARARGS, "refer_answer(pjsua_call_id, number in CSeq, final status)."},
     {"options_send", py_options_send, METH_VARARGS, "options_send(account, uri, token)."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,11 +1,28 @@
 #define _GNU_SOURCE
 #include "refer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include <pjsua-lib/pjsua_internal.h>
 
 #define LONGEST 1024
+#define LONGEST_TARGET 900
+#define MOST_HELD 256       /* requests that Python thinks about, one of a call */
+
+/* A request that waits for its answer, by call and number. `tsx` NULL: the place is free. */
+typedef struct held {
+    pjsua_call_id call;
+    int cseq;
+    bool quiet;
+    pjsip_transaction *tsx;
+    pjsip_tx_data *response;
+} held_t;
+
+static struct {
+    pthread_mutex_t lock;   /* never held while PJSIP is called */
+    held_t held[MOST_HELD];
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void (*ask)(pjsua_call_id, const pj_str_t *, pjsip_status_code *, pjsua_call_setting *);
 
@@ -53,7 +70,94 @@ static pjsua_call_id call_of(const pjsip_rx_data *rdata)
     return number;
 }
 
-/* Python gets one text: the number of the request, whether it wants to hear more, who sent it, and whom it names. */
+/* ---- requests that wait for their answer ---- */
+
+static pj_status_t begin(pjsip_rx_data *rdata, held_t *held)
+{
+    pjsip_endpoint *endpoint = pjsua_get_pjsip_endpt();
+    pj_status_t status = pjsip_endpt_create_response(endpoint, rdata, PJSIP_SC_ACCEPTED, NULL, &held->response);
+    if (status != PJ_SUCCESS)
+        return status;
+    status = pjsip_tsx_create_uas(NULL, rdata, &held->tsx);
+    if (status != PJ_SUCCESS) {
+        pjsip_tx_data_dec_ref(held->response);
+        return status;
+    }
+    pj_grp_lock_add_ref(held->tsx->grp_lock);
+    pjsip_tsx_recv_msg(held->tsx, rdata);
+    return PJ_SUCCESS;
+}
+
+static void finish(held_t *held, int code)
+{
+    const pj_str_t name = {"Refer-Sub", 9}, no = {"false", 5};
+    pjsip_tx_data *response = held->response;
+    response->msg->line.status.code = code;
+    response->msg->line.status.reason = *pjsip_get_status_text(code);
+    if (held->quiet && code < 300)
+        pjsip_msg_add_hdr(response->msg, (pjsip_hdr *)pjsip_generic_string_hdr_create(response->pool, &name, &no));
+    if (pjsip_tsx_send_msg(held->tsx, response) != PJ_SUCCESS)
+        pjsip_tx_data_dec_ref(response);
+    pj_grp_lock_dec_ref(held->tsx->grp_lock);
+}
+
+/* What is held under the same name belongs to a call that is gone: that one is handed out. False: there is no place. */
+static bool keep(const held_t *held, held_t *former)
+{
+    held_t *place = NULL;
+    *former = (held_t){0};
+    pthread_mutex_lock(&all.lock);
+    for (int i = 0; i < MOST_HELD; i++) {
+        held_t *each = &all.held[i];
+        if (each->tsx && each->call == held->call && each->cseq == held->cseq)
+            *former = *(place = each);
+        else if (!each->tsx && !place)
+            place = each;
+        if (former->tsx)
+            break;
+    }
+    if (place)
+        *place = *held;
+    pthread_mutex_unlock(&all.lock);
+    return place != NULL;
+}
+
+static held_t take(pjsua_call_id call, int cseq)
+{
+    held_t found = {0};
+    pthread_mutex_lock(&all.lock);
+    for (int i = 0; i < MOST_HELD && !found.tsx; i++)
+        if (all.held[i].tsx && all.held[i].call == call && all.held[i].cseq == cseq) {
+            found = all.held[i];
+            all.held[i].tsx = NULL;
+        }
+    pthread_mutex_unlock(&all.lock);
+    return found;
+}
+
+void refer_answer(pjsua_call_id call, int cseq, int code)
+{
+    held_t held = take(call, cseq);
+    if (held.tsx)
+        finish(&held, code);
+}
+
+void refer_forget(void)
+{
+    for (int i = 0; i < MOST_HELD; i++) {
+        pthread_mutex_lock(&all.lock);
+        held_t held = all.held[i];
+        all.held[i].tsx = NULL;
+        pthread_mutex_unlock(&all.lock);
+        if (held.tsx)
+            finish(&held, PJSIP_SC_SERVICE_UNAVAILABLE);
+    }
+}
+
+/* ---- a new request ---- */
+
+/* Python gets one text: the number of the request, 1 when it wants to hear more and 2 when what follows had to be cut,
+ * added up, who sent it, and whom it names. */
 static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, bool quiet)
 {
     char text[LONGEST];
@@ -62,8 +166,13 @@ static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, boo
     const pjsip_generic_string_hdr *refer_to = only_refer_to(rdata);
     if (!refer_to)
         return PJSIP_SC_BAD_REQUEST;
-    int length = snprintf(text, sizeof text, "%d %d %s %.*s", rdata->msg_info.cseq->cseq, !quiet, rdata->pkt_info.src_name,
-                          (int)refer_to->hvalue.slen, refer_to->hvalue.ptr);
+    int size = (int)refer_to->hvalue.slen, facts = (int)!quiet;
+    if (size > LONGEST_TARGET) {
+        size = LONGEST_TARGET;
+        facts += 2;
+    }
+    int length = snprintf(text, sizeof text, "%d %d %s %.*s", rdata->msg_info.cseq->cseq, facts, rdata->pkt_info.src_name,
+                          size, refer_to->hvalue.ptr);
     if (length < 0 || length >= LONGEST || !ask)
         return PJSIP_SC_DECLINE;
     const pj_str_t target = {text, length};
@@ -74,19 +183,23 @@ static pjsip_status_code status_of(pjsip_rx_data *rdata, pjsua_call_id call, boo
 
 bool refer_answers(pjsip_rx_data *rdata)
 {
-    const pj_str_t name = {"Refer-Sub", 9}, no = {"false", 5};
-    pjsip_hdr headers;
     if (pjsip_method_cmp(&rdata->msg_info.msg->line.req.method, pjsip_get_refer_method()) != 0)
         return false;
-    pjsua_call_id call = call_of(rdata);
-    if (call == PJSUA_INVALID_ID)
+    held_t former, held = {.call = call_of(rdata), .cseq = rdata->msg_info.cseq->cseq};
+    if (held.call == PJSUA_INVALID_ID)
         return false;
     const pjsip_generic_string_hdr *sub = find(rdata, "Refer-Sub", "Refer-Sub");
-    bool quiet = sub && pj_stricmp2(&sub->hvalue, "false") == 0; /* RFC 4488 4 */
-    pjsip_status_code code = status_of(rdata, call, quiet);
-    pj_list_init(&headers);
-    if (quiet && code < 300)
-        pj_list_push_back(&headers, pjsip_generic_string_hdr_create(rdata->tp_info.pool, &name, &no));
-    pjsip_endpt_respond(pjsua_get_pjsip_endpt(), NULL, rdata, code, NULL, &headers, NULL, NULL);
+    held.quiet = sub && pj_stricmp2(&sub->hvalue, "false") == 0; /* RFC 4488 4 */
+    if (begin(rdata, &held) != PJ_SUCCESS)
+        return true;
+    if (!keep(&held, &former)) {
+        finish(&held, PJSIP_SC_SERVICE_UNAVAILABLE);
+        return true;
+    }
+    if (former.tsx)
+        finish(&former, PJSIP_SC_CALL_TSX_DOES_NOT_EXIST);
+    pjsip_status_code code = status_of(rdata, held.call, held.quiet);
+    if (code >= 200) /* else the answer comes later, if it has not come already */
+        refer_answer(held.call, held.cseq, code);
     return true;
 }

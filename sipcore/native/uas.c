@@ -78,6 +78,7 @@ int uas_install(void)
 
 void uas_remove(void)
 {
+    refer_forget();
     if (module.id != -1)
         pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -22,8 +23,9 @@ async def test_baresip_hands_its_call_to_another_phone(phone: Phone, codec: str)
     """The other phone has another codec; what it hears comes from the leg that was there before."""
     async with Baresip(codec) as first, Baresip("PCMA/8000/1") as second:
 
-        async def reach(wanted: Referral) -> Leg | int:
+        async def reach(wanted: Referral, accept: Callable[[], Awaitable[None]]) -> Leg | int:
             assert wanted.contact.user == "555"
+            await accept()
             leg = await phone.endpoint.call(second.uri)
             await leg.connected()
             return leg

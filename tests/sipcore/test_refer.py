@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
@@ -34,16 +34,22 @@ async def target(phone: Phone) -> AsyncIterator[RawPhone]:
 
 
 class Desk:
-    """Calls whomever it is told to, at the target's address; `status` is what it says instead."""
+    """Calls whomever it is told to, at the target's address; `status` is what it says instead, without `accepts` as
+    the answer to the REFER itself."""
 
     def __init__(self, phone: Phone, target: RawPhone) -> None:
         self.asked: list[Referral] = []
         self.status: int | None = None
+        self.accepts = True
         self._phone = phone
         self._port = target.sip.port
 
-    async def __call__(self, wanted: Referral) -> Leg | int:
+    async def __call__(self, wanted: Referral, accept: Callable[[], Awaitable[None]]) -> Leg | int:
         self.asked.append(wanted)
+        if wanted.refusal:
+            return 603
+        if self.accepts:
+            await accept()
         if self.status is not None:
             return self.status
         leg = await self._phone.endpoint.call(f"sip:{wanted.contact.user}@127.0.0.1:{self._port}")
@@ -187,20 +193,61 @@ async def test_one_wish_at_a_time_is_heard_and_a_repeated_request_is_the_same_wi
     raw.send(request)
     assert (await raw.final("REFER")).status == 202
     assert (await refers(raw, dialog, "<sip:300@h>")).status == 603
-    assert len(desk.asked) == 1
+    assert [(each.contact.user, each.refusal) for each in desk.asked] == [
+        ("200", ""),
+        ("300", "another one is under way"),
+    ]
     callee.refuses("486 Busy Here")
     await callee.gets("ACK")
     await over(raw, dialog, leg)
 
 
 @pytest.mark.parametrize(
-    "to", ["<sips:200@h>", "<tel:200>", "<sip:h>", "<sip:200@h?Replaces=a%0D%0AX:b>", "<sip:200@h?Replaces=x>"]
+    ("to", "why"),
+    [
+        ("<sips:200@h>", "it is no sip: URI with a user"),
+        ("<tel:200>", "it is no sip: URI with a user"),
+        ("<sip:h>", "it is no sip: URI with a user"),
+        ("<sip:200@h?Replaces=a%0D%0AX:b>", "what it is to replace is no call"),
+        ("<sip:200@h?Replaces=x>", "what it is to replace is no call"),
+        (f"<sip:200@h;x={'y' * 1000}>", "it is too long"),
+    ],
 )
-async def test_what_nobody_can_be_called_by_is_declined(phone: Phone, raw: RawPhone, target: RawPhone, to: str) -> None:
+async def test_what_nobody_can_be_called_by_is_declined_and_told_of(
+    phone: Phone, raw: RawPhone, target: RawPhone, to: str, why: str
+) -> None:
     dialog, leg, _, desk = await talking(phone, raw, target)
     assert (await refers(raw, dialog, to)).status == 603
+    assert [each.refusal for each in desk.asked] == [why]
     assert (await refers(raw, dialog, "<sip:1@h>", "Refer-To: <sip:2@h>")).status == 400
-    assert desk.asked == []
+    assert len(desk.asked) == 1
+    await over(raw, dialog, leg)
+
+
+async def test_a_wish_that_is_not_granted_gets_its_answer_and_no_notice(
+    phone: Phone, raw: RawPhone, target: RawPhone
+) -> None:
+    dialog, leg, _, desk = await talking(phone, raw, target)
+    desk.accepts, desk.status = False, 603
+    for _ in range(2):
+        assert (await refers(raw, dialog, "<sip:200@h>")).status == 603
+    await raw.options()
+    assert raw.sip.received.empty()
+    desk.accepts = True
+    assert (await refers(raw, dialog, "<sip:200@h>")).status == 202
+    assert said(await is_told(raw)) == ("refer", "active", "SIP/2.0 100 Trying")
+    assert said(await is_told(raw)) == ("refer", "terminated", "SIP/2.0 603 Decline")
+    await over(raw, dialog, leg)
+
+
+async def test_a_fault_while_a_wish_is_thought_about_is_answered(phone: Phone, raw: RawPhone, target: RawPhone) -> None:
+    dialog, leg, _, _ = await talking(phone, raw, target)
+
+    async def fails(*_: object) -> int:
+        raise ValueError("while thinking")
+
+    leg.on_refer = fails
+    assert (await refers(raw, dialog, "<sip:200@h>")).status == 500
     await over(raw, dialog, leg)
 
 

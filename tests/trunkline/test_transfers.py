@@ -9,8 +9,10 @@ from typing import Any, Self
 
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
 from bench.scripted import WORDS
+from storage import tables
 from tests.media.speech import speech
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Message, RawPhone
@@ -128,13 +130,32 @@ async def refused(caller: PhoneCall, to: str) -> Message:
     return await caller.phone.final("REFER")
 
 
-async def test_nobody_is_called_for_a_refer_unless_the_number_allows_it(place: Place) -> None:
+async def test_nobody_is_called_for_a_refer_unless_the_number_allows_it_at_that_time(place: Place) -> None:
     number, since = await number_of(place), place.log.mark()
-    async with calling(place.target, number) as caller:
+    (number_id,) = [each["id"] for each in await place.client.v1("GET", "phone-numbers") if each["number"] == number]
+    async with RawPhone(place.target) as phone, calling(place.target, number) as caller:
         call_id = await greeted(place, since)
         assert (await refused(caller, "<sip:555@127.0.0.1>")).status == 603
+        assert (await refused(caller, "<tel:+19005550100>")).status == 603
+        trunk = {"sipPort": phone.sip.port, "sipAllowRefer": True}
+        await place.client.v1("PATCH", f"phone-numbers/{number_id}", trunk)
+        assert (await refused(caller, "<sip:556@127.0.0.1>")).status == 202
+        (await RawCallee.called(phone)).refuses("486 Busy Here")
+        assert [(await is_told(caller.phone)).body.strip() for _ in range(2)][1] == "SIP/2.0 486 Busy Here"
+        await place.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipAllowRefer": False})
+        assert (await refused(caller, "<sip:557@127.0.0.1>")).status == 603
         await caller.hang_up()
     assert (await place.ended(call_id))["endedReason"] == "customer_ended"
+    t = tables.outbound_attempts
+    rows = sa.select(t.c.destination, t.c.verdict, t.c.client, t.c.detail).where(t.c.call_id == call_id)
+    told = await place.server.database.read(lambda conn: conn.execute(rows.order_by(t.c.created_at)).all())
+    never = "the trunk does not allow it"
+    assert [tuple(each) for each in told] == [
+        ("555", "refer_refused", "127.0.0.1", never),
+        ("tel:+19005550100", "refer_refused", "127.0.0.1", "it is no sip: URI with a user"),
+        ("556", "referred", "127.0.0.1", None),
+        ("557", "refer_refused", "127.0.0.1", never),
+    ]
 
 
 async def test_a_redirect_within_the_trunk_is_followed(place: Place) -> None:
