@@ -11,8 +11,8 @@ import structlog
 from calls import metrics
 from calls.admission import Refused
 from config.secrets import Secrets
-from sipcore.digest import InboundDigest
-from sipcore.headers import printable
+from sipcore.digest import InboundDigest, Wanted
+from sipcore.headers import printable, uri_place, uri_user
 from sipcore.leg import HeaderLines, LegFacts
 from sipcore.trunk import Credentials
 from storage.phone_numbers import PhoneNumber
@@ -44,7 +44,12 @@ class Door:
         credentials = Credentials(number.sip_username, self._secrets.decrypt(number.sip_password_encrypted))
         now_s = self._clock_s()
         outcome = self._digest.judge(
-            facts.authorization, "INVITE", credentials, facts.source, number.organization_id, now_s
+            facts.authorization,
+            Wanted("INVITE", _namer(facts, number)),
+            credentials,
+            facts.source,
+            number.organization_id,
+            now_s,
         )
         metrics.DIGESTS.labels(outcome=outcome).inc()
         match outcome:
@@ -59,3 +64,16 @@ class Door:
                 raise Refused(401, "wrong credentials", headers=self._digest.challenge(facts.source, now_s))
             case _:
                 raise Unproven(self._digest.challenge(facts.source, now_s, stale=outcome == "stale"))
+
+
+def _namer(facts: LegFacts, number: PhoneNumber) -> Callable[[str], bool]:
+    """Tells whether a digest's `uri` names the number that is called: a proxy may have changed the host. Who names no
+    user there, as sipp does, must name the host and port of the request URI."""
+
+    def names(uri: str) -> bool:
+        user = uri_user(uri)
+        if not user:
+            return facts.request_place != "" and uri_place(uri) == facts.request_place
+        return user.removeprefix("+") == number.number.removeprefix("+")
+
+    return names

@@ -15,6 +15,7 @@ import re
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -38,6 +39,10 @@ Algorithm = Literal["SHA-256", "MD5"]
 Outcome = Literal["granted", "asked", "stale", "wrong", "blocked"]
 """Granted; no credentials yet; right ones on a nonce that holds no more; wrong ones; too many of those before."""
 
+MARK: Final = secrets.token_urlsafe(9)
+"""What nonces of this process begin with: a challenge that has one is ours, and we never answer it. A peer that could
+have us do so would come in by what we said."""
+
 _HASHES: Final[Mapping[Algorithm, Callable[[bytes], Any]]] = {
     "SHA-256": hashlib.sha256,
     "MD5": partial(hashlib.md5, usedforsecurity=False),
@@ -48,6 +53,15 @@ _COUNT: Final = re.compile(r"[0-9A-Fa-f]{8}")
 _PLACE: Final = 8  # bytes of the time in a nonce
 _CHANCE: Final = 12
 _PROOF: Final = 16
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a request wants. `names` tells whether a digest's `uri` names the same as the request URI (RFC 7616 3.4.6):
+    else an answer that somebody gave to something else could be used."""
+
+    method: str
+    names: Callable[[str], bool]
 
 
 class Nonces:
@@ -61,7 +75,7 @@ class Nonces:
     def issue(self, source: str, now_s: float) -> str:
         """A new one."""
         facts = int(now_s * 1000).to_bytes(_PLACE, "big") + secrets.token_bytes(_CHANCE)
-        return base64.urlsafe_b64encode(facts + self._proof(facts, source)).decode()
+        return MARK + base64.urlsafe_b64encode(facts + self._proof(facts, source)).decode()
 
     def use(self, nonce: str, count: int, source: str, now_s: float) -> bool:
         """Whether it is ours, for this source, young enough, and was not used with this count or a higher one. Only for
@@ -77,8 +91,10 @@ class Nonces:
         return True
 
     def _holds(self, nonce: str, source: str, now_s: float) -> bool:
+        if not nonce.startswith(MARK):
+            return False
         try:
-            told = base64.b64decode(nonce.encode("ascii", "replace"), b"-_", validate=True)
+            told = base64.b64decode(nonce[len(MARK) :].encode("ascii", "replace"), b"-_", validate=True)
         except binascii.Error:
             return False
         facts, proof = told[:-_PROOF], told[-_PROOF:]
@@ -132,9 +148,9 @@ class InboundDigest:
         ]
 
     def judge(
-        self, authorization: str, method: str, credentials: Credentials, source: str, owner: str, now_s: float
+        self, authorization: str, wanted: Wanted, credentials: Credentials, source: str, owner: str, now_s: float
     ) -> Outcome:
-        """What an Authorization header is worth that came from `source` with a request of this method; "" for none.
+        """What an Authorization header is worth that came from `source` with a request that wants this; "" for none.
         `owner` is whose credentials they are: several may share a source, and who fails with those of one is still
         heard with those of another."""
         if self._failures.too_many((source, owner), now_s) or self._failures_of_source.too_many((source,), now_s):
@@ -142,14 +158,14 @@ class InboundDigest:
         given = parameters(authorization)
         if given is None or given.get("realm") != REALM:
             return "asked"
-        if not self._is_right(given, method, credentials):
+        if not self._is_right(given, wanted, credentials):
             self._failures.note((source, owner), now_s)
             self._failures_of_source.note((source,), now_s)
             return "wrong"
         fresh = self._nonces.use(given["nonce"], int(given["nc"], 16), source, now_s)
         return "granted" if fresh else "stale"
 
-    def _is_right(self, given: Mapping[str, str], method: str, credentials: Credentials) -> bool:
+    def _is_right(self, given: Mapping[str, str], wanted: Wanted, credentials: Credentials) -> bool:
         """Whether the response is that of the credentials to the nonce that it names (RFC 7616 3.4). The user is
         compared as late and as carefully as the rest: a wrong one takes as long as a wrong password."""
         algorithm = next((each for each in self._algorithms if each == given.get("algorithm", "MD5").upper()), None)
@@ -157,10 +173,10 @@ class InboundDigest:
             return False
         if not given.get("nonce") or not given.get("cnonce"):
             return False
-        expected = response(algorithm, method, credentials, given)
+        expected = response(algorithm, wanted.method, credentials, given)
         right_user = hmac.compare_digest(_bytes(credentials.user), _bytes(given.get("username", "")))
         right_response = hmac.compare_digest(_bytes(expected), _bytes(given.get("response", "").lower()))
-        return right_user & right_response
+        return right_user & right_response and wanted.names(given.get("uri", ""))
 
 
 def response(algorithm: Algorithm, method: str, credentials: Credentials, given: Mapping[str, str]) -> str:

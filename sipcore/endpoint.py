@@ -15,7 +15,7 @@ import pjsua2 as pj
 import structlog
 
 from config.errors import StartupError
-from sipcore import _native, guard
+from sipcore import _native, digest, guard
 from sipcore.accounts import TrunkAccount, account_config
 from sipcore.contacts import Follow
 from sipcore.dialog import Invitation
@@ -251,6 +251,7 @@ class Endpoint:
         self.set_hosts({})
         self.set_accepting(True)
         guard.set_most_invites(self._settings.max_invites_per_second)
+        _native.challenge_mark(digest.MARK)
         _native.guard_install()
         _native.address_install()
         trunks.install_here()

@@ -82,6 +82,14 @@ def uri_host(uri: str) -> str:
     return host_of(_AFTER_HOST.split(uri.rpartition("@")[2], maxsplit=1)[0])
 
 
+def uri_place(uri: str) -> str:
+    """`host[:port]` of a `sip:` or `sips:` URI, in lower case; "" for any other."""
+    match = _URI.match(uri.strip())
+    if not match or match[1].lower() == "tel":
+        return ""
+    return printable(_AFTER_HOST.split(match[2].rpartition("@")[2], maxsplit=1)[0].lower())
+
+
 def bracketed(host: str) -> str:
     """A host as it stands in URIs and before ports: an IPv6 address in brackets (RFC 3261 25.1)."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
@@ -102,9 +110,14 @@ def with_user(uri: str, user: str) -> str:
 
 
 def request_user(message: str) -> str:
-    """The user part of the request URI in a request's first line."""
+    """The user part of the request URI."""
+    return uri_user(request_uri(message))
+
+
+def request_uri(message: str) -> str:
+    """The request URI in a request's first line; "" when that is none."""
     words = _BLANKS.split(_lines(message)[0].strip(" \t"))
-    return uri_user(words[1]) if len(words) == 3 else ""
+    return words[1] if len(words) == 3 else ""
 
 
 def value(message: str, name: str, short: str) -> str:

@@ -61,6 +61,8 @@ class LegFacts:
     sender: Party
     authorization: str = field(default="", repr=False)
     """What an inbound INVITE answers to a challenge of ours (RFC 3261, 20.7); "" when it does not."""
+    request_place: str = ""
+    """The `host[:port]` of an inbound INVITE's request URI."""
     sender_tag: str = ""
     """The From tag of an inbound INVITE."""
     headers: Carried = field(default_factory=dict)

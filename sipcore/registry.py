@@ -62,6 +62,7 @@ class DialogRegistry:
             direction="inbound",
             source=headers.host_of(prm.rdata.srcAddress),
             request_user=headers.request_user(message),
+            request_place=headers.uri_place(headers.request_uri(message)),
             to=headers.party(headers.value(message, "To", "t")),
             sender=headers.party(headers.value(message, "From", "f")),
             sender_tag=headers.tag(headers.value(message, "From", "f")),

@@ -114,6 +114,7 @@ class Phone:
         name: str = "",
         headers: Carried | None = None,
         authorization: str = "",
+        place: str = "",
         caller: Samples | None = None,
     ) -> None:
         Phone.numbers += 1
@@ -126,6 +127,7 @@ class Phone:
             to=Party(dials if to is None else to, ""),
             sender=Party(number, name),
             authorization=authorization,
+            request_place=place,
             headers=headers or {},
         )
         self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())

@@ -1,5 +1,9 @@
 #include "challenge.h"
 
+#include <string.h>
+
+static char mark[64];
+
 bool challenge_is(int code)
 {
     return code == PJSIP_SC_UNAUTHORIZED || code == PJSIP_SC_PROXY_AUTHENTICATION_REQUIRED;
@@ -8,6 +12,32 @@ bool challenge_is(int code)
 static bool is_challenge(const pjsip_hdr *header)
 {
     return header->type == PJSIP_H_WWW_AUTHENTICATE || header->type == PJSIP_H_PROXY_AUTHENTICATE;
+}
+
+void challenge_set_mark(const char *text)
+{
+    pj_ansi_snprintf(mark, sizeof mark, "%s", text);
+}
+
+static bool is_ours(const pjsip_www_authenticate_hdr *challenge)
+{
+    const pj_size_t length = strlen(mark);
+    const pj_str_t *nonce = &challenge->challenge.digest.nonce;
+    return length && pj_stricmp(&challenge->scheme, &pjsip_DIGEST_STR) == 0 && (pj_size_t)nonce->slen >= length &&
+           memcmp(nonce->ptr, mark, length) == 0;
+}
+
+bool challenge_drop_ours(pjsip_msg *message)
+{
+    bool found = false;
+    for (pjsip_hdr *header = message->hdr.next, *next; header != &message->hdr; header = next) {
+        next = header->next;
+        if (is_challenge(header) && is_ours((const pjsip_www_authenticate_hdr *)header)) {
+            pj_list_erase(header);
+            found = true;
+        }
+    }
+    return found;
 }
 
 static bool is_understood(const pjsip_www_authenticate_hdr *challenge)

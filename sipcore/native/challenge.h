@@ -8,6 +8,11 @@
 
 /* Whether a status asks for credentials. */
 bool challenge_is(int code);
+/* What nonces of ours begin with; copied. Before any message is received. */
+void challenge_set_mark(const char *mark);
+/* Leave out challenges of our own, which somebody hands back to us: who knew our answer could come in by it. Whether there
+ * was one. */
+bool challenge_drop_ours(pjsip_msg *message);
 /* RFC 8760 2.4: of several challenges the topmost that we understand is answered. PJSIP would take the second of a realm
  * for the refusal of what it has just answered to the first. */
 void challenge_keep_first(pjsip_msg *message);

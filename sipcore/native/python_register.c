@@ -1,6 +1,7 @@
 #include "python_register.h"
 
 #include "account.h"
+#include "challenge.h"
 #include "flow.h"
 #include "options.h"
 #include "refer.h"
@@ -183,6 +184,16 @@ static PyObject *py_options_send(PyObject *self, PyObject *args)
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
 }
 
+static PyObject *py_challenge_mark(PyObject *self, PyObject *argument)
+{
+    const char *mark = PyUnicode_AsUTF8(argument);
+    (void)self;
+    if (!mark)
+        return NULL;
+    challenge_set_mark(mark);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_refer_answer(PyObject *self, PyObject *args)
 {
     int call, cseq, code;
@@ -206,6 +217,7 @@ PyMethodDef register_methods[] = {
     {"account_delete", py_account_delete, METH_O, "account_delete(account) -> False while it has calls."},
     {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
     {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
+    {"challenge_mark", py_challenge_mark, METH_O, "challenge_mark(what nonces of ours begin with)."},
     {"refer_answer", py_refer_answer, METH_VARARGS, "refer_answer(pjsua_call_id, number in CSeq, final status)."},
     {"options_send", py_options_send, METH_VARARGS, "options_send(account, uri, token)."},
     {NULL, NULL, 0, NULL},

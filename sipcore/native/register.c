@@ -2,6 +2,7 @@
 
 #include "challenge.h"
 #include "flow.h"
+#include "turned_away.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -238,8 +239,11 @@ pj_status_t register_send(const register_order_t *order, char *contact, size_t s
 /* Responses to any request of ours: calls are challenged in the same words. */
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    if (challenge_is(rdata->msg_info.msg->line.status.code))
-        challenge_keep_first(rdata->msg_info.msg);
+    if (!challenge_is(rdata->msg_info.msg->line.status.code))
+        return PJ_FALSE;
+    if (challenge_drop_ours(rdata->msg_info.msg))
+        turned_away(AWAY_OWN_CHALLENGE, rdata->pkt_info.src_name);
+    challenge_keep_first(rdata->msg_info.msg);
     return PJ_FALSE;
 }
 

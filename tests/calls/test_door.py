@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
@@ -38,6 +39,7 @@ async def asked(house: House) -> Caller:
     phone = house.rings()
     assert await refused(phone) == [401]
     caller = Caller(InboundDigest(["MD5"]), "MD5", SOURCE)
+    caller.uri = "sip:+4930100@192.0.2.5"
     found = re.search('nonce="([^"]+)"', phone.dialog.headers["WWW-Authenticate"])
     assert found is not None
     caller.nonce = found[1]
@@ -62,6 +64,46 @@ async def test_a_number_that_does_not_ask_takes_everybody(tmp_path: Path) -> Non
         await house.number("+4930200")
         phone = house.rings(dials="+4930200", authorization="Digest nonsense")
         await until(lambda: 200 in phone.sent)
+
+
+@pytest.mark.parametrize(
+    ("uri", "place", "status"),
+    [
+        ("sip:+4930100@pbx.example", "", 200),
+        ("sip:4930100@pbx.example:5070;transport=tcp", "", 200),
+        ("sips:%2B4930100@192.0.2.5", "", 200),
+        ("tel:+4930100", "", 200),
+        ("sip:192.0.2.5:5060", "192.0.2.5:5060", 200),
+        ("sip:+4930200@192.0.2.5", "192.0.2.5:5060", 401),
+        ("sip:+4930100x@192.0.2.5", "192.0.2.5:5060", 401),
+        ("sip:192.0.2.9:5060", "192.0.2.5:5060", 401),
+        ("sip:192.0.2.5", "192.0.2.5:5060", 401),
+        ("x", "", 401),
+        ("", "", 401),
+    ],
+)
+async def test_an_answer_that_was_given_to_another_call_is_wrong(
+    tmp_path: Path, uri: str, place: str, status: int
+) -> None:
+    async with open_house(tmp_path) as house:
+        await asking(house)
+        caller = await asked(house)
+        caller.uri = uri
+        phone = house.rings(authorization=caller.header(user=USER, password=PASSWORD), place=place)
+        await until(lambda: phone.sent and phone.sent[-1] >= 200)
+        assert phone.sent[-1] == status
+
+
+async def test_a_call_that_to_names_is_not_opened_by_the_answer_to_the_call_that_the_request_names(
+    tmp_path: Path,
+) -> None:
+    """As a trunk could do that has us answer its question in a call of ours to somewhere else."""
+    async with open_house(tmp_path) as house:
+        await asking(house)
+        caller = await asked(house)
+        caller.uri = "sip:+4940999@192.0.2.10"
+        proof = caller.header(user=USER, password=PASSWORD)
+        assert await refused(house.rings(dials="+4940999", to="+4930100", authorization=proof)) == [401]
 
 
 async def test_who_has_not_said_who_it_is_learns_nothing_of_the_number(tmp_path: Path) -> None:
@@ -102,9 +144,11 @@ async def test_wrong_answers_at_one_organization_s_number_do_not_shut_out_caller
         mine = await asking(house)
         await asking(house, "+4930200")
         caller = await asked(house)
+        caller.uri = "sip:+4930200@192.0.2.5"
         wrong = [caller.header(count, user=USER, password="guess") for count in range(1, 7)]
         ends = [await refused(house.rings(dials="+4930200", authorization=each)) for each in wrong]
         assert ends == [[401]] * 5 + [[403]]
+        caller.uri = "sip:+4930100@192.0.2.5"
         phone = house.rings(authorization=caller.header(9, user=USER, password=PASSWORD))
         await until(lambda: 200 in phone.sent)
         assert (await house.stored(phone)).phone_number_id == mine.id

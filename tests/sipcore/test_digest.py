@@ -17,12 +17,14 @@ from sipcore.digest import (
     MOST_FAILURES,
     MOST_FAILURES_OF_SOURCE,
     InboundDigest,
+    Wanted,
     parameters,
 )
 from sipcore.trunk import Credentials
 
 WE = Credentials("desk", 'hush: "ü"')
 HERE = "192.0.2.1"
+CALLED = "sip:100@192.0.2.5"
 HASHES = {"MD5": hashlib.md5, "SHA-256": hashlib.sha256}
 
 
@@ -35,6 +37,8 @@ class Caller:
         self.source = source
         self.owner = owner
         self.nonce = ""
+        self.uri = CALLED
+        """What it says that it calls."""
 
     def asks(self, now_s: float) -> None:
         """Take the nonce of a challenge."""
@@ -50,7 +54,7 @@ class Caller:
         def hashed(text: str) -> str:
             return HASHES[self.algorithm](text.encode()).hexdigest()
 
-        uri, nc, cnonce = "sip:100@192.0.2.5", f"{count:08x}", "0a4f113b"
+        uri, nc, cnonce = self.uri, f"{count:08x}", "0a4f113b"
         secret, wish = hashed(f"{user}:trunkline:{password}"), hashed(f"INVITE:{uri}")
         told = {
             "username": f'"{user}"',
@@ -68,7 +72,7 @@ class Caller:
 
     def says(self, header: str, now_s: float, method: str = "INVITE") -> str:
         """What comes of it."""
-        return self.door.judge(header, method, WE, self.source, self.owner, now_s)
+        return self.door.judge(header, Wanted(method, CALLED.__eq__), WE, self.source, self.owner, now_s)
 
 
 @pytest.fixture
@@ -79,7 +83,7 @@ def door() -> InboundDigest:
 def test_a_challenge_offers_sha_256_before_md5_and_nothing_weaker_or_longer(door: InboundDigest) -> None:
     lines = door.challenge(HERE, 0)
     assert [name for name, _ in lines] == ["WWW-Authenticate"] * 2
-    form = r'Digest realm="trunkline", nonce="[A-Za-z0-9_=-]{48}", qop="auth", algorithm=(SHA-256|MD5)'
+    form = r'Digest realm="trunkline", nonce="[A-Za-z0-9_=-]{60}", qop="auth", algorithm=(SHA-256|MD5)'
     assert [re.fullmatch(form, value)[1] for _, value in lines] == ["SHA-256", "MD5"]  # type: ignore[index]
     assert all(value.endswith(", stale=true") for _, value in door.challenge(HERE, 0, stale=True))
 
@@ -136,6 +140,15 @@ def test_anything_else_is_wrong(door: InboundDigest, changes: dict[str, Any]) ->
     caller = Caller(door)
     caller.asks(0)
     assert caller.says(caller.header(**changes), 0) == "wrong"
+
+
+def test_a_right_response_that_was_given_to_another_call_is_wrong(door: InboundDigest) -> None:
+    caller = Caller(door)
+    caller.asks(0)
+    caller.uri = "sip:200@192.0.2.5"
+    assert caller.says(caller.header(), 0) == "wrong"
+    caller.uri = CALLED
+    assert caller.says(caller.header(), 0) == "granted"
 
 
 def test_a_response_to_another_method_is_wrong(door: InboundDigest) -> None:
@@ -278,7 +291,7 @@ def test_hostile_headers_harm_nothing_and_take_no_time(door: InboundDigest) -> N
     started = time.thread_time()
     for _ in range(5000):
         header = "Digest " + "".join(chance.choices(pieces, k=chance.randint(1, 30)))
-        assert door.judge(header, "INVITE", WE, HERE, "we", 0) in ("asked", "wrong", "blocked")
+        assert door.judge(header, Wanted("INVITE", CALLED.__eq__), WE, HERE, "we", 0) in ("asked", "wrong", "blocked")
     for long in (
         'Digest a="' + "\\" * 2000,
         "Digest " + "a" * 2000,

@@ -82,6 +82,20 @@ def test_headers_end_before_the_body_and_may_follow_empty_lines(end: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("sip:100@PBX.example:5070;transport=tcp", "pbx.example:5070"),
+        ("sips:pbx.example?x=y", "pbx.example"),
+        ("sip:a:b@[2001:db8::1]:5060", "[2001:db8::1]:5060"),
+        ("tel:+4930", ""),
+        ("", ""),
+    ],
+)
+def test_the_place_of_a_uri_has_its_port(uri: str, place: str) -> None:
+    assert headers.uri_place(uri) == place
+
+
+@pytest.mark.parametrize(
     ("address", "host"),
     [("10.0.0.1:5060", "10.0.0.1"), ("[2001:db8::1]:5060", "2001:db8::1"), ("10.0.0.1", "10.0.0.1"), ("::1", "::1")],
 )

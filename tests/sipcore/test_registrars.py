@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore import registration, registrations
+from sipcore import guard, registration, registrations
+from sipcore.digest import InboundDigest, parameters
 from sipcore.names import Target
 from sipcore.settings import EndpointSettings
 from sipcore.trunk import Credentials, Place, Trunk, TrunkStatus
@@ -116,6 +117,26 @@ async def test_of_two_challenges_the_first_that_we_understand_is_answered(watch:
         assert (credentials(request)["nonce"], credentials(request)["algorithm"]) == ("b", "SHA-256")
         assert knows(request, "ann", "s3cret")
         assert len(request.headers("Authorization")) == 1
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "407 Proxy Authentication Required"])
+async def test_a_question_that_we_have_asked_ourselves_is_not_answered(watch: Watch, status: str) -> None:
+    [(_, ours)] = InboundDigest(["MD5"]).challenge("127.0.0.1", 0)
+    nonce = parameters(ours)["nonce"]  # type: ignore[index]
+    before = guard.turned_away()["own_challenge"]
+    async with RawRegistrar(challenges(nonce, status=status), accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("failed")
+        assert not credentials(await registrar.next())
+        assert registrar.got.empty()
+        assert guard.turned_away()["own_challenge"] == before + 1
+        both = says(f"401 Unauthorized\n{challenge(nonce)}\n{challenge('theirs')}")
+        registrar.then(both, accepts())
+        await watch.endpoint.set_trunks([])
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("registered")
+        await registrar.next()
+        assert credentials(await registrar.next())["nonce"] == "theirs"
 
 
 async def test_a_stale_nonce_is_replaced_at_once(watch: Watch) -> None:

@@ -58,6 +58,7 @@ class Asked:
         self.phone = phone
         self.dialog = dialled(phone, NUMBER)
         self.caller = Caller(InboundDigest(["MD5"]), "MD5")
+        self.caller.uri = self.dialog.target
 
     async def says(self, header: str = "") -> Message:
         """INVITE with this Authorization; the final answer, with the nonce that it offers taken. A call that is
@@ -127,7 +128,30 @@ async def test_who_guesses_is_not_listened_to_any_more(office: Office, number: s
     async with RawPhone(office.server.target, "127.0.0.9") as phone:
         asked = Asked(phone)
         asked.dialog = dialled(phone, "151")
+        asked.caller.uri = asked.dialog.target
         await asked.says()
         statuses = [(await asked.says(asked.proof(password=f"guess {each}"))).status for each in range(7)]
         assert statuses == [401] * 5 + [403] * 2
         assert (await asked.says(asked.proof())).status == 403
+
+
+async def test_our_own_question_is_never_answered_by_us(office: Office, number: str) -> None:
+    """A trunk that hands it back in a call of ours would come in by our answer."""
+    async with RawPhone(office.server.target, "127.0.0.10") as phone:
+        rules = {"sipInboundAuth": True, "sipUsername": USER, "sipPassword": PASSWORD}
+        trunk = {"sipIp": phone.host, "sipPort": phone.sip.port, "sipQualifySeconds": 0}
+        mine = await office.client.number("152", office.agent_id, **rules, **trunk)
+        await known(office.server.target, phone.host)
+        asked = Asked(phone)
+        asked.dialog = dialled(phone, "152")
+        question = (await asked.says()).header("WWW-Authenticate")
+        body = {"agentId": office.agent_id, "phoneNumberId": mine, "to": "+49153"}
+        call = str((await office.client.v1("POST", "calls", body))["id"])
+        phone.reply(await phone.asked("INVITE"), "401 Unauthorized", f"WWW-Authenticate: {question}")
+        await phone.asked("ACK")
+        ended = await office.server.log.event("call.ended", call_id=call)
+        assert ended["reason"] == "unreachable"
+        await phone.options()
+        assert phone.sip.received.empty()
+        turned = await office.server.log.event("sip.own_challenge")
+        assert (turned["source"], turned["count"]) == (phone.host, 1)
