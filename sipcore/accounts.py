@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pjsua2 as pj
 
 from sipcore.headers import bracketed
-from sipcore.registry import DialogRegistry
 from sipcore.routes import identity_of
 from sipcore.settings import EndpointSettings, SrtpUse
 from sipcore.transports import IPV6_ALONE, bound_address, usual_address
 from sipcore.trunk import Trunk
+
+if TYPE_CHECKING:
+    from sipcore.registry import DialogRegistry
 
 SHORTEST_SESSION_TIMER_S = 90
 """RFC 4028 5: who asks for a shorter one gets 422."""

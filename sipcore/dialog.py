@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pjsua2 as pj
 import structlog
 
 from sipcore import _native, headers
-from sipcore.contacts import Follow
 from sipcore.leg import HeaderLines, Leg, Media
 from sipcore.owner import Owner
 from sipcore.referral import fragment, state_after
 from sipcore.secrecy import Secrecy
+from sipcore.ways import Invitation, Way
 
 if TYPE_CHECKING:
     from sipcore.registry import DialogRegistry
@@ -26,6 +25,9 @@ _WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.P
 
 _BUSY = 70009
 """PJ_ETIMEDOUT: another thread has kept the call's lock."""
+
+_NOBODY_THERE = (0, 503)
+"""No response, and the one after which another address of the same host may have time (RFC 3263 4.3)."""
 
 _ACCEPTED = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
@@ -43,9 +45,11 @@ class CallObject(pj.Call):  # type: ignore[misc]
         self.leg: Leg | None = None
         self.invitation: Invitation | None = None
         """What was sent, when we called."""
+        self.way: Way | None = None
+        """How it was sent."""
         self.peer = ""
         """The address that the other side was heard from last."""
-        self._accepted = False
+        self._rung = self._accepted = False
         self._successor: CallObject | None = None
         self.referrals = 0
         """How many REFERs were accepted."""
@@ -60,11 +64,15 @@ class CallObject(pj.Call):  # type: ignore[misc]
             _native.forget(info.id, int(self.this))
             reasons = _native.reason(info.id)
             unheard = info.role == pj.PJSIP_ROLE_UAC and not self._accepted and _came_of_silence(prm.e)
-            if self._may_go_on and 300 <= info.lastStatusCode < 400:
-                self._registry.redirected(self, info.lastStatusCode, prm.e.body.tsxState.src.rdata)
+            code = 0 if unheard else info.lastStatusCode
+            if self._may_be_redirected and 300 <= code < 400:
+                self._registry.redirected(self, code, prm.e.body.tsxState.src.rdata)
+            elif code in _NOBODY_THERE and self._has_another_way:
+                self._registry.unheard(self, code, info.lastReason, reasons)
             else:
-                self._registry.ended(self, 0 if unheard else info.lastStatusCode, info.lastReason, reasons)
+                self._registry.ended(self, code, info.lastReason, reasons)
         elif info.role == pj.PJSIP_ROLE_UAC and info.state == pj.PJSIP_INV_STATE_EARLY:
+            self._rung = True
             self._registry.rings(self)
         elif info.role == pj.PJSIP_ROLE_UAC and info.state in _ACCEPTED:
             self._accepted = True
@@ -73,8 +81,13 @@ class CallObject(pj.Call):  # type: ignore[misc]
             self._registry.has_no_answer(self)
 
     @property
-    def _may_go_on(self) -> bool:
+    def _may_be_redirected(self) -> bool:
         return not self._accepted and self.invitation is not None and self.invitation.follow is not None
+
+    @property
+    def _has_another_way(self) -> bool:
+        unheard = not (self._rung or self._accepted)
+        return unheard and self.way is not None and not self.way.last and not self.way.by_name
 
     def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
         """Sound began, or changed by a re-INVITE."""
@@ -116,29 +129,6 @@ class CallObject(pj.Call):  # type: ignore[misc]
         if self._successor is not None:
             self._registry.replaced(self, self._successor)
             self._successor = None
-
-
-@dataclass(frozen=True)
-class Invitation:
-    """A call to make: to `sip:user@host:port[;transport=tcp]`, with this Call-ID; `caller` None: From is the
-    account's."""
-
-    uri: str
-    caller: headers.Party | None
-    sip_call_id: str
-    headers: HeaderLines = ()
-    domain: str | None = None
-    """What stands behind our users; None: our address."""
-    account_user: str | None = None
-    """From's user, with escapes; None: the caller."""
-    follow: Follow | None = None
-    """Says whether the call goes on to where a redirect points; None: it does not."""
-    redirects: int = 3
-    """How many more redirects are followed."""
-
-    def to(self, user: str) -> Invitation:
-        """The same call to somebody else, who is reached in the same way."""
-        return replace(self, uri=headers.with_user(self.uri, user), redirects=self.redirects - 1)
 
 
 class PjDialog:

@@ -7,7 +7,7 @@ facts and post them to the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from secrets import randbelow
 from uuid import uuid4
 
@@ -18,8 +18,7 @@ from config.errors import StartupError
 from sipcore import _native, digest, guard
 from sipcore.accounts import TrunkAccount, account_config
 from sipcore.contacts import Follow
-from sipcore.dialog import Invitation
-from sipcore.headers import Party, uri_host
+from sipcore.headers import Party, uri_host, with_user
 from sipcore.leg import HeaderLines, Leg
 from sipcore.names import Names, Target
 from sipcore.owner import Owner
@@ -33,7 +32,8 @@ from sipcore.tls import Identity, TlsFiles
 from sipcore.tls_port import TlsPort
 from sipcore.transports import bound_address, open_transports, told_host, versions
 from sipcore.trunk import Place, Trunk, TrunkStatus
-from sipcore.trunks import Trunks, Way
+from sipcore.trunks import Trunks
+from sipcore.ways import Invitation, Way, choose
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class Endpoint:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
         loop = asyncio.get_running_loop()
         settings = self._settings
-        self._registry = DialogRegistry(self._owner, self.pump, loop, self._arrives)
+        self._registry = DialogRegistry(self._owner, self.pump, loop, self._arrives, self._is_silent)
         self._trunks = Trunks(self._owner, settings, self._registry, self._names, self._has_trunk_status)
         self._qualifications = Qualifications(
             self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
@@ -191,20 +191,23 @@ class Endpoint:
         when it cannot be sent."""
         if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
-        way = await self._way(to, trunk)
-        invitation = Invitation(way.uri, caller, sip_call_id or str(uuid4()), headers, way.domain, way.user, follow)
-        return await self._registry.place(way.account, invitation)
 
-    async def _way(self, to: str, trunk: Trunk | None) -> Way:
+        def find(user: str | None, silent: Collection[Target]) -> Way:
+            return self._way(to, user, trunk, silent)
+
+        invitation = Invitation(find, caller, sip_call_id or str(uuid4()), headers, follow)
+        return await self._registry.place(invitation)
+
+    def _way(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[Target]) -> Way:
+        """`user`: who is called in the place of `to`."""
         if trunk is None:
-            return Way(self._account_towards(uri_host(to)), to)
-        way = await self._started_trunks().way(trunk, to)
+            return Way(self._account_towards(uri_host(to)), with_user(to, user) if user else to)
+        way = self._started_trunks().way(trunk, user or to, silent)
         if way is not None:
             return way
-        target = next(iter(self._names.targets(trunk.place)), None)
-        if target is None:
-            raise ConnectionError("the trunk's host is unknown")
-        return Way(self._account_towards(target.address), uri_at(trunk, target, to), told_host(target.address))
+        target, last = choose(self._names.targets(trunk.place), silent)
+        account, uri = self._account_towards(target.address), uri_at(trunk, target, user or to)
+        return Way(account, uri, told_host(target.address), host=trunk.host, target=target, last=last)
 
     def _started_trunks(self) -> Trunks:
         if self._trunks is None:

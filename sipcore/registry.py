@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +13,17 @@ import structlog
 from media.dtmf_keys import KEYS, DigitWay
 from sipcore import _native, cause, headers
 from sipcore.carried import carried
-from sipcore.contacts import Contact, of_redirect
-from sipcore.dialog import CallObject, Invitation, PjDialog, told
+from sipcore.contacts import of_redirect
+from sipcore.dialog import CallObject, PjDialog, told
 from sipcore.leg import Leg, LegFacts, Media
+from sipcore.onward import Ending, Onward
 from sipcore.owner import Owner
 from sipcore.pump import Pump
 from sipcore.referral import Referral
 from sipcore.referral import read as read_referral
 from sipcore.secrecy import ClearKeys, Secrecy
 from sipcore.transports import told_host
+from sipcore.ways import Invitation, Way, lead
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +40,9 @@ class DialogRegistry:
         pump: Pump,
         loop: asyncio.AbstractEventLoop,
         on_incoming: Callable[[Leg], None],
+        on_silent: Callable[[str, str], None],
     ) -> None:
+        """`on_silent`: one of several addresses of a host did not answer a call."""
         self.legs: dict[int, Leg] = {}
         self._clear_keys = ClearKeys()
         self._calls: dict[int, CallObject] = {}
@@ -47,9 +51,10 @@ class DialogRegistry:
         self._pump = pump
         self._loop = loop
         self._on_incoming = on_incoming
-        self._waiting: dict[int, tuple[int, str, cause.Reason]] = {}
+        self._waiting: dict[int, Ending] = {}
         """Ends of dialogs whose legs are being transferred."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._onward = Onward(self._start, self._belongs, self._place_again, self._give_up, self._leg_ended, on_silent)
 
     # ---- PJSIP's threads ----
 
@@ -119,9 +124,16 @@ class DialogRegistry:
 
     def redirected(self, call: CallObject, code: int, answer: pj.SipRxData) -> None:
         """The peer points to somebody else; whether the leg ends is decided on the event loop."""
-        if call.leg is not None and call.invitation is not None:
+        if call.leg is not None:
             contacts = of_redirect(answer.wholeMsg, headers.host_of(answer.srcAddress))
-            self._post(self._start, self._go_on(call, call.leg, call.invitation, contacts, code))
+            self._post(self._start, self._onward.redirected(call, call.leg, contacts, code))
+        self._owner.post(self._drop_here, call.key)
+
+    def unheard(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
+        """Nobody is there, or has time; another address may."""
+        if call.leg is not None:
+            ending = Ending(code, headers.printable(reason), cause.read(reasons))
+            self._post(self._start, self._onward.unheard(call, call.leg, ending))
         self._owner.post(self._drop_here, call.key)
 
     def rings(self, call: CallObject) -> None:
@@ -164,9 +176,11 @@ class DialogRegistry:
 
     # ---- the event loop ----
 
-    async def place(self, account: pj.Account, invitation: Invitation) -> Leg:
+    async def place(self, invitation: Invitation) -> Leg:
         """Send an INVITE. Raises `ConnectionError` when it cannot be sent."""
-        return await self._owner.run(self._place_here, account, invitation)
+        call, leg = await self._owner.run(self._place_here, invitation.way(), invitation)
+        self._onward.watch(call, leg)
+        return leg
 
     async def hang_up_all(self, timeout_s: float = 2.0) -> None:
         """End every leg and wait until they are gone, at most `timeout_s`."""
@@ -225,7 +239,7 @@ class DialogRegistry:
             await dialog.notify(event, code)
         end = self._waiting.pop(call.key, None)
         if end is not None and code != 200:
-            self._leg_ended(call.key, leg, *end)
+            self._leg_ended(call.key, leg, end)
         elif code == 200 and dialog:
             await dialog.bye(0, (cause.line(cause.ours(cause.NORMAL)),))
 
@@ -254,43 +268,27 @@ class DialogRegistry:
         if leg._hung_up:
             await leg.hangup()
 
-    async def _go_on(
-        self, before: CallObject, leg: Leg, invitation: Invitation, contacts: Sequence[Contact], code: int
-    ) -> None:
-        """Call the first contact that may be called, with the same leg; without any it ends."""
-        try:
-            placed = invitation.redirects > 0 and await self._is_placed_again(before, leg, invitation, contacts)
-        except Exception as error:
-            log.error("sip.redirect_failed", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
-            placed = False
-        if not placed:
-            self._leg_ended(before.key, leg, code, "", cause.UNTOLD)
-        elif leg._hung_up:  # while the INVITE was sent
-            await leg.hangup()
+    def _belongs(self, call: CallObject, leg: Leg) -> bool:
+        return self.legs.get(call.key) is leg
 
-    async def _is_placed_again(
-        self, before: CallObject, leg: Leg, invitation: Invitation, contacts: Sequence[Contact]
-    ) -> bool:
-        assert invitation.follow is not None
-        for contact in contacts:
-            user = None if leg._hung_up else await invitation.follow(contact)
-            if user is not None and not leg._hung_up:
-                leg._begins_anew()
-                await self._owner.run(self._place_again_here, leg, before.account, invitation.to(user))
-                self.legs.pop(before.key, None)
-                return True
-        return False
+    async def _place_again(self, before: CallObject, leg: Leg, invitation: Invitation) -> None:
+        call = await self._owner.run(self._place_again_here, leg, invitation.way(), invitation)
+        self.legs.pop(before.key, None)
+        self._onward.watch(call, leg)
+
+    async def _give_up(self, call: CallObject) -> bool:
+        return await self._owner.run(self._give_up_here, call)
 
     def _dialog_ended(self, key: int, leg: Leg, code: int, reason: str, why: cause.Reason) -> None:
         """A leg that is being transferred waits for what comes of that."""
         if leg._referral is not None and not leg._hung_up and self.legs.get(key) is leg:
-            self._waiting[key] = code, reason, why
+            self._waiting[key] = Ending(code, reason, why)
         elif self.legs.get(key) is leg:
-            self._leg_ended(key, leg, code, reason, why)
+            self._leg_ended(key, leg, Ending(code, reason, why))
 
-    def _leg_ended(self, key: int, leg: Leg, code: int, reason: str, why: cause.Reason) -> None:
+    def _leg_ended(self, key: int, leg: Leg, ending: Ending) -> None:
         self.legs.pop(key, None)
-        leg._has_ended(code, reason, why)
+        leg._has_ended(ending.code, ending.reason, ending.why)
 
     def _post(self, function: Callable[..., None], *arguments: object) -> None:
         if not self._loop.is_closed():
@@ -312,42 +310,54 @@ class DialogRegistry:
         self._calls[call.key] = call
         self._dialogs[call.key] = dialog
 
-    def _place_here(self, account: pj.Account, invitation: Invitation) -> Leg:
+    def _place_here(self, way: Way, invitation: Invitation) -> tuple[CallObject, Leg]:
         if not _native.rtp_ports_left():
             raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
-        _native.call_table_make_room()
-        identity = self._identity(invitation)
-        call = CallObject(account, self)
+        identity = self._identity(way, invitation)
+        call = CallObject(way.account, self)
         facts = LegFacts(
             sip_call_id=invitation.sip_call_id,
             direction="outbound",
             source="",
-            request_user=headers.uri_user(invitation.uri),
-            to=headers.party(invitation.uri),
+            request_user=headers.uri_user(way.uri),
+            to=headers.party(way.uri),
             sender=invitation.caller or headers.Party("", ""),
         )
         leg = self._adopt(call, facts)
-        self._send_here(call, invitation, identity)
-        return leg
+        self._send_here(call, way, invitation, identity)
+        return call, leg
 
-    def _place_again_here(self, leg: Leg, account: pj.Account, invitation: Invitation) -> None:
-        identity = self._identity(invitation)
-        call = CallObject(account, self)
+    def _place_again_here(self, leg: Leg, way: Way, invitation: Invitation) -> CallObject:
+        identity = self._identity(way, invitation)
+        call = CallObject(way.account, self)
         self._attach(call, leg, PjDialog(self._owner, call))
-        self._send_here(call, invitation, identity)
+        self._send_here(call, way, invitation, identity)
+        return call
 
-    def _send_here(self, call: CallObject, invitation: Invitation, identity: str) -> None:
+    def _send_here(self, call: CallObject, way: Way, invitation: Invitation, identity: str) -> None:
         asserted = (("P-Asserted-Identity", identity),) if identity else ()
         operation = told(0, (*asserted, *invitation.headers))
         operation.opt.customCallId = invitation.sip_call_id
-        operation.txOption.localUri = self._sender(invitation) or identity
-        call.invitation = invitation
+        operation.txOption.localUri = self._sender(way, invitation) or identity
+        call.invitation, call.way = invitation, way
         try:
-            call.makeCall(invitation.uri, operation)
-        except pj.Error as error:
+            lead(way)
+            _native.call_table_make_room()
+            call.makeCall(way.uri, operation)
+        except (pj.Error, ConnectionError) as error:
             self.legs.pop(call.key, None)
             self._drop_here(call.key)
-            raise ConnectionError(f"no INVITE could be sent: {error.reason}") from error
+            why = getattr(error, "reason", error)
+            raise ConnectionError(f"no INVITE could be sent: {why}") from error
+
+    def _give_up_here(self, call: CallObject) -> bool:
+        """End a call that has had no response at all; a late one gets its CANCEL. False when there was one."""
+        dialog = self._dialogs.get(call.key)
+        if dialog is None or not call.isActive() or _native.progress(call.getId()):
+            return False
+        call.leg = None
+        dialog._bye_here(0, ())
+        return True
 
     def _join_here(self, before: CallObject, leg: Leg, other: Leg) -> bool:
         """Let a leg go on with the call and the stream of another one; False when either has none any more."""
@@ -362,18 +372,18 @@ class DialogRegistry:
         self._attach(after, leg, PjDialog(self._owner, after))
         return True
 
-    def _identity(self, invitation: Invitation) -> str:
+    def _identity(self, way: Way, invitation: Invitation) -> str:
         """Who calls; "": who the account says."""
         if invitation.caller is None:
             return ""
-        domain = invitation.domain or told_host(headers.uri_host(invitation.uri))
+        domain = way.domain or told_host(headers.uri_host(way.uri))
         return headers.name_addr(invitation.caller, domain)
 
-    def _sender(self, invitation: Invitation) -> str:
+    def _sender(self, way: Way, invitation: Invitation) -> str:
         """What From says; "": who calls."""
-        if invitation.caller is None or invitation.account_user is None or invitation.domain is None:
+        if invitation.caller is None or way.user is None or way.domain is None:
             return ""
-        return headers.name_addr(headers.Party(invitation.account_user, invitation.caller.name), invitation.domain)
+        return headers.name_addr(headers.Party(way.user, invitation.caller.name), way.domain)
 
     def _drop_here(self, key: int) -> None:
         dialog = self._dialogs.pop(key, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,8 @@ from sipcore.registry import DialogRegistry
 from sipcore.routes import account_of, routes_of, uri_of
 from sipcore.settings import EndpointSettings
 from sipcore.transports import told_host, versions
-from sipcore.trunk import Trunk, TrunkStatus
+from sipcore.trunk import Place, Trunk, TrunkStatus
+from sipcore.ways import Way, choose
 
 AT_ONCE: Final = 20
 """Accounts that are made in one go: other work of the owner's thread comes in between."""
@@ -37,19 +38,9 @@ class _Line:
     account: TrunkAccount | None
     number: int
     """PJSUA's, of the account."""
+    version: int
+    """Of IP, for the sound of its calls."""
     registered: Registered | None = None
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a call leaves: from an account, to a URI."""
-
-    account: TrunkAccount
-    uri: str
-    domain: str | None = None
-    """What stands behind our users; None: our address."""
-    user: str | None = None
-    """Who From says that calls, with escapes; None: the number."""
 
 
 class Trunks:
@@ -110,18 +101,23 @@ class Trunks:
             return TrunkStatus("unregistered")
         return TrunkStatus("registering" if trunk.registers else "listening")
 
-    async def way(self, trunk: Trunk, to: str) -> Way | None:
-        """How a call leaves through a trunk that has an account; None when it has none. Raises `ConnectionError` when
-        its host is not known."""
+    def way(self, trunk: Trunk, to: str, silent: Collection[Target]) -> Way | None:
+        """How a call leaves now through a trunk that has an account; None when it needs none. Raises `ConnectionError`
+        when there is no account, or no address that is not silent."""
         line = self._lines.get(trunk.key)
         if line is None or line.account is None:
+            if _has_account(self._trunks.get(trunk.key, trunk)):
+                raise ConnectionError(self._why_without_account(trunk.key))
             return None
-        target = self._target(line)
-        if target is None:
-            raise ConnectionError("the trunk's host is unknown")
-        await self._owner.run(_native.account_route, line.number, *routes_of(line.trunk, target))
+        place = _first_hop(line.trunk)
+        target, last = choose(self._reachable(line), silent, line.registered.target if line.registered else None)
         user, domain = account_of(line.trunk) if line.trunk.registers else (None, told_host(target.address))
-        return Way(line.account, uri_of(line.trunk, to), domain, user)
+        routes = tuple(routes_of(line.trunk, target))
+        return Way(line.account, uri_of(line.trunk, to), domain, user, routes, place.host, target, last)
+
+    def _why_without_account(self, key: str) -> str:
+        failed = self._errors.get(key)
+        return failed.detail if failed and failed.detail else "the trunk is not there (any more)"
 
     def located(self) -> None:
         """Host names have other addresses than before."""
@@ -182,11 +178,10 @@ class Trunks:
             log.error("trunk.failed", trunk=key, why=status.detail)
             self._on_status(key, status)
 
-    def _target(self, line: _Line) -> Target | None:
-        """Where it is registered, else the best that is known."""
-        targets = self._names.targets(line.trunk.outbound_proxy or line.trunk.place)
-        now = line.registered.target if line.registered else None
-        return now if now in targets else next(iter(targets), None)
+    def _reachable(self, line: _Line) -> Sequence[Target]:
+        """The addresses of its first hop: those of the IP version that the sound of its calls goes over, if any."""
+        targets = self._names.targets(_first_hop(line.trunk))
+        return [each for each in targets if (":" in each.address) == (line.version == 6)] or targets
 
     def _end(self, line: _Line) -> None:
         """Unregister, and delete the account once its last call is over."""
@@ -212,19 +207,19 @@ class Trunks:
         most = _native.MAX_ACCOUNTS - len(versions(self._settings.host))
         if self._made >= most:
             return TrunkStatus("failed", f"this server takes {most} trunks with a registration or a password at most")
-        account = TrunkAccount(self._registry)
+        account, version = TrunkAccount(self._registry), self._version(trunk)
         try:
-            account.create(trunk_config(self._settings, self._version(trunk), trunk), False)
+            account.create(trunk_config(self._settings, version, trunk), False)
             number = int(account.getId())
             _native.account_route(number)
         except (pj.Error, ConnectionError) as error:
             return TrunkStatus("failed", f"no account could be made: {getattr(error, 'reason', error)}")
         self._made += 1
-        return _Line(trunk, account, number)
+        return _Line(trunk, account, number, version)
 
     def _delete_here(self, line: _Line) -> bool:
         """False while the account has calls."""
-        if not _native.account_delete(line.number):
+        if line.account is not None and not _native.account_delete(line.number, int(line.account.this)):
             return False
         _native.register_forget(line.number)
         line.account = None
@@ -234,10 +229,14 @@ class Trunks:
     def _version(self, trunk: Trunk) -> int:
         """Of IP, that the sound of its calls goes over."""
         listens = versions(self._settings.host)
-        target = next(iter(self._names.targets(trunk.outbound_proxy or trunk.place)), None)
+        target = next(iter(self._names.targets(_first_hop(trunk))), None)
         wanted = 6 if target and ":" in target.address else 4
         return wanted if wanted in listens else listens[0]
 
 
 def _has_account(trunk: Trunk) -> bool:
     return trunk.registers or trunk.credentials is not None or trunk.outbound_proxy is not None
+
+
+def _first_hop(trunk: Trunk) -> Place:
+    return trunk.outbound_proxy or trunk.place

@@ -1,6 +1,7 @@
 #include "python_register.h"
 
 #include "account.h"
+#include "account_object.h"
 #include "challenge.h"
 #include "flow.h"
 #include "options.h"
@@ -154,17 +155,21 @@ static PyObject *py_set_route(PyObject *self, PyObject *args)
     return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
 }
 
-static PyObject *py_account_delete(PyObject *self, PyObject *argument)
+static PyObject *py_account_delete(PyObject *self, PyObject *args)
 {
-    long account = PyLong_AsLong(argument);
+    int account;
+    PyObject *address;
     bool gone;
     (void)self;
-    if (account == -1 && PyErr_Occurred())
+    if (!PyArg_ParseTuple(args, "iO!", &account, &PyLong_Type, &address))
         return NULL;
-    if (account < 0 || account >= PJSUA_MAX_ACC)
-        Py_RETURN_TRUE;
+    void *object = PyLong_AsVoidPtr(address);
+    if (!object)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no account object");
     Py_BEGIN_ALLOW_THREADS
-    gone = account_delete((pjsua_acc_id)account);
+    gone = account < 0 || account >= PJSUA_MAX_ACC || account_delete((pjsua_acc_id)account);
+    if (gone)
+        account_object_let_go(object);
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(gone);
 }
@@ -214,7 +219,8 @@ PyMethodDef register_methods[] = {
     {"register_keep_alive", py_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."},
     {"register_forget", py_forget, METH_O, "register_forget(account): let go of its connection."},
     {"account_route", py_set_route, METH_VARARGS, "account_route(account, *routes): Route values, two at most."},
-    {"account_delete", py_account_delete, METH_O, "account_delete(account) -> False while it has calls."},
+    {"account_delete", py_account_delete, METH_VARARGS,
+     "account_delete(account, address of its pjsua2 object) -> False while it has calls."},
     {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
     {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
     {"challenge_mark", py_challenge_mark, METH_O, "challenge_mark(what nonces of ours begin with)."},
