@@ -111,10 +111,6 @@ class RawRegistrar:
             connection.close()
         self._connections.clear()
 
-    def peer_port(self) -> int:
-        """Where the last connection came from."""
-        return int(next(iter(self._connections)).get_extra_info("peername")[1])
-
     async def next(self, timeout_s: float = 5) -> Message:
         """The next message."""
         return await asyncio.wait_for(self.got.get(), timeout_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import threading
@@ -49,7 +50,11 @@ async def test_a_failed_start_leaves_the_way_free_for_the_next() -> None:
 
 async def test_starting_and_closing_again_and_again_leaves_no_thread_and_no_descriptor() -> None:
     def threads() -> set[str]:
-        return {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+        names = set()
+        for path in Path("/proc/self/task").glob("*/comm"):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has just ended
+                names.add(path.read_text().strip())
+        return names
 
     before = threads()
     descriptors = []

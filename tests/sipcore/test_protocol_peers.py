@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from sipcore.leg import Leg
 from sipcore.settings import EndpointSettings
+from sipcore.sip_message import SipMessage
 from tests.peers import Sipp
 from tests.sipcore.live_call import ended
 from tests.sipcore.phone import Phone
@@ -16,13 +18,28 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
 
 
+async def rings_until_acknowledged(phone: Phone, leg: Leg) -> None:
+    """Send 180 and answer its PRACK: sipp takes the next 200 for that, whatever it is."""
+    acknowledged = asyncio.Event()
+
+    def watch(message: SipMessage, *_: object) -> None:
+        if message.sent and (message.method, message.status) == ("PRACK", 200):
+            acknowledged.set()
+
+    watchers = phone.endpoint.sip_log.watchers
+    watchers.add(watch)
+    await leg.ringing()
+    await asyncio.wait_for(acknowledged.wait(), 5)
+    watchers.discard(watch)
+
+
 @pytest.mark.parametrize("transport", ["u1", "t1"])
 async def test_a_caller_with_reliable_responses_a_session_timer_and_hold(phone: Phone, transport: str) -> None:
     async with Sipp("reliable_caller", phone.target, hold_ms=500, transport=transport) as sipp:
         leg = await phone.next_leg()
         holds: list[bool] = []
         leg.on_hold_change = holds.append
-        await leg.ringing()
+        await rings_until_acknowledged(phone, leg)
         media = await leg.answer()
         track = phone.ears.follow(media.slot)
         while holds != [True, False] and not leg.ended.done():
