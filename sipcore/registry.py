@@ -22,7 +22,6 @@ from sipcore.pump import Pump
 from sipcore.referral import Referral
 from sipcore.referral import read as read_referral
 from sipcore.secrecy import ClearKeys, Secrecy
-from sipcore.transports import told_host
 from sipcore.ways import Invitation, Way, lead
 
 log = structlog.get_logger(__name__)
@@ -313,7 +312,7 @@ class DialogRegistry:
     def _place_here(self, way: Way, invitation: Invitation) -> tuple[CallObject, Leg]:
         if not _native.rtp_ports_left():
             raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
-        identity = self._identity(way, invitation)
+        identity = invitation.identity(way)
         call = CallObject(way.account, self)
         facts = LegFacts(
             sip_call_id=invitation.sip_call_id,
@@ -328,7 +327,7 @@ class DialogRegistry:
         return call, leg
 
     def _place_again_here(self, leg: Leg, way: Way, invitation: Invitation) -> CallObject:
-        identity = self._identity(way, invitation)
+        identity = invitation.identity(way)
         call = CallObject(way.account, self)
         self._attach(call, leg, PjDialog(self._owner, call))
         self._send_here(call, way, invitation, identity)
@@ -338,7 +337,7 @@ class DialogRegistry:
         asserted = (("P-Asserted-Identity", identity),) if identity else ()
         operation = told(0, (*asserted, *invitation.headers))
         operation.opt.customCallId = invitation.sip_call_id
-        operation.txOption.localUri = self._sender(way, invitation) or identity
+        operation.txOption.localUri = invitation.sender(way) or identity
         call.invitation, call.way = invitation, way
         try:
             lead(way)
@@ -371,19 +370,6 @@ class DialogRegistry:
             self.legs.pop(key, None)
         self._attach(after, leg, PjDialog(self._owner, after))
         return True
-
-    def _identity(self, way: Way, invitation: Invitation) -> str:
-        """Who calls; "": who the account says."""
-        if invitation.caller is None:
-            return ""
-        domain = way.domain or told_host(headers.uri_host(way.uri))
-        return headers.name_addr(invitation.caller, domain)
-
-    def _sender(self, way: Way, invitation: Invitation) -> str:
-        """What From says; "": who calls."""
-        if invitation.caller is None or way.user is None or way.domain is None:
-            return ""
-        return headers.name_addr(headers.Party(way.user, invitation.caller.name), way.domain)
 
     def _drop_here(self, key: int) -> None:
         dialog = self._dialogs.pop(key, None)

@@ -10,6 +10,7 @@ from sipcore import _native, headers
 from sipcore.contacts import Follow
 from sipcore.leg import HeaderLines
 from sipcore.names import Target
+from sipcore.transports import told_host
 
 if TYPE_CHECKING:
     from sipcore.accounts import TrunkAccount
@@ -74,6 +75,18 @@ class Invitation:
         """The same call, but not that way again."""
         return self if way.target is None else replace(self, silent=self.silent | {way.target})
 
+    def identity(self, way: Way) -> str:
+        """Who calls; "": who the account says. Raises `ConnectionError` when there is no way to the URI's host."""
+        if self.caller is None:
+            return ""
+        return headers.name_addr(self.caller, way.domain or told_host(headers.uri_host(way.uri)))
+
+    def sender(self, way: Way) -> str:
+        """What From says; "": who calls."""
+        if self.caller is None or way.user is None or way.domain is None:
+            return ""
+        return headers.name_addr(headers.Party(way.user, self.caller.name), way.domain)
+
 
 def choose(
     targets: Sequence[Target], silent: Collection[Target], favourite: Target | None = None
@@ -87,8 +100,8 @@ def choose(
 
 
 def lead(way: Way) -> None:
-    """On the owner's thread, before a call leaves: make sure that the account is still the one that was chosen, and let what it sends go
-    that way. Raises `ConnectionError`."""
+    """On the owner's thread, before a call leaves: make sure that the account is still the one that was chosen, and let
+    what it sends go that way. Raises `ConnectionError`."""
     if not way.account.isValid():
         raise ConnectionError("its trunk has been changed or removed")
     if way.routes is not None:
