@@ -4,6 +4,8 @@ texts have a look ahead in them, which pydantic's engine does not know; it takes
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from ipaddress import collapse_addresses, ip_network
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, ValidationInfo
@@ -30,10 +32,14 @@ SIP_PLACE: Final = (
 )
 """`host`, `host:port` or a `sip:` URI. The first group: `sip:5060` is no port of a host that is called sip."""
 SIP_HOST: Final = rf"^({HOST_NAME}|{IPV4}|{IPV6}|\[({IPV6})\])$"
+_UNICAST: Final = rf"([1-9][0-9]?|1[0-9]{{2}}|2[01][0-9]|22[0-3])(\.{_BYTE}){{3}}"
+_NOT_ONE: Final = r"(?!\[?([0:]+|[Ff]{2}[0-9A-Fa-f]{2}:.*)(/|\]|$))"
 SIP_SOURCE: Final = (
-    rf"^({HOST_NAME}|{IPV4}(/(8|9|[12][0-9]|3[0-2]))?|({IPV6})(/(1[6-9]|[2-9][0-9]|1[01][0-9]|12[0-8]))?|\[({IPV6})\])$"
+    rf"^{_NOT_ONE}({HOST_NAME}|{_UNICAST}(/(8|9|[12][0-9]|3[0-2]))?|"
+    rf"({IPV6})(/(1[6-9]|[2-9][0-9]|1[01][0-9]|12[0-8]))?|\[({IPV6})\])$"
 )
-"""A host or a network, IPv4 of 8 bits at least and IPv6 of 16: wider ones are whole parts of the internet."""
+"""A host or a network, IPv4 of 8 bits at least and IPv6 of 16: wider ones are whole parts of the internet. None that no
+call can come from: unspecified addresses, multicast, and what is reserved above it (RFC 6890)."""
 
 _ESCAPED: Final = "%[0-9A-Fa-f]{2}"
 _VARIABLE: Final = r"\{\{ *[A-Za-z0-9_]+ *\}\}"
@@ -91,9 +97,31 @@ def _sip_host(text: str) -> str:
 def _sip_source(text: str) -> str:
     if re.fullmatch(SIP_SOURCE, text) is None:
         raise PydanticCustomError(
-            "source", "Must be an IP address, a network (IPv4 of /8 to /32, IPv6 of /16 to /128) or a host name"
+            "source",
+            "Must be a unicast IP address, a network (IPv4 of /8 to /32, IPv6 of /16 to /128) or a host name",
         )
     return text
+
+
+MOST_SOURCES: Final = 32
+WIDEST: Final = {4: 1 << 24, 6: 1 << 112}
+"""Addresses that a list of sources may hold, by the version of IP."""
+
+
+def are_narrow(sources: Sequence[str]) -> bool:
+    """Whether the networks of a list hold no more addresses than one of the widest alone."""
+    networks = [ip_network(each, strict=False) for each in sources if "/" in each]
+    for version, most in WIDEST.items():
+        told_once = collapse_addresses([each for each in networks if each.version == version])  # type: ignore[type-var]
+        if sum(each.num_addresses for each in told_once) > most:
+            return False
+    return True
+
+
+def _few_addresses(sources: list[str]) -> list[str]:
+    if not are_narrow(sources):
+        raise PydanticCustomError("sources", "Must have no more addresses in all than a /8 of IPv4 and a /16 of IPv6")
+    return sources
 
 
 HttpAddress = Annotated[str, Field(pattern=HTTP, json_schema_extra={"format": "uri"})]
@@ -116,3 +144,4 @@ SipSource = Annotated[
     Field(min_length=1, max_length=255, json_schema_extra={"pattern": SIP_SOURCE}),
     AfterValidator(_sip_source),
 ]
+SipSources = Annotated[list[SipSource], Field(max_length=MOST_SOURCES), AfterValidator(_few_addresses)]

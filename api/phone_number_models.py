@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from api.addresses import SipHost, SipPlace, SipSource
+from api.addresses import SipHost, SipPlace, SipSources
 from api.fields import BOUNDS, Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
 from api.forms import DialNumber, DialPrefix, SipUser
 from config.secrets import Secrets
@@ -60,7 +60,6 @@ def _whole(schema: dict[str, Any]) -> None:
     }
 
 
-MOST_SOURCES: Final = 32
 MOST_PREFIXES: Final = 100
 LEAST_QUALIFY_S: Final = 10
 
@@ -79,8 +78,8 @@ QualifySeconds = Annotated[
 Prefixes = Annotated[list[DialPrefix], Field(max_length=MOST_PREFIXES)]
 PerMinute = Annotated[int, Field(ge=1, le=6000)]
 SOURCES: Final = (
-    "Where calls come from beside sipIp or the registrar: IP addresses, networks (CIDR; IPv4 not wider than /8, IPv6 "
-    "than /16), host names"
+    "Where calls come from beside sipIp or the registrar: IP addresses, networks (CIDR; in all no more addresses than "
+    "an IPv4 /8 and an IPv6 /16 have), host names"
 )
 INBOUND_AUTH: Final = "Whether a caller must know sipUsername and sipPassword (digest, SHA-256 or MD5)"
 ALLOW_REDIRECT: Final = "Whether a 3xx answer is followed, through the same trunk and only to where calls may go"
@@ -122,7 +121,7 @@ class PhoneNumberSettings(Body):
     sip_port: Annotated[int, Field(ge=1, le=65535)] = 5060
     sip_protocol: Transport = "udp"
     sip_register_transport: Transport = Field("udp", description="Used when sipMode is registration")
-    sip_sources: Annotated[list[SipSource], Field(max_length=MOST_SOURCES)] = Field([], description=SOURCES)
+    sip_sources: SipSources = Field([], description=SOURCES)
     sip_inbound_auth: bool = Field(False, description=f"{INBOUND_AUTH}; needs both. Default false")
     sip_allow_redirect: bool = Field(False, description=f"{ALLOW_REDIRECT}. Default false")
     sip_allow_refer: bool = Field(False, description=f"{ALLOW_REFER}. Default false")

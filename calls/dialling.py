@@ -151,12 +151,13 @@ def note_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
 @dataclass(frozen=True)
 class PeersWish:
     """Whom the peer of a live call, at the address `peer`, wants to have called. `refusal`: why that cannot be,
-    whatever the rules are; None when they decide."""
+    whatever the rules are; None when they decide. `from_number`: the call's number as it was when the call began."""
 
     by: Elsewhere
     destination: str
     peer: str
     refusal: str | None = None
+    from_number: str | None = None
 
 
 def elsewhere(
@@ -178,7 +179,7 @@ def elsewhere(
         phone_number_id=call.phone_number_id,
         destination=printable(wanted.destination),
         client=wanted.peer,
-        number=None if number is None else number.number,
+        number=wanted.from_number if number is None else number.number,
     )
     if why is None or not _floods(conn, wish):
         tell(outbound_attempts.note(conn, wish, verdict, call_id=call.id, detail=why))

@@ -149,6 +149,27 @@ async def test_the_rules_of_a_trunk_have_defaults_and_are_changed_one_by_one(api
         assert (status, [each["field"].partition(".")[0] for each in answer["details"]]) == (400, [name])
 
 
+@pytest.mark.parametrize(
+    ("sources", "status"),
+    [
+        (["10.0.0.0/8", "pbx.example", "192.0.2.1"], 201),
+        (["10.0.0.0/8", "10.1.0.0/16", "10.9.9.9/8"], 201),
+        (["10.0.0.0/9", "11.0.0.0/9", "2001:db8::/16", "2001:db9::/16"], 201),
+        (["10.0.0.0/8", "192.0.2.0/24"], 400),
+        ([f"{first}.0.0.0/8" for first in range(1, 33)], 400),
+        (["2001:db8::/16", "2002::/64"], 400),
+    ],
+)
+async def test_a_number_s_networks_have_no_more_addresses_together_than_one_may(
+    api: Api, sources: list[str], status: int
+) -> None:
+    trunk = {**BASE, "sipMode": "ip_allowlist", "sipIp": "192.0.2.1", "sipSources": sources}
+    given, answer = await api("POST", "/phone-numbers", trunk)
+    assert given == status, answer
+    if status == 400:
+        assert [each["field"] for each in answer["details"]] == ["sipSources"]
+
+
 async def test_one_number_is_not_given_twice_within_a_network(api: Api) -> None:
     other = await api.of_another_organization()
     trunk = {**BASE, "sipMode": "ip_allowlist"}

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import os
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from itertools import count
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import schemathesis
 
+from api.addresses import SIP_SOURCE, are_narrow
 from api.fields import UUID_PATTERN
 from api.file_upload import MOST_BYTES
 from api.idempotency import HEADER, KEY
@@ -169,6 +171,14 @@ def _whole_trunk(body: Body) -> None:
                 body.setdefault(name, TRUNK[name])
 
 
+def _few_addresses(body: Body) -> None:
+    """Networks may be wide, but not many of them."""
+    sources = body.get("sipSources")
+    if isinstance(sources, list) and all(isinstance(each, str) and re.fullmatch(SIP_SOURCE, each) for each in sources):
+        while not are_narrow(sources):
+            sources.remove(next(each for each in sources if "/" in each))
+
+
 def _named_variables(body: Body) -> None:
     """OpenAPI 3.0 has no word for how the names in an object look."""
     given = body.get("contextVariables")
@@ -204,8 +214,8 @@ RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
     "updateAgent": (_existing, _distinct_extractions),
     "createTool": (_distinct_parameters, _other_headers),
     "updateTool": (_distinct_parameters, _other_headers),
-    "createPhoneNumber": (_existing, _new_number),
-    "updatePhoneNumber": (_existing, _new_number, _whole_trunk),
+    "createPhoneNumber": (_existing, _new_number, _few_addresses),
+    "updatePhoneNumber": (_existing, _new_number, _whole_trunk, _few_addresses),
     "createCall": (_existing, _named_variables),
     "createKnowledgeDocument": (_existing, _true_size),
     "searchKnowledge": (_existing,),
