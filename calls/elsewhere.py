@@ -101,9 +101,7 @@ class Guide:
     async def _ask(self, by: Elsewhere, contact: Contact, refusal: str, take_place: dialling.TakePlace) -> bool:
         def decide(conn: sa.Connection) -> bool:
             number = phone_numbers.get(conn, self._call.organization_id, self._call.phone_number_id or "")
-            wanted = PeersWish(
-                by, contact.user or contact.written, contact.peer, refusal or None, self._number.number
-            )
+            wanted = PeersWish(by, contact.user or contact.written, contact.peer, refusal or None, self._number.number)
             if number is not None:
                 wanted = self._within_the_trunk(number, wanted, contact)
             return dialling.elsewhere(conn, self._call, number, wanted, take_place)
