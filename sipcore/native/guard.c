@@ -2,6 +2,7 @@
 #include "guard.h"
 
 #include "address.h"
+#include "answers.h"
 #include "call_table.h"
 #include "connections.h"
 #include "glare.h"
@@ -165,19 +166,24 @@ static pj_bool_t let_in(pjsip_rx_data *rdata)
     return PJ_TRUE;
 }
 
-/* An answer to a request of ours (RFC 3261 17.1.3), or the repeated 200 of a dialog. */
-static bool answers_us(pjsip_rx_data *rdata)
+static bool is_known(const pjsip_rx_data *rdata)
 {
-    pj_str_t key;
-    const pjsip_fromto_hdr *from = rdata->msg_info.from, *to = rdata->msg_info.to;
-    return (pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAC, &rdata->msg_info.cseq->method, rdata) == PJ_SUCCESS &&
-            pjsip_tsx_layer_find_tsx2(&key, PJ_FALSE) != NULL) ||
-           pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &from->tag, &to->tag, PJ_FALSE) != NULL;
+    address_key_t address;
+    if (!address_key(&rdata->pkt_info.src_addr, &address))
+        return false;
+    pthread_mutex_lock(&guard.lock);
+    bool known = sources_contain(guard.known, &address);
+    pthread_mutex_unlock(&guard.lock);
+    return known;
 }
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
     connections_whole(rdata->tp_info.transport);
+    if (!is_known(rdata) && !answers_come_from_whom_we_asked(rdata)) {
+        turned_away(AWAY_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
+        return PJ_TRUE;
+    }
     if (answers_us(rdata))
         tap_received(rdata);
     glare_on_response(rdata);
