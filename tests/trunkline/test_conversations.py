@@ -4,7 +4,9 @@ it answers (`tests.fakes_models`)."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,31 @@ async def test_a_model_that_raises_ends_its_own_call_as_error(place: Place, agen
     assert ended["endedReason"] == "agent_ended"
     assert [item["content"] for item in ended["transcript"]] == [WORDS, "Goodbye."]
     assert len(place.log.all("call.failed", since)) == 1
+
+
+async def test_models_that_raise_harm_none_of_twenty_others(place: Place) -> None:
+    sound = await place.line("Goodbye. END", firstSpeaker="user")
+    prompts = [BROKEN, f"{BROKEN} voice."]
+    broken = [await place.line(prompt, firstSpeaker="agent") for prompt in prompts]
+    broken.append(await place.line("Hello.", firstSpeaker="agent", languageHint=BROKEN))
+    since = place.log.mark()
+
+    async def fails(number: str) -> None:
+        async with calling(place.target, number) as call:
+            await call.hung_up()
+
+    async with AsyncExitStack() as stack:
+        others = [await stack.enter_async_context(calling(place.target, sound)) for _ in range(20)]
+        await asyncio.gather(*(fails(number) for number in broken))
+        for other in others:
+            other.say(speech("hello there"))
+        await asyncio.gather(*(other.hung_up() for other in others))
+    ended = await place.log.events_of("call.ended", 23, since=since)
+    assert Counter(each["reason"] for each in ended) == {"agent_ended": 20, "error": 3}
+    assert len(place.log.all("call.failed", since)) == 3
+    for other in others:
+        first = other.packets[0].sequence
+        assert [packet.sequence - first for packet in other.packets] == list(range(len(other.packets)))
 
 
 async def test_an_interruption_cuts_the_transcript_and_the_sound(place: Place) -> None:
