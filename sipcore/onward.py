@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from sipcore import cause
 from sipcore.contacts import Contact
 from sipcore.leg import Leg
-from sipcore.ways import Invitation
+from sipcore.ways import Invitation, NotReached, Way
 
 if TYPE_CHECKING:
     from sipcore.dialog import CallObject
@@ -34,27 +35,43 @@ class Ending:
     why: cause.Reason = cause.UNTOLD
 
 
+Send = Callable[[Way, Invitation], Awaitable[tuple["CallObject", Leg]]]
+"""Sends an INVITE. Raises `NotReached`, or another `ConnectionError` that no other address helps against."""
+
+
 @dataclass(frozen=True)
 class Onward:
-    """Use it on the event loop. `belongs`: whether a call is still the leg's; `place_again` sends the INVITE for the
-    leg; `give_up` ends a call that nobody has answered and that the leg has to do with no more, False when somebody
-    has; `end` ends the leg; `on_silent` hears of an address of a host that did not answer."""
+    """Use it on the event loop. `belongs`: whether a call whose INVITE has been sent is the leg's; `send_again` makes a
+    call for a leg in the place of the one before; `give_up` ends a call that nobody has answered and that the leg has
+    to do with no more, False when somebody has; `end` ends the leg; `on_silent` hears of an address of a host that did
+    not answer."""
 
     start: Callable[[Coroutine[Any, Any, None]], None]
-    belongs: Callable[[CallObject, Leg], bool]
-    place_again: Callable[[CallObject, Leg, Invitation], Awaitable[None]]
+    belongs: Callable[[CallObject, Leg], Awaitable[bool]]
+    send_again: Callable[[CallObject, Leg, Way, Invitation], Awaitable[tuple[CallObject, Leg]]]
     give_up: Callable[[CallObject], Awaitable[bool]]
     end: Callable[[int, Leg, Ending], None]
     on_silent: Callable[[str, str], None]
 
-    def watch(self, call: CallObject, leg: Leg) -> None:
-        """An INVITE has been sent: when nobody answers it there may be another address."""
-        if call.way is not None and not call.way.last:
-            asyncio.get_running_loop().call_later(PATIENCE_S, self._look, call, leg)
+    async def placed(self, invitation: Invitation, send: Send) -> Leg:
+        """Send the INVITE to the first address that can be reached. Raises `ConnectionError`."""
+        while True:
+            way = invitation.way()
+            try:
+                call, leg = await send(way, invitation)
+            except NotReached:
+                if way.last or way.by_name:
+                    raise
+                self._is_silent(way, invitation)
+                invitation = invitation.past(way)
+                continue
+            if not way.last:
+                asyncio.get_running_loop().call_later(PATIENCE_S, self._look, call, leg)
+            return leg
 
     async def unheard(self, call: CallObject, leg: Leg, ending: Ending) -> None:
         """The address could not be reached, or has no time (503)."""
-        if self.belongs(call, leg):
+        if await self.belongs(call, leg):
             await self._next(call, leg, ending, silent=ending.code == 0)
 
     async def redirected(self, call: CallObject, leg: Leg, contacts: Sequence[Contact], code: int) -> None:
@@ -63,23 +80,23 @@ class Onward:
             self.end(call.key, leg, Ending(code))
 
     def _look(self, call: CallObject, leg: Leg) -> None:
-        if self._is_waiting(call, leg):
-            self.start(self._lose_patience(call, leg))
-
-    def _is_waiting(self, call: CallObject, leg: Leg) -> bool:
         said = leg.rings.done() or leg.answered.done() or leg.ended.done()
-        return not said and not leg._hung_up and self.belongs(call, leg)
+        if not said and not leg._hung_up:
+            self.start(self._lose_patience(call, leg))
 
     async def _lose_patience(self, call: CallObject, leg: Leg) -> None:
         if await self.give_up(call):
             await self._next(call, leg, Ending(0), silent=True)
 
+    def _is_silent(self, way: Way, invitation: Invitation) -> None:
+        if way.target is not None:
+            log.info("sip.silent", sip_call_id=invitation.sip_call_id, host=way.host, address=way.target.address)
+            self.on_silent(way.host, way.target.address)
+
     async def _next(self, call: CallObject, leg: Leg, ending: Ending, *, silent: bool) -> None:
         """Try the next address; without any the leg ends."""
-        way = call.way
-        if silent and way and way.target:
-            log.info("sip.silent", sip_call_id=leg.sip_call_id, host=way.host, address=way.target.address)
-            self.on_silent(way.host, way.target.address)
+        if silent and call.way and call.invitation:
+            self._is_silent(call.way, call.invitation)
         if not await self._is_placed(call, leg, self._past(call, leg)):
             self.end(call.key, leg, ending)
 
@@ -104,7 +121,7 @@ class Onward:
             if invitation is None:
                 return False
             leg._begins_anew()
-            await self.place_again(call, leg, invitation)
+            await self.placed(invitation, partial(self.send_again, call, leg))
         except ConnectionError as error:
             log.info("sip.not_placed_again", sip_call_id=leg.sip_call_id, why=str(error))
             return False

@@ -22,7 +22,7 @@ from sipcore.pump import Pump
 from sipcore.referral import Referral
 from sipcore.referral import read as read_referral
 from sipcore.secrecy import ClearKeys, Secrecy
-from sipcore.ways import Invitation, Way, lead
+from sipcore.ways import Invitation, Way, failure, lead
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class DialogRegistry:
         self._waiting: dict[int, Ending] = {}
         """Ends of dialogs whose legs are being transferred."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._onward = Onward(self._start, self._belongs, self._place_again, self._give_up, self._leg_ended, on_silent)
+        self._onward = Onward(self._start, self._belongs, self._send_again, self._give_up, self._leg_ended, on_silent)
 
     # ---- PJSIP's threads ----
 
@@ -177,9 +177,7 @@ class DialogRegistry:
 
     async def place(self, invitation: Invitation) -> Leg:
         """Send an INVITE. Raises `ConnectionError` when it cannot be sent."""
-        call, leg = await self._owner.run(self._place_here, invitation.way(), invitation)
-        self._onward.watch(call, leg)
-        return leg
+        return await self._onward.placed(invitation, self._send)
 
     async def hang_up_all(self, timeout_s: float = 2.0) -> None:
         """End every leg and wait until they are gone, at most `timeout_s`."""
@@ -267,13 +265,19 @@ class DialogRegistry:
         if leg._hung_up:
             await leg.hangup()
 
-    def _belongs(self, call: CallObject, leg: Leg) -> bool:
-        return self.legs.get(call.key) is leg
+    async def _send(self, way: Way, invitation: Invitation) -> tuple[CallObject, Leg]:
+        return await self._owner.run(self._place_here, way, invitation)
 
-    async def _place_again(self, before: CallObject, leg: Leg, invitation: Invitation) -> None:
-        call = await self._owner.run(self._place_again_here, leg, invitation.way(), invitation)
+    async def _belongs(self, call: CallObject, leg: Leg) -> bool:
+        """Asked for after whatever the owner's thread is about: PJSIP tells of a failure before `makeCall` does."""
+        return await self._owner.run(lambda: self.legs.get(call.key) is leg)
+
+    async def _send_again(
+        self, before: CallObject, leg: Leg, way: Way, invitation: Invitation
+    ) -> tuple[CallObject, Leg]:
+        call = await self._owner.run(self._place_again_here, leg, way, invitation)
         self.legs.pop(before.key, None)
-        self._onward.watch(call, leg)
+        return call, leg
 
     async def _give_up(self, call: CallObject) -> bool:
         return await self._owner.run(self._give_up_here, call)
@@ -313,6 +317,8 @@ class DialogRegistry:
         if not _native.rtp_ports_left():
             raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
         identity = invitation.identity(way)
+        lead(way)
+        _native.call_table_make_room()
         call = CallObject(way.account, self)
         facts = LegFacts(
             sip_call_id=invitation.sip_call_id,
@@ -328,6 +334,8 @@ class DialogRegistry:
 
     def _place_again_here(self, leg: Leg, way: Way, invitation: Invitation) -> CallObject:
         identity = invitation.identity(way)
+        lead(way)
+        _native.call_table_make_room()
         call = CallObject(way.account, self)
         self._attach(call, leg, PjDialog(self._owner, call))
         self._send_here(call, way, invitation, identity)
@@ -340,19 +348,16 @@ class DialogRegistry:
         operation.txOption.localUri = invitation.sender(way) or identity
         call.invitation, call.way = invitation, way
         try:
-            lead(way)
-            _native.call_table_make_room()
             call.makeCall(way.uri, operation)
-        except (pj.Error, ConnectionError) as error:
+        except pj.Error as error:
             self.legs.pop(call.key, None)
             self._drop_here(call.key)
-            why = getattr(error, "reason", error)
-            raise ConnectionError(f"no INVITE could be sent: {why}") from error
+            raise failure(error) from error
 
     def _give_up_here(self, call: CallObject) -> bool:
         """End a call that has had no response at all; a late one gets its CANCEL. False when there was one."""
         dialog = self._dialogs.get(call.key)
-        if dialog is None or not call.isActive() or _native.progress(call.getId()):
+        if dialog is None or call.leg is None or not call.isActive() or _native.progress(call.getId()):
             return False
         call.leg = None
         dialog._bye_here(0, ())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import pjsua2 as pj
 
 from sipcore import _native, headers
 from sipcore.contacts import Follow
@@ -14,6 +17,15 @@ from sipcore.transports import told_host
 
 if TYPE_CHECKING:
     from sipcore.accounts import TrunkAccount
+
+
+_OS = 120000
+"""PJ_ERRNO_START_SYS: PJLIB's error numbers are the system's plus this."""
+_UNREACHABLE = (errno.EPIPE, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
+
+
+class NotReached(ConnectionError):
+    """The address refuses the connection, or there is no route to it."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,12 @@ def lead(way: Way) -> None:
     """On the owner's thread, before a call leaves: make sure that the account is still the one that was chosen, and let
     what it sends go that way. Raises `ConnectionError`."""
     if not way.account.isValid():
-        raise ConnectionError("its trunk has been changed or removed")
+        raise ConnectionError("no INVITE could be sent: its trunk has been changed or removed")
     if way.routes is not None:
         _native.account_route(int(way.account.getId()), *way.routes)
+
+
+def failure(error: pj.Error) -> ConnectionError:
+    """Why PJSIP has not sent an INVITE."""
+    kind = NotReached if error.status - _OS in _UNREACHABLE else ConnectionError
+    return kind(f"no INVITE could be sent: {error.reason}")

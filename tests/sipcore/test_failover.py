@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
@@ -180,9 +181,10 @@ async def test_a_call_whose_addresses_all_refuse_connections_ends_as_unreachable
     phone: Phone, silent: list[tuple[str, str]]
 ) -> None:
     refusing = [Target(f"127.0.0.{last}", free_port(), "tcp") for last in (2, 3)]
-    leg = await calls(phone, replace(OWN, transport="tcp"), refusing)
-    end = await asyncio.wait_for(leg.ended, 5)
-    assert (end.code, end.by_peer) == (0, True)
+    with contextlib.suppress(ConnectionError):  # PJSIP may know of it at once
+        leg = await calls(phone, replace(OWN, transport="tcp"), refusing)
+        end = await asyncio.wait_for(leg.ended, 5)
+        assert (end.code, end.by_peer) == (0, True)
     assert phone.endpoint.live_legs == 0
     assert silent == [(NAME, "127.0.0.2")]
 
