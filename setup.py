@@ -28,7 +28,14 @@ def native_extension() -> Extension:
         "sipcore._native",
         sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).glob("*.c*")),
         depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).glob("*.h")),
-        extra_compile_args=["-O3", "-Wall", "-Wextra", "-DNDEBUG", *pjsip_flags("--cflags")],
+        extra_compile_args=[
+            "-O3",
+            "-Wall",
+            "-Wextra",
+            "-Werror=incompatible-pointer-types",
+            "-DNDEBUG",
+            *pjsip_flags("--cflags"),
+        ],
         extra_link_args=["-Wl,--as-needed", *pjsip_flags("--libs"), f"-Wl,-rpath,{library_dir}"],
     )
 

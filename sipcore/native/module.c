@@ -424,14 +424,14 @@ static PyObject *py_slot_stats(PyObject *self, PyObject *argument)
                          "last_packet_ns", (long long)atomic_load(&slot->last_packet_ns));
 }
 
-/* Python's own reference keeps the figures while they are read. */
+/* Python's own reference keeps the figures while they are read: the pump may be stopped, without the GIL, meanwhile. */
 static PyObject *py_rtp_totals(PyObject *self, PyObject *argument)
 {
     slot_t *slot = slot_argument(argument);
     (void)self;
     if (!slot)
         return NULL;
-    rtp_quality_t *quality = rtp_quality_keep(slot->quality); /* an open slot's changes for nobody */
+    rtp_quality_t *quality = slot_quality(slot);
     rtp_totals_t t = {0};
     if (quality)
         t = rtp_quality_totals(quality);

@@ -1,5 +1,7 @@
 #include "rtp_lock.h"
 
+#include "rtp_candidates.h"
+
 #include <string.h>
 
 bool rtp_same_host(const pj_sockaddr *a, const pj_sockaddr *b)
@@ -8,17 +10,23 @@ bool rtp_same_host(const pj_sockaddr *a, const pj_sockaddr *b)
            memcmp(pj_sockaddr_get_addr(a), pj_sockaddr_get_addr(b), pj_sockaddr_get_addr_len(a)) == 0;
 }
 
-static bool same_place(const pj_sockaddr *a, const pj_sockaddr *b)
+bool rtp_same_place(const pj_sockaddr *a, const pj_sockaddr *b)
 {
     return rtp_same_host(a, b) && pj_sockaddr_get_port(a) == pj_sockaddr_get_port(b);
 }
 
-static enum rtp_verdict settle(rtp_lock_t *lock, enum rtp_lock_state state, const pj_sockaddr *from, uint32_t ssrc)
+/* RTCP of a source that has moved comes from elsewhere too. */
+static enum rtp_verdict settle(rtp_lock_t *lock, enum rtp_lock_state state, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
+    if (lock->state != RTP_LOCK_OPEN && !rtp_same_place(from, &lock->source))
+        lock->rtcp_settled = false;
     lock->state = state;
     pj_sockaddr_cp(&lock->source, from);
-    lock->ssrc = ssrc;
+    lock->ssrc = packet->ssrc;
+    lock->settled_ns = lock->heard_ns = packet->ns;
     lock->next_since_ns = 0;
+    pj_bzero(&lock->former, sizeof lock->former);
+    pj_bzero(lock->candidates, sizeof lock->candidates);
     return RTP_TAKE_NEW_SOURCE;
 }
 
@@ -43,59 +51,104 @@ static enum rtp_verdict judge_ssrc(rtp_lock_t *lock, uint32_t ssrc, int64_t now_
     return RTP_TAKE;
 }
 
-static enum rtp_verdict judge_candidate(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc, int64_t now_ns)
+static bool is_former(const rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
-    bool silent = now_ns - lock->candidate_heard_ns > CANDIDATE_GAP_NS || !lock->candidate.addr.sa_family;
-    bool known = same_place(from, &lock->candidate) && ssrc == lock->candidate_ssrc;
-    if (!known && !silent)
-        return RTP_DROP;
-    if (silent) {
-        pj_sockaddr_cp(&lock->candidate, from);
-        lock->candidate_ssrc = ssrc;
-        lock->candidate_since_ns = now_ns;
-    }
-    lock->candidate_heard_ns = now_ns;
-    if (now_ns - lock->candidate_since_ns < PROBATION_NS)
-        return RTP_DROP;
-    return settle(lock, RTP_LOCK_PROBED, from, ssrc);
+    return rtp_same_place(from, &lock->former) && packet->ssrc == lock->former_ssrc &&
+           lock->former_heard_ns > packet->ns - lock->settled_ns;
 }
 
-void rtp_lock_open(rtp_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp)
+/* Whether such a place may want to be the source. */
+static bool may_apply(const rtp_lock_t *lock, const pj_sockaddr *from, int64_t now_ns)
 {
-    if (!same_place(announced, &lock->announced))
+    const bool has_source = lock->source.addr.sa_family != 0;
+    if (lock->held || (has_source && now_ns - lock->heard_ns < SOURCE_SILENCE_NS))
+        return false;
+    if (lock->state == RTP_LOCK_OPEN && (rtp_same_host(from, &lock->announced) || rtp_same_host(from, &lock->signalling)))
+        return true;
+    return has_source && rtp_same_host(from, &lock->source);
+}
+
+static enum rtp_verdict judge_candidate(rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
+{
+    const bool has_source = lock->source.addr.sa_family != 0;
+    if (has_source && packet->ssrc == lock->ssrc)
+        return settle(lock, RTP_LOCK_PROBED, from, packet);
+    if (!rtp_candidates_passed(lock->candidates, from, packet))
+        return RTP_DROP;
+    const rtp_lock_t before = *lock;
+    settle(lock, RTP_LOCK_PROBED, from, packet);
+    if (has_source) {
+        pj_sockaddr_cp(&lock->former, &before.source);
+        lock->former_ssrc = before.ssrc;
+        lock->former_heard_ns = before.heard_ns - before.settled_ns;
+    }
+    return RTP_TAKE_NEW_SOURCE;
+}
+
+/* What was before the peer held the call counts again when it resumes it, whatever came meanwhile. */
+static void note_hold(rtp_lock_t *lock, bool held)
+{
+    if (held && !lock->held) {
+        pj_sockaddr_cp(&lock->talk_announced, &lock->announced);
+        pj_sockaddr_cp(&lock->talk_source, &lock->source);
+    } else if (lock->held && !held) {
+        pj_sockaddr_cp(&lock->announced, &lock->talk_announced);
+        pj_sockaddr_cp(&lock->source, &lock->talk_source);
+    }
+    lock->held = held;
+}
+
+void rtp_lock_open(rtp_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp, bool held,
+                   int64_t now_ns)
+{
+    note_hold(lock, held);
+    if (!rtp_same_place(announced, &lock->announced))
         pj_bzero(&lock->source, sizeof lock->source);
     lock->state = RTP_LOCK_OPEN;
+    lock->heard_ns = now_ns;
     pj_sockaddr_cp(&lock->announced, announced);
     pj_sockaddr_cp(&lock->announced_rtcp, announced_rtcp);
-    pj_bzero(&lock->candidate, sizeof lock->candidate);
+    pj_bzero(&lock->former, sizeof lock->former);
+    pj_bzero(lock->candidates, sizeof lock->candidates);
     lock->rtcp_settled = false;
 }
 
-enum rtp_verdict rtp_lock_judge(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc, int64_t now_ns)
+enum rtp_verdict rtp_lock_judge(rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {
-    bool settled = lock->state != RTP_LOCK_OPEN, as_before = same_place(from, &lock->source);
-    if (settled && as_before)
-        return judge_ssrc(lock, ssrc, now_ns);
-    if (same_place(from, &lock->announced))
-        return settle(lock, RTP_LOCK_ANNOUNCED, from, ssrc);
-    if (settled)
-        return RTP_DROP;
-    if (as_before)
-        return settle(lock, RTP_LOCK_PROBED, from, ssrc);
-    if (rtp_same_host(from, &lock->announced) || rtp_same_host(from, &lock->signalling))
-        return judge_candidate(lock, from, ssrc, now_ns);
-    return RTP_DROP;
+    const bool settled = lock->state != RTP_LOCK_OPEN, as_before = rtp_same_place(from, &lock->source);
+    if (settled && as_before) {
+        lock->heard_ns = packet->ns;
+        return judge_ssrc(lock, packet->ssrc, packet->ns);
+    }
+    if (rtp_same_place(from, &lock->announced))
+        return settle(lock, RTP_LOCK_ANNOUNCED, from, packet);
+    if (as_before || is_former(lock, from, packet))
+        return settle(lock, RTP_LOCK_PROBED, from, packet);
+    return may_apply(lock, from, packet->ns) ? judge_candidate(lock, from, packet) : RTP_DROP;
 }
 
 enum rtp_verdict rtp_lock_judge_rtcp(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc)
 {
-    bool announced = same_place(from, &lock->announced_rtcp);
+    bool announced = rtp_same_place(from, &lock->announced_rtcp);
     bool of_source = lock->state != RTP_LOCK_OPEN && ssrc == lock->ssrc && rtp_same_host(from, &lock->source);
-    if (lock->rtcp_settled && same_place(from, &lock->rtcp_source))
+    if (lock->rtcp_settled && rtp_same_place(from, &lock->rtcp_source))
         return announced || of_source ? RTP_TAKE : RTP_DROP;
     if (!announced && (lock->rtcp_settled || !of_source))
         return RTP_DROP;
     lock->rtcp_settled = true;
     pj_sockaddr_cp(&lock->rtcp_source, from);
     return RTP_TAKE_NEW_SOURCE;
+}
+
+/* Without an RTCP packet to tell, RTCP goes to the port after RTP's (RFC 3550, 11), unless both share one (RFC 5761). */
+void rtp_lock_targets(const rtp_lock_t *lock, pj_sockaddr *rtp, pj_sockaddr *rtcp)
+{
+    const bool shared = pj_sockaddr_cmp(&lock->announced, &lock->announced_rtcp) == 0;
+    pj_sockaddr_cp(rtp, lock->state == RTP_LOCK_PROBED ? &lock->source : &lock->announced);
+    pj_sockaddr_cp(rtcp, lock->rtcp_settled ? &lock->rtcp_source : &lock->announced_rtcp);
+    if (lock->rtcp_settled || lock->state != RTP_LOCK_PROBED)
+        return;
+    pj_sockaddr_cp(rtcp, rtp);
+    if (!shared)
+        pj_sockaddr_set_port(rtcp, (pj_uint16_t)(pj_sockaddr_get_port(rtp) + 1));
 }

@@ -18,10 +18,11 @@ typedef struct adapter {
     pjmedia_transport *udp;         /* below that: it knows the sockets and who sent what */
     pjsua_call_id call;
     rtp_quality_t *quality;
-    uint32_t kernel_drops;          /* that the quality counts already */
+    _Atomic uint32_t kernel_drops;  /* that the quality counts already */
 
     pthread_mutex_t lock;           /* guards what follows; nobody is called while it is held */
     rtp_lock_t source;
+    bool agreed, held;              /* there has been sound; by the latest SDP, none need come */
     pjmedia_transport_attach_param stream; /* what the stream asked for; without user_data, nobody listens */
     pj_sockaddr rtp_target, rtcp_target;
 } adapter_t;
@@ -67,29 +68,16 @@ static void filter_hosts(adapter_t *adapter, const pj_sockaddr *announced)
     rtp_filter_hosts(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
 }
 
+/* By the threads that send and that end streams: what one of them counts too often, having looked earlier, is less than
+ * nothing for the other. */
 static void count_kernel_drops(adapter_t *adapter)
 {
     uint32_t drops = rtp_filter_drops(info_of(adapter).sock_info.rtp_sock);
-    for (; adapter->kernel_drops < drops; adapter->kernel_drops++)
-        rtp_quality_dropped(adapter->quality, false);
+    if (drops)
+        rtp_quality_kernel_dropped(adapter->quality, (int32_t)(drops - atomic_exchange(&adapter->kernel_drops, drops)));
 }
 
 /* ---- sending to where the peer is ---- */
-
-/* The lock is held. Without an RTCP packet to tell, RTCP goes to the port after RTP's (RFC 3550, 11), unless both share
- * one (RFC 5761). */
-static void choose_targets(const adapter_t *adapter, pj_sockaddr *rtp, pj_sockaddr *rtcp)
-{
-    const rtp_lock_t *source = &adapter->source;
-    const bool shared = pj_sockaddr_cmp(&source->announced, &source->announced_rtcp) == 0;
-    pj_sockaddr_cp(rtp, source->state == RTP_LOCK_PROBED ? &source->source : &source->announced);
-    pj_sockaddr_cp(rtcp, source->rtcp_settled ? &source->rtcp_source : &source->announced_rtcp);
-    if (source->rtcp_settled || source->state != RTP_LOCK_PROBED)
-        return;
-    pj_sockaddr_cp(rtcp, rtp);
-    if (!shared)
-        pj_sockaddr_set_port(rtcp, (pj_uint16_t)(pj_sockaddr_get_port(rtp) + 1));
-}
 
 /* The lock is held. Whether packets must go elsewhere from now on. */
 static bool has_moved(adapter_t *adapter)
@@ -97,7 +85,7 @@ static bool has_moved(adapter_t *adapter)
     pj_sockaddr rtp, rtcp;
     if (!adapter->stream.user_data || !atomic_load(&symmetric))
         return false;
-    choose_targets(adapter, &rtp, &rtcp);
+    rtp_lock_targets(&adapter->source, &rtp, &rtcp);
     if (pj_sockaddr_cmp(&rtp, &adapter->rtp_target) == 0 && pj_sockaddr_cmp(&rtcp, &adapter->rtcp_target) == 0)
         return false;
     pj_sockaddr_cp(&adapter->rtp_target, &rtp);
@@ -187,8 +175,9 @@ static void on_rtp(pjmedia_tp_cb_param *param)
         return;
     }
     const int64_t now_ns = now_monotonic_ns();
+    const rtp_arrival_t packet = {rtp_ssrc(param->pkt), rtp_16((const uint8_t *)param->pkt + 2), now_ns};
     pthread_mutex_lock(&adapter->lock);
-    enum rtp_verdict verdict = rtp_lock_judge(&adapter->source, &from, rtp_ssrc(param->pkt), now_ns);
+    enum rtp_verdict verdict = rtp_lock_judge(&adapter->source, &from, &packet);
     pthread_mutex_unlock(&adapter->lock);
     if (verdict == RTP_DROP) {
         rtp_quality_dropped(adapter->quality, false);
@@ -234,7 +223,9 @@ static pj_status_t attach(pjmedia_transport *tp, pjmedia_transport_attach_param 
     filter_hosts(adapter, &param->rem_addr);
     rtp_quality_begin(adapter->quality);
     pthread_mutex_lock(&adapter->lock);
-    rtp_lock_open(&adapter->source, &param->rem_addr, &rtcp);
+    const bool held = adapter->held || !pj_sockaddr_has_addr(&param->rem_addr); /* RFC 3264, 8.4: the old way to say so */
+    rtp_lock_open(&adapter->source, &param->rem_addr, &rtcp, held, now_monotonic_ns());
+    adapter->agreed = true;
     adapter->stream = *param;
     pj_sockaddr_cp(&adapter->rtp_target, &param->rem_addr);
     pj_sockaddr_cp(&adapter->rtcp_target, &rtcp);
@@ -303,10 +294,17 @@ static pj_status_t encode_sdp(pjmedia_transport *tp, pj_pool_t *pool, pjmedia_sd
     return pjmedia_transport_encode_sdp(((adapter_t *)tp)->slave, pool, local, remote, media);
 }
 
+/* What a peer that holds the call may play meanwhile comes from where it was, or from where its SDP says. Who has sent
+ * nothing but that from the beginning is no one that holds. */
 static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjmedia_sdp_session *local,
                                const pjmedia_sdp_session *remote, unsigned media)
 {
-    return pjmedia_transport_media_start(((adapter_t *)tp)->slave, pool, local, remote, media);
+    adapter_t *adapter = (adapter_t *)tp;
+    const pjmedia_dir peers = media < remote->media_count ? sdp_direction(remote, media) : PJMEDIA_DIR_NONE;
+    pthread_mutex_lock(&adapter->lock);
+    adapter->held = !(peers & PJMEDIA_DIR_ENCODING) || (adapter->agreed && !(peers & PJMEDIA_DIR_DECODING));
+    pthread_mutex_unlock(&adapter->lock);
+    return pjmedia_transport_media_start(adapter->slave, pool, local, remote, media);
 }
 
 static pj_status_t media_stop(pjmedia_transport *tp)

@@ -118,3 +118,19 @@ pj_bool_t sdp_has_addresses(const pjmedia_sdp_session *sdp)
             return PJ_FALSE;
     return PJ_TRUE;
 }
+
+pjmedia_dir sdp_direction(const pjmedia_sdp_session *sdp, unsigned media)
+{
+    static const struct {
+        const char *name;
+        pjmedia_dir direction;
+    } told[] = {{"inactive", PJMEDIA_DIR_NONE}, {"sendonly", PJMEDIA_DIR_ENCODING}, {"recvonly", PJMEDIA_DIR_DECODING},
+                {"sendrecv", PJMEDIA_DIR_ENCODING_DECODING}};
+    for (unsigned i = 0; i < PJ_ARRAY_SIZE(told); i++)
+        if (pjmedia_sdp_media_find_attr2(sdp->media[media], told[i].name, NULL))
+            return told[i].direction;
+    for (unsigned i = 0; i < PJ_ARRAY_SIZE(told); i++)
+        if (pjmedia_sdp_attr_find2(sdp->attr_count, sdp->attr, told[i].name, NULL))
+            return told[i].direction;
+    return PJMEDIA_DIR_ENCODING_DECODING;
+}

@@ -29,6 +29,7 @@ void slot_init(slot_t *slot, int index)
     slot->call = PJSUA_INVALID_ID;
     slot->noise = 0x9E3779B9u ^ (uint32_t)index;
     pthread_mutex_init(&slot->stream_lock, NULL);
+    pthread_mutex_init(&slot->quality_lock, NULL);
 }
 
 static int allocate_rings(slot_t *slot, uint32_t rate)
@@ -73,12 +74,22 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->stream = stream;
     slot->frame = PJMEDIA_PIA_SPF(&source->info);
     learn_codec(slot, stream);
-    slot->due = 0;
+    slot->due = slot->discarded_frames = 0;
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
-    slot->discarded_frames = 0;
     atomic_store(&slot->last_packet_ns, now_monotonic_ns());
     pthread_mutex_unlock(&slot->stream_lock);
+}
+
+static rtp_quality_t *exchange_quality(slot_t *slot, rtp_quality_t *quality)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    pthread_mutex_lock(&slot->quality_lock);
+    rtp_quality_t *before = slot->quality;
+    slot->quality = quality;
+    pthread_mutex_unlock(&slot->quality_lock);
+    pthread_mutex_unlock(&slot->stream_lock);
+    return before;
 }
 
 /* A free slot becomes a call's. Called by PJSIP's worker only, so two openings never meet. */
@@ -92,15 +103,11 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     slot_detach(slot); /* a re-INVITE may have met the release of the slot's last call */
     atomic_store(&slot->rate, rate);
     slot->call = call;
-    slot->timestamp = 0;
-    slot->last = 0;
-    slot->sounding = false;
+    slot->timestamp = slot->last = 0;
+    slot->sounding = slot->background_up = slot->speaking = false;
     slot->ahead_count = slot->tail_count = slot->tail_at = 0;
     slot->background_gain = 0;
-    slot->background_at = 0;
-    slot->background_hold = 0;
-    slot->background_up = false;
-    slot->speaking = false;
+    slot->background_at = slot->background_hold = 0;
     atomic_store(&slot->rx_read, 0);
     atomic_store(&slot->rx_written, 0);
     atomic_store(&slot->rx_ns, now_monotonic_ns());
@@ -116,7 +123,7 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     atomic_store(&slot->frames_missing, 0);
     atomic_store(&slot->under_runs, 0);
     atomic_store(&slot->over_runs, 0);
-    slot->quality = quality;
+    exchange_quality(slot, quality);
     set_stream(slot, port, port, stream);
     atomic_fetch_add(&slot->generation, 1);
     atomic_store_explicit(&slot->state, SLOT_OPEN, memory_order_release);
@@ -181,18 +188,15 @@ void slot_close(slot_t *slot)
     slot_detach(slot);
     background_drop(slot);
     dial_drop(slot);
-    pthread_mutex_lock(&slot->stream_lock);
-    rtp_quality_t *quality = slot->quality;
-    slot->quality = NULL;
-    pthread_mutex_unlock(&slot->stream_lock);
-    rtp_quality_release(quality);
+    rtp_quality_release(exchange_quality(slot, NULL));
 }
 
+/* Python asks too, and must not keep the pump waiting. */
 rtp_quality_t *slot_quality(slot_t *slot)
 {
-    pthread_mutex_lock(&slot->stream_lock);
+    pthread_mutex_lock(&slot->quality_lock);
     rtp_quality_t *quality = rtp_quality_keep(slot->quality);
-    pthread_mutex_unlock(&slot->stream_lock);
+    pthread_mutex_unlock(&slot->quality_lock);
     return quality;
 }
 

@@ -71,6 +71,7 @@ typedef struct slot {
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
     pj_pool_t *resampler_pool;      /* NULL without a resampler */
     pjmedia_stream *stream;
+    pthread_mutex_t quality_lock;   /* taken for a moment, within `stream_lock` or alone */
     rtp_quality_t *quality;         /* we hold a reference; NULL while the slot is free */
     _Atomic uint32_t rate;          /* Hz */
     uint32_t frame;                 /* samples per frame of `source`, at the slot's rate */

@@ -1,0 +1,26 @@
+"""Parts of sipcore/native by themselves, for tests that give them the time."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def compiled(folder: Path, *sources: str) -> ctypes.CDLL:
+    """A library of these files, whose names begin at the root of the project."""
+    library = folder / "part.so"
+    files = [str(ROOT / source) for source in sources]
+    options = ["-shared", "-fPIC", f"-Wl,-rpath,{_pjsip('--variable=libdir')[0]}"]
+    subprocess.run(["cc", *options, "-o", str(library), *files, *_pjsip("--cflags", "--libs")], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def _pjsip(*asked: str) -> list[str]:
+    """What pkg-config says of the PJSIP that `sipcore._native` is linked with."""
+    description = ROOT / "build/pjsip/lib/pkgconfig/libpjproject.pc"
+    return subprocess.run(
+        ["pkg-config", *asked, description], check=True, capture_output=True, text=True
+    ).stdout.split()
