@@ -11,8 +11,9 @@ static struct {
     struct {
         pjsip_transport *transport;
         address_key_t source;
+        bool stranger;
         int64_t began_ms;       /* WHOLE between messages */
-    } place[CONNECTIONS_MOST];
+    } place[CONNECTIONS_MOST + CONNECTIONS_OF_STRANGERS];
     int count;
 } connections = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -25,22 +26,33 @@ static int find(const pjsip_transport *transport)
     return -1;
 }
 
-/* The lock is held. */
-static int count_of(const address_key_t *source)
+/* The lock is held. Of one source, or of all with NULL. */
+static int count_of(const address_key_t *source, bool stranger)
 {
     int count = 0;
     for (int i = 0; i < connections.count; i++)
-        count += memcmp(&connections.place[i].source, source, sizeof *source) == 0;
+        count += connections.place[i].stranger == stranger &&
+                 (!source || memcmp(&connections.place[i].source, source, sizeof *source) == 0);
     return count;
 }
 
-bool connections_add(pjsip_transport *transport, const address_key_t *source, int64_t now_ms)
+/* The lock is held. */
+static bool has_room(const address_key_t *source, bool stranger)
 {
+    if (stranger)
+        return count_of(NULL, true) < CONNECTIONS_OF_STRANGERS && count_of(source, true) < CONNECTIONS_OF_STRANGER;
+    return count_of(NULL, false) < CONNECTIONS_MOST && count_of(source, false) < CONNECTIONS_OF_ONE;
+}
+
+bool connections_add(pjsip_transport *transport, const address_key_t *source, bool stranger, int64_t now_ms)
+{
+    const address_key_t site = address_key_site(source);
     pthread_mutex_lock(&connections.lock);
-    bool fits = connections.count < CONNECTIONS_MOST && count_of(source) < CONNECTIONS_OF_ONE;
+    bool fits = has_room(&site, stranger);
     if (fits) {
         connections.place[connections.count].transport = transport;
-        connections.place[connections.count].source = *source;
+        connections.place[connections.count].source = site;
+        connections.place[connections.count].stranger = stranger;
         connections.place[connections.count++].began_ms = now_ms;
     }
     pthread_mutex_unlock(&connections.lock);
@@ -72,11 +84,13 @@ void connections_began(const pjsip_transport *transport, int64_t now_ms)
     pthread_mutex_unlock(&connections.lock);
 }
 
-void connections_whole(const pjsip_transport *transport)
+void connections_whole(const pjsip_transport *transport, bool known)
 {
     pthread_mutex_lock(&connections.lock);
     int i = find(transport);
-    if (i >= 0)
+    if (i >= 0 && known && count_of(NULL, false) < CONNECTIONS_MOST)
+        connections.place[i].stranger = false;
+    if (i >= 0 && !connections.place[i].stranger)
         connections.place[i].began_ms = WHOLE;
     pthread_mutex_unlock(&connections.lock);
 }

@@ -125,10 +125,14 @@ static void answer_unseen(pjsip_rx_data *rdata, int code, int retry_after_s)
     tap_mute(false);
 }
 
+/* A stranger's connection ends with what it has been told. */
 static pj_bool_t refuse_stranger(pjsip_rx_data *rdata, bool refuse)
 {
+    pjsip_transport *transport = rdata->tp_info.transport;
     if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
         answer_unseen(rdata, 403, 0);
+    if ((transport->flag & PJSIP_TRANSPORT_RELIABLE) && transport->dir == PJSIP_TP_DIR_INCOMING)
+        pjsip_transport_shutdown(transport);
     return PJ_TRUE;
 }
 
@@ -179,8 +183,9 @@ static bool is_known(const pjsip_rx_data *rdata)
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    connections_whole(rdata->tp_info.transport);
-    if (!is_known(rdata) && !answers_come_from_whom_we_asked(rdata)) {
+    bool asked = is_known(rdata) || answers_come_from_whom_we_asked(rdata);
+    connections_whole(rdata->tp_info.transport, asked);
+    if (!asked) {
         turned_away(AWAY_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
         return PJ_TRUE;
     }
@@ -204,7 +209,6 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     bool ongoing = of_call || (in_transaction(rdata) && !forged);
     address_key_t address;
     bool has_address = address_key(&rdata->pkt_info.src_addr, &address);
-    connections_whole(rdata->tp_info.transport);
     pthread_mutex_lock(&guard.lock);
     bool known = ongoing || (has_address && sources_contain(guard.known, &address));
     bool probe = method == PJSIP_OPTIONS_METHOD && has_address && sources_contain(guard.probes, &address);
@@ -213,6 +217,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
     if (!known && !probe)
         turned_away(AWAY_UNKNOWN_SOURCE, source);
     pthread_mutex_unlock(&guard.lock);
+    connections_whole(rdata->tp_info.transport, known || probe);
 
     if (!known && !probe)
         return refuse_stranger(rdata, refuse);
@@ -290,7 +295,8 @@ static void peer_of(const pjsip_transport *transport, address_t peer)
     pj_sockaddr_print(&transport->key.rem_addr, peer, sizeof(address_t), 0);
 }
 
-/* A stranger's connection is closed at once: however many come, they take none of the sockets that calls need. */
+/* A stranger's connection is closed at once, or when it has been told 403: however many come, they take none of the
+ * sockets that calls need. */
 static bool may_connect(pjsip_transport *transport)
 {
     address_t peer = {0};
@@ -304,7 +310,7 @@ static bool may_connect(pjsip_transport *transport)
     if (!allowed)
         turned_away(AWAY_UNKNOWN_SOURCE, peer);
     pthread_mutex_unlock(&guard.lock);
-    if (allowed && !connections_add(transport, &address, now_ms())) {
+    if (allowed && !connections_add(transport, &address, !known, now_ms())) {
         turned_away(AWAY_TOO_MANY_CONNECTIONS, peer);
         return false;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define BITS 128
+#define SITE 64
 #define MAPPED 96   /* what an IPv4 address has before it in its IPv6 form */
 
 typedef struct network {
@@ -112,6 +113,14 @@ static bool is_mapped(const address_key_t *address)
 {
     static const uint8_t before[MAPPED / 8] = {[10] = 0xFF, [11] = 0xFF};
     return memcmp(address->byte, before, sizeof before) == 0;
+}
+
+address_key_t address_key_site(const address_key_t *address)
+{
+    address_key_t site = *address;
+    if (!is_mapped(address))
+        cut(&site, SITE);
+    return site;
 }
 
 bool sources_contain(const sources_t *sources, const address_key_t *address)

@@ -19,6 +19,8 @@ sources_t *sources_make(const char *const *texts, int count);
 void sources_free(sources_t *sources);
 /* NULL holds nothing. */
 bool sources_contain(const sources_t *sources, const address_key_t *address);
+/* The /64 that an address of IPv6 lies in; one of IPv4 itself. */
+address_key_t address_key_site(const address_key_t *address);
 /* false for what is no address of IP. */
 bool address_key(const pj_sockaddr *address, address_key_t *key);
 
