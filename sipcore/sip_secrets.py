@@ -12,9 +12,11 @@ _AUTH_HEADERS: Final = frozenset(
     ("authorization", "proxy-authorization", "www-authenticate", "proxy-authenticate")
 )  # RFC 3261 20.7, 20.27, 20.28, 20.44
 _SHOWN_PARAMETERS: Final = frozenset(("username", "realm", "uri", "algorithm", "qop", "nc", "stale", "domain"))
-_SECRET_WORDS: Final = ("auth", "token", "secret", "passw", "credential", "api-key", "apikey", "cookie")
+_SECRET_WORDS: Final = ("auth", "token", "secret", "passw", "credential", "key", "cookie", "pin", "pwd")
 """A header field with one of them in its name is not shown."""
-_SHOWN_BODIES: Final = ("application/sdp", "message/sip", "multipart/")
+_HIDDEN: Final = "(a body that is not shown)"
+_DEEPEST: Final = 4
+"""Bodies within bodies that are looked into."""
 _SHOWN_IN_URI: Final = frozenset(("replaces", "reason", "privacy", "require"))
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -36,18 +38,17 @@ _CRYPTO_SHOWN: Final = re.compile(r"(a=crypto:\d{1,9} [A-Z0-9]+(?:_[A-Z0-9]+)+) 
 _SDP_SECRET: Final = re.compile(r"\s*(a\s*=\s*(?:ice-pwd|key-mgmt)\s*:|(?:k|signal)\s*=)", re.IGNORECASE)
 _INLINE: Final = re.compile(r"inline:\S*+", re.IGNORECASE)
 _DTMF: Final = re.compile(r"application/dtmf(?:-relay)?\s*(?:;|\Z)", re.IGNORECASE)
+_BOUNDARY: Final = re.compile(r"""multipart/[^;]*+;(?:.*;)?\s*boundary\s*=\s*(?:"([^"]+)"|([^\s;"]+))""", re.I | re.S)
+_PUSH_DEVICE: Final = re.compile(r"""(;\s*+pn-prid\s*+=\s*+)(?:"[^"]*+"|[^;?&>\s",]++)""", re.IGNORECASE)
+"""RFC 8599: who has it may wake that phone."""
 _DURATION: Final = re.compile(r"\s*Duration\s*=\s*\d{1,6}\s*", re.IGNORECASE)
 
 
 def masked(message: bytes) -> str:
     """The message for people: lines end with LF, control characters and what is no UTF-8 are U+FFFD."""
-    text = message.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
-    head, _, body = text.partition("\n\n")
-    shown = _masked_fields(head.removesuffix("\n")) + "\n"
-    if body.strip("\n"):
-        encoded = bool(_ENCODED.search(head) or _ENCODED.search(body))
-        kinds = [kind.strip() for kind in _CONTENT_TYPE.findall(head)]
-        shown = f"{shown}\n{_masked_body([] if encoded else kinds, body)}"
+    shown = _masked_message(
+        message.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"), _DEEPEST
+    )
     return shown if shown.replace("\n", "").isprintable() else _UNPRINTABLE.sub("\ufffd", shown)
 
 
@@ -55,7 +56,24 @@ def masked_line(text: str) -> str:
     """Text that holds URIs: their passwords, and the header fields in them, are masked."""
     if "@" in text:
         text = "@".join(_without_passwords(text.split("@")))
-    return _URI_HEADER.sub(_masked_uri_header, text) if "?" in text else text
+    if "?" in text:
+        text = _URI_HEADER.sub(_masked_uri_header, text)
+    return _PUSH_DEVICE.sub(r"\1*", text) if ";" in text else text
+
+
+def _masked_message(text: str, depth: int) -> str:
+    head, _, body = text.partition("\n\n")
+    shown = _masked_fields(head.removesuffix("\n")) + "\n"
+    if body.strip("\n"):
+        shown = f"{shown}\n{_masked_body(_kinds(head, body), body, depth)}"
+    return shown
+
+
+def _kinds(head: str, body: str) -> list[str]:
+    """What the header fields say of the body; nothing when it is encoded."""
+    if _ENCODED.search(head) or _ENCODED.search(body):
+        return []
+    return [kind.strip() for kind in _CONTENT_TYPE.findall(head)]
 
 
 def _masked_fields(text: str) -> str:
@@ -128,13 +146,42 @@ def _masked_uri_header(found: re.Match[str]) -> str:
     return found[0] if found[2].lower() in _SHOWN_IN_URI else f"{found[1]}{found[2]}=*"
 
 
-def _masked_body(kinds: list[str], body: str) -> str:
+def _masked_body(kinds: list[str], body: str, depth: int) -> str:
     """SDP and what may carry it are shown without keys, keys pressed as `Signal=*`; other bodies not at all."""
-    if kinds and all(kind.lower().startswith(_SHOWN_BODIES) for kind in kinds):
+    if len(kinds) != 1 or not depth:
+        return _HIDDEN
+    kind = kinds[0].lower()
+    if kind.startswith("application/sdp"):
         return _masked_sdp(_masked_fields(body))
-    if kinds and all(_DTMF.match(kind) for kind in kinds):
+    if kind.startswith("message/sip"):
+        return _masked_sdp(_masked_message(body, depth - 1)).removesuffix("\n")
+    if _DTMF.match(kind):
         return "\n".join(["Signal=*", *filter(_DURATION.fullmatch, body.split("\n"))])
-    return "(a body that is not shown)"
+    boundary = _BOUNDARY.match(kinds[0])
+    return _masked_parts(f"--{boundary[1] or boundary[2]}", body, depth - 1) if boundary else _HIDDEN
+
+
+def _masked_parts(delimiter: str, body: str, depth: int) -> str:
+    """The parts between delimiters (RFC 2046 5.1.1), each for what it is; nothing that stands around them."""
+    shown: list[str] = []
+    part: list[str] = []
+    inside = False
+    for line in [*body.split("\n"), delimiter]:
+        if line.rstrip() not in (delimiter, f"{delimiter}--"):
+            part.append(line)
+            continue
+        if inside:
+            shown.append(_masked_part("\n".join(part), depth))
+        shown.append(line)
+        inside, part = line.rstrip() == delimiter, []
+    return "\n".join(shown[:-1])
+
+
+def _masked_part(part: str, depth: int) -> str:
+    head, found, body = part.partition("\n\n")
+    if not found or not _NAME.match(head):
+        return _HIDDEN
+    return f"{_masked_fields(head)}\n\n{_masked_body(_kinds(head, body), body, depth)}"
 
 
 def _masked_sdp(body: str) -> str:

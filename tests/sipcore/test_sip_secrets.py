@@ -116,7 +116,21 @@ def test_header_fields_inside_uris_are_masked(name: str) -> None:
     assert "Replaces=z" in text
 
 
-@pytest.mark.parametrize("name", ["X-Auth-Token", "X-API-Key", "Cookie", "X-Password", "Authorization-Ext", "X-Secret"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "X-Auth-Token",
+        "X-API-Key",
+        "Cookie",
+        "X-Password",
+        "Authorization-Ext",
+        "X-Secret",
+        "X-Pin",
+        "X-Pwd",
+        "X-Session-Key",
+        "X-Caller-PIN",
+    ],
+)
 def test_headers_that_sound_like_secrets_are_masked(name: str) -> None:
     assert f"{name}: *" in masked(message(f"{name}: {SECRET}\r\n {SECRET}")).splitlines()
 
@@ -166,6 +180,17 @@ def test_the_suite_that_was_offered_stays() -> None:
         ("application/x-www-form-urlencoded", "pin=5"),
         ("multipart/mixed;boundary=x", "--x\r\nContent-Type: application/dtmf-relay\r\n\r\nSignal=5\r\n--x--"),
         ("application/sdp\r\nContent-Type: application/dtmf", "5"),
+        ("multipart/mixed;boundary=x", "--x\r\nContent-Type: application/dtmf\r\n\r\n5\r\n--x--\r\n5"),
+        ("multipart/mixed;boundary=x", "5\r\n--x\r\nContent-Type: text/plain\r\n\r\n5\r\n--x\r\n\r\n5\r\n--x\r\n5"),
+        ("multipart/mixed;boundary=x", "--x\r\nContent-Type: application/sdp\r\nc: application/dtmf\r\n\r\n5\r\n--x--"),
+        ("multipart/mixed;boundary=x", "--y\r\nContent-Type: application/sdp\r\n\r\n5\r\n--y--"),
+        ("multipart/mixed", "--x\r\nContent-Type: application/sdp\r\n\r\n5\r\n--x--"),
+        (
+            'multipart/mixed; a=b; boundary="x y"',
+            "--x y\r\nContent-Type: multipart/mixed;boundary=z\r\n\r\n"
+            "--z\r\nc:application/dtmf\r\n\r\n5\r\n--z--\r\n--x y--",
+        ),
+        ("message/sipfrag", "INFO sip:a SIP/2.0\r\nContent-Type: application/dtmf\r\n\r\n5"),
     ],
 )
 def test_keys_that_were_pressed_are_masked(kind: str, body: str) -> None:
@@ -176,6 +201,27 @@ def test_keys_that_were_pressed_are_masked(kind: str, body: str) -> None:
 def test_a_pressed_key_is_told_without_the_key() -> None:
     text = masked(message(kind="application/dtmf-relay", body="Signal=5\r\nDuration=160\r\n", method="INFO"))
     assert text.split("\n\n", 1)[1] == "Signal=*\nDuration=160"
+
+
+def test_of_a_body_with_parts_each_is_shown_for_what_it_is() -> None:
+    parts = f"--b\r\nContent-Type: application/sdp\r\n\r\n{SDP}a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:{SECRET}\r\n"
+    parts += "--b\r\nContent-Type: application/dtmf-relay\r\n\r\nSignal=5\r\nDuration=160\r\n"
+    parts += f"--b\r\nContent-Type: text/plain\r\n\r\n{SECRET}\r\n--b--\r\n"
+    shown = masked(message(kind='multipart/mixed; boundary="b"', body=parts)).split("\n\n", 1)[1]
+    sdp = SDP.replace("\r\n", "\n") + "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:*"
+    assert shown == (
+        f"--b\nContent-Type: application/sdp\n\n{sdp}\n"
+        "--b\nContent-Type: application/dtmf-relay\n\nSignal=*\nDuration=160\n"
+        "--b\nContent-Type: text/plain\n\n(a body that is not shown)\n--b--"
+    )
+
+
+@pytest.mark.parametrize("name", ["pn-prid", "PN-Prid"])
+def test_what_wakes_a_phone_is_masked(name: str) -> None:
+    """RFC 8599."""
+    header = f"Contact: <sip:a@h;pn-provider=acme;{name}={SECRET};pn-param=x>;expires=60"
+    assert f"<sip:a@h;pn-provider=acme;{name}=*;pn-param=x>;expires=60" in masked(message(header))
+    assert SECRET not in masked(message(f'Contact: <sip:a@h; {name} = "{SECRET}; {SECRET}">'))
 
 
 @pytest.mark.parametrize("header", ["Content-Encoding: gzip", "e:gzip", "Content-Transfer-Encoding: base64"])
