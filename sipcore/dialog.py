@@ -93,6 +93,9 @@ class CallObject(pj.Call):  # type: ignore[misc]
         """Sound began, or changed by a re-INVITE."""
         info = self.getInfo()
         slot = _native.slot_of(info.id)
+        if info.state == pj.PJSIP_INV_STATE_CONFIRMED and _is_broken(info) and self.isActive():
+            self._registry.has_no_answer(self)
+            return
         for media in info.media:
             if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _WITH_STREAM:
                 if slot is None:
@@ -193,6 +196,12 @@ class PjDialog:
 def _has_sound(info: pj.CallInfo) -> bool:
     """It has a stream, or will have one when it is not held any more."""
     return any(media.type == pj.PJMEDIA_TYPE_AUDIO and media.status in _WITH_STREAM for media in info.media)
+
+
+def _is_broken(info: pj.CallInfo) -> bool:
+    """The two sides have agreed on sound that cannot be, as when the answer to an encrypted offer is not encrypted."""
+    states = [media.status for media in info.media if media.type == pj.PJMEDIA_TYPE_AUDIO]
+    return pj.PJSUA_CALL_MEDIA_ERROR in states and not _has_sound(info)
 
 
 def _sender(event: pj.SipEvent) -> str:

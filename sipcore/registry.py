@@ -162,7 +162,7 @@ class DialogRegistry:
             self._owner.post(dialog._bye_here, 503, ())
 
     def has_no_answer(self, call: CallObject) -> None:
-        """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4): there will be no sound."""
+        """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4), or none that can be: there is no sound."""
         log.info("sip.no_answer", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:

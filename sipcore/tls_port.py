@@ -44,12 +44,25 @@ class TlsPort:
         if self._settings.tls_port and not identity.chain:
             raise UnusableFile("sip.tls_cert and sip.tls_key are gone")
         memory = InMemory(identity)
-        _native.tls_renew(_files(memory))
+        try:
+            _native.tls_renew(_files(memory))
+        except OSError:
+            self._go_back()
+            memory.close()
+            raise
         if self._memory:
             self._memory.close()
         self._memory, self.identity = memory, identity
         log_end(identity)
         return identity
+
+    def _go_back(self) -> None:
+        """Some ports may have taken the new files already."""
+        if self._memory:
+            try:
+                _native.tls_renew(_files(self._memory))
+            except OSError as error:
+                log.error("sip.tls_not_restored", why=str(error))
 
     def close(self) -> None:
         """PJSIP is about to end. Idempotent."""

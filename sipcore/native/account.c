@@ -41,18 +41,22 @@ static char *joined(const char *const *routes, int count)
     return text;
 }
 
+/* All or none. */
 static pj_status_t set_route(pjsua_acc *acc, const char *const *routes, int count)
 {
     const pj_str_t name = {"Route", 5};
-    pj_list_init(&acc->route_set);
+    pjsip_route_hdr set;
+    pj_list_init(&set);
     for (int i = 0; i < count; i++) {
         pj_str_t text, given = pj_str((char *)routes[i]);
         pj_strdup_with_null(acc->pool, &text, &given);
         pjsip_route_hdr *route = pjsip_parse_hdr(acc->pool, &name, text.ptr, (pj_size_t)text.slen, NULL);
         if (!route)
             return PJSIP_EINVALIDHDR;
-        pj_list_push_back(&acc->route_set, route);
+        pj_list_push_back(&set, route);
     }
+    pj_list_init(&acc->route_set);
+    pj_list_merge_last(&acc->route_set, &set);
     return PJ_SUCCESS;
 }
 
@@ -66,9 +70,11 @@ pj_status_t account_set_route(pjsua_acc_id account, const char *const *routes, i
     if (pjsua_acc_is_valid(account)) {
         bool same = routes_of[account] && strcmp(routes_of[account], text) == 0;
         status = same ? PJ_SUCCESS : set_route(&pjsua_var.acc[account], routes, count);
-        char *former = routes_of[account];
-        routes_of[account] = text;
-        text = former;
+        if (status == PJ_SUCCESS) {
+            char *former = routes_of[account];
+            routes_of[account] = text;
+            text = former;
+        }
     }
     PJSUA_UNLOCK();
     free(text);

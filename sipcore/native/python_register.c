@@ -89,8 +89,8 @@ static PyObject *py_options_remove(PyObject *self, PyObject *unused)
 static PyObject *failed(pj_status_t status)
 {
     char words[PJ_ERR_MSG_SIZE];
-    pj_str_t message = pj_strerror(status, words, sizeof words);
-    return PyErr_Format(PyExc_ConnectionError, "%.*s", (int)message.slen, message.ptr);
+    pj_strerror(status, words, sizeof words);
+    return PyErr_Format(PyExc_ConnectionError, "%s", words);
 }
 
 static PyObject *py_send(PyObject *self, PyObject *args)

@@ -19,6 +19,7 @@
 typedef struct {
     struct sock_filter code[LONGEST];
     int length;
+    bool full;  /* not everybody fits: it must let everybody in */
 } program_t;
 
 static struct {
@@ -49,7 +50,7 @@ static void emit_entry(program_t *program, const uint32_t *words, int count, int
     emit(program, BPF_RET | BPF_K, KEEP, 0);
 }
 
-/* `address` or `address/bits`. What is neither is passed over; so is what no longer fits. */
+/* `address` or `address/bits`. What is neither is passed over. */
 static void add_source(const char *source)
 {
     char address[INET6_ADDRSTRLEN + 1];
@@ -60,7 +61,10 @@ static void add_source(const char *source)
     bool v6 = strchr(address, ':') != NULL;
     program_t *program = v6 ? &filter.v6 : &filter.v4;
     int all = v6 ? 128 : 32;
-    if (inet_pton(v6 ? AF_INET6 : AF_INET, address, words) != 1 || program->length + ENTRY + 1 > LONGEST)
+    if (inet_pton(v6 ? AF_INET6 : AF_INET, address, words) != 1)
+        return;
+    program->full = program->full || program->length + ENTRY + 1 > LONGEST;
+    if (program->full)
         return;
     for (int i = 0; i < all / 32; i++)
         words[i] = ntohl(words[i]);
@@ -71,6 +75,7 @@ void tls_filter_build(const char *const *sources, int count, const char *const *
 {
     pthread_mutex_lock(&filter.lock);
     filter.v4.length = filter.v6.length = 0;
+    filter.v4.full = filter.v6.full = false;
     for (int i = 0; i < count; i++)
         add_source(sources[i]);
     for (int i = 0; i < more_count; i++)
@@ -100,10 +105,11 @@ void tls_filter_attach(int fd, bool ipv6)
     int none = 0;
     pthread_mutex_lock(&filter.lock);
     program_t *program = ipv6 ? &filter.v6 : &filter.v4;
-    if (filter.everyone || !attach(fd, program->code, program->length)) {
+    if (filter.everyone || program->full || !attach(fd, program->code, program->length)) {
         setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none);
         if (!filter.everyone)
-            PJ_LOG(1, ("tls", "Cannot filter TLS connections by their source"));
+            PJ_LOG(1, ("tls", "TLS connections are not filtered by their source before the handshake: %s",
+                       program->full ? "too many sources" : "the kernel does not take the filter"));
     }
     pthread_mutex_unlock(&filter.lock);
 }

@@ -9,7 +9,7 @@
 void tls_filter_build(const char *const *sources, int count, const char *const *more, int more_count);
 /* Whether that was a change. */
 bool tls_filter_everyone(bool on);
-/* When the kernel has no room for the program, everybody may connect: the guard still judges every message. */
+/* When the program has no room for all sources, or the kernel none for it, everybody may connect: the guard still judges every message. */
 void tls_filter_attach(int fd, bool ipv6);
 /* Nobody gets an answer. */
 void tls_filter_close(int fd);

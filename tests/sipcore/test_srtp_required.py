@@ -54,6 +54,23 @@ async def test_a_call_cannot_be_made_plain_by_a_reinvite(phone: Phone, raw: RawP
     leg.release()
 
 
+async def test_a_call_ends_when_a_late_answer_makes_it_plain(phone: Phone, raw: RawPhone) -> None:
+    """The re-INVITE has no SDP, so that ours is the offer, and the ACK brings the answer (RFC 3261 14.1)."""
+    dialog = raw.dialog()
+    raw.invite(dialog, secured(raw.offer("0"), Keys.new()))
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    await answering
+    dialog.cseq += 1
+    raw.invite(dialog, "")
+    assert " RTP/SAVP " in (await raw.final("INVITE")).body
+    raw.send(raw.request("ACK", dialog, body=raw.offer("0")))
+    raw.reply(await raw.asked("BYE"), "200 OK")
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
 async def test_our_offer_is_for_encrypted_sound_only(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)

@@ -124,6 +124,36 @@ async def test_renewing_again_and_again_keeps_no_descriptor(phone: Phone) -> Non
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+async def test_files_that_could_not_be_taken_keep_no_descriptor(
+    phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ports go on with those before."""
+    taken: list[object] = []
+
+    def renew(files: object) -> None:
+        taken.append(files)
+        if len(taken) == 1:
+            raise OSError("no port")
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("sipcore.tls_port._native.tls_renew", renew)
+    with pytest.raises(OSError, match="no port"):
+        await phone.endpoint.renew_certificate()
+    assert len(os.listdir("/proc/self/fd")) == before
+    monkeypatch.undo()
+    assert len(taken) == 2
+    async with connected(phone) as connection:
+        assert await is_served(connection, raw)
+
+
+async def test_more_sources_than_the_kernels_filter_holds_may_connect_all(phone: Phone, raw: RawPhone) -> None:
+    many = [f"127.{10 + number // 250}.{number % 250}.7" for number in range(2000)]
+    phone.endpoint.set_sources(["127.0.0.1", *many, "127.99.0.1"])
+    async with connected(phone, source="127.99.0.1") as connection:
+        assert await is_served(connection, raw)
+    phone.endpoint.set_sources(["127.0.0.1"])
+
+
 async def test_strangers_get_no_answer_from_the_tls_port_until_they_are_known(phone: Phone, raw: RawPhone) -> None:
     async def may_connect(source: str) -> bool:
         with contextlib.suppress(TimeoutError):

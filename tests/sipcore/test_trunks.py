@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sipcore import _native
 from sipcore._native import MAX_ACCOUNTS
 from sipcore.headers import Party
 from sipcore.settings import EndpointSettings
@@ -206,3 +207,24 @@ async def test_changing_and_deleting_trunks_leaves_others_and_live_calls_alone(
     await callee.hangs_up()
     assert (await asyncio.wait_for(leg.ended, 5)).by_peer
     leg.release()
+
+
+async def test_a_route_that_cannot_be_is_refused_each_time_and_the_one_before_stays(
+    phone: Phone, kamailio: Kamailio
+) -> None:
+    async with RawPhone(phone.target) as proxy:
+        trunk = ann(
+            kamailio, registers=False, outbound_proxy=Place(proxy.host, proxy.sip.port, "udp"), host="192.0.2.1"
+        )
+        await phone.endpoint.set_trunks([trunk])
+        leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+        callee = await RawCallee.called(proxy)
+        number = phone.endpoint._trunks._lines["ann"].number
+        for _ in range(2):
+            with pytest.raises(OSError, match="header"):
+                await phone.endpoint._owner.run(_native.account_route, number, "<sip:192.0.2.9;lr>", "<no route")
+        callee.refuses("486 Busy Here")
+        await leg.ended
+        again = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+        (await RawCallee.called(proxy)).refuses("486 Busy Here")
+        await again.ended
