@@ -45,6 +45,7 @@ async def test_a_call_goes_only_where_the_organization_and_the_number_may_call(d
     assert (await desk.calls({"to": TO})) == (400, FORBIDDEN)
     assert (await desk.calls({"to": "+18005550100"})) == (400, FORBIDDEN)
     assert (await desk.calls({"to": "+49302000"}))[0] == 201
+    await desk.callee()
     await desk.organization_has(outbound_prefixes=[])
     assert (await desk.calls({"to": "+49302000"})) == (400, FORBIDDEN)
     assert await verdicts(desk) == ["refused_prefix"] * 3 + ["queued", "refused_prefix"]
@@ -233,6 +234,7 @@ async def test_a_refusal_stands_when_its_note_cannot_be_stored(desk: Desk, monke
 
 async def test_a_revoked_key_calls_nobody_at_once(desk: Desk) -> None:
     await desk.calls()
+    await desk.callee()
     await desk.house.database.write(
         lambda conn: [api_keys.revoke(conn, each.id) for each in api_keys.all_of(conn, desk.api.organization_id)]
     )
