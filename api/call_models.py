@@ -155,7 +155,9 @@ class SipEnd(View):
     status_code: int | None = Field(
         description="Final status of the INVITE; 200 when an established call was hung up; null when nothing came back"
     )
-    reason_phrase: str
+    reason_phrase: str | None = Field(
+        description="Of a final status of 300 or more; null for a call that was hung up, and when nothing came back"
+    )
     q850_cause: int | None = Field(
         alias="q850Cause", description="Cause of ITU-T Q.850 in the Reason header (RFC 3326) of whoever ended the call"
     )

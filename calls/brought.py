@@ -26,18 +26,25 @@ _OWN: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
 """What only the number that a call is made from may say."""
 _IDENTITIES: Final = _OWN | {"Remote-Party-ID"}
 _SENT: Final = re.compile(rf"{'|'.join(SENDABLE)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
+_USER: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_of(facts: LegFacts) -> str:
-    """The number of who calls in: what the trunk asserts, when that is a phone number; else the user of From.
-    `ANONYMOUS` when it is not told, or not to be shown."""
+    """The number of who calls in: what the trunk asserts, when that is a phone number; else the user of From, when that
+    is a name that can stand for one. `ANONYMOUS` when it is not told, or not to be shown."""
     if carried.is_private(facts.headers):
         return ANONYMOUS
     asserted = carried.asserted(facts.headers)
     if asserted is not None and carried.is_number(asserted.user):
         return asserted.user
-    return facts.sender.user or ANONYMOUS
+    return named(facts.sender.user)
+
+
+def named(user: str) -> str:
+    """A user part as agents, logs and clients get it: callers write what they like, so what is neither a phone number
+    nor a short token is `ANONYMOUS`."""
+    return user if _USER.fullmatch(user) else ANONYMOUS
 
 
 def metadata_of(facts: LegFacts) -> dict[str, str]:
@@ -50,7 +57,7 @@ def metadata_of(facts: LegFacts) -> dict[str, str]:
 def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, str]:
     """Context variables: who calls whom, who diverted the call to us, and `sip_x_customer_id` for the metadata
     `sip.X-Customer-Id`. `number` is ours."""
-    caller, called = call.customer_number, number
+    caller, called, diverter = call.customer_number, number, carried.diverted_from(facts.headers)
     if call.direction == "outbound":
         caller, called = called, caller
     return {
@@ -58,7 +65,7 @@ def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, str]:
         "caller_number": caller,
         "caller_name": _name_of(facts),
         "called_number": called,
-        "diverted_from": carried.diverted_from(facts.headers),
+        "diverted_from": "" if diverter is None else named(diverter),
     }
 
 

@@ -41,10 +41,11 @@ def cause_of(reason: EndedReason | None) -> int:
 
 
 def sip_end_of(end: LegEnd) -> dict[str, Any]:
-    """What is stored and shown of a leg's end. Silence has no status, and is nobody's doing."""
+    """What is stored and shown of a leg's end. Silence has no status, and is nobody's doing. Only a refusal has a
+    phrase."""
     return {
         "statusCode": end.code or None,
-        "reasonPhrase": ELSEWHERE if end.elsewhere else end.reason,
+        "reasonPhrase": ELSEWHERE if end.elsewhere else end.reason if end.code >= 300 else None,
         "q850Cause": end.cause.number if end.cause else None,
         "q850Text": (end.cause.text or None) if end.cause else None,
         "byPeer": end.by_peer and end.code != 0,

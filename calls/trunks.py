@@ -195,7 +195,7 @@ class TrunkLines:
                 trunk = self._maker.trunk(number)
             except SecretUnreadable as error:
                 if number.id not in self._unusable:
-                    log.error("trunk.failed", trunk=number.id, why=str(error))
+                    log.error("trunk.failed", trunk=number.id, number=number.number, why=str(error))
                 self._unusable[number.id] = TrunkStatus("failed", str(error))
                 continue
             self._unusable.pop(number.id, None)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from sipcore import headers
+from sipcore.sip_secrets import names_a_secret
 
 Carried = Mapping[str, tuple[str, ...]]
 """Values by the header's name: those of `NAMES` as spelled there, others as they were spelled first."""
@@ -61,11 +62,12 @@ def carried(message: str) -> Carried:
 
 
 def _kept(name: str) -> str | None:
-    """How the header's name is spelled; None when it is none of ours."""
+    """How the header's name is spelled; None when it is none of ours, or none that is to be stored."""
     low = name.lower()
     if low in _SPELLED:
         return _SPELLED[low]
-    return name if low.startswith(PREFIXES) and len(name) <= LONGEST_NAME and _TOKEN.fullmatch(name) else None
+    is_ours = low.startswith(PREFIXES) and len(name) <= LONGEST_NAME and _TOKEN.fullmatch(name)
+    return name if is_ours and not names_a_secret(name) else None
 
 
 def asserted(given: Carried) -> headers.Party | None:
@@ -89,14 +91,15 @@ def is_number(user: str) -> bool:
     return _PHONE_NUMBER.fullmatch(user) is not None
 
 
-def diverted_from(given: Carried) -> str:
+def diverted_from(given: Carried) -> str | None:
     """Whose call was diverted to us last: the first Diversion (RFC 5806, 4), else the entry of History-Info before the
-    last target that a diversion chose (RFC 7044, 5; RFC 7544, 2.1); "" when the call came to us directly."""
+    last target that a diversion chose (RFC 7044, 5; RFC 7544, 2.1), "" for one without a user; None when the call came
+    to us directly."""
     if (latest := next(_entries(given, "Diversion"), None)) is not None:
         return headers.party(latest).user
     history = pairwise(_entries(given, "History-Info"))
     diverters = [headers.party(before).user for before, target in history if _DIVERTED.search(target)]
-    return diverters[-1] if diverters else ""
+    return diverters[-1] if diverters else None
 
 
 def _entries(given: Carried, name: str) -> Iterator[str]:

@@ -52,6 +52,11 @@ def masked(message: bytes) -> str:
     return shown if shown.replace("\n", "").isprintable() else _UNPRINTABLE.sub("\ufffd", shown)
 
 
+def names_a_secret(name: str) -> bool:
+    """Whether a header field of this name may hold what nobody is to read."""
+    return any(word in name.lower() for word in _SECRET_WORDS)
+
+
 def masked_line(text: str) -> str:
     """Text that holds URIs: their passwords, and the header fields in them, are masked."""
     if "@" in text:
@@ -99,7 +104,7 @@ def _masked_field(field: str) -> str:
     if found is None:
         return field
     name, value = found[1].lower(), field[found.end() :]
-    if not any(word in name for word in _SECRET_WORDS):
+    if not names_a_secret(name):
         return field
     return f"{found[0]} {_masked_credentials(value) if name in _AUTH_HEADERS else '*'}"
 

@@ -82,7 +82,7 @@ class Trunks:
             for key in [key for key, line in self._lines.items() if wanted.get(key) != line.trunk]:
                 self._end(self._lines.pop(key))
             for key in self._trunks.keys() - wanted.keys():
-                log.info("trunk.removed", trunk=key)
+                log.info("trunk.removed", trunk=key, number=self._trunks[key].number)
             self._trunks = wanted
             self._errors = {key: error for key, error in self._errors.items() if key in wanted}
             new = [trunk for key, trunk in wanted.items() if _has_account(trunk) and key not in self._lines]
@@ -153,30 +153,29 @@ class Trunks:
         line = self._lines.get(key)
         if line is None or line.registered is None or line.registered.machine.status is not status:
             return
+        event = log.bind(trunk=key, number=line.trunk.number, registrar=line.trunk.host)
         match status.state:
             case "failed":
-                log.warning(
-                    "trunk.failed", trunk=key, registrar=line.trunk.host, user=line.trunk.user, why=status.detail
-                )
+                event.warning("trunk.failed", user=line.trunk.user, why=status.detail)
             case "registered":
-                log.info("trunk.registered", trunk=key, registrar=line.trunk.host, detail=status.detail)
+                event.info("trunk.registered", detail=status.detail)
         self._on_status(key, status)
 
     async def _begin(self, trunks: Sequence[Trunk]) -> None:
         for trunk, made in await self._owner.run(self._make_here, trunks):
             if isinstance(made, TrunkStatus):
-                self._has_failed(trunk.key, made)
+                self._has_failed(trunk, made)
                 continue
             self._errors.pop(trunk.key, None)
             self._lines[trunk.key] = made
             if trunk.registers and not self._leaving:
                 made.registered = self._registrations.begin(trunk, made.number)
 
-    def _has_failed(self, key: str, status: TrunkStatus) -> None:
-        if self._errors.get(key) != status:
-            self._errors[key] = status
-            log.error("trunk.failed", trunk=key, why=status.detail)
-            self._on_status(key, status)
+    def _has_failed(self, trunk: Trunk, status: TrunkStatus) -> None:
+        if self._errors.get(trunk.key) != status:
+            self._errors[trunk.key] = status
+            log.error("trunk.failed", trunk=trunk.key, number=trunk.number, why=status.detail)
+            self._on_status(trunk.key, status)
 
     def _reachable(self, line: _Line) -> Sequence[Target]:
         """The addresses of its first hop: those of the IP version that the sound of its calls goes over, if any."""

@@ -65,10 +65,12 @@ class SipCollector(Collector):
             by_state.add_metric([state], states[state])
         yield by_state
         usable = GaugeMetricFamily(
-            "trunkline_trunk_usable", "1: registered, or listening and not known to be down", labels=["phone_number_id"]
+            "trunkline_trunk_usable",
+            "1: registered, or listening and not known to be down",
+            labels=["phone_number_id", "number"],
         )
         for number, status in trunks:
-            usable.add_metric([number.id], status.state in USABLE)
+            usable.add_metric([number.id, number.number], status.state in USABLE)
         yield usable
 
 

@@ -34,7 +34,13 @@ def test_the_reason_of_an_end_by_the_other_side(end: LegEnd, inbound: bool, answ
 
 def test_silence_has_no_status_and_is_nobody_s_doing() -> None:
     end = sip_end_of(LegEnd(0, "", True))
-    assert (end["statusCode"], end["byPeer"]) == (None, False)
+    assert (end["statusCode"], end["reasonPhrase"], end["byPeer"]) == (None, None, False)
+
+
+@pytest.mark.parametrize(("code", "phrase"), [(200, None), (487, "Request Terminated"), (0, None)])
+def test_only_a_status_that_was_on_the_wire_has_a_phrase(code: int, phrase: str | None) -> None:
+    """PJSIP has words for a BYE and for silence, which nobody has said."""
+    assert sip_end_of(LegEnd(code, "Request Terminated", True))["reasonPhrase"] == phrase
 
 
 async def test_how_the_callee_refused_is_stored(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ async def test_a_registration_from_its_number_s_creation_to_its_end(
         await call.hears(5)
         await place.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "guess"})
         told = await place.log.event("trunk.failed", trunk=bob)
+        assert told["number"] == (await place.client.v1("GET", f"phone-numbers/{bob}"))["number"]
         assert told["why"] == f"401 Unauthorized from {PROVIDER}: the user name or the password is wrong"
         assert await status(place, bob) == ("failed", told["why"])
         await kamailio.until_bound("bob", 0)

@@ -66,7 +66,7 @@ COST: Final = Field("cost", Real(0, 1e9), required=True)
 SIP_END: Final = Record(
     (
         Field("statusCode", Whole(200, 699)),
-        Field("reasonPhrase", Text(), required=True),
+        Field("reasonPhrase", Text()),
         Field("q850Cause", Whole(1, 127)),
         Field("q850Text", Text()),
         Field("byPeer", Flag(), required=True),
