@@ -8,6 +8,7 @@ or hangs them up (`hangup CALL-ID`); what happens to them it writes to its stand
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -26,7 +27,6 @@ from tests.peers import free_port
 
 SPEED = 30
 HURRIED = ("faketime", "-f", f"+0 x{SPEED}")
-TWICE_AS_HURRIED = ("faketime", "-f", f"+0 x{2 * SPEED}")
 
 
 class HurriedPhone:
@@ -77,7 +77,7 @@ class HurriedPhone:
 
     async def end_of(self, call_id: str) -> dict[str, Any]:
         """How the call ended: `code`, `by_peer`, and `after_s` by its own clock."""
-        return await asyncio.wait_for(self._end(call_id), 20)
+        return await asyncio.wait_for(self._end(call_id), 40)
 
     def has_ended(self, call_id: str) -> bool:
         """Whether the call has ended already."""
@@ -129,11 +129,13 @@ class Program:
             self._known.notify_all()
         since = asyncio.get_running_loop().time()
         if answered:
-            await leg.answer()
+            with contextlib.suppress(ConnectionError):  # its end tells the same
+                await leg.answer()
         elif leg.facts.direction == "inbound":
             await leg.ringing()
         end = await leg.ended
         leg.release()
+        self._legs.pop(leg.sip_call_id, None)
         after_s = asyncio.get_running_loop().time() - since
         say({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
 
