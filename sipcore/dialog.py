@@ -26,8 +26,8 @@ _WITH_STREAM = (pj.PJSUA_CALL_MEDIA_ACTIVE, pj.PJSUA_CALL_MEDIA_LOCAL_HOLD, pj.P
 _BUSY = 70009
 """PJ_ETIMEDOUT: another thread has kept the call's lock."""
 
-_NOBODY_THERE = (0, 503)
-"""No response, and the one after which another address of the same host may have time (RFC 3263 4.3)."""
+_NO_TIME = 503
+"""Another address of the same host may have time (RFC 3263 4.3)."""
 
 _ACCEPTED = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
@@ -67,7 +67,7 @@ class CallObject(pj.Call):  # type: ignore[misc]
             code = 0 if unheard else info.lastStatusCode
             if self._may_be_redirected and 300 <= code < 400:
                 self._registry.redirected(self, code, prm.e.body.tsxState.src.rdata)
-            elif code in _NOBODY_THERE and self._has_another_way:
+            elif self._has_another_way(code):
                 self._registry.unheard(self, code, info.lastReason, reasons)
             else:
                 self._registry.ended(self, code, info.lastReason, reasons)
@@ -84,10 +84,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
     def _may_be_redirected(self) -> bool:
         return not self._accepted and self.invitation is not None and self.invitation.follow is not None
 
-    @property
-    def _has_another_way(self) -> bool:
-        unheard = not (self._rung or self._accepted)
-        return unheard and self.way is not None and not self.way.last and not self.way.by_name
+    def _has_another_way(self, code: int) -> bool:
+        if self._rung or self._accepted or self.way is None or self.way.last:
+            return False
+        return code == 0 or (code == _NO_TIME and not self.way.by_name)
 
     def onCallMediaState(self, prm: pj.OnCallMediaStateParam) -> None:
         """Sound began, or changed by a re-INVITE."""

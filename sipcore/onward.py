@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 4.0
 """How long one of several addresses of a host may say nothing to an INVITE, not even 100; over UDP it has been sent 4
-times by then."""
+times by then. PJSIP tells of most connections that are refused at once; some it takes for ones that are being made."""
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class Onward:
             try:
                 call, leg = await send(way, invitation)
             except NotReached:
-                if way.last or way.by_name:
+                if way.last:
                     raise
                 self._is_silent(way, invitation)
                 invitation = invitation.past(way)

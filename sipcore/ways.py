@@ -49,7 +49,8 @@ class Way:
 
     @property
     def by_name(self) -> bool:
-        """PJSIP looks for the addresses itself, and goes on from those that refuse to those that do not."""
+        """PJSIP looks for the address itself, and finds the best one: only when `target` is said to be silent it is
+        another one."""
         return self.target is None or self.target.transport == "tls"
 
 
