@@ -22,6 +22,7 @@ from aiohttp import web
 from storage import api_keys, organizations
 from storage.database import Database
 from tests.peers import RTP_PORTS, free_port
+from tests.trunkline.folders import furnish
 
 TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
 """The command as set-up installs it."""
@@ -133,9 +134,12 @@ class Server:
     running: ClassVar[list[Server]] = []
     """Those whose log is of interest when a test fails."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        """`settings`: tables are merged with `LOOPBACK`, e.g. `sip={"rtp_timeout_s": 2}`."""
+    def __init__(self, folder: Path, *, fresh: bool = False, **settings: Any) -> None:
+        """`settings`: tables are merged with `LOOPBACK`, e.g. `sip={"rtp_timeout_s": 2}`; `fresh`: it has to make its
+        tables and preset sounds itself."""
         self.data_dir = folder / "data"
+        if not fresh:
+            furnish(self.data_dir)
         self.sip_port, self.api_port = free_port(), free_port()
         self.target = f"127.0.0.1:{self.sip_port}"
         self.origin = f"http://127.0.0.1:{self.api_port}"

@@ -16,6 +16,7 @@ from config.settings import Settings
 from models.catalogue import Catalogue
 from storage import api_keys, organizations
 from tests.fakes_models import PromptedLanguage, ready_models
+from tests.trunkline.folders import furnish
 from tests.trunkline.house import LOOPBACK, Client, Told, merged
 from tests.trunkline.phones import known
 from trunkline.serve import Server, running
@@ -58,6 +59,7 @@ async def open_place(
     data_dir: Path, models: Callable[[Settings], Catalogue] = ready_models, **settings: Any
 ) -> AsyncIterator[Place]:
     """Start the server, with other models and changed settings; the log is kept beside the one that is written."""
+    furnish(data_dir)
     loop, log = asyncio.get_running_loop(), Told("the server")
     log.begin()
 

@@ -42,11 +42,11 @@ def spells(side: Samples, rate: int, pause_s: float = 0.7) -> list[tuple[float, 
     return [(float(a), float(b) + 0.02) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-async def heard_words(recognizer: SpeechToText, side: Samples, rate: int) -> list[str]:
-    """What the recognizer makes of each stretch of sound, as of one speaker."""
+async def heard_words(recognizer: SpeechToText, side: Samples, rate: int, most: int | None = None) -> list[str]:
+    """What the recognizer makes of each stretch of sound, or of the first `most` of them, as of one speaker."""
     texts = []
     stream = recognizer.open(rate=rate, language="en-US", on_words=lambda _: None)
-    for start, end in spells(side, rate):
+    for start, end in spells(side, rate)[:most]:
         stream.feed(np.pad(side[max(0, int((start - 0.2) * rate)) : int((end + 0.3) * rate)], rate // 10))
         texts.append(await stream.finish())
     stream.close()
