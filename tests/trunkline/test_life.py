@@ -17,6 +17,7 @@ from tests.kamailio import Kamailio
 from tests.peers import RTP_PORTS
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone, Rtp
+from tests.sipcore.raw_registrar import RawRegistrar, accepts, says
 from tests.sipcore.tones import mulaw, tone
 from tests.trunkline.callees import TakenCall
 from tests.trunkline.house import Client, Receiver, Server
@@ -26,7 +27,7 @@ from tests.trunkline.sound import audible, read_wav
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 PROVIDER = "127.0.0.2"
 """No other number's trunk is there."""
-ANN, DIRECT, OUTSIDE = "+49401234", "100", "+41445550199"
+ANN, BOB, DIRECT, OUTSIDE = "+49401234", "+49405678", "100", "+41445550199"
 PLACES = 4
 FIRST_PORT = 30000 + (RTP_PORTS[0] - 10000) // 4 + 500
 """Of just as many pairs as calls may live, so that each is soon used again."""
@@ -68,6 +69,8 @@ class Site:
     client: Client
     receiver: Receiver
     kamailio: Kamailio
+    mute: RawRegistrar
+    """Another provider, which falls silent when a test says so."""
     bindings: Bindings
     agent_id: str
     line_id: str
@@ -96,12 +99,18 @@ class Site:
 async def _site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     server = Server(
         tmp_path_factory.mktemp("site"),
-        limits={"max_calls": PLACES, "max_outbound_per_second": 0.05},
+        limits={"max_calls": PLACES, "max_outbound_per_second": 0.4},
         sip={"rtp_ports": f"{FIRST_PORT}-{FIRST_PORT + 2 * PLACES - 1}", "drain_timeout_s": 60},
     )
     key = await server.key()
     kamailio = Kamailio({"ann": "s3cret"}, numbers={ANN: "ann"}, host=PROVIDER)
-    async with kamailio, Receiver() as receiver, server, Client(server.origin, key, server.secrets) as client:
+    async with (
+        kamailio,
+        RawRegistrar(accepts()) as mute,
+        Receiver() as receiver,
+        server,
+        Client(server.origin, key, server.secrets) as client,
+    ):
         agent_id = await client.agent(customerSilenceMs=0, postCallWebhookUrl=receiver.url)
         server.secrets.add("s3cret")
         trunk = {
@@ -109,11 +118,14 @@ async def _site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
         }  # fmt: skip
         body = {"number": ANN, "provider": "sip", "agentId": agent_id, **trunk}
         line_id = (await client.v1("POST", "phone-numbers", body))["id"]
+        elsewhere = {"number": BOB, "sipUsername": "bob", "sipProxy": f"{mute.host}:{mute.port}"}
+        await client.v1("POST", "phone-numbers", body | elsewhere)
         await client.number(DIRECT, agent_id)
         bindings = Bindings(kamailio, "ann")
         watching = asyncio.create_task(bindings.watch())
         await bindings.until(1)
-        yield Site(server, client, receiver, kamailio, bindings, agent_id, line_id)
+        await server.log.events_of("trunk.registered", 2)
+        yield Site(server, client, receiver, kamailio, mute, bindings, agent_id, line_id)
         bindings.over = True
         await watching
 
@@ -168,13 +180,14 @@ async def test_a_drain_keeps_the_registration_for_the_calls_that_go_on_and_a_sta
     assert site.bindings.seen[seen:] == [[], [bound]], "one gap, and never two contacts"
 
 
-async def test_peers_that_answer_no_bye_delay_no_stop(site: Site) -> None:
-    """Nor does a callee that does not answer the INVITE."""
+async def test_peers_that_do_not_answer_delay_no_stop(site: Site) -> None:
+    """Neither the BYE, nor the INVITE, nor the REGISTER."""
     server, since = site.server, site.server.log.mark()
     async with outside(site) as phone, calling(server.target, DIRECT) as mute:
         calls = [(await server.event("call.answered", since=since))["call_id"], await site.call_out()]
         await RawCallee.called(phone)
         await server.event("call.placed", call_id=calls[1])
+        site.mute.then(says(""))
         server.signal(signal.SIGINT)
         await server.event("draining", since=since, live_calls=2)
         await mute.hears(5)
@@ -188,6 +201,7 @@ async def test_peers_that_answer_no_bye_delay_no_stop(site: Site) -> None:
         ("failed", "server_shutdown"),
     ]
     await site.bindings.until(0)
+    site.mute.then(accepts())
     await server.start()
     assert [(await site.told(each))[1] for each in calls] == ["server_shutdown"] * 2
 
@@ -221,11 +235,15 @@ async def test_a_kill_closes_calls_keeps_recordings_and_registration_and_nothing
             callee = await RawCallee.called(callee_phone)
             async with TakenCall(callee) as outbound:
                 await server.event("call.answered", call_id=second)
-                queued = await site.call_out()
+                ringing = await site.call_out()
+                (await RawCallee.called(callee_phone)).rings()
+                await server.event("call.ringing", call_id=ringing)
                 for call in (inbound, outbound):
                     call.say(tone(8000, 440, 1))
                 await outbound.has_said()
                 await outbound.hears(75)
+                queued = await site.call_out()
+                await server.event("call.queued", call_id=queued)
                 await server.kill()
         async with goes_on_talking(phone), goes_on_talking(callee_phone):
             await server.start()
@@ -234,9 +252,8 @@ async def test_a_kill_closes_calls_keeps_recordings_and_registration_and_nothing
             for old, bye in ((phone, phone.request("BYE", _next(inbound))), (callee_phone, callee.request("BYE"))):
                 old.send(bye)
                 assert (await old.final("BYE")).status == 481
-    assert [await site.told(each) for each in (first, second, queued)] == [
-        ("completed", "server_restart"), ("completed", "server_restart"), ("failed", "server_restart"),
-    ]  # fmt: skip
+    ended = [await site.told(each) for each in (first, second, ringing, queued)]
+    assert ended == [("completed", "server_restart")] * 2 + [("failed", "server_restart")] * 2
     for call_id in (first, second):
         rate, sides = read_wav(await site.client.recording(call_id))
         loud = audible(sides[:, 0], rate)

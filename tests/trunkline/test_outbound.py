@@ -18,7 +18,6 @@ from storage import tables
 from tests.media.speech import speech
 from tests.peers import Baresip, free_port
 from tests.trunkline.callees import Desk, TakenCall, desk
-from tests.trunkline.conftest import Office
 from tests.trunkline.house import Receiver
 from tests.trunkline.place import Place, open_place
 from tests.trunkline.sound import audible, read_wav
@@ -257,19 +256,3 @@ async def test_an_organization_makes_no_more_calls_than_it_may(place: Place, pho
     for response in responses:
         if response.status == 201:
             await place.ended((await response.json())["data"]["id"])
-
-
-@pytest.mark.asyncio(loop_scope="package")
-async def test_calls_that_kill_9_cut_off_before_their_answer_have_failed(branch: Office) -> None:
-    async with desk(branch.server.target) as phone:
-        number_id = await branch.client.number("300", None, sipPort=phone.port)
-        body = {"agentId": branch.agent_id, "phoneNumberId": number_id, "to": TO}
-        call_id = (await branch.client.v1("POST", "calls", body))["id"]
-        (await phone.called()).rings()
-        await branch.server.event("call.ringing", call_id=call_id)
-        await branch.server.kill()
-        await branch.server.start()
-    found = await branch.client.call(call_id)
-    assert how(found) == ("failed", "server_restart")
-    payload = json.loads((await branch.receiver.about(call_id))[1])
-    assert (payload["status"], payload["direction"]) == ("failed", "outbound")

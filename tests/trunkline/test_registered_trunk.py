@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from bench.scripted import WORDS
-from sipcore.registration import GIVE_UP_S
 from tests.kamailio import Kamailio
 from tests.media.speech import speech
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone
-from tests.sipcore.raw_registrar import RawRegistrar, accepts, says
 from tests.trunkline.callees import TakenCall
-from tests.trunkline.house import Client, Server
 from tests.trunkline.phones import PhoneCall
 from tests.trunkline.place import Place, open_place
 
@@ -144,22 +139,3 @@ async def test_a_trunk_that_has_just_been_stored_can_be_called_from(
     callee.refuses("486 Busy Here")
     assert (await place.ended(call_id))["endedReason"] == "busy"
     assert await place.client.status("DELETE", f"phone-numbers/{line}") == 200
-
-
-async def test_registrations_come_back_with_the_server_and_a_dead_registrar_does_not_hold_its_end_up(
-    tmp_path: Path, kamailio: Kamailio
-) -> None:
-    async with RawRegistrar(accepts()) as mute:
-        server = Server(tmp_path)
-        async with server, Client(server.origin, await server.key(), server.secrets) as client:
-            await client.number(ANN, None, **registration(kamailio, "ann", "s3cret"))
-            elsewhere = {"sipProxy": f"{mute.host}:{mute.port}"}
-            await client.number(BOB, None, **registration(kamailio, "bob", "opensesame") | elsewhere)
-            await server.log.events_of("trunk.registered", 2)
-            bound = await kamailio.until_bound("ann")
-            mute.then(says(""))
-            server.signal(signal.SIGTERM)
-            await kamailio.until_bound("ann", 0)
-            assert await server.ended(GIVE_UP_S * 0.8) == 0
-            await server.start()
-            assert await kamailio.until_bound("ann") == bound
