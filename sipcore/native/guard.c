@@ -5,6 +5,7 @@
 #include "answers.h"
 #include "call_table.h"
 #include "connections.h"
+#include "dropped.h"
 #include "glare.h"
 #include "handover.h"
 #include "info.h"
@@ -20,7 +21,6 @@
 #include "uas.h"
 
 #include <pthread.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -170,10 +170,10 @@ static pj_bool_t let_in(pjsip_rx_data *rdata)
     return PJ_TRUE;
 }
 
-static bool is_known(const pjsip_rx_data *rdata)
+static bool is_known(const pj_sockaddr *source)
 {
     address_key_t address;
-    if (!address_key(&rdata->pkt_info.src_addr, &address))
+    if (!address_key(source, &address))
         return false;
     pthread_mutex_lock(&guard.lock);
     bool known = sources_contain(guard.known, &address);
@@ -183,7 +183,7 @@ static bool is_known(const pjsip_rx_data *rdata)
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    bool asked = is_known(rdata) || answers_come_from_whom_we_asked(rdata);
+    bool asked = is_known(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
     connections_whole(rdata->tp_info.transport, asked);
     if (!asked) {
         turned_away(AWAY_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
@@ -257,37 +257,6 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         return let_in(rdata);
     }
     return PJ_TRUE;
-}
-
-/* A connection knows its peer. A datagram's source stands in the `pjsip_rx_data` whose packet buffer it begins in. */
-static void source_of(const pjsip_tp_dropped_data *dropped, const char *packet, address_t source)
-{
-    pj_bzero(source, sizeof(address_t));
-    if (dropped->tp->flag & PJSIP_TRANSPORT_RELIABLE) {
-        const pj_str_t *host = &dropped->tp->remote_name.host;
-        pj_size_t length = (pj_size_t)host->slen < sizeof(address_t) ? (pj_size_t)host->slen : sizeof(address_t) - 1;
-        memcpy(source, host->ptr, length);
-    } else if (packet) {
-        const pjsip_rx_data *rdata = (const pjsip_rx_data *)(packet - offsetof(pjsip_rx_data, pkt_info.packet));
-        if (rdata->tp_info.transport == dropped->tp)
-            memcpy(source, rdata->pkt_info.src_name, sizeof(address_t));
-        source[sizeof(address_t) - 1] = 0;
-    }
-}
-
-/* What the parser threw away. Line ends before a message are reported first, apart from it: alone, they are a keep-alive. */
-static void on_dropped(pjsip_tp_dropped_data *dropped)
-{
-    static __thread const char *skipped_from, *skipped_to;
-    const char *data = dropped->data;
-    if (dropped->status == PJ_EIGNORED) {
-        skipped_from = data;
-        skipped_to = data + dropped->len;
-        return;
-    }
-    address_t source;
-    source_of(dropped, data && data == skipped_to ? skipped_from : data, source);
-    turned_away(AWAY_GARBAGE, *source ? source : "unknown");
 }
 
 static void peer_of(const pjsip_transport *transport, address_t peer)
@@ -378,7 +347,7 @@ int guard_install(void)
     pjsip_tpmgr_set_recv_data_cb(transports, on_data);
     pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
     look_for_slow(NULL, &slow_timer);
-    return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped) == PJ_SUCCESS ? 0 : -1;
+    return dropped_install(transports, is_known) == PJ_SUCCESS ? 0 : -1;
 }
 
 void guard_remove(void)

@@ -76,6 +76,13 @@ static PyObject *py_guard_answers(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *row_of(const away_event_t *event)
+{
+    return Py_BuildValue("(ssKNy#)", away_name(event->kind), event->source, event->count,
+                         PyUnicode_DecodeUTF8(event->header, (Py_ssize_t)strlen(event->header), "replace"), event->sample,
+                         (Py_ssize_t)event->size);
+}
+
 static PyObject *py_guard_events(PyObject *self, PyObject *unused)
 {
     static away_event_t events[AWAY_EVENTS];
@@ -84,7 +91,7 @@ static PyObject *py_guard_events(PyObject *self, PyObject *unused)
     int count = away_take(events, &more);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++)
-        PyList_SET_ITEM(list, i, Py_BuildValue("(ssK)", away_name(events[i].kind), events[i].source, events[i].count));
+        PyList_SET_ITEM(list, i, row_of(&events[i]));
     return list ? Py_BuildValue("(NK)", list, more) : NULL;
 }
 
@@ -206,7 +213,7 @@ PyMethodDef guard_methods[] = {
     {"guard_remove", py_guard_remove, METH_NOARGS, "Take the source guard away."},
     {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses and networks."},
     {"guard_answers", py_guard_answers, METH_VARARGS, "guard_answers(refuse_unknown, accepting, retry_after_s)."},
-    {"guard_events", py_guard_events, METH_NOARGS, "guard_events() -> ([(kind, source, count)], packets of further sources)."},
+    {"guard_events", py_guard_events, METH_NOARGS, "guard_events() -> ([(kind, source, count, header, message)], packets of further sources)."},
     {"guard_totals", py_guard_totals, METH_NOARGS, "guard_totals() -> how often each kind of event happened, by its name."},
     {"guard_patience", py_guard_patience, METH_O, "guard_patience(ms): how long a connection may take for a whole message."},
     {"limit_set", py_limit_set, METH_O, "limit_set(new INVITEs a second of each source; 0: no limit)."},

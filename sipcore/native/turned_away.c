@@ -26,12 +26,23 @@ static away_event_t *event_of(enum away_kind kind, const char *source)
     if (away.count == AWAY_EVENTS)
         return NULL;
     away_event_t *event = &away.events[away.count++];
-    *event = (away_event_t){.kind = kind};
+    event->kind = kind;
+    event->count = event->size = 0;
+    memset(event->source, 0, sizeof event->source);
+    event->header[0] = 0;
     strncpy(event->source, source, sizeof event->source - 1);
     return event;
 }
 
-void turned_away(enum away_kind kind, const char *source)
+/* The lock is held. */
+static void keep_message(away_event_t *event, const pj_str_t *header, const char *data, pj_size_t size)
+{
+    event->size = size < AWAY_SAMPLE ? size : AWAY_SAMPLE;
+    memcpy(event->sample, data, event->size);
+    pj_ansi_snprintf(event->header, sizeof event->header, "%.*s", (int)header->slen, header->slen ? header->ptr : "");
+}
+
+void turned_away_message(enum away_kind kind, const char *source, const pj_str_t *header, const char *data, pj_size_t size)
 {
     pthread_mutex_lock(&away.lock);
     away_event_t *event = event_of(kind, source);
@@ -40,7 +51,14 @@ void turned_away(enum away_kind kind, const char *source)
         event->count++;
     else
         away.more++;
+    if (event && data && !event->size)
+        keep_message(event, header, data, size);
     pthread_mutex_unlock(&away.lock);
+}
+
+void turned_away(enum away_kind kind, const char *source)
+{
+    turned_away_message(kind, source, NULL, NULL, 0);
 }
 
 int away_take(away_event_t *out, uint64_t *more)

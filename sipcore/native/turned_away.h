@@ -7,6 +7,8 @@
 #include <pjsua-lib/pjsua.h>
 
 #define AWAY_EVENTS 64      /* sources remembered between two looks: bounded, whatever the flood */
+#define AWAY_HEADER 33
+#define AWAY_SAMPLE 2048    /* bytes of a message: its method and Call-ID are mostly among them */
 
 enum away_kind {
     AWAY_UNKNOWN_SOURCE,
@@ -22,9 +24,14 @@ typedef struct away_event {
     enum away_kind kind;
     char source[PJ_INET6_ADDRSTRLEN];
     uint64_t count;
+    char header[AWAY_HEADER];   /* of the first message that was told of: what could not be read; "": not known */
+    pj_size_t size;             /* and how it began */
+    char sample[AWAY_SAMPLE];
 } away_event_t;
 
 void turned_away(enum away_kind kind, const char *source);
+/* The same with what an operator looks for. */
+void turned_away_message(enum away_kind kind, const char *source, const pj_str_t *header, const char *data, pj_size_t size);
 /* Hand out and forget what happened since the last look; returns how many, `*more` counts what came of unlisted sources. */
 int away_take(away_event_t *out, uint64_t *more);
 /* How often each kind happened since the process began: AWAY_KINDS numbers. */
