@@ -186,9 +186,9 @@ async def test_what_is_no_tls_ends_that_connection_and_harms_nobody(
         assert await Connection(reader, writer).ended()
         writer.close()
         assert await is_served(other, raw)
-    with capture_logs() as logs:
+    with capture_logs() as logs:  # some may tell of sources that were turned away before
         phone.endpoint.log_guard_events()
-    assert {(line["event"], line["peer"]) for line in logs} == {("sip.tls_failed", "127.0.0.1")}
+    assert {line["peer"] for line in logs if line["event"] == "sip.tls_failed"} == {"127.0.0.1"}
 
 
 async def test_a_client_cannot_make_us_compute_by_renegotiating(phone: Phone, raw: RawPhone) -> None:
