@@ -113,6 +113,8 @@ class Endpoint:
         self._names.set(table)
         if self._trunks:
             self._trunks.located()
+        if self._qualifications:
+            self._qualifications.located()
 
     async def set_trunks(self, trunks: Sequence[Trunk]) -> None:
         """Say which trunks there are. One that is the same as before notices nothing; one that has changed or gone is
@@ -250,7 +252,7 @@ class Endpoint:
         _tell_addresses(self._settings)
         _native.rtp_symmetric(self._settings.symmetric_rtp)
         _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port, randbelow(1 << 16))
-        self.set_sources(())
+        guard.set_sources((), ())  # those of an endpoint before us are kept beyond its end
         self.set_hosts({})
         self.set_accepting(True)
         guard.set_most_invites(self._settings.max_invites_per_second)

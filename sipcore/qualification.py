@@ -64,6 +64,11 @@ class Qualification:
         """Its time has come."""
         self._sent_s, self.due_s = now_s, None
 
+    def found(self, now_s: float) -> None:
+        """Its host had no address when it was asked last, and has one now."""
+        if self.due_s is not None:
+            self.due_s = now_s
+
     def answered(self, now_s: float, utc: datetime, reply: Reply) -> None:
         """What came of the last question."""
         self._sent_s = None

@@ -34,6 +34,7 @@ class _Asked:
     machine: Qualification
     keys: set[str] = field(default_factory=set)
     target: Target | None = None
+    unresolved: bool = False
     token: int = -1
     timer: asyncio.TimerHandle | None = None
 
@@ -88,6 +89,14 @@ class Qualifications:
         asked = self._of.get(key)
         return asked.machine.status if asked else None
 
+    def located(self) -> None:
+        """Hosts may have other addresses: whoever had none is asked at once."""
+        for asked in self._asked.values():
+            if asked.unresolved and self._locate(asked.place):
+                asked.unresolved = False
+                asked.machine.found(self._loop.time())
+                self._schedule(asked)
+
     def close(self) -> None:
         """Ask nothing more."""
         _native.options_remove()
@@ -134,6 +143,7 @@ class Qualifications:
         asked.target = next(iter(self._locate(asked.place)), None)
         self._awaited[asked.token] = asked
         self._schedule(asked)
+        asked.unresolved = asked.target is None
         if asked.target is None:
             self._answered(asked.token, Reply("unresolved"))
             return

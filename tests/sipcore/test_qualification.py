@@ -96,3 +96,13 @@ def test_after_a_miss_it_is_not_asked_less_often_than_usual() -> None:
     peer = Peer(2)
     peer.reply(end="silence", after_s=0)
     assert peer.machine.due_s == pytest.approx(peer.now_s + 2)
+
+
+def test_a_host_that_is_found_is_asked_at_once_unless_an_answer_is_awaited() -> None:
+    peer = Peer()
+    peer.reply(0, "unresolved", 0)
+    peer.machine.found(peer.now_s + 0.3)
+    assert peer.machine.due_s == peer.now_s + 0.3
+    peer.ask()
+    peer.machine.found(peer.now_s)
+    assert peer.machine.due_s is None

@@ -128,6 +128,19 @@ async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Pho
     assert raw.sip.received.empty()
 
 
+async def test_a_host_that_is_found_late_is_asked_at_once(
+    phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qualification, "MISSED_AGAIN_S", 3600)
+    await phone.endpoint.set_trunks([trunk("a", "pbx.example", None, qualify_s=3600)])
+    asked_for = phone.endpoint._qualifications
+    assert asked_for is not None
+    await until(lambda: any(each.unresolved for each in asked_for._asked.values()))
+    phone.endpoint.set_hosts({Place("pbx.example", None, "udp"): [Target(raw.host, raw.sip.port, "udp")]})
+    accept(raw, await asked(raw))
+    await until(lambda: (phone.endpoint.trunk_status("a").detail or "").startswith("answers OPTIONS in "))
+
+
 async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, raw: RawPhone) -> None:
     place = Place("pbx.example", None, "udp")
     dead, alive = Target("127.0.0.1", free_port(), "udp"), Target(raw.host, raw.sip.port, "udp")

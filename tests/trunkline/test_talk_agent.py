@@ -248,7 +248,7 @@ async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(plac
     ((name, ok, took),) = [(each["name"], each["ok"], each["endMs"] - each["startMs"]) for each in turn["tools"]]
     assert (name, ok) == ("berths", True)
     assert 2500 <= took < 3500
-    (bridge, _), (result, _) = line.spells(0.15)
+    (bridge, _), (result, _) = line.spells(0.3)
     since = (bridge - first) / 50 - len(said) / 8000
     assert FILLER_AFTER_S <= since < FILLER_AFTER_S + 0.7, "the filler, 800 ms after the tool was asked"
     assert 2.5 < since + (result - bridge) / 50 < 3.6, "the result as soon as it is there"

@@ -65,7 +65,7 @@ async def test_a_trunk_by_srv_takes_calls_makes_calls_and_is_asked_whether_it_is
             "host-record=pbx.test,127.0.0.99",
         )
         agent_id = await place.client.agent(systemPrompt="Hello.")
-        number_id = await place.client.number("881", agent_id, sipIp="pbx.test")
+        number_id = await place.client.number("881", agent_id, sipIp="pbx.test", sipQualifySeconds=60)
         while not (request := await sbc.message()).first_line.startswith("OPTIONS"):
             pass
         accept(sbc, request)
