@@ -36,7 +36,7 @@ TOLD_S: Final = 10.0
 MOST_TOLD: Final = 20
 """Refusals that are logged in such a time."""
 REMEMBERED: Final = 20_000
-"""Messages that are known again."""
+"""Messages that are known again, at least; fewer when they are older than `OVER_S`."""
 
 METHODS: Final = frozenset(
     ("ACK", "BYE", "CANCEL", "INFO", "INVITE", "MESSAGE", "NOTIFY", "OPTIONS", "PRACK", "REFER", "REGISTER", "UPDATE")
@@ -130,6 +130,8 @@ class SipLog:
         self._size = 0
         self._swept_s = 0.0
         self._seen: tuple[set[int], set[int]] = (set(), set())
+        """The hashes of younger and of older messages."""
+        self._turned_s = 0.0
         self._legs: set[DialogKey] = set()
         self._told = 0
         self._told_since_s = 0.0
@@ -168,8 +170,11 @@ class SipLog:
             self._forget(key)
 
     def _sweep(self, now_s: float) -> None:
-        """Forget dialogs that are over for good."""
+        """Forget dialogs that are over for good, and messages that cannot come again."""
         self._swept_s = now_s
+        if now_s - self._turned_s > OVER_S:
+            self._turned_s = now_s
+            self._seen = set(), self._seen[0]
         for key in [key for key, trail in self._trails.items() if trail.is_done(now_s)]:
             self._forget(key)
 
@@ -179,9 +184,8 @@ class SipLog:
         if name in young or name in old:
             return True
         if len(young) >= REMEMBERED:
-            young, old = set(), young
-            self._seen = young, old
-        young.add(name)
+            self._seen = set(), young
+        self._seen[0].add(name)
         return False
 
     def _file(self, kept: Kept, now_s: float) -> DialogKey | None:

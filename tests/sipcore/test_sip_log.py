@@ -172,3 +172,17 @@ def test_the_same_bytes_again_are_a_retransmission_the_same_way_only() -> None:
     log.add([message("INVITE", raw=same)], 3)
     assert (seen[3 + sip_log.REMEMBERED], seen[-1]) == (True, False), "it is remembered for a while"
     assert log.again == {False: 2, True: 0}
+
+
+def test_messages_are_known_again_for_as_long_as_they_are_repeated_and_forgotten_then() -> None:
+    log = SipLog()
+    seen: list[bool] = []
+    log.watchers.add(lambda message, key, again: seen.append(again))
+    same = b"INVITE sip:100@192.0.2.1 SIP/2.0"
+    for now_s in (100, 100 + sip_log.OVER_S):
+        log.add([message("INVITE", raw=same)], now_s)
+    assert seen == [False, True]
+    for turns in (2, 4):
+        log.add([message("OPTIONS")], 100 + turns * sip_log.OVER_S)
+    log.add([message("INVITE", raw=same)], 100 + 5 * sip_log.OVER_S)
+    assert seen[-1] is False
