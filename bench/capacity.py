@@ -2,7 +2,7 @@
 
 Server, callers and this process are three; CPU and memory are the server's alone. The ramp's callers speak 39 % of the
 time (ITU-T P.59) and the agent answers: voice activity, turn taking, recording, database and log are on, the models are
-scripted. New calls come from sipp.
+scripted. New calls come from sipp; their callers listen to the agent on a quiet line for a second and hang up.
 """
 
 from __future__ import annotations
@@ -115,10 +115,17 @@ async def set_up(rate: int, seconds: float) -> dict[str, Any]:
     }
 
 
+def _write_quiet_line(path: Path) -> None:
+    """10 s of what callers send who do not speak yet: the lowest steps of mu-law around zero."""
+    steps = np.array([0xFF, 0x7F, 0xFE, 0x7E, 0xFD, 0x7D], np.uint8)
+    path.write_bytes(np.random.default_rng(1).choice(steps, 80_000).tobytes())
+
+
 async def _sipp(folder: str, port: int, rate: int, calls: int) -> None:
+    await asyncio.to_thread(_write_quiet_line, Path(folder, "line.ul"))
     child = await asyncio.create_subprocess_exec(
         "sipp", f"127.0.0.1:{port}", "-sf", str(SCENARIO), "-s", NUMBER, "-m", str(calls), "-r", str(rate),
-        "-i", "127.0.0.1", "-mi", "127.0.0.1", "-mp", "38000", "-rtp_echo", "-d", str(HOLD_MS), "-nostdin",
+        "-i", "127.0.0.1", "-mi", "127.0.0.1", "-mp", "38000", "-d", str(HOLD_MS), "-nostdin",
         "-trace_rtt", "-rtt_freq", "1", "-trace_stat", "-stf", f"{folder}/stat.csv", "-timeout", "120",
         cwd=folder, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

@@ -17,11 +17,12 @@ import uvloop
 from bench.process import obey
 from bench.scripted import Delays, scripted_models
 from config import logging as logs
+from config.log_writer import LogWriter
 from config.settings import Settings
 from storage import agents, organizations, phone_numbers, tables
 from storage.agents import AgentFields
 from storage.phone_numbers import PhoneNumberFields
-from trunkline.serve import SWITCH_S, Server, running
+from trunkline.serve import SWITCH_S, Server, running, spare_what_stays
 
 PORTS: Final = range(40000, 42000)
 NUMBER: Final = "2000"
@@ -113,12 +114,13 @@ async def main() -> None:
             settings: dict[str, Any] | None = None,
         ) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
-            logs.configure("info", "json", log)
+            logs.configure("info", "json", stack.enter_context(LogWriter(log)))
             models = scripted_models(answer, Delays(**delays))
             server = await stack.enter_async_context(running(_settings(Path(folder), settings or {}), lambda _: models))
             await server.database.write(partial(_prepare, agent=agent))
             await server.sources.refresh()
             servers.append(server)
+            spare_what_stays()
             return {"port": server.sip_port}
 
         async def facts() -> dict[str, Any]:

@@ -87,7 +87,7 @@ class AfterCall:
         is in trouble this is tried again for half a minute; then `StorageTrouble`."""
         for wait_s in (*STORE_AGAIN_S, None):
             try:
-                call = await self._database.write(partial(self._store, call_id, outcome, agent))
+                call = await self._database.write(partial(self._store, call_id, outcome, agent), patient=True)
                 break
             except StorageTrouble as trouble:
                 if wait_s is None:
@@ -99,11 +99,10 @@ class AfterCall:
             self._wake()
 
     def _store(self, call_id: str, outcome: Outcome, agent: Agent | None, conn: sa.Connection) -> Call | None:
-        if outcome.answered_at is not None:
-            calls.answered(conn, call_id, outcome.answered_at)
         call = calls.finish(
             conn,
             call_id,
+            answered_at=outcome.answered_at,
             status=outcome.status,
             ended_reason=outcome.reason,
             ended_at=outcome.ended_at,

@@ -121,7 +121,7 @@ class LiveCall:
         """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""
         models = models_for(self._agent, self._house.models)
         parties = Parties(self.call, self._agent, self._number.number, self._leg)
-        belt = await tools_of(parties, self._house)
+        _, belt = await asyncio.gather(self._ring(), tools_of(parties, self._house))
         media = await self._pick_up()
         if media is None:
             return
@@ -133,10 +133,13 @@ class LiveCall:
                 self._conversation = talk.conversation
                 await talk.run(self._ending, self.end)
 
+    async def _ring(self) -> None:
+        if self._inbound:
+            await self._leg.ringing()
+
     async def _pick_up(self) -> Media | None:
         """Answer, or wait until the callee does; None when the call ends before there is sound."""
         if self._inbound:
-            await self._leg.ringing()
             return await self._sound_after(self._leg.answer())
         return await self._sound_after(self._leg.connected()) if await self._is_answered() else None
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-import sqlalchemy as sa
 import structlog
 
 from config.clock import iso
@@ -20,6 +19,8 @@ from storage.database import Database, StorageTrouble
 
 AFTER_END_S: Final = 1.0
 """What still comes then belongs to the call: the answer to a BYE, and a BYE that is sent again."""
+TOGETHER: Final = 8
+"""Calls whose messages are stored in one transaction."""
 
 log = structlog.get_logger()
 
@@ -95,21 +96,25 @@ class SipTrails:
         return None if trail is None else (tuple(trail), trail.left_out)
 
     def _store_ended(self) -> None:
-        """All that have ended by now, in one transaction."""
+        """All that have ended by now, a few in a transaction: new calls wait for the same thread."""
         self._later = None
         ended, self._ended = self._ended, []
         self._see()
-        found = {call_id: trail for call_id in ended if (trail := self._found(call_id)) is not None}
-        task = asyncio.get_running_loop().create_task(self._store(found, ended))
+        task = asyncio.get_running_loop().create_task(self._store_all(ended))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
-    async def _store(self, found: dict[str, tuple[Sequence[Kept], int]], ended: Sequence[str]) -> None:
+    async def _store_all(self, ended: Sequence[str]) -> None:
+        for first in range(0, len(ended), TOGETHER):
+            await self._store(ended[first : first + TOGETHER])
+
+    async def _store(self, ended: Sequence[str]) -> None:
         """Nothing depends on it: when it fails, the messages of these calls are lost."""
+        found = {call_id: trail for call_id in ended if (trail := self._found(call_id)) is not None}
         try:
             shown = await asyncio.to_thread(lambda: {call_id: _shown(*trail) for call_id, trail in found.items()})
             if shown:
-                await self._database.write(lambda conn: _put(conn, shown))
+                await self._database.write(lambda conn: call_sip.put(conn, shown), patient=True)
         except StorageTrouble as trouble:
             log.warning("calls.sip_not_stored", calls=len(found), cause=trouble.cause)
         except Exception as error:
@@ -132,11 +137,6 @@ def _name(facts: LegFacts) -> DialogKey:
     if facts.direction == "outbound":
         return DialogKey(facts.sip_call_id, "caller", "")
     return DialogKey(facts.sip_call_id, "callee", facts.sender_tag)
-
-
-def _put(conn: sa.Connection, shown: dict[str, CallSip]) -> None:
-    for call_id, sip in shown.items():
-        call_sip.put(conn, call_id, sip)
 
 
 def _shown(kept: Sequence[Kept], left_out: int) -> CallSip:

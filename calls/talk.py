@@ -42,8 +42,8 @@ NO_RTP_S: Final = 3.0
 """A call in which no packet came until then is one that nobody hears: its operator wants to know."""
 LAST_WORD_S: Final = 0.2
 """Between the last sample that was sent and our BYE: the caller's jitter buffer still holds it."""
-PROGRESS_EVERY_S: Final = 2.0
-"""Between two stores of a call's talk: each writes all of it."""
+PROGRESS_AFTER_S: Final = 1.0
+"""What was said is stored so long after it, with what came meanwhile: each time all of the talk is written."""
 
 log = structlog.get_logger()
 
@@ -182,6 +182,7 @@ class Talk:
         await self._store(lambda conn: calls.answered(conn, call_id, self._answered_at))
         while True:
             await self._changed.wait()
+            await asyncio.sleep(PROGRESS_AFTER_S)
             self._changed.clear()
             talk = self.conversation.transcript
             progress = partial(
@@ -192,11 +193,10 @@ class Talk:
                 turn_count=talk.turn_count,
             )
             await self._store(progress)
-            await asyncio.sleep(PROGRESS_EVERY_S)
 
     async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
         try:
-            await self._house.database.write(write)
+            await self._house.database.write(write, patient=True)
         except StorageTrouble as trouble:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
 

@@ -8,12 +8,16 @@ from typing import Any, Final, Literal, TextIO
 
 import structlog
 
+from config.log_writer import LogWriter
+
 NOISY: Final = ("aiosqlite", "alembic", "asyncio", "aiohttp.access", "sqlalchemy")
 """Libraries whose debug and info lines tell nothing about calls."""
 
 
 def configure(
-    level: Literal["debug", "info", "warning", "error"], form: Literal["console", "json"], stream: TextIO | None = None
+    level: Literal["debug", "info", "warning", "error"],
+    form: Literal["console", "json"],
+    stream: TextIO | LogWriter | None = None,
 ) -> None:
     """Send every structlog event and every stdlib log record at `level` or above to `stream` (standard error)."""
     stream = stream if stream is not None else sys.stderr
@@ -52,7 +56,7 @@ def configure(
     logging.captureWarnings(True)
 
 
-def _rendering(form: Literal["console", "json"], stream: TextIO) -> list[Any]:
+def _rendering(form: Literal["console", "json"], stream: TextIO | LogWriter) -> list[Any]:
     """The last steps. In JSON a trace is one field; on a console it follows its line."""
     if form == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(sort_keys=True)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
 import sqlalchemy as sa
 
 from storage import tables
 
 _t = tables.call_sip
+_PUT: Final = sa.insert(_t).prefix_with("OR REPLACE")
 
 
 class SipEntry(TypedDict):
@@ -38,10 +39,10 @@ class CallSip:
     left_out: int = 0
 
 
-def put(conn: sa.Connection, call_id: str, sip: CallSip) -> None:
-    """Store what was said over SIP in a call; what was stored before is replaced."""
-    conn.execute(sa.delete(_t).where(_t.c.call_id == call_id))
-    conn.execute(sa.insert(_t), {"call_id": call_id, "messages": list(sip.messages), "left_out": sip.left_out})
+def put(conn: sa.Connection, sips: Mapping[str, CallSip]) -> None:
+    """Store what was said over SIP in calls, by their ids; what was stored before is replaced."""
+    rows = [{"call_id": call, "messages": list(sip.messages), "left_out": sip.left_out} for call, sip in sips.items()]
+    conn.execute(_PUT, rows)
 
 
 def get(conn: sa.Connection, call_id: str) -> CallSip | None:

@@ -144,7 +144,8 @@ _QUEUED: Final = (
 )
 _COUNT_OPEN: Final = sa.select(
     sa.func.count().filter(_t.c.organization_id == sa.bindparam("owner")), sa.func.count()
-).where(_t.c.ended_at.is_(None), _t.c.id.not_in(sa.bindparam("gone", expanding=True)))
+).where(_t.c.ended_at.is_(None))
+_COUNT_OPEN_BUT: Final = _COUNT_OPEN.where(_t.c.id.not_in(sa.bindparam("gone", expanding=True)))
 _INSERT: Final = sa.insert(_t)
 _OF_LIVE: Final = sa.and_(_t.c.id == sa.bindparam("call"), _t.c.ended_at.is_(None))
 _UPDATE_LIVE: Final = sa.update(_t).where(_OF_LIVE)
@@ -252,7 +253,8 @@ def queued(conn: sa.Connection, but_not: Collection[str]) -> list[Queued]:
 
 def count_open(conn: sa.Connection, organization_id: str, but_not: Collection[str] = ()) -> OpenCalls:
     """How many calls have not ended, without those of the given ids."""
-    return OpenCalls(*conn.execute(_COUNT_OPEN, {"owner": organization_id, "gone": sorted(but_not)}).one())
+    asked = {"owner": organization_id, **({"gone": sorted(but_not)} if but_not else {})}
+    return OpenCalls(*conn.execute(_COUNT_OPEN_BUT if but_not else _COUNT_OPEN, asked).one())
 
 
 def placed(conn: sa.Connection, call_id: str, call_sid: str) -> bool:
@@ -293,6 +295,7 @@ def finish(
     status: EndStatus,
     ended_reason: EndedReason,
     ended_at: datetime,
+    answered_at: datetime | None = None,
     transcript: Sequence[TranscriptItem] = (),
     timeline: Sequence[Mapping[str, Any]] = (),
     recording: bool = False,
@@ -303,17 +306,20 @@ def finish(
     sip_end: Mapping[str, Any] | None = None,
 ) -> Call | None:
     """End the call and return it as it is now stored; None (and nothing changes) when it had ended before.
-    `durationSeconds` counts from the answer, 0 without one. `recording`: its file is complete enough to serve."""
+    `durationSeconds` counts from the answer, 0 without one; `answered_at` is when that was, should it not be stored
+    yet. `recording`: its file is complete enough to serve."""
     started = conn.execute(_STARTED, {"call": call_id}).one_or_none()
     if started is None:
         return None
+    started_at = started[0] or answered_at
     changes = {
         "call": call_id,
         "status": status,
+        "started_at": started_at,
         "ended_reason": ended_reason,
         "ended_at": ended_at,
         "updated_at": ended_at,
-        "duration_seconds": _seconds(started[0], ended_at),
+        "duration_seconds": _seconds(started_at, ended_at),
         "transcript": list(transcript),
         "timeline": list(timeline),
         "recorded": recording,

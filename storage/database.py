@@ -113,14 +113,14 @@ class Database:
             raise StorageTrouble("the database is not open")
         return await min(self._readers, key=_Thread.waiting).run(work)
 
-    async def write(self, work: Callable[[sa.Connection], T]) -> T:
+    async def write(self, work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
         """What `work` gives, run on a thread in a transaction that writes: committed and on the disk when this returns,
         gone when `work` raises. One at a time, in the order of the calls, also among processes; those that wait share a
-        commit. Once handed in it runs to its end, whether or not its caller still waits. Raises `StorageTrouble`, and
-        what `work` raises."""
+        commit. `patient`: nobody waits for it, others go first. Once handed in it runs to its end, whether or not its
+        caller still waits. Raises `StorageTrouble`, and what `work` raises."""
         if self._commits is None:
             raise StorageTrouble("the database is not open")
-        return await self._commits.write(work)
+        return await self._commits.write(work, patient=patient)
 
 
 class _Thread:

@@ -1,5 +1,7 @@
 """Writes that share a commit. While one commit is on its way to the disk, what is handed in gathers; then it is
-committed together: twenty clients that write at once wait for two commits, not for twenty."""
+committed together: twenty clients that write at once wait for two commits, not for twenty. What nobody waits for, a
+call's progress as an example, is patient: a few such writes go along with each commit, so that a caller who rings does
+not wait behind those who have hung up."""
 
 from __future__ import annotations
 
@@ -15,6 +17,8 @@ T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
 MOST_TOGETHER: Final = 64
 """Writes in one commit; the others wait for the next one."""
+MOST_PATIENT: Final = 8
+"""Patient writes in one commit, beside the others."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,14 @@ class GroupCommit:
     def __init__(self, commit: Callable[[Sequence[Write]], Awaitable[Sequence[Any]]]) -> None:
         self._commit = commit
         self._gathered: list[Write] = []
+        self._patient: list[Write] = []
         self._committing: asyncio.Task[None] | None = None
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, patient: bool = False) -> T:
         """What `work` returned, once it is on the disk. Raises what it or the commit raised. It is done even when the
-        caller does not wait any more."""
+        caller does not wait any more. Patient ones keep their order among themselves; others overtake them."""
         mine = Write(work, asyncio.get_running_loop().create_future())
-        self._gathered.append(mine)
+        (self._patient if patient else self._gathered).append(mine)
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_all(), name="database commits")
         result: T = await mine.done
@@ -66,12 +71,17 @@ class GroupCommit:
 
     async def _commit_all(self) -> None:
         try:
-            while self._gathered:
-                together, self._gathered = self._gathered[:MOST_TOGETHER], self._gathered[MOST_TOGETHER:]
+            while together := self._next():
                 for write, outcome in zip(together, await self._outcomes(together), strict=True):
                     _tell(write.done, outcome)
         finally:
             self._committing = None
+
+    def _next(self) -> Sequence[Write]:
+        """Those that share the next commit."""
+        gathered, patient = self._gathered[:MOST_TOGETHER], self._patient[:MOST_PATIENT]
+        del self._gathered[:MOST_TOGETHER], self._patient[:MOST_PATIENT]
+        return gathered + patient
 
     async def _outcomes(self, together: Sequence[Write]) -> Sequence[Any]:
         try:

@@ -17,6 +17,7 @@ import uvloop
 
 from config import logging as logs
 from config.errors import TrunklineError
+from config.log_writer import LogWriter
 from config.settings import Settings
 from trunkline import sip_cli
 
@@ -170,7 +171,9 @@ def _name(text: str) -> str:
 async def _serve(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline.serve import serve
 
-    await serve(settings)
+    with LogWriter(sys.stderr) as behind:
+        logs.configure(settings.log_level, settings.log_format, behind)
+        await serve(settings)
     return 0
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from config.errors import Conflict
 from storage import organizations
 from storage.database import Database, StorageTrouble
-from storage.group_commit import MOST_TOGETHER
+from storage.group_commit import MOST_PATIENT, MOST_TOGETHER
 from tests.storage.gate import Gate, add, names, names_in
 
 Work = Callable[[sa.Connection], object]
@@ -108,7 +108,12 @@ async def test_a_caller_that_is_gone_takes_nothing_with_it(database: Database) -
 
 async def test_closing_waits_for_what_was_handed_in(database: Database) -> None:
     gate = Gate()
-    writing = asyncio.create_task(database.write(lambda conn: (gate.wait(), organizations.create(conn, "late"))))
+
+    def late(conn: sa.Connection) -> None:
+        gate.wait()
+        organizations.create(conn, "late")
+
+    writing = asyncio.create_task(database.write(late))
     await gate.reached()
     waiting = asyncio.create_task(add(database, "later"))
     await asyncio.sleep(0)
@@ -120,3 +125,28 @@ async def test_closing_waits_for_what_was_handed_in(database: Database) -> None:
     await asyncio.gather(writing, waiting, closing)
     await database.open()
     assert sorted(await names(database)) == ["late", "later"]
+
+
+async def test_what_nobody_waits_for_lets_others_go_first_and_goes_along_a_few_at_a_time(database: Database) -> None:
+    done: list[str] = []
+
+    def noting(name: str) -> Work:
+        return lambda conn: done.append(name)
+
+    commits, gate = await _commits(database), Gate()
+
+    def wait(conn: sa.Connection) -> None:
+        gate.wait()
+
+    first = asyncio.create_task(database.write(wait))
+    await gate.reached()
+    patient = [
+        asyncio.create_task(database.write(noting(str(number)), patient=True)) for number in range(MOST_PATIENT + 1)
+    ]
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(database.write(noting("caller")))
+    await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(first, waiting, *patient)
+    assert done == ["caller", *(str(number) for number in range(MOST_PATIENT + 1))]
+    assert commits() == 3
