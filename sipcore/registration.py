@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from sipcore.trunk import TrunkStatus
+from sipcore.unreachable import no_connection
 
 EXPIRES_S: Final = 300
 """What we ask for: so long calls may fail to arrive after a registrar has lost its memory."""
@@ -26,6 +27,8 @@ JITTER: Final = 0.1
 """Retries come up to so much later: those whom one fault has hit do not come back together."""
 GIVE_UP_S: Final = 10.0
 """How long a REGISTER waits for its final response; over UDP it has been sent 5 times by then."""
+LOOK_UP_S: Final = 6.0
+"""So long the host of a new trunk may still be looked for: until then it is not unknown."""
 HOPELESS: Final = frozenset({401, 403, 404, 407})
 """The registrar does not know us, or not with this password: soon it will not either, and providers lock out whoever
 keeps asking."""
@@ -55,6 +58,7 @@ class Registration:
         self._chance = chance
         self._wanted_s = EXPIRES_S
         self._failures = 0
+        self._looked_s = now_s + LOOK_UP_S
         self._sent_s: float | None = None
         self._bound_until_s = now_s
         """The registrar may have our contact until then."""
@@ -87,6 +91,8 @@ class Registration:
             self._has_succeeded(now_s, utc, outcome)
         elif (outcome.code == 423 and self._may_ask_for(outcome.min_expires_s)) or (another and _is_local(outcome)):
             self.due_s = now_s
+        elif outcome.end == "unresolved" and now_s < self._looked_s:
+            self.due_s = self._looked_s
         else:
             self._has_failed(now_s, outcome)
 
@@ -147,7 +153,7 @@ def why_failed(outcome: Outcome) -> str:
         case ("unresolved", _):
             return "the host name is unknown"
         case ("unreachable", _):
-            return f"no connection to {outcome.source}"
+            return no_connection(outcome.source, outcome.reason)
         case ("unanswerable", _):
             return f"{answer}: it asks for a kind of authentication that is not supported"
         case (_, 401 | 407):

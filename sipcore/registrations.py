@@ -241,7 +241,7 @@ class Registrations:
             )  # fmt: skip
         except ConnectionError as error:
             log.debug("trunk.not_sent", trunk=trunk.key, why=str(error))
-            self._post(self._answered, token, Outcome("unreachable"))
+            self._post(self._answered, token, Outcome("unreachable", reason=printable(str(error))))
 
 
 def _cancel(*timers: asyncio.TimerHandle | None) -> None:

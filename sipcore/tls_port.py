@@ -8,6 +8,7 @@ import structlog
 
 from config.errors import StartupError
 from sipcore import _native
+from sipcore.headers import printable
 from sipcore.settings import EndpointSettings
 from sipcore.tls import Identity, InMemory, UnusableFile, log_end, read_identity, system_authorities
 from sipcore.transports import EVERYWHERE, IPV6_V6ONLY, bound_address, usual_address, versions
@@ -75,7 +76,7 @@ class TlsPort:
         """Write which connections failed since the last call, a line for each peer and cause."""
         events, more = _native.tls_events()
         for peer, why, count in events:
-            log.warning("sip.tls_failed", peer=peer, why=why, count=count)
+            log.warning("sip.tls_failed", peer=peer, why=printable(why), count=count)
         if more:
             log.warning("sip.tls_failed", peer="further peers", count=more)
 

@@ -2,6 +2,7 @@
 #include "address.h"
 
 #include "sdp.h"
+#include "tls.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 #include <pthread.h>
@@ -92,18 +93,50 @@ static const char *name_of(const pj_sockaddr *address)
 
 /* ---- what we send ---- */
 
+static pjsip_sip_uri *uri_in(const pjsip_contact_hdr *contact)
+{
+    pjsip_uri *uri = contact->star || !contact->uri ? NULL : pjsip_uri_get_uri(contact->uri);
+    return uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)) ? (pjsip_sip_uri *)uri : NULL;
+}
+
+static bool leaves(const pjsip_msg *msg)
+{
+    const pjsip_expires_hdr *expires = pjsip_msg_find_hdr(msg, PJSIP_H_EXPIRES, NULL);
+    return msg->type == PJSIP_REQUEST_MSG && msg->line.req.method.id == PJSIP_REGISTER_METHOD && expires && !expires->ivalue;
+}
+
 /* Only the text is exchanged, in the place that PJSIP itself looks at: a registration finds its own Contact again in the
  * registrar's answer, and an ACK the Via of its INVITE. */
 static void name_in_contacts(pjsip_msg *msg, const pj_str_t *host)
 {
     pjsip_contact_hdr *contact = NULL;
     while ((contact = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, contact ? contact->next : NULL))) {
-        pjsip_uri *uri = contact->star || !contact->uri ? NULL : pjsip_uri_get_uri(contact->uri);
-        if (uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)))
-            ((pjsip_sip_uri *)uri)->host = *host;
+        pjsip_sip_uri *uri = uri_in(contact);
+        if (uri)
+            uri->host = *host;
         if (contact->next == (void *)&msg->hdr)
             return;
     }
+}
+
+/* Where nobody can connect to us, the way back is the connection that we have made, also for who has named no transport of
+ * its own. A registration is taken away under
+ * the port that it has been made with; one that is renewed over another connection has the former Contact behind it, which
+ * may have got the same port once more. */
+static void name_connection(pjsip_tx_data *tdata)
+{
+    const pjsip_transport *transport = tdata->tp_info.transport;
+    pjsip_msg *msg = tdata->msg;
+    pjsip_contact_hdr *contact = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, NULL);
+    pjsip_sip_uri *uri = contact ? uri_in(contact) : NULL;
+    if (!uri || !transport || !(transport->flag & PJSIP_TRANSPORT_SECURE) || tls_takes_connections() || leaves(msg))
+        return;
+    uri->port = pj_sockaddr_get_port(&transport->local_addr);
+    uri->transport_param = pj_str("TLS");
+    pjsip_contact_hdr *former = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, contact->next);
+    if (former && former != contact && uri_in(former) &&
+        pjsip_uri_cmp(PJSIP_URI_IN_CONTACT_HDR, uri, uri_in(former)) == PJ_SUCCESS)
+        pj_list_erase(former);
 }
 
 /* The offer that begins a call is written before PJSIP knows where the call goes. */
@@ -127,6 +160,7 @@ static pj_status_t on_tx_request(pjsip_tx_data *tdata)
     if (via)
         via->sent_by.host = host;
     name_in_contacts(tdata->msg, &host);
+    name_connection(tdata);
     name_in_offer(tdata, &ours);
     return PJ_SUCCESS;
 }
@@ -139,6 +173,7 @@ static pj_status_t on_tx_response(pjsip_tx_data *tdata)
         return PJ_SUCCESS;
     const pj_str_t host = pj_str((char *)name);
     name_in_contacts(tdata->msg, &host);
+    name_connection(tdata);
     return PJ_SUCCESS;
 }
 

@@ -4,6 +4,8 @@
 
 #include "tls.h"
 
+#include <string.h>
+
 static PyObject *error_of(pj_status_t status)
 {
     char why[PJ_ERR_MSG_SIZE];
@@ -61,6 +63,12 @@ static PyObject *py_tls_verify(PyObject *self, PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* Certificates of others have names in them. */
+static PyObject *text_of(const char *words)
+{
+    return PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace");
+}
+
 static PyObject *py_tls_events(PyObject *self, PyObject *unused)
 {
     static tls_event_t events[TLS_EVENTS];
@@ -69,7 +77,7 @@ static PyObject *py_tls_events(PyObject *self, PyObject *unused)
     int count = tls_take_events(events, &more);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++)
-        PyList_SET_ITEM(list, i, Py_BuildValue("(ssK)", events[i].peer, events[i].why, events[i].count));
+        PyList_SET_ITEM(list, i, Py_BuildValue("(sNK)", events[i].peer, text_of(events[i].why), events[i].count));
     return list ? Py_BuildValue("(NK)", list, more) : NULL;
 }
 

@@ -1,7 +1,9 @@
 #include "register.h"
 
+#include "binding.h"
 #include "challenge.h"
 #include "flow.h"
+#include "tls.h"
 #include "turned_away.h"
 
 #include <pthread.h>
@@ -107,21 +109,6 @@ static void add_routes(pjsua_acc_id account, pjsip_tx_data *tdata)
     PJSUA_UNLOCK();
 }
 
-/* The connection that a contact named is gone, and its port with it. */
-static void take_away(pjsip_tx_data *tdata, const char *former, const pj_str_t *contact)
-{
-    const pj_str_t name = text("Contact"), given = text(former);
-    pj_str_t copy;
-    if (!*former || pj_strcmp(&given, contact) == 0)
-        return;
-    pj_strdup_with_null(tdata->pool, &copy, &given);
-    pjsip_contact_hdr *header = pjsip_parse_hdr(tdata->pool, &name, copy.ptr, (pj_size_t)copy.slen, NULL);
-    if (header) {
-        header->expires = 0;
-        pjsip_msg_add_hdr(tdata->msg, (pjsip_hdr *)header);
-    }
-}
-
 static void add_facts(pjsip_tx_data *tdata, unsigned expires_s)
 {
     const pj_str_t name = text("User-Agent");
@@ -147,7 +134,7 @@ static pj_status_t compose(const register_order_t *order, const pj_str_t *contac
         pjsip_tx_data_dec_ref(*tdata);
         return status;
     }
-    take_away(*tdata, order->former, contact);
+    binding_take_away(*tdata, order->former, contact);
     add_facts(*tdata, order->expires_s);
     return PJ_SUCCESS;
 }
@@ -185,10 +172,12 @@ static void await_no_more(const request_t *request)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* Takes over `tdata`. An error: nothing will be reported of it. */
-static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata)
+/* Takes over `tdata`. `contact`, unless NULL, receives the Contact when that has got another port on its way. An error:
+ * nothing will be reported of it. */
+static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata, char *contact, size_t size)
 {
     pjsip_transaction *tsx;
+    const int port = binding_port(tdata->msg);
     pj_status_t status = pjsip_tsx_create_uac(&module, tdata, &tsx);
     if (status != PJ_SUCCESS) {
         pjsip_tx_data_dec_ref(tdata);
@@ -198,7 +187,11 @@ static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata)
     pj_grp_lock_acquire(tsx->grp_lock); /* else its end could be reported while it is still being sent */
     tsx->mod_data[module.id] = request;
     remember(request, tsx);
+    pjsip_tx_data_add_ref(tdata);
     status = pjsip_tsx_send_msg(tsx, NULL);
+    if (contact && binding_port(tdata->msg) != port)
+        binding_print(tdata->msg, contact, size);
+    pjsip_tx_data_dec_ref(tdata);
     if (status != PJ_SUCCESS) {
         bool reported = tsx->mod_data[module.id] == NULL;
         tsx->mod_data[module.id] = NULL;
@@ -225,7 +218,7 @@ pj_status_t register_send(const register_order_t *order, char *contact, size_t s
         status = compose(order, &own, &tdata);
     if (status == PJ_SUCCESS) {
         pj_ansi_snprintf(contact, size, "%.*s", (int)own.slen, own.ptr);
-        status = transmit(request, tdata);
+        status = transmit(request, tdata, contact, size);
     }
     if (status != PJ_SUCCESS) {
         await_no_more(request);
@@ -264,41 +257,10 @@ static bool answer_challenge(request_t *request, const pjsip_transaction *tsx, c
     cseq->cseq++;
     request->answers++;
     pjsip_tx_data_invalidate_msg(tdata);
-    return transmit(request, tdata) == PJ_SUCCESS;
+    return transmit(request, tdata, NULL, 0) == PJ_SUCCESS;
 }
 
 /* ---- its outcome ---- */
-
-/* As it has been sent: the address in it depends on who was to get it. */
-static const pjsip_uri *contact_in(const pjsip_msg *sent, const request_t *request)
-{
-    const pjsip_contact_hdr *contact = pjsip_msg_find_hdr(sent, PJSIP_H_CONTACT, NULL);
-    return contact && contact->uri ? pjsip_uri_get_uri(contact->uri) : request->contact;
-}
-
-/* What is granted to our contact (RFC 3261 10.2.4); a registrar that spells it in another way means the only one. */
-static unsigned granted(const request_t *request, const pjsip_msg *sent, const pjsip_msg *message)
-{
-    const pjsip_uri *own = contact_in(sent, request);
-    const pjsip_expires_hdr *general = pjsip_msg_find_hdr(message, PJSIP_H_EXPIRES, NULL);
-    const pjsip_contact_hdr *contact = NULL, *only = NULL;
-    int count = 0;
-    while ((contact = pjsip_msg_find_hdr(message, PJSIP_H_CONTACT, contact ? contact->next : NULL)) != NULL) {
-        if (contact->star || !contact->uri)
-            continue;
-        only = contact;
-        count++;
-        if (pjsip_uri_cmp(PJSIP_URI_IN_CONTACT_HDR, pjsip_uri_get_uri(contact->uri), own) == PJ_SUCCESS)
-            break;
-    }
-    if (!contact && count == 1)
-        contact = only;
-    if (count && !contact)
-        return 0;
-    if (contact && contact->expires != PJSIP_EXPIRES_NOT_SPECIFIED)
-        return contact->expires;
-    return general ? (unsigned)general->ivalue : request->expires_s;
-}
 
 static int seconds_in(const pjsip_msg *message, pjsip_hdr_e name)
 {
@@ -319,7 +281,10 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
     *outcome = (register_outcome_t){.token = request->token, .retry_after_s = -1, .min_expires_s = -1};
     pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%.*s", (int)reason->slen, reason->ptr);
     if (!rdata) {
+        const char *refused = tls_refused(&tsx->last_tx->tp_info.dst_addr);
         outcome->end = end_without_response(tsx);
+        if (refused)
+            pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%s", refused);
         return;
     }
     const pjsip_msg *message = rdata->msg_info.msg;
@@ -329,7 +294,7 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
     outcome->retry_after_s = seconds_in(message, PJSIP_H_RETRY_AFTER);
     outcome->min_expires_s = seconds_in(message, PJSIP_H_MIN_EXPIRES);
     if (outcome->code / 100 == 2)
-        outcome->expires_s = request->expires_s ? granted(request, tsx->last_tx->msg, message) : 0;
+        outcome->expires_s = request->expires_s ? binding_granted(request->contact, request->expires_s, tsx->last_tx->msg, message) : 0;
 }
 
 /* The transaction's lock is held. */

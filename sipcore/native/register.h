@@ -33,7 +33,7 @@ typedef struct register_outcome {
     long long token;
     enum register_end end;
     int code;
-    char reason[128];           /* of the response; else what went wrong */
+    char reason[256];           /* of the response; else what went wrong */
     char source[PJ_INET6_ADDRSTRLEN + 2];
     unsigned expires_s;         /* granted for our contact, 0 when it is not bound */
     int retry_after_s;          /* -1: not said */

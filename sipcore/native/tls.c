@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "tls.h"
 
-#include "names.h"
 #include "tls_filter.h"
+#include "tls_peer.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -31,8 +31,7 @@ static struct {
     pthread_mutex_t lock; /* of the listeners and what is done with their sockets */
     listener_t listeners[LISTENERS];
     int count;
-    bool verify;
-} tls = {.lock = PTHREAD_MUTEX_INITIALIZER, .verify = true};
+} tls = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
     pthread_mutex_t lock;
@@ -169,6 +168,16 @@ bool tls_listens(void)
     return all;
 }
 
+bool tls_takes_connections(void)
+{
+    bool open = false;
+    pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count; i++)
+        open = open || tls.listeners[i].open_to_peers;
+    pthread_mutex_unlock(&tls.lock);
+    return open;
+}
+
 static pjsip_host_port name_of(listener_t *listener)
 {
     return (pjsip_host_port){.host = pj_str(listener->name), .port = 0};
@@ -265,66 +274,16 @@ void tls_admit_everyone(bool on)
         tls_listens();
 }
 
-/* ---- whom we connect to ---- */
+/* ---- connections that we make ---- */
 
-void tls_verify(bool on)
-{
-    tls.verify = on;
-}
+static __thread struct {
+    pj_sockaddr peer;
+    char why[TLS_WHY];
+} refused;
 
-/* RFC 6125 6.4.3: a star stands for one label, the first. RFC 5922 7.2 forbids it, yet carriers have such certificates. */
-static bool matches_star(const pj_str_t *pattern, const pj_str_t *name)
+const char *tls_refused(const pj_sockaddr *peer)
 {
-    const char *dot = memchr(name->ptr, '.', (size_t)name->slen);
-    pj_str_t rest = {(char *)dot, dot ? name->ptr + name->slen - dot : 0}, wanted = {pattern->ptr + 1, pattern->slen - 1};
-    return pattern->slen > 2 && pattern->ptr[0] == '*' && pattern->ptr[1] == '.' && dot && dot != name->ptr &&
-           memchr(wanted.ptr + 1, '.', (size_t)wanted.slen - 1) && pj_stricmp(&wanted, &rest) == 0;
-}
-
-static bool is_for(const char *host, const void *context)
-{
-    const pj_ssl_cert_info *certificate = context;
-    const pj_str_t name = pj_str((char *)host);
-    bool has_names = false;
-    for (unsigned i = 0; i < certificate->subj_alt_name.cnt; i++) {
-        const pj_str_t *entry = &certificate->subj_alt_name.entry[i].name;
-        if (certificate->subj_alt_name.entry[i].type != PJ_SSL_CERT_NAME_DNS)
-            continue;
-        has_names = true;
-        if (pj_stricmp(entry, &name) == 0 || matches_star(entry, &name))
-            return true;
-    }
-    return !has_names && pj_stricmp(&certificate->subject.cn, &name) == 0;
-}
-
-/* A connection is made to the name that stands in the URI, or to an address: that of a trunk's host, or the one that a
- * peer has put into its Contact. There a certificate for any host of ours at that address will do. */
-static bool is_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info *certificate)
-{
-    const pj_str_t *name = &transport->remote_name.host;
-    char host[256] = "";
-    pj_sockaddr address;
-    memcpy(host, name->ptr, (size_t)name->slen < sizeof host ? (size_t)name->slen : 0);
-    if (is_for(host, certificate))
-        return true;
-    return pj_sockaddr_parse(pj_AF_UNSPEC(), 0, name, &address) == PJ_SUCCESS &&
-           names_any_at(&transport->key.rem_addr, is_for, certificate);
-}
-
-/* NULL when the peer is who we want to talk to. */
-static const char *problem_of(const pjsip_transport *transport, const pj_ssl_sock_info *ssl)
-{
-    const char *words[32];
-    unsigned count = PJ_ARRAY_SIZE(words);
-    const pj_ssl_cert_info *certificate = ssl->remote_cert_info;
-    pj_uint32_t status = ssl->verify_status & ~(pj_uint32_t)PJ_SSL_CERT_EIDENTITY_NOT_MATCH;
-    if (!certificate || !certificate->version)
-        return "it has shown no certificate";
-    if (status)
-        return pj_ssl_cert_get_verify_status_strings(status, words, &count) == PJ_SUCCESS && count ? words[0] : "invalid";
-    if ((ssl->verify_status & PJ_SSL_CERT_EIDENTITY_NOT_MATCH) && !is_for_peer(transport, certificate))
-        return "its certificate is for another name";
-    return NULL;
+    return *refused.why && pj_sockaddr_cmp(peer, &refused.peer) == 0 ? refused.why : NULL;
 }
 
 static void note_end(const pj_str_t *peer, pj_status_t status)
@@ -343,11 +302,12 @@ void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const
         return;
     if (state == PJSIP_TP_STATE_DISCONNECTED)
         note_end(peer, info ? info->status : PJ_SUCCESS);
-    if (state != PJSIP_TP_STATE_CONNECTED || !tls.verify || !info || !info->ext_info)
+    if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)
         return;
-    const char *problem = problem_of(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info);
-    if (!problem)
+    *refused.why = 0;
+    if (!tls_peer_is_false(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, refused.why))
         return;
-    note(peer->ptr, (size_t)peer->slen, problem);
+    refused.peer = transport->key.rem_addr;
+    note(peer->ptr, (size_t)peer->slen, refused.why);
     pjsip_transport_shutdown2(transport, PJ_TRUE);
 }

@@ -2,12 +2,13 @@
 #ifndef TRUNKLINE_TLS_H
 #define TRUNKLINE_TLS_H
 
+#include "tls_peer.h"
+
 #include <pjsua-lib/pjsua.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define TLS_EVENTS 32
-#define TLS_WHY 128
 
 /* Paths of PEM files; "" for none. `authorities` are those that a private CA adds to the system's in `folder`. */
 typedef struct {
@@ -29,14 +30,17 @@ void tls_forget(void);
 /* Whether the port is really listened on: PJSIP does not say when it could not be opened. */
 bool tls_listens(void);
 
-/* Off: peers that we connect to need no certificate that we trust. */
-void tls_verify(bool on);
+/* Whether somebody can connect to us; else peers can only use the connections that we make. */
+bool tls_takes_connections(void);
 /* Addresses and networks ("192.0.2.0/24") that may connect. */
 void tls_admit(const char *const *sources, int count, const char *const *more, int more_count);
 /* Off at first. */
 void tls_admit_everyone(bool on);
 /* Ends a new connection of ours whose peer proves nothing. To be called for each state of each transport. */
 void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info);
+/* Why the connection to that peer has just been ended by us; NULL: it was not. To be asked on the thread that learns that
+ * what was to go over it has not been sent. */
+const char *tls_refused(const pj_sockaddr *peer);
 /* Connections that failed since the last call, at most TLS_EVENTS, the rest only counted. */
 int tls_take_events(tls_event_t *out, uint64_t *more);
 

@@ -294,7 +294,10 @@ async def test_a_silent_registrar_is_told_and_the_next_address_is_tried(
         assert "failed" not in [status.state for _, status in watch.seen[-1:]]
 
 
-async def test_a_name_that_becomes_known_is_registered_with_at_once(watch: Watch) -> None:
+async def test_a_name_that_becomes_known_is_registered_with_at_once(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "LOOK_UP_S", 0)
     async with RawRegistrar(accepts()) as registrar:
         watch.endpoint.set_hosts({})
         await watch.endpoint.set_trunks([trunk_at(registrar, host="registrar.example.net", port=None)])
@@ -346,7 +349,7 @@ async def test_nobody_at_the_other_end_is_told(watch: Watch) -> None:
     async with RawRegistrar(accepts(), tcp=True) as registrar:
         pass
     await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
-    assert (await watch.until("failed")).detail == "no connection to 127.0.0.1"
+    assert (await watch.until("failed")).detail == "no connection to 127.0.0.1: Connection refused"
 
 
 async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from sipcore.registration import (
     JITTER,
     LAST_RETRY_S,
     LONGEST_RETRY_AFTER_S,
+    LOOK_UP_S,
     Outcome,
     Registration,
 )
@@ -125,6 +126,11 @@ def test_an_interval_that_cannot_be_made_longer_is_a_failure(least_s: int | None
         (answer(480), "480 from 192.0.2.1"),
         (SILENCE, "no answer from 192.0.2.1"),
         (Outcome("unreachable", source=SOURCE), "no connection to 192.0.2.1"),
+        (
+            Outcome("unreachable", 0, "End of file (PJ_EEOF)", SOURCE),
+            "no connection to 192.0.2.1: it ended the connection",
+        ),
+        (Outcome("unreachable", 0, "No route to host", SOURCE), "no connection to 192.0.2.1: No route to host"),
         (Outcome("unresolved"), "the host name is unknown"),
         (answer(200, "OK", 0), "200 OK from 192.0.2.1, but it has not kept the registration"),
         (
@@ -135,8 +141,17 @@ def test_an_interval_that_cannot_be_made_longer_is_a_failure(least_s: int | None
 )
 def test_a_failure_is_told_in_words_that_an_operator_understands(outcome: Outcome, detail: str) -> None:
     play = Play()
+    play.now_s += LOOK_UP_S
     play.gets(outcome)
     assert play.it.status == TrunkStatus("failed", detail)
+
+
+def test_a_host_that_is_still_being_looked_for_is_not_unknown_yet() -> None:
+    play = Play()
+    assert play.gets(Outcome("unresolved")) == LOOK_UP_S
+    assert play.it.status == TrunkStatus("registering")
+    assert play.gets(Outcome("unresolved")) == FIRST_RETRY_S
+    assert play.it.status == TrunkStatus("failed", "the host name is unknown")
 
 
 def test_a_failed_trunk_stays_failed_until_it_is_registered() -> None:
@@ -178,7 +193,7 @@ def test_a_lost_connection_does_not_hurry_a_failed_trunk() -> None:
 
 def test_a_host_that_becomes_known_is_registered_with_at_once() -> None:
     play = Play()
-    assert play.gets(Outcome("unresolved")) == FIRST_RETRY_S
+    play.gets(Outcome("unresolved"))
     play.it.located(play.now_s)
     assert play.it.due_s == play.now_s
 

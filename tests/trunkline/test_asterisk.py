@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,9 @@ same => n,Wait(20)
 
 [from-trunkline]
 exten => 41000011,1,Goto(tests,talk,1)
+exten => 41000012,1,Answer()
+same => n,Wait(0.3)
+same => n,Hangup()
 exten => 41000021,1,Hangup(17)
 exten => 41000022,1,Ringing()
 same => n,Wait(20)
@@ -47,12 +50,15 @@ def block(title: str) -> str:
     return found[1]
 
 
-def pbx(place: Place, how: str, extensions: str = "") -> Asterisk:
-    """Asterisk as the page sets it up, with the addresses and the keys of this test."""
+def pbx(place: Place, how: str, extensions: str = "", changes: Mapping[str, str] = {}) -> Asterisk:
+    """Asterisk as the page sets it up, with the addresses and the keys of this test, and with `changes`."""
     pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", block(f"pjsip.conf, {how}"))
     pjsip = pjsip.replace("198.51.100.5:5060", place.target).replace("198.51.100.5", "127.0.0.1")
     pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{place.server.settings.sip.tls_port}")
     pjsip = pjsip.replace("/etc/asterisk/keys/", "{folder}/")
+    for there, here in changes.items():
+        assert there in pjsip
+        pjsip = pjsip.replace(there, here)
     return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block(f"extensions.conf, {extensions or how}") + TESTS})
 
 

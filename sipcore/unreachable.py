@@ -1,0 +1,19 @@
+"""Why no connection came about, in words for an operator."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_WORDS: Final = {
+    "wrong version number": "what answers there does not speak TLS",
+    "Operation timed out (PJ_ETIMEDOUT)": "it is silent",
+    "Connection timed out": "it is silent",
+    "End of file (PJ_EEOF)": "it ended the connection",
+    "Connection reset by peer": "it ended the connection",
+}
+"""For what PJSIP and OpenSSL say; everything else says enough."""
+
+
+def no_connection(source: str, why: str) -> str:
+    """A sentence. `why`: PJSIP's words, "" for none."""
+    return f"no connection to {source}" + (f": {_WORDS.get(why, why)}" if why else "")
