@@ -10,10 +10,13 @@ _WORDS: Final = {
     "Connection timed out": "it is silent",
     "End of file (PJ_EEOF)": "it ended the connection",
     "Connection reset by peer": "it ended the connection",
+    "Broken pipe": "",
 }
-"""For what PJSIP and OpenSSL say; everything else says enough."""
+"""For what PJSIP and OpenSSL say; everything else says enough. A pipe breaks when TCP is refused or ended: chance decides
+which of the words we get."""
 
 
 def no_connection(source: str, why: str) -> str:
     """A sentence. `why`: PJSIP's words, "" for none."""
-    return f"no connection to {source}" + (f": {_WORDS.get(why, why)}" if why else "")
+    words = _WORDS.get(why, why)
+    return f"no connection to {source}" + (f": {words}" if words else "")

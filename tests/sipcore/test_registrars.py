@@ -349,7 +349,8 @@ async def test_nobody_at_the_other_end_is_told(watch: Watch) -> None:
     async with RawRegistrar(accepts(), tcp=True) as registrar:
         pass
     await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
-    assert (await watch.until("failed")).detail == "no connection to 127.0.0.1: Connection refused"
+    told = "no connection to 127.0.0.1"
+    assert (await watch.until("failed")).detail in (told, f"{told}: Connection refused")
 
 
 async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
