@@ -12,8 +12,8 @@ _WORDS: Final = {
     "Connection reset by peer": "it ended the connection",
     "Broken pipe": "",
 }
-"""For what PJSIP and OpenSSL say; everything else says enough. A pipe breaks when TCP is refused or ended: chance decides
-which of the words we get."""
+"""For what PJSIP and OpenSSL say; everything else says enough. A pipe breaks when TCP is refused or ended: chance
+decides which of the words we get."""
 
 
 def no_connection(source: str, why: str) -> str:
