@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final, Literal
 
 from sipcore.trunk import TrunkStatus
+from sipcore.unreachable import no_connection
 
 FIRST_S: Final = 5.0
 """The first question comes at most so late: soon, but not everybody's at once."""
@@ -24,17 +25,21 @@ MISSED_AGAIN_S: Final = 5.0
 MOST_MISSED: Final = 3
 """So many in a row, and the peer is not there."""
 
+NEVER_HEARD: Final = "calls are tried all the same: if it never answers OPTIONS by design, set sipQualifySeconds to 0"
+
 End = Literal["answered", "silence", "unresolved", "unreachable"]
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a question. `code`: of the final response; `milliseconds`: until it came; `source`: of whom."""
+    """What came of a question. `code`: of the final response; `milliseconds`: until it came; `source`: of whom; `why`
+    there is none, in PJSIP's words."""
 
     end: End
     code: int = 0
     milliseconds: float = 0.0
     source: str = ""
+    why: str = ""
 
     @property
     def good(self) -> bool:
@@ -49,6 +54,7 @@ class Qualification:
         self.every_s = every_s
         self._chance = chance
         self._missed = 0
+        self._heard = False
         self._since = ""
         self._sent_s: float | None = None
         self.due_s: float | None = now_s + min(every_s, FIRST_S) * chance()
@@ -72,6 +78,7 @@ class Qualification:
     def answered(self, now_s: float, utc: datetime, reply: Reply) -> None:
         """What came of the last question."""
         self._sent_s = None
+        self._heard = self._heard or reply.end == "answered"
         if reply.good:
             self._missed = 0
             self.status = TrunkStatus("listening", f"answers OPTIONS in {max(1, round(reply.milliseconds))} ms")
@@ -85,15 +92,14 @@ class Qualification:
             self._since = f"{utc:%H:%M:%S}Z"
         self._missed += 1
         if self._missed >= MOST_MISSED:
-            self.status = TrunkStatus("failed", f"{_what_is_wrong(reply)} since {self._since}")
+            self.status = TrunkStatus("failed", self._what_is_wrong(reply))
 
-
-def _what_is_wrong(reply: Reply) -> str:
-    match reply.end:
-        case "answered":
-            return f"OPTIONS is answered with {reply.code}"
-        case "unresolved":
-            return "the host name is unknown"
-        case "unreachable":
-            return f"no connection to {reply.source}"
-    return "no answer to OPTIONS"
+    def _what_is_wrong(self, reply: Reply) -> str:
+        match reply.end:
+            case "answered":
+                return f"OPTIONS is answered with {reply.code} since {self._since}"
+            case "unresolved":
+                return f"the host name is unknown since {self._since}"
+            case "unreachable":
+                return no_connection(reply.source, reply.why, self._since)
+        return f"no answer to OPTIONS since {self._since}" + ("" if self._heard else f"; {NEVER_HEARD}")

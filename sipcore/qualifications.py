@@ -14,9 +14,10 @@ import structlog
 
 from config.clock import utc_now
 from sipcore import _native
+from sipcore.headers import printable
 from sipcore.names import Target
 from sipcore.owner import Owner
-from sipcore.qualification import Qualification, Reply
+from sipcore.qualification import End, Qualification, Reply
 from sipcore.routes import place_uri
 from sipcore.trunk import Place, Trunk, TrunkStatus
 
@@ -107,10 +108,9 @@ class Qualifications:
 
     # ---- PJSIP's threads ----
 
-    def _on_end(self, token: int, answered: bool, code: int, microseconds: int) -> None:
-        reply = Reply(
-            "answered" if answered else "silence" if code == 408 else "unreachable", code, microseconds / 1000
-        )
+    def _on_end(self, token: int, answered: bool, code: int, microseconds: int, why: str) -> None:
+        end: End = "answered" if answered else "silence" if code == _SILENCE else "unreachable"
+        reply = Reply(end, code, microseconds / 1000, why=printable(why))
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._answered, token, reply)
 
@@ -178,4 +178,4 @@ class Qualifications:
             _native.options_send(self._account_towards(target.address), place_uri(place), token)
         except ConnectionError as error:
             log.debug("trunk.not_asked", host=place.host, why=str(error))
-            self._on_end(token, answered=False, code=503, microseconds=0)
+            self._on_end(token, answered=False, code=503, microseconds=0, why=str(error))

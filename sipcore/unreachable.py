@@ -16,7 +16,7 @@ _WORDS: Final = {
 decides which of the words we get."""
 
 
-def no_connection(source: str, why: str) -> str:
-    """A sentence. `why`: PJSIP's words, "" for none."""
+def no_connection(source: str, why: str, since: str = "") -> str:
+    """A sentence. `why`: PJSIP's words, "" for none; `since`: a time of day."""
     words = _WORDS.get(why, why)
-    return f"no connection to {source}" + (f": {words}" if words else "")
+    return f"no connection to {source}" + (f" since {since}" if since else "") + (f": {words}" if words else "")

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "options.h"
 
+#include "tls.h"
+
 #include <time.h>
 
 #include <pjsua-lib/pjsua_internal.h>
@@ -24,9 +26,14 @@ static void on_end(void *token, pjsip_event *event)
 {
     question_t *question = token;
     const pjsip_transaction *tsx = event->body.tsx_state.tsx;
+    const bool answered = event->body.tsx_state.type == PJSIP_EVENT_RX_MSG;
+    const char *refused = answered ? NULL : tls_refused(tsx->last_tx);
+    char why[TLS_WHY] = "";
+    if (!answered)
+        pj_ansi_snprintf(why, sizeof why, "%.*s", (int)tsx->status_text.slen, tsx->status_text.ptr);
     question->told = true;
     if (tell)
-        tell(question->token, event->body.tsx_state.type == PJSIP_EVENT_RX_MSG, tsx->status_code, now_us() - question->sent_us);
+        tell(question->token, answered, tsx->status_code, now_us() - question->sent_us, refused ? refused : why);
 }
 
 void options_install(options_callback_t *callback)

@@ -7,8 +7,8 @@
 #include <pjsua-lib/pjsua.h>
 
 /* On PJSIP's threads. `code`: of the final response, or PJSIP's own 408, 502 and 503 when there is none (`answered` is
- * false then); `microseconds`: since it was sent. */
-typedef void options_callback_t(long long token, bool answered, int code, long long microseconds);
+ * false then), and `why` in words; `microseconds`: since it was sent. */
+typedef void options_callback_t(long long token, bool answered, int code, long long microseconds, const char *why);
 
 void options_install(options_callback_t *tell);
 /* Ask `uri`, from an account that has an address towards it. An error: nothing was sent and nothing will be told. */

@@ -40,10 +40,11 @@ static void tell_lost(pjsua_acc_id account)
     PyGILState_Release(state);
 }
 
-static void tell_options(long long token, bool answered, int code, long long microseconds)
+static void tell_options(long long token, bool answered, int code, long long microseconds, const char *why)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    call(on_options, Py_BuildValue("LOiL", token, answered ? Py_True : Py_False, code, microseconds));
+    PyObject *words = PyUnicode_DecodeUTF8(why, (Py_ssize_t)strlen(why), "replace");
+    call(on_options, Py_BuildValue("LOiLN", token, answered ? Py_True : Py_False, code, microseconds, words));
     PyGILState_Release(state);
 }
 

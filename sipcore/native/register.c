@@ -281,7 +281,7 @@ static void describe(const request_t *request, const pjsip_transaction *tsx, pjs
     *outcome = (register_outcome_t){.token = request->token, .retry_after_s = -1, .min_expires_s = -1};
     pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%.*s", (int)reason->slen, reason->ptr);
     if (!rdata) {
-        const char *refused = tls_refused(&tsx->last_tx->tp_info.dst_addr);
+        const char *refused = tls_refused(tsx->last_tx);
         outcome->end = end_without_response(tsx);
         if (refused)
             pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%s", refused);

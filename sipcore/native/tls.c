@@ -281,9 +281,10 @@ static __thread struct {
     char why[TLS_WHY];
 } refused;
 
-const char *tls_refused(const pj_sockaddr *peer)
+const char *tls_refused(const pjsip_tx_data *unsent)
 {
-    return *refused.why && pj_sockaddr_cmp(peer, &refused.peer) == 0 ? refused.why : NULL;
+    const pj_sockaddr *peer = unsent ? &unsent->tp_info.dst_addr : NULL;
+    return peer && *refused.why && pj_sockaddr_cmp(peer, &refused.peer) == 0 ? refused.why : NULL;
 }
 
 static void note_end(const pj_str_t *peer, pj_status_t status)

@@ -6,7 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sipcore.qualification import FIRST_S, GIVE_UP_S, MISSED_AGAIN_S, End, Qualification, Reply
+from sipcore.qualification import (
+    FIRST_S,
+    GIVE_UP_S,
+    MISSED_AGAIN_S,
+    MOST_MISSED,
+    NEVER_HEARD,
+    End,
+    Qualification,
+    Reply,
+)
 from sipcore.trunk import TrunkStatus
 
 START = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
@@ -25,11 +34,11 @@ class Peer:
         self.now_s = self.machine.due_s
         self.machine.send(self.now_s)
 
-    def reply(self, code: int = 200, end: End = "answered", after_s: float = 0.012) -> TrunkStatus:
+    def reply(self, code: int = 200, end: End = "answered", after_s: float = 0.012, why: str = "") -> TrunkStatus:
         """Ask, and get this."""
         self.ask()
         self.now_s += after_s
-        reply = Reply(end, code, after_s * 1000, "192.0.2.1")
+        reply = Reply(end, code, after_s * 1000, "192.0.2.1", why)
         self.machine.answered(self.now_s, START + timedelta(seconds=self.now_s), reply)
         return self.machine.status
 
@@ -71,6 +80,25 @@ def test_three_misses_in_a_row_mean_that_it_is_not(end: End, code: int, detail: 
     assert [peer.reply(code, end, 5), peer.reply(code, end, 5)] == [good, good]
     assert peer.reply(code, end, 5) == TrunkStatus("failed", detail)
     assert peer.reply() == TrunkStatus("listening", "answers OPTIONS in 12 ms")
+
+
+def test_who_has_never_answered_may_do_so_by_design() -> None:
+    never, refuses = Peer(), Peer()
+    for _ in range(MOST_MISSED):
+        never.reply(408, "silence", 5)
+    assert never.machine.status == TrunkStatus("failed", f"no answer to OPTIONS since 18:00:07Z; {NEVER_HEARD}")
+    refuses.reply(503)
+    for _ in range(MOST_MISSED):
+        refuses.reply(408, "silence", 5)
+    assert refuses.machine.status.detail == "no answer to OPTIONS since 18:00:02Z"
+
+
+def test_why_there_is_no_connection_is_told() -> None:
+    peer = Peer()
+    for _ in range(MOST_MISSED):
+        peer.reply(503, "unreachable", 0, "wrong version number")
+    detail = "no connection to 192.0.2.1 since 18:00:02Z: what answers there does not speak TLS"
+    assert peer.machine.status == TrunkStatus("failed", detail)
 
 
 def test_a_miss_between_answers_changes_nothing() -> None:

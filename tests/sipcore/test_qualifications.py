@@ -82,6 +82,7 @@ async def test_a_peer_that_does_not_answer_fails_and_comes_back(phone: Phone, ra
     status = phone.endpoint.trunk_status("a")
     assert status.state == "failed"
     assert (status.detail or "").startswith("no answer to OPTIONS since ")
+    assert (status.detail or "").endswith(" set sipQualifySeconds to 0")
     questions = set()
     while heard.empty():
         request = await asked(raw)
