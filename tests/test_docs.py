@@ -18,6 +18,14 @@ def links(page: Path) -> list[tuple[str, str]]:
     return LINK.findall(CODE.sub("", page.read_text()))
 
 
+def names_of_tests() -> set[str]:
+    """The names of all tests, and of the files that they are in."""
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    return {file.stem for file in files} | {
+        name for file in files for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+
+
 def anchors(page: Path) -> set[str]:
     """The names of a page's headings, as forges make them."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
@@ -30,6 +38,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name} links {path}"
         assert not anchor or anchor in anchors(target), f"{page.name} links {path}#{anchor}"
+
+
+def test_tests_that_a_page_names_are_there() -> None:
+    there = names_of_tests()
+    named = {page.name: re.findall(r"\b(test_\w+)(?:\.py)?`", page.read_text()) for page in PAGES}
+    assert {"protocol.md", "turn-taking.md"} <= {name for name, found in named.items() if found}
+    assert not {(page, name) for page, names in named.items() for name in names if name not in there}
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:

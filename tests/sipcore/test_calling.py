@@ -48,6 +48,7 @@ async def test_the_invite_shows_who_calls_and_has_the_call_id_that_was_asked_for
     callee = await RawCallee.called(raw)
     assert callee.invite.first_line == f"INVITE {uri} SIP/2.0"
     assert callee.invite.header("Call-ID") == "the-call"
+    assert re.search(r";rport(;|$)", callee.invite.header("Via"))
     assert re.fullmatch(r'"Zoë \\"Z\\" \\\\ Co" <sip:\+41441@127\.0\.0\.1>;tag=\S+', callee.invite.header("From"))
     assert callee.invite.header("To").strip("<>") == "sip:+4930100@127.0.0.1"
     assert (leg.sip_call_id, leg.facts.direction, leg.facts.to.user) == ("the-call", "outbound", "+4930100")
