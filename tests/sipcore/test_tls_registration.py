@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from sipcore import registration
+from sipcore import qualification, registration
 from sipcore.names import Target
 from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles
@@ -49,7 +51,7 @@ async def watch(phone: Phone) -> AsyncIterator[Watch]:
     await phone.endpoint.set_trunks([])
 
 
-async def register_at(watch: Watch, port: int) -> None:
+async def register_at(watch: Watch, port: int, **changes: Any) -> Trunk:
     """A trunk of the carrier that has its server there."""
     watch.endpoint.set_hosts({Place(HOST, port, "tls"): [Target("127.0.0.1", port, "tls")]})
     trunk = Trunk(
@@ -57,7 +59,18 @@ async def register_at(watch: Watch, port: int) -> None:
         credentials=Credentials("ann", "s3cret"), registers=True, follow_redirects=False, accept_refer=False,
         qualify_s=0,
     )  # fmt: skip
+    trunk = replace(trunk, **changes)
     await watch.endpoint.set_trunks([trunk])
+    return trunk
+
+
+async def all_that_comes(came: asyncio.Queue[Connection]) -> bytes:
+    """Over the first connection, until it ends or is broken off."""
+    heard, reader = b"", (await came.get()).reader
+    with suppress(ConnectionError):
+        while chunk := await reader.read(4096):
+            heard += chunk
+    return heard
 
 
 def accept(connection: Connection, request: Message) -> str:
@@ -88,21 +101,23 @@ async def test_who_does_not_prove_the_name_hears_nothing_and_the_operator_why(
     watch: Watch, authority: Authority, names: list[str], days: tuple[float, float], why: str
 ) -> None:
     async with serving(server_context(authority.files(*names, days=days, file="carrier"))) as (port, came):
+        heard = asyncio.create_task(all_that_comes(came))
         await register_at(watch, port)
         detail = (await watch.until("failed")).detail or ""
         assert detail.startswith(f"no connection to 127.0.0.1: {why}")
         assert len(detail) < 300
-        assert await (await came.get()).reader.read() == b""
+        assert await heard == b""
 
 
 @pytest.mark.parametrize("name", ["Test authority", "Nobody"])
 async def test_an_authority_that_is_not_ours_is_told_with_its_setting(watch: Watch, tmp_path: Path, name: str) -> None:
     async with serving(server_context(Authority(tmp_path, name).files(HOST))) as (port, came):
+        heard = asyncio.create_task(all_that_comes(came))
         await register_at(watch, port)
         assert (await watch.until("failed")).detail == (
             "no connection to 127.0.0.1: its certificate is from an authority that is not trusted here ([sip] tls_ca)"
         )
-        assert await (await came.get()).reader.read() == b""
+        assert await heard == b""
 
 
 def says_hello(writer: asyncio.StreamWriter) -> None:
@@ -149,6 +164,20 @@ async def test_a_server_that_wants_a_certificate_of_ours_is_told(watch: Watch, a
         assert detail.startswith("no connection to 127.0.0.1: ")
 
 
+async def test_a_trunk_that_is_only_asked_tells_the_same(
+    watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST_S", "MISSED_AGAIN_S"):
+        monkeypatch.setattr(qualification, name, 0.05)
+    async with serving(server_context(authority.files("other.test", file="carrier"))) as (port, came):
+        heard = asyncio.create_task(all_that_comes(came))
+        await register_at(watch, port, registers=False, qualify_s=1)
+        detail = (await watch.until("failed")).detail or ""
+        assert detail.startswith("no connection to 127.0.0.1 since ")
+        assert detail.endswith(f": its certificate is for other.test, not for {HOST}")
+        assert await heard == b""
+
+
 async def test_contacts_name_the_connection_and_what_a_lost_one_bound_is_taken_away(
     watch: Watch, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +202,18 @@ async def test_contacts_name_the_connection_and_what_a_lost_one_bound_is_taken_a
         request = await second.message()
         assert (request.header("Expires"), accept(second, request)) == ("0", again)
         await leaving
+
+
+@pytest.mark.parametrize("credentials", [None, Credentials("ann", "s3cret")])
+async def test_calls_of_ours_name_the_connection_without_a_registration_too(
+    watch: Watch, authority: Authority, credentials: Credentials | None
+) -> None:
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        trunk = await register_at(watch, port, registers=False, credentials=credentials)
+        leg = await watch.endpoint.call("200", trunk=trunk)
+        connection = await came.get()
+        assert (await connection.message()).header("Contact").endswith(where(connection))
+        await leg.hangup()
 
 
 async def called(phone: Phone, connection: Connection) -> None:
