@@ -40,6 +40,7 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
     config.natConfig.contactRewriteUse = 0
     config.natConfig.viaRewriteUse = False
     config.natConfig.sdpNatRewriteUse = False
+    config.natConfig.sipOutboundUse = 0  # RFC 5626 is not spoken; its `ob` in Contact would say so
     config.natConfig.contactUseSrcPort = 0  # peers can reach the port that we listen on, however a connection ends
     config.callConfig.prackUse = pj.PJSUA_100REL_OPTIONAL  # whoever supports it gets it, nobody is asked for it
     _set_session_timer(config.callConfig, settings.session_timer_s)
@@ -61,7 +62,6 @@ def trunk_config(settings: EndpointSettings, version: int, trunk: Trunk) -> pj.A
     """Of an account that one trunk makes its calls with. PJSUA registers nothing by itself."""
     config = account_config(settings, version)
     config.idUri = identity_of(trunk)
-    config.natConfig.sipOutboundUse = 0  # RFC 5626 is not spoken; its `ob` in Contact would say so
     if trunk.credentials:
         who = pj.AuthCredInfo("digest", "*", trunk.credentials.user, 0, trunk.credentials.password)
         config.sipConfig.authCreds.append(who)
