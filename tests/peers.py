@@ -136,18 +136,21 @@ class Sipp(Process):
         host: str = "127.0.0.1",
         timeout_s: int = 40,
         credentials: tuple[str, str] | None = None,
+        echo: bool = True,
     ) -> None:
         """`target`: host:port. `keys`: what `[name]` in the scenario stands for. `rate`: calls a second. `credentials`:
-        user and password of `[authentication]`."""
+        user and password of `[authentication]`. `echo`: the sound comes back, as a stream beside what is played."""
         super().__init__()
         self.port = free_port(host)
         self.media_port = free_port(host)
         self._command = [
             "sipp", target, "-sf", str(SCENARIOS / f"{scenario}.xml"), "-s", user, "-m", str(calls), "-r", str(rate),
             "-t", transport, "-i", host, "-p", str(self.port), "-mi", host, "-mp", str(self.media_port),
-            "-rtp_echo", "-nostdin", "-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "stat.csv",
+            "-nostdin", "-trace_err", "-error_file", "errors.log", "-trace_stat", "-stf", "stat.csv",
             "-d", str(hold_ms), "-timeout", str(timeout_s), "-timeout_error",
         ]  # fmt: skip
+        if echo:
+            self._command.append("-rtp_echo")
         for name, value in (keys or {}).items():
             self._command += ["-key", name, value]
         if credentials is not None:

@@ -174,8 +174,8 @@ async def test_a_caller_who_was_told_to_go_while_it_was_stored_is_no_live_call(
         await house.number()
         write = house.database.write
 
-        async def slow(work: Callable[[sa.Connection], T]) -> T:
-            result = await write(work)
+        async def slow(work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
+            result = await write(work, patient=patient)
             await until(lambda: 503 in phone.sent)
             return result
 

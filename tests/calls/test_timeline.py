@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from calls import talk as talks
 from calls.digits import DigitsDialled
 from calls.script import Script
 from media.ports import TICK_MS
@@ -262,7 +263,10 @@ async def _becomes(house: House, holds: Callable[[Call], bool]) -> Call:
     return found
 
 
-async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(tmp_path: Path) -> None:
+async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talks, "PROGRESS_AFTER_S", 0.01)
     async with open_house(tmp_path) as house:
         await house.number(**GREETS)
         phone = house.rings()

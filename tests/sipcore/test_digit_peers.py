@@ -33,7 +33,7 @@ async def keys_until_the_end(leg: Leg) -> list[tuple[str, DigitWay]]:
 
 
 async def test_sipp_presses_keys_as_events(phone: Phone) -> None:
-    async with Sipp("keys_by_events", phone.target, hold_ms=3000) as sipp:
+    async with Sipp("keys_by_events", phone.target, hold_ms=3000, echo=False) as sipp:
         keys = await keys_until_the_end(await phone.next_leg())
         await sipp.finished()
     assert keys == [(digit, "rfc4733") for digit in "19*#"]

@@ -43,7 +43,7 @@ async def both_hear(phone: Phone, baresip: Baresip, leg: Leg, media: Media) -> N
     leg.release()
     rate, heard = baresip.heard()
     assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
-    assert sounding_s(track.heard, 8000) > 0.8
+    assert sounding_s(track.heard, 8000) > 0.6
     assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
     assert 0.4 < sounding_s(heard, rate) < 0.65, "a peer may still be busy with the handshake when we begin"
 

@@ -110,4 +110,6 @@ async def test_a_restart_keeps_sounds_also_those_that_it_does_not_know(branch: O
     assert own in {each["id"] for each in before}
     assert {path.name for path in folder.iterdir()} == names | {unknown}
     assert await asyncio.to_thread((folder / f"{rain}.wav").read_bytes) == whole
-    assert [each["preset"] for each in branch.server.log.all("sounds.preset_made", since)] == ["rain"]
+    assert [each["preset"] for each in await branch.server.log.events_of("sounds.preset_made", 1, since=since)] == [
+        "rain"
+    ]

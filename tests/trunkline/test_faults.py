@@ -184,7 +184,7 @@ async def test_sigterm_lets_the_live_call_end_and_takes_no_new_one(branch: Offic
         assert branch.server.serves
         await call.hang_up()
         assert await branch.server.ended() == 0
-    assert branch.server.log.all("call.ended", since, call_id=call_id, reason="customer_ended")
+    assert await branch.server.event("call.ended", since=since, call_id=call_id, reason="customer_ended")
     payload = verified(branch, *await branch.receiver.about(call_id))
     assert payload["status"] == "completed", "the last webhook went out before the end"
 
