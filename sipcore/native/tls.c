@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "tls.h"
 
+#include "tls_borrowed.h"
 #include "tls_filter.h"
 #include "tls_peer.h"
 
@@ -214,6 +215,7 @@ void tls_forget(void)
     pthread_mutex_lock(&tls.lock);
     tls.count = 0;
     pthread_mutex_unlock(&tls.lock);
+    tls_borrowed_forget(NULL);
 }
 
 /* ---- renewal ---- */
@@ -301,6 +303,8 @@ void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const
     const pj_str_t *peer = &transport->remote_name.host;
     if (transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE))
         return;
+    if (state == PJSIP_TP_STATE_DESTROY)
+        tls_borrowed_forget(transport);
     if (state == PJSIP_TP_STATE_DISCONNECTED)
         note_end(peer, info ? info->status : PJ_SUCCESS);
     if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)
