@@ -172,8 +172,9 @@ static void await_no_more(const request_t *request)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* A TLS connection that is refused before the message is queued for it keeps the message. The lock of the transaction is
- * held: while that lives, so does the connection. */
+/* A TLS connection that is refused before the message is queued for it keeps the message, and with it its own descriptor,
+ * until the process ends: rare, and nothing outside PJSIP can take it back. The lock of the transaction is held: while
+ * that lives, so does the connection. */
 static bool waits_in_vain(const pjsip_transaction *tsx, const pjsip_tx_data *tdata)
 {
     return tsx->state < PJSIP_TSX_STATE_TERMINATED && tdata->is_pending && tdata->tp_info.transport &&
