@@ -87,18 +87,23 @@ class AfterCall:
         is in trouble this is tried again for half a minute; then `StorageTrouble`."""
         for wait_s in (*STORE_AGAIN_S, None):
             try:
-                call = await self._database.write(partial(self._store, call_id, outcome, agent))
+                ended = await self._database.write(partial(self._store, call_id, outcome, agent))
                 break
             except StorageTrouble as trouble:
                 if wait_s is None:
                     raise
                 log.error("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
                 await asyncio.sleep(wait_s)
-        if call is not None:
+        if ended is not None:
+            call, announced = ended
             _note(call)
-            self._wake()
+            if announced:
+                self._wake()
 
-    def _store(self, call_id: str, outcome: Outcome, agent: Agent | None, conn: sa.Connection) -> Call | None:
+    def _store(
+        self, call_id: str, outcome: Outcome, agent: Agent | None, conn: sa.Connection
+    ) -> tuple[Call, bool] | None:
+        """The call, and whether a webhook tells of it; None when it had ended before."""
         call = calls.finish(
             conn,
             call_id,
@@ -113,9 +118,7 @@ class AfterCall:
             media_quality=outcome.media_quality,
             sip_end=outcome.sip_end,
         )
-        if call is not None:
-            self._announce(conn, call, agent)
-        return call
+        return None if call is None else (call, self._announce(conn, call, agent))
 
     async def recover(self, data_dir: Path) -> int:
         """End the calls that a dead process left open and put their webhooks into the outbox, in one transaction.
@@ -133,12 +136,12 @@ class AfterCall:
             self._announce(conn, call, None)
         return closed
 
-    def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> None:
+    def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
         """Put the event into the outbox, if the call's agent (`kept` when it is not stored any more) wants it."""
         agent = agents.get(conn, call.organization_id, call.agent_id) if call.agent_id else None
         agent = agent or kept
         if agent is None or not agent.post_call_webhook_url:
-            return
+            return False
         now = utc_now()
         webhook_deliveries.add(
             conn,
@@ -148,6 +151,7 @@ class AfterCall:
             body=event_body(call, lambda path: signed_url(self._secrets, self._origin, path, now)),
             secret_encrypted=agent.post_call_webhook_secret_encrypted,
         )
+        return True
 
 
 def _note(call: Call) -> None:
