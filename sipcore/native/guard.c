@@ -5,6 +5,7 @@
 #include "answers.h"
 #include "call_table.h"
 #include "connections.h"
+#include "disconnect.h"
 #include "dropped.h"
 #include "glare.h"
 #include "handover.h"
@@ -289,7 +290,7 @@ static bool may_connect(pjsip_transport *transport)
 static void on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
 {
     if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !may_connect(transport))
-        pjsip_transport_shutdown2(transport, PJ_TRUE);
+        disconnect(transport);
     if (state == PJSIP_TP_STATE_DISCONNECTED || state == PJSIP_TP_STATE_DESTROY)
         connections_remove(transport);
     tls_on_state(transport, state, info);
@@ -316,7 +317,7 @@ static void look_for_slow(pj_timer_heap_t *heap, pj_timer_entry *timer)
         address_t peer = {0};
         peer_of(slow, peer);
         turned_away(AWAY_SLOW_CONNECTION, peer);
-        pjsip_transport_shutdown2(slow, PJ_TRUE);
+        disconnect(slow);
         pjsip_transport_dec_ref(slow);
     }
     pjsip_endpt_schedule_timer(pjsua_get_pjsip_endpt(), timer, &again);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "tls.h"
 
+#include "disconnect.h"
 #include "tls_borrowed.h"
 #include "tls_filter.h"
 #include "tls_peer.h"
@@ -319,5 +320,5 @@ void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const
     refused.transport = transport;
     refused.peer = transport->key.rem_addr;
     note(peer->ptr, (size_t)peer->slen, refused.why);
-    pjsip_transport_shutdown2(transport, PJ_TRUE);
+    disconnect(transport);
 }
