@@ -93,3 +93,7 @@ class StartupError(TrunklineError):
 
 class ModelError(TrunklineError):
     """A model failed while it worked for a call; it ends that call alone."""
+
+
+class ModelFileError(TrunklineError):
+    """A model's file cannot be got, or is not what it should be; the message is one line with cause and remedy."""

@@ -150,12 +150,12 @@ def load(
     return Catalogue(_load_one("stt", stt, _STT), {info: language_model}, synthesizers, _load_one("eot", eot, _EOT))
 
 
-def installed(directory: Path) -> list[str]:
-    """One line for each model that this build knows: kind, name, and "ready" or what is missing. Loads them all."""
+def built_in() -> list[tuple[str, str, str]]:
+    """Kind, name, and "ready" or what is missing, of each model that comes with its package. Loads them all."""
     kinds: list[tuple[str, Mapping[str, Callable[[], object]]]] = [
         ("stt", _STT), ("llm", _LLM), ("tts", _TTS), ("eot", _EOT)
     ]  # fmt: skip
-    return [f"{kind:<4} {name:<24} {_state(make)}" for kind, known in kinds for name, make in known.items()]
+    return [(kind, name, _state(make)) for kind, known in kinds for name, make in known.items()]
 
 
 def voice_id(name: str) -> uuid.UUID:

@@ -19,7 +19,7 @@ from config import logging as logs
 from config.errors import TrunklineError
 from config.log_writer import LogWriter
 from config.settings import Settings
-from trunkline import sip_cli
+from trunkline import models_cli, sip_cli
 
 if TYPE_CHECKING:
     from storage.organizations import Organization
@@ -106,7 +106,13 @@ def _add_keys(commands: Any) -> None:
 
 def _add_models(commands: Any) -> None:
     group = commands.add_parser("models", help="local models").add_subparsers(required=True, metavar="ACTION")
-    _add(group, "list", "list the models that are built in or installed", _models_list)
+    _add(group, "list", "list all models, and how each stands on this machine", models_cli.show)
+    pull = _add(group, "pull", "get models; what broke off goes on", models_cli.pull_all)
+    verify = _add(
+        group, "verify", "read the files of models whole, and say whether they have changed", models_cli.verify
+    )
+    bring = _add(group, "import", "take models from a folder, a tarball or a file", models_cli.bring_in)
+    models_cli.add_arguments(pull, verify, bring)
 
 
 def _add_sip(commands: Any) -> None:
@@ -270,14 +276,6 @@ async def _key_revoke(options: argparse.Namespace, settings: Settings) -> int:
 
     key = await admin.revoke_key(settings, options.key)
     print(f"revoked {key.prefix}")
-    return 0
-
-
-async def _models_list(options: argparse.Namespace, settings: Settings) -> int:
-    from models.catalogue import installed
-
-    for line in installed(settings.models_dir):
-        print(line)
     return 0
 
 

@@ -6,11 +6,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from config.settings import Settings
 from trunkline.control import ask
+from trunkline.tables import table
 
 _TRUNKS = {
     "number": "NUMBER", "organization": "ORGANIZATION", "mode": "MODE", "trunk": "TRUNK", "state": "STATE",
@@ -85,11 +86,3 @@ def _texts(fact: Mapping[str, Any]) -> dict[str, str]:
     if heard is not None and heard["mos"] is not None:
         shown |= {"loss": f"{heard['lossPercent']} %", "jitter": f"{heard['jitterMs']} ms", "mos": str(heard["mos"])}
     return shown
-
-
-def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """The lines of a table; columns that no row fills are left out."""
-    shown = {name: head for name, head in columns.items() if not rows or any(row.get(name, "-") != "-" for row in rows)}
-    cells = [list(shown.values()), *([row.get(name, "-") for name in shown] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells]

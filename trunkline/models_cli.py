@@ -1,0 +1,167 @@
+"""`trunkline models`: which there are, getting them, taking them from elsewhere, and whether they have changed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from config.settings import Settings
+from models.known_models import KINDS, KnownFile, KnownModel, find, read_known
+from models.store import Store, told
+from trunkline.tables import table
+
+_COLUMNS = {
+    "kind": "KIND", "name": "NAME", "size": "SIZE", "licence": "LICENCE", "languages": "LANGUAGES", "state": "STATE"
+}  # fmt: skip
+_ORIGINS = {
+    "list": "as it should be",
+    "host": "as its host says; kept from now on",
+    "first copy": "which nobody could vouch for; kept from now on",
+}
+_PLACES = {str(kind): place for place, kind in enumerate(KINDS)}
+_STEP = 10
+"""Percent between two lines of progress where nobody watches."""
+_BYTES = 10**8
+"""Between two lines of progress where nobody knows how much will come."""
+
+
+def add_arguments(
+    pull_it: argparse.ArgumentParser, verify_it: argparse.ArgumentParser, bring_it: argparse.ArgumentParser
+) -> None:
+    """What the commands take."""
+    name = "as `trunkline models list` shows it"
+    pull_it.add_argument("names", nargs="+", metavar="NAME", help=name)
+    verify_it.add_argument("names", nargs="*", metavar="NAME", help=f"{name} (default: all that are here)")
+    bring_it.add_argument("source", type=Path, metavar="PATH", help="a folder, a tar file, or one file of a model")
+    bring_it.add_argument("name", nargs="?", metavar="NAME", help="only this model (default: all that are whole in it)")
+
+
+async def show(options: argparse.Namespace, settings: Settings) -> int:
+    """Print every model, those of a kind together."""
+    store = await _store(settings)
+    with told(store.directory):
+        rows = await asyncio.to_thread(_rows, store)
+    for line in table(_COLUMNS, sorted(rows, key=lambda row: _PLACES[row["kind"]])):
+        print(line)
+    return 0
+
+
+async def pull_all(options: argparse.Namespace, settings: Settings) -> int:
+    """Get models one after the other."""
+    from models.pull import pull
+
+    store = await _store(settings)
+    for model in [find(store.known, name) for name in options.names]:
+        progress = _Progress(model)
+        come = await pull(store, model, progress.show, _waits_for(model.name))
+        progress.end()
+        for name, record in come.items():
+            print(f"{model.name}: {name}, {size_of(record.size)}, SHA-256 {record.sha256}, {_ORIGINS[record.origin]}")
+        print(f"{model.name}: {'' if come else 'was here already, '}{await _stands(store, model)}")
+    return 0
+
+
+async def verify(options: argparse.Namespace, settings: Settings) -> int:
+    """Print a line for each model, more for one that has changed; 1 when one has."""
+    store = await _store(settings)
+    with told(store.directory):
+        names = options.names or await asyncio.to_thread(_here, store)
+        failed = 0
+        for model in [find(store.known, name) for name in names]:
+            problems = await asyncio.to_thread(store.verify, model)
+            failed += bool(problems)
+            for problem in problems:
+                print(f"FAIL  {model.name}: {problem}: run `trunkline models pull {model.name}`")
+            if not problems:
+                print(f"ok    {model.name}: {'1 file' if len(model.files) == 1 else f'{len(model.files)} files'}")
+    if not names:
+        print(f"there are no model files in {store.directory}")
+    return 1 if failed else 0
+
+
+async def bring_in(options: argparse.Namespace, settings: Settings) -> int:
+    """Take models from a folder or an archive."""
+    from models.bundle import bring
+
+    store = await _store(settings)
+    wanted = [find(store.known, options.name)] if options.name else store.known
+    for model in await bring(store, options.source, wanted, _waits_for("another import")):
+        print(f"{model.name}: {await _stands(store, model)}")
+    return 0
+
+
+async def _store(settings: Settings) -> Store:
+    return Store(settings.models_dir, await asyncio.to_thread(read_known, settings.models_dir))
+
+
+def _rows(store: Store) -> list[dict[str, str]]:
+    from models.catalogue import built_in  # loads every engine: the other commands must not wait for it
+
+    rows = [{"kind": kind, "name": name, "size": "-", "licence": "-", "languages": "-", "state": state}
+            for kind, name, state in built_in()]  # fmt: skip
+    return rows + [
+        {
+            "kind": model.kind,
+            "name": model.name,
+            "size": "-" if model.size is None else size_of(model.size),
+            "licence": model.licence,
+            "languages": _languages(model),
+            "state": str(store.state(model)),
+        }
+        for model in store.known
+    ]
+
+
+def _here(store: Store) -> list[str]:
+    return [model.name for model in store.known if store.state(model).name != "not pulled"]
+
+
+async def _stands(store: Store, model: KnownModel) -> str:
+    return str(await asyncio.to_thread(store.state, model))
+
+
+def _waits_for(what: str) -> Callable[[], None]:
+    return lambda: print(f"waiting for another process that is at {what}", file=sys.stderr, flush=True)
+
+
+def _languages(model: KnownModel) -> str:
+    """At most five by name."""
+    if len(model.languages) > 5:
+        return f"{len(model.languages)} languages"
+    return "many" if model.languages == ("*",) else ",".join(model.languages)
+
+
+def size_of(count: int) -> str:
+    """Bytes in the unit that fits."""
+    for unit, step in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= step:
+            return f"{count / step:.3g} {unit}"
+    return f"{count} B"
+
+
+class _Progress:
+    """How a model comes: one line that changes on a terminal, a line for every tenth of a file elsewhere."""
+
+    def __init__(self, model: KnownModel) -> None:
+        self._model = model
+        self._watched = sys.stderr.isatty()
+        self._shown: tuple[str, int] | None = None
+
+    def show(self, file: KnownFile, done: int, total: int | None) -> None:
+        """Tell where it is."""
+        percent = done * 100 // total if total else 0
+        pace = percent // (1 if self._watched else _STEP) if total else done // _BYTES
+        if (file.name, pace) == self._shown:
+            return
+        self._shown = file.name, pace
+        of = f" of {size_of(total)}, {percent} %" if total else ""
+        begin, end = ("\r\x1b[K", "") if self._watched else ("", "\n")
+        print(f"{begin}{self._model.name}: {file.name}: {size_of(done)}{of}", end=end, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._watched and self._shown:
+            print(file=sys.stderr)
