@@ -13,6 +13,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, Self
@@ -87,14 +88,15 @@ def _staged(stage: Path, source: Path, wanted: Sequence[KnownModel], keep_free: 
     shutil.rmtree(stage, ignore_errors=True)  # of an import that was killed
     stage.mkdir(parents=True)
     files = [file for model in wanted for file in model.files]
-    copies = [
-        _copied(content, name, size, stage / str(number), keep_free)
-        for number, (name, size, content) in enumerate(_entries(source, files))
-    ]
+    with _readable(source):
+        copies = [
+            _copied(content, name, size, stage / str(number), keep_free)
+            for number, (name, size, content) in enumerate(_entries(source, files))
+        ]
     found = [(model, come) for model in wanted if (come := _whole(model, copies, alone=len(wanted) == 1))]
     if not found:
         raise ModelFileError(_nothing(source, wanted, copies))
-    return _apart(found, stage)
+    return _apart(found, stage, keep_free)
 
 
 def _entries(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str, int, IO[bytes]]]:
@@ -124,22 +126,26 @@ def _of_folder(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str, 
 
 def _of_archive(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str, int, IO[bytes]]]:
     """Of a tar file, packed or not, read once from its beginning to its end."""
+    with tarfile.open(source, "r|*", tarinfo=_Header) as archive:
+        unpacked = 0
+        for number, member in enumerate(archive):
+            _count(source, number)
+            unpacked += member.size
+            if unpacked > LARGEST:
+                raise ModelFileError(f"{source} holds more than {LARGEST >> 30} GiB: no models are so large")
+            _honest(source, member)
+            name = PurePosixPath(member.name).name
+            content = archive.extractfile(member) if member.isreg() and _may_be(name, member.size, files) else None
+            if content is not None:
+                yield name, member.size, content
+
+
+@contextmanager
+def _readable(source: Path) -> Iterator[None]:
+    """Turn the errors of an archive into one line. Those of the disk pass."""
     try:
-        with tarfile.open(source, "r|*", tarinfo=_Header) as archive:
-            unpacked = 0
-            for number, member in enumerate(archive):
-                _count(source, number)
-                unpacked += member.size
-                if unpacked > LARGEST:
-                    raise ModelFileError(
-                        f"{source} holds more than {LARGEST >> 30} GiB: it was not made to carry models"
-                    )
-                _honest(source, member)
-                name = PurePosixPath(member.name).name
-                content = archive.extractfile(member) if member.isreg() and _may_be(name, member.size, files) else None
-                if content is not None:
-                    yield name, member.size, content
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        yield
+    except (tarfile.TarError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ModelFileError(f"{source} is no tar file, or a damaged one ({error}): copy it again") from error
@@ -198,17 +204,17 @@ def _is(file: KnownFile, copy: _Copy, *, alone: bool) -> bool:
     return copy.sha256 == file.sha256 if file.sha256 is not None else alone
 
 
-def _apart(found: Sequence[tuple[KnownModel, Come]], stage: Path) -> list[tuple[KnownModel, Come]]:
+def _apart(found: Sequence[tuple[KnownModel, Come]], stage: Path, keep_free: int) -> list[tuple[KnownModel, Come]]:
     """The same with a copy for each: two models may have a file in common, and each takes its own away."""
-    own: list[tuple[KnownModel, Come]] = []
-    for number, (model, come) in enumerate(found):
-        moved: Come = {}
+    taken: set[Path] = set()
+    for number, (_, come) in enumerate(found):
         for name, (path, record) in come.items():
-            target = stage / f"{number}-{name}"
-            os.link(path, target)
-            moved[name] = target, record
-        own.append((model, moved))
-    return own
+            if path in taken:
+                with path.open("rb") as content:
+                    copy = _copied(content, name, record.size, stage / f"{number}-{name}", keep_free)
+                come[name] = copy.path, record
+            taken.add(path)
+    return list(found)
 
 
 def _nothing(source: Path, wanted: Sequence[KnownModel], copies: Sequence[_Copy]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
@@ -36,10 +37,13 @@ class FileServer:
     """What is at other paths."""
     asked: list[tuple[str, str | None, str | None]] = field(default_factory=list)
     """Path, `Range` and `If-Range` of every request."""
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Somebody has asked."""
     origin: str = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.path, request.headers.get("Range"), request.headers.get("If-Range")))
+        self.begun.set()
         if request.path in self.redirects:
             target = self.redirects[request.path]
             return web.Response(status=302, headers={"Location": target, **self.linked})

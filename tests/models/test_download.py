@@ -13,6 +13,7 @@ import pytest
 from config.errors import ModelFileError
 from models.download import KEEP_FREE, Fetched, Wanted, fetch, session
 from tests.models.file_server import FileServer, file_server, sha256
+from tests.models.model_files import contents
 from tests.trunkline.disks import filled, tiny_disk
 
 CONTENT = random.Random(1).randbytes(3_000_000)
@@ -120,13 +121,13 @@ async def test_a_file_that_is_another_one_is_thrown_away(server: FileServer, tmp
     server.content = OTHER
     with pytest.raises(ModelFileError, match=rf"SHA-256 is {sha256(OTHER)} in the place of {SUM}: it was thrown away"):
         await got(server, tmp_path / "file", sum_=SUM)
-    assert list(tmp_path.iterdir()) == [] and len(server.asked) == 1
+    assert contents(tmp_path) == {} and len(server.asked) == 1
 
 
 async def test_a_file_of_another_size_is_not_even_begun(server: FileServer, tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="has 3000000 bytes and should have 2999999: nothing was taken"):
         await got(server, tmp_path / "file", size=2_999_999, sum_=SUM)
-    assert list(tmp_path.iterdir()) == []
+    assert contents(tmp_path) == {}
 
 
 async def test_a_body_that_goes_on_and_on_is_left(server: FileServer, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ async def test_a_body_that_ends_early_each_time_ends_the_command(
     server.chunked = chunked
     if not chunked:
         server.headers["Content-Length"], server.breaks = "3000100", [len(CONTENT)] * 20
-    with pytest.raises(ModelFileError, match="does not come: .*: run the command again later"):
+    with pytest.raises(ModelFileError, match=r"does not come: .*: run the command again later"):
         await got(server, tmp_path / "file", size=3_000_100, sum_=SUM)
     assert len(server.asked) <= 8
 
@@ -173,7 +174,7 @@ async def test_a_server_that_falls_silent_is_left(server: FileServer, tmp_path: 
     listener = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(sock_read=0.05)) as client:
-        with pytest.raises(ModelFileError, match="nothing comes any more: .* it goes on after 3 bytes"):
+        with pytest.raises(ModelFileError, match=r"nothing comes any more: .* it goes on after 3 bytes"):
             wanted = Wanted(f"http://127.0.0.1:{port}/file", sha256=SUM)
             await fetch(client, wanted, tmp_path / "file", pauses_s=(), keep_free=0)
     listener.close()
@@ -192,23 +193,23 @@ async def test_what_another_host_says_does_not_count(server: FileServer, tmp_pat
     async with file_server(OTHER) as store:
         store.headers = {"X-Linked-ETag": f'"{sha256(OTHER)}"'}
         server.redirects = {"/model": f"{store.origin}/store"}
-        assert await got(server, tmp_path / "file", path="/model") == Fetched(len(OTHER), sha256(OTHER), announced=False)
+        assert await got(server, tmp_path / "file", path="/model") == Fetched(
+            len(OTHER), sha256(OTHER), announced=False
+        )
 
 
 async def test_a_known_file_that_its_host_has_replaced_is_not_begun(server: FileServer, tmp_path: Path) -> None:
     server.redirects, server.linked = {"/model": "/store"}, {"X-Linked-ETag": f'"{sha256(OTHER)}"'}
-    with pytest.raises(ModelFileError, match="is another file today: .* nothing was taken"):
+    with pytest.raises(ModelFileError, match=r"is another file today: .* nothing was taken"):
         await got(server, tmp_path / "file", path="/model", sum_=SUM)
     server.linked = {"X-Linked-Size": "12"}
     with pytest.raises(ModelFileError, match="has 12 bytes there, and should have 3000000: nothing was taken"):
         await got(server, tmp_path / "file", path="/model", size=len(CONTENT), sum_=SUM)
-    assert list(tmp_path.iterdir()) == []
+    assert contents(tmp_path) == {}
 
 
 @pytest.mark.parametrize("target", ["http://192.0.2.1/file", "ftp://127.0.0.1/file", "file:///etc/passwd"])
-async def test_redirects_to_where_nothing_is_safe_are_refused(
-    server: FileServer, tmp_path: Path, target: str
-) -> None:
+async def test_redirects_to_where_nothing_is_safe_are_refused(server: FileServer, tmp_path: Path, target: str) -> None:
     server.redirects = {"/model": target}
     with pytest.raises(ModelFileError, match="which is not safe: nothing was taken"):
         await got(server, tmp_path / "file", path="/model", sum_=SUM)
