@@ -30,6 +30,8 @@ class FileServer:
     headers: dict[str, str] = field(default_factory=dict)
     linked: dict[str, str] = field(default_factory=dict)
     """Headers of the redirects."""
+    stops_after: int | None = None
+    """After so many bytes of an answer nothing comes any more; the connection stays."""
     tag: str | None = "content"
     ignores_range: bool = False
     chunked: bool = False
@@ -66,6 +68,9 @@ class FileServer:
         elif "Content-Length" not in headers:
             response.content_length = len(body)
         await response.prepare(request)
+        if self.stops_after is not None:
+            await response.write(body[: self.stops_after])
+            await asyncio.sleep(3600)
         cut = self.breaks.pop(0) if self.breaks else None
         await response.write(body if cut is None else body[:cut])
         if cut is not None:

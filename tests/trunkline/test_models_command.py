@@ -1,0 +1,129 @@
+"""`trunkline models`: an operator gets models, sees how they stand, and carries them to machines without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.models.file_server import FileServer, file_server, sha256
+from tests.models.model_files import FILES, model_of
+from tests.trunkline.house import TRUNKLINE, command, environment
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FileServer]:
+    async with file_server(b"") as server:
+        server.files = {f"/{name}": content for name, content in FILES.items()}
+        yield server
+
+
+def furnished(folder: Path, server: FileServer, *, known: bool = True) -> Path:
+    """A data folder whose own list has the model `small`, at that server."""
+    (folder / "models").mkdir(parents=True)
+    model = model_of(FILES, server.origin, known=known)
+    (folder / "models/known_models.json").write_text(f"[{model.model_dump_json(exclude_none=True)}]")
+    return folder
+
+
+async def models(data: Path, *arguments: str | Path) -> tuple[int, str, str]:
+    return await command("models", *map(str, arguments), folder=data.parent, environment=environment(data, {}))
+
+
+def row(output: str, name: str) -> str:
+    """The line of a model, its blanks taken together."""
+    (line,) = [line for line in output.splitlines() if f" {name} " in line]
+    return " ".join(line.split())
+
+
+async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+    code, out, err = await models(data, "list")
+    assert (code, err) == (0, ""), err
+    assert row(out, "small") == "stt small 7.6 kB MIT en not pulled"
+    assert row(out, "pocketsphinx") == "stt pocketsphinx - - - ready"
+    assert row(out, "lexical-end-of-turn") == "eot lexical-end-of-turn - - - ready"
+    assert "Apache-2.0 many not pulled" in row(out, "qwen3-0.6b-q4_0")
+
+    code, out, err = await models(data, "pull", "small")
+    assert code == 0, err
+    sums = [f"small: {name}, " for name in FILES]
+    assert [line.startswith(start) for line, start in zip(out.splitlines(), sums, strict=False)] == [True, True]
+    assert all(f"SHA-256 {sha256(content)}, as it should be" in out for content in FILES.values())
+    assert out.endswith("small: ready\n") and "small: encoder.onnx: 7 kB of 7 kB, 100 %" in err
+    assert (await models(data, "pull", "small"))[1] == "small: was here already, ready\n"
+    assert row((await models(data, "list"))[1], "small").endswith(" ready")
+    assert await models(data, "verify") == (0, "ok    small: 2 files\n", "")
+
+    await asyncio.to_thread(shutil.make_archive, str(tmp_path / "usb"), "gztar", data / "models", "small")
+    other = await asyncio.to_thread(furnished, tmp_path / "other/data", server)
+    server.asked.clear()
+    assert await models(other, "import", tmp_path / "usb.tar.gz") == (0, "small: ready\n", "")
+    assert await models(other, "verify", "small") == (0, "ok    small: 2 files\n", "")
+    assert server.asked == []
+
+    (other / "models/small/tokens.txt").write_bytes(b"tokenz" * 100)
+    assert await models(other, "verify") == (
+        1, "FAIL  small: tokens.txt has changed since it came: run `trunkline models pull small`\n", ""
+    )  # fmt: skip
+
+
+async def test_sums_that_nobody_knew_are_shown(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server, known=False)
+    server.redirects = {"/encoder.onnx": "/store"}
+    server.files["/store"] = FILES["encoder.onnx"]
+    server.linked = {"X-Linked-ETag": f'"{sha256(FILES["encoder.onnx"])}"'}
+    code, out, err = await models(data, "pull", "small")
+    assert code == 0, err
+    assert f"SHA-256 {sha256(FILES['encoder.onnx'])}, as its host says; kept from now on" in out
+    assert f"SHA-256 {sha256(FILES['tokens.txt'])}, which nobody could vouch for; kept from now on" in out
+
+
+async def test_what_cannot_be_done_is_told_in_one_line(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+    server.files["/tokens.txt"] = b"liars!" * 100
+    cases: list[tuple[list[str], str]] = [
+        (["pull", "small", "none"], "there is no model 'none' to get: see `trunkline models list`"),
+        (["pull", "small"], f"{server.origin}/tokens.txt is not what it should be: its SHA-256 is "),
+        (["verify", "none"], "there is no model 'none' to get"),
+        (["import", "nowhere"], "nowhere is no file and no folder"),
+    ]
+    for arguments, words in cases:
+        code, out, err = await models(data, *arguments)
+        last = err.splitlines()[-1]
+        assert (code, out) == (1, "") and last.startswith(f"trunkline: {words}"), err
+    assert row((await models(data, "list"))[1], "small") == "stt small 7.6 kB MIT en not pulled: 92 % is here"
+    assert await models(tmp_path / "empty", "verify") == (
+        0, f"there are no model files in {tmp_path}/empty/models\n", ""
+    )  # fmt: skip
+
+
+async def test_an_interrupted_pull_goes_on(server: FileServer, tmp_path: Path) -> None:
+    """Ctrl-C, and the command once more."""
+    large = bytes(range(256)) * 20_000
+    model = model_of({"large.onnx": large}, server.origin)
+    listed = json.dumps([json.loads(model.model_dump_json(exclude_none=True))])
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+    (data / "models/known_models.json").write_text(listed)
+    server.files, server.stops_after = {"/large.onnx": large}, 3_000_000
+    process = await asyncio.create_subprocess_exec(
+        TRUNKLINE, "models", "pull", "small",
+        env=environment(data, {}), stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stderr is not None
+    async for line in process.stderr:
+        if re.search(rb" [45]\d %", line):
+            process.send_signal(signal.SIGINT)
+    assert await process.wait() == 130
+    server.stops_after = None
+    server.asked.clear()
+    assert (await models(data, "pull", "small"))[0] == 0
+    ((_, asked, _),) = server.asked
+    assert asked is not None and int(asked.removeprefix("bytes=").removesuffix("-")) > 1_500_000
+    assert (await models(data, "verify"))[0] == 0
