@@ -222,6 +222,12 @@ def test_a_disk_without_room_is_told(tmp_path: Path) -> None:
             brought(store_of(tmp_path / "disk", model), source, keep_free=-2_000_000)
 
 
+def test_a_file_that_becomes_shorter_while_it_is_read_is_told(tmp_path: Path) -> None:
+    """As on a stick that is pulled out."""
+    with pytest.raises(ModelFileError, match=r"model.bin ends 7 bytes too early: copy the source again"):
+        bundle._copied(io.BytesIO(b"abc"), "model.bin", 10, tmp_path / "copy", 0)
+
+
 async def test_two_imports_wait_for_each_other(store: Store, tmp_path: Path) -> None:
     source = await asyncio.to_thread(folder_of, tmp_path / "usb", FILES)
     waits = asyncio.Event()

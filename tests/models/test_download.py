@@ -117,6 +117,18 @@ async def test_a_mixture_is_noticed_by_its_sum_and_got_once_more(server: FileSer
     assert first > 0 and second == 0
 
 
+async def test_a_file_that_has_become_shorter_comes_from_its_beginning(server: FileServer, tmp_path: Path) -> None:
+    server.tag, server.breaks = None, [2_000_000, 0, 0]
+    short = CONTENT[:500_000]
+    with pytest.raises(ModelFileError, match="does not come"):
+        await got(server, tmp_path / "file", sum_=sha256(short), pauses=1)
+    server.content = short
+    server.asked.clear()
+    assert (await got(server, tmp_path / "file", sum_=sha256(short))).size == len(short)
+    first, second = begins(server)
+    assert first > len(short) and second == 0
+
+
 async def test_a_file_that_is_another_one_is_thrown_away(server: FileServer, tmp_path: Path) -> None:
     server.content = OTHER
     with pytest.raises(ModelFileError, match=rf"SHA-256 is {sha256(OTHER)} in the place of {SUM}: it was thrown away"):

@@ -30,6 +30,7 @@ def test_every_shipped_entry_names_one_version_and_its_licence(tmp_path: Path) -
         revision = path.split("/")[3]
         assert len(revision) == 40 and int(revision, 16), model.name
         assert model.licence and model.languages and model.package
+        assert model.size and all(file.sha256 for file in model.files), f"{model.name}: sums are known, or say so here"
 
 
 def test_no_two_entries_and_no_built_in_model_have_the_same_name(tmp_path: Path) -> None:
