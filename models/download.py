@@ -113,10 +113,9 @@ async def fetch(
             there = await asyncio.to_thread(_length, part)
             idle, furthest = (0, there) if there > furthest else (idle + 1, furthest)
             if idle > len(pauses_s):
-                more = f", it goes on after {there} bytes" if there else ""
-                raise ModelFileError(
-                    f"{wanted.url} does not come: {broken}: run the command again later{more}"
-                ) from broken
+                rest = f"it goes on after {there} bytes" if there else "or take the file from elsewhere with `import`"
+                again = f"run the command again later, {rest}"
+                raise ModelFileError(f"{wanted.url} does not come: {broken}: {again}") from broken
         if idle:
             await asyncio.sleep(pauses_s[idle - 1])
 
