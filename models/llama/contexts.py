@@ -1,0 +1,127 @@
+"""Which sequence of the model's memory holds which tokens, and how the next answer makes the most of them.
+
+Pure. A sequence keeps what was evaluated for a call: its next turn evaluates only what is new. Where a prompt parts
+from what is held (the caller interrupted, so that less was said than the model wrote), the rest is taken back. A call
+that has nothing yet copies what its prompt has in common with another one: calls of an agent begin alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+_BLOCK: Final = 64
+WORTH_COPYING: Final = 16
+"""Tokens that a copy must save; it takes as long as to evaluate a few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Make sequence `target` a copy of `source`."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep the first `tokens` of a sequence and forget the rest."""
+
+    sequence: int
+    tokens: int
+
+
+Change = Copy | Keep
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an answer is made: make the `changes` in order, then evaluate what follows the first `kept` tokens."""
+
+    sequence: int
+    kept: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """`held` is evaluated. `coming` is all that the answer in the making reads, while there is one."""
+
+    held: list[int] = field(default_factory=list)
+    owner: str | None = None
+    used_s: float = 0.0
+    busy: bool = False
+    coming: list[int] = field(default_factory=list)
+
+
+class Contexts:
+    """The sequences of one model's memory, each for `capacity` tokens."""
+
+    def __init__(self, sequences: int, capacity: int) -> None:
+        self.capacity = capacity
+        self._sequences = [_Sequence() for _ in range(sequences)]
+
+    def enter(self, owner: str, wanted: list[int], now_s: float, *, may_wait: bool = True) -> Place | None:
+        """A place to read `wanted` (1..capacity tokens) for `owner`, busy from now on; None while there is none, or
+        while it is better to wait: another answer is about to read what this one begins with."""
+        idle = [number for number, sequence in enumerate(self._sequences) if not sequence.busy]
+        if not idle:
+            return None
+        common = [_common(sequence.held, wanted) for sequence in self._sequences]
+        own = next((number for number in idle if self._sequences[number].owner == owner), None)
+        target = own if own is not None else self._oldest(idle)
+        source = max(range(len(common)), key=lambda number: (common[number], number == target))
+        if common[source] < common[target] + WORTH_COPYING:
+            source = target
+        if may_wait and self._is_coming(wanted, common[source]):
+            return None
+        # The last token is evaluated in any case: only so is it known what follows.
+        kept = min(common[source], len(wanted) - 1)
+        changes: list[Change] = [] if source == target else [Copy(source, target)]
+        if kept < len(self._sequences[source].held):
+            changes.append(Keep(target, kept))
+        self._sequences[target] = _Sequence(wanted[:kept], owner, now_s, True, wanted)
+        return Place(target, kept, tuple(changes))
+
+    def evaluated(self, sequence: int, tokens: Sequence[int]) -> None:
+        """The model has read these in a busy sequence."""
+        self._sequences[sequence].held.extend(tokens)
+
+    def length(self, sequence: int) -> int:
+        """How many tokens a sequence holds."""
+        return len(self._sequences[sequence].held)
+
+    def leave(self, sequence: int, now_s: float) -> None:
+        """The answer is made, or nobody wants it. What was evaluated stays for the next turn."""
+        this = self._sequences[sequence]
+        this.busy, this.coming, this.used_s = False, [], now_s
+
+    def lost(self, sequence: int) -> None:
+        """Nothing is held there any more."""
+        self._sequences[sequence].held.clear()
+
+    def _oldest(self, idle: Sequence[int]) -> int:
+        """An empty one, else the one that nobody has used for the longest time."""
+        return min(idle, key=lambda number: (bool(self._sequences[number].held), self._sequences[number].used_s))
+
+    def _is_coming(self, wanted: list[int], common: int) -> bool:
+        """Whether a sequence that is busy now will hold much more of `wanted` than is held anywhere."""
+        return any(
+            sequence.busy
+            and len(sequence.held) < len(sequence.coming)
+            and _common(sequence.coming, wanted) >= common + _BLOCK
+            for sequence in self._sequences
+        )
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    """How many tokens both begin with."""
+    end = min(len(one), len(other))
+    start = 0
+    while start < end and one[start : start + _BLOCK] == other[start : start + _BLOCK]:
+        start += _BLOCK
+    start = min(start, end)
+    while start < end and one[start] == other[start]:
+        start += 1
+    return start

@@ -1,0 +1,150 @@
+"""Which sequence holds what, without a model."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.llama.contexts import Contexts, Copy, Keep, Place
+
+AGENT = list(range(1000, 1200))
+OTHER_AGENT = list(range(2000, 2200))
+
+
+def talk(contexts: Contexts, owner: str, prompt: list[int], answer: list[int], now_s: float) -> Place:
+    """A whole answer: the prompt is read, `answer` is written."""
+    place = contexts.enter(owner, prompt, now_s)
+    assert place is not None
+    contexts.evaluated(place.sequence, prompt[place.kept :])
+    contexts.evaluated(place.sequence, answer)
+    contexts.leave(place.sequence, now_s)
+    return place
+
+
+def test_the_first_call_reads_all() -> None:
+    assert talk(Contexts(4, 4096), "a", [1, 2, 3], [], 0) == Place(0, 0, ())
+
+
+def test_a_turn_reads_only_what_is_new() -> None:
+    contexts = Contexts(4, 4096)
+    first = talk(contexts, "a", [1, 2, 3], [4, 5], 0)
+    assert talk(contexts, "a", [1, 2, 3, 4, 5, 6, 7], [], 1) == Place(first.sequence, 5, ())
+
+
+def test_what_was_not_said_is_taken_back() -> None:
+    contexts = Contexts(4, 4096)
+    first = talk(contexts, "a", [1, 2, 3], [4, 5, 6, 7], 0)
+    again = talk(contexts, "a", [1, 2, 3, 4, 5, 99, 98], [], 1)
+    assert again == Place(first.sequence, 5, (Keep(first.sequence, 5),))
+    assert contexts.length(first.sequence) == 7
+
+
+def test_the_last_token_is_always_read() -> None:
+    contexts = Contexts(4, 4096)
+    first = talk(contexts, "a", [1, 2, 3], [], 0)
+    assert talk(contexts, "a", [1, 2, 3], [], 1) == Place(first.sequence, 2, (Keep(first.sequence, 2),))
+
+
+def test_a_new_call_copies_what_its_agent_begins_with() -> None:
+    contexts = Contexts(4, 4096)
+    first = talk(contexts, "a", [*AGENT, 1, 2], [3], 0)
+    second = talk(contexts, "b", [*AGENT, 8, 9], [], 1)
+    assert second == Place(second.sequence, 200, (Copy(first.sequence, second.sequence), Keep(second.sequence, 200)))
+    assert second.sequence != first.sequence
+    # The first call's own memory is as it was.
+    assert talk(contexts, "a", [*AGENT, 1, 2, 3, 4], [], 2) == Place(first.sequence, 203, ())
+
+
+def test_a_few_tokens_are_read_again_and_not_copied() -> None:
+    contexts = Contexts(4, 4096)
+    talk(contexts, "a", [1, 2, 3, 4], [], 0)
+    assert talk(contexts, "b", [1, 2, 3, 9], [], 1).changes == ()
+
+
+def test_a_call_that_speaks_can_be_copied_from() -> None:
+    contexts = Contexts(2, 4096)
+    place = contexts.enter("a", [*AGENT, 1], 0)
+    assert place is not None
+    contexts.evaluated(place.sequence, [*AGENT, 1])
+    contexts.evaluated(place.sequence, [5, 6, 7])
+    second = contexts.enter("b", [*AGENT, 2], 0)
+    assert second == Place(1, 200, (Copy(0, 1), Keep(1, 200)))
+
+
+def test_who_begins_like_one_that_is_being_read_waits_for_it() -> None:
+    contexts = Contexts(4, 4096)
+    place = contexts.enter("a", [*AGENT, 1], 0)
+    assert place is not None
+    contexts.evaluated(place.sequence, AGENT[:40])
+    assert contexts.enter("b", [*AGENT, 2], 0) is None
+    assert contexts.enter("c", [*OTHER_AGENT, 2], 0) is not None
+    assert contexts.enter("d", [*AGENT, 2], 0, may_wait=False) is not None
+    contexts.evaluated(place.sequence, [*AGENT[40:], 1])
+    second = contexts.enter("b", [*AGENT, 2], 0)
+    assert second is not None
+    assert second.kept == 200
+
+
+def test_nobody_waits_for_an_answer_that_was_given_up() -> None:
+    contexts = Contexts(4, 4096)
+    place = contexts.enter("a", [*AGENT, 1], 0)
+    assert place is not None
+    contexts.evaluated(place.sequence, AGENT[:40])
+    contexts.leave(place.sequence, 1)
+    second = contexts.enter("b", [*AGENT, 2], 1)
+    assert second is not None
+    assert second.kept == 40
+
+
+def test_the_oldest_makes_room() -> None:
+    contexts = Contexts(2, 4096)
+    talk(contexts, "a", [1, 2, 3], [], 0)
+    talk(contexts, "b", [4, 5, 6], [], 1)
+    talk(contexts, "a", [1, 2, 3, 7], [], 2)
+    assert talk(contexts, "c", [8, 9], [], 3) == Place(1, 0, (Keep(1, 0),))
+    assert talk(contexts, "a", [1, 2, 3, 7, 8], [], 4).kept == 4
+
+
+def test_a_call_that_lost_its_place_begins_again_with_what_others_hold() -> None:
+    contexts = Contexts(2, 4096)
+    talk(contexts, "a", [*AGENT, 1], [], 0)
+    talk(contexts, "b", [*AGENT, 2], [], 1)
+    talk(contexts, "c", [*OTHER_AGENT, 3], [], 2)
+    assert talk(contexts, "a", [*AGENT, 1, 4], [], 3).kept == 200
+
+
+def test_a_busy_sequence_is_never_given_away() -> None:
+    contexts = Contexts(2, 4096)
+    assert contexts.enter("a", [1, 2], 0) is not None
+    assert contexts.enter("a", [5, 6], 0) is not None
+    assert contexts.enter("c", [3, 4], 0) is None
+
+
+def test_lost_memory_is_read_anew() -> None:
+    contexts = Contexts(2, 4096)
+    first = talk(contexts, "a", [1, 2, 3], [], 0)
+    contexts.lost(first.sequence)
+    assert talk(contexts, "a", [1, 2, 3, 4], [], 1) == Place(first.sequence, 0, ())
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.lists(st.integers(0, 2), min_size=1, max_size=90)), max_size=40)
+)
+def test_a_place_always_holds_what_the_prompt_begins_with(turns: list[tuple[str, list[int]]]) -> None:
+    """Against sequences that are kept by making the changes."""
+    contexts, memory = Contexts(3, 4096), [[], [], []]  # type: ignore[var-annotated]
+    for now_s, (owner, prompt) in enumerate(turns):
+        place = contexts.enter(owner, prompt, now_s)
+        assert place is not None
+        for change in place.changes:
+            match change:
+                case Copy(source, target):
+                    memory[target] = list(memory[source])
+                case Keep(sequence, tokens):
+                    assert tokens <= len(memory[sequence])
+                    del memory[sequence][tokens:]
+        assert memory[place.sequence] == prompt[: place.kept]
+        assert place.kept < len(prompt)
+        memory[place.sequence] = list(prompt)
+        contexts.evaluated(place.sequence, prompt[place.kept :])
+        contexts.leave(place.sequence, now_s)
