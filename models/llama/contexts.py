@@ -62,9 +62,14 @@ class Contexts:
         self.capacity = capacity
         self._sequences = [_Sequence() for _ in range(sequences)]
 
-    def enter(self, owner: str, wanted: list[int], now_s: float, *, may_wait: bool = True) -> Place | None:
+    @property
+    def idle(self) -> int:
+        """How many sequences are not busy."""
+        return sum(not sequence.busy for sequence in self._sequences)
+
+    def enter(self, owner: str, wanted: list[int], now_s: float, *, hurries: bool = True) -> Place | None:
         """A place to read `wanted` (1..capacity tokens) for `owner`, busy from now on; None while there is none, or
-        while it is better to wait: another answer is about to read what this one begins with."""
+        while it is better to wait: another one that hurries is about to read what this one begins with."""
         idle = [number for number, sequence in enumerate(self._sequences) if not sequence.busy]
         if not idle:
             return None
@@ -74,14 +79,14 @@ class Contexts:
         source = max(range(len(common)), key=lambda number: (common[number], number == target))
         if common[source] < common[target] + WORTH_COPYING:
             source = target
-        if may_wait and self._is_coming(wanted, common[source]):
+        if self._is_coming(wanted, common[source]):
             return None
         # The last token is evaluated in any case: only so is it known what follows.
         kept = min(common[source], len(wanted) - 1)
         changes: list[Change] = [] if source == target else [Copy(source, target)]
         if kept < len(self._sequences[source].held):
             changes.append(Keep(target, kept))
-        self._sequences[target] = _Sequence(wanted[:kept], owner, now_s, True, wanted)
+        self._sequences[target] = _Sequence(wanted[:kept], owner, now_s, True, wanted if hurries else [])
         return Place(target, kept, tuple(changes))
 
     def evaluated(self, sequence: int, tokens: Sequence[int]) -> None:

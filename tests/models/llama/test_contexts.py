@@ -78,11 +78,17 @@ def test_who_begins_like_one_that_is_being_read_waits_for_it() -> None:
     contexts.evaluated(place.sequence, AGENT[:40])
     assert contexts.enter("b", [*AGENT, 2], 0) is None
     assert contexts.enter("c", [*OTHER_AGENT, 2], 0) is not None
-    assert contexts.enter("d", [*AGENT, 2], 0, may_wait=False) is not None
     contexts.evaluated(place.sequence, [*AGENT[40:], 1])
     second = contexts.enter("b", [*AGENT, 2], 0)
     assert second is not None
     assert second.kept == 200
+
+
+def test_nobody_waits_for_one_that_does_not_hurry() -> None:
+    contexts = Contexts(4, 4096)
+    assert contexts.enter("a", [*AGENT, 1], 0, hurries=False) is not None
+    assert contexts.idle == 3
+    assert contexts.enter("b", [*AGENT, 2], 0) is not None
 
 
 def test_nobody_waits_for_an_answer_that_was_given_up() -> None:
