@@ -83,7 +83,7 @@ class ChatTemplate:
         while attempts:
             try:
                 return attempts.pop()()
-            except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
+            except Exception as error:  # noqa: BLE001 - a stranger's program; there is always a plainer way
                 _log.debug("model.template_refused", error=str(error))
         return _chatml(_plain(lines, prompt.tools))
 

@@ -66,7 +66,7 @@ class ToolCallParser:
             self._opened, self._closes = mark, _OPENS[mark]
             yield from self._say(before.rstrip("\n"))
             return
-        certain = len(self._held) - _begun(self._held)
+        certain = len(self._held[: len(self._held) - _begun(self._held)].rstrip("\n"))
         before, self._held = self._held[:certain], self._held[certain:]
         yield from self._say(before)
 

@@ -18,7 +18,7 @@ CHATML: Final = (
     "{%- if tools %}<|im_start|>system\n{% if messages[0].role == 'system' %}{{ messages[0].content }}\n\n{% endif %}"
     "# Tools\n<tools>\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}</tools>\n"
     'Answer with <tool_call>\n{"name": <name>, "arguments": <arguments>}\n</tool_call> to use one.<|im_end|>\n'
-    "{%- elif messages[0].role == 'system' %}<|im_start|>system\n{{ messages[0].content }}<|im_end|>\n{%- endif %}"
+    "{%- elif messages[0].role == 'system' %}<|im_start|>system\n{{ messages[0].content }}<|im_end|>\n{% endif %}"
     "{%- for message in messages %}{% if not (loop.first and message.role == 'system') %}"
     "{%- if message.role == 'tool' %}<|im_start|>user\n<tool_response>\n{{ message.content }}\n</tool_response>"
     "{%- else %}<|im_start|>{{ message.role }}\n{{ message.content }}"
