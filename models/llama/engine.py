@@ -10,7 +10,9 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Final, Literal
 
 import structlog
@@ -72,12 +74,12 @@ class Ticket:
     """A request in the engine's hands."""
 
     _answer: _Answer
-    _notify: Callable[[], None] = field(repr=False)
+    _inbox: SimpleQueue[_Answer | None] = field(repr=False)
 
     def cancel(self) -> None:
         """Nobody wants it any more: no callback comes after the step that runs now. Any thread, at any time."""
         self._answer.unwanted = True
-        self._notify()
+        self._inbox.put(None)
 
 
 class Engine:
@@ -86,7 +88,7 @@ class Engine:
     def __init__(
         self, model: Model, context: Context, sequences: int, bounds: Bounds | None = None, pace: Pace | None = None
     ) -> None:
-        """Takes over `context`, which has `sequences`; `model` stays the caller's, for longer than this lives."""
+        """Takes over `context`, which is `model`'s and has `sequences`."""
         self.capacity = context.capacity
         self.steps = 0
         self._model, self._context = model, context
@@ -95,8 +97,7 @@ class Engine:
         self._keys = itertools.count()
         self._answers: dict[int, _Answer] = {}
         self._works: list[Work] = []  # as of the last step, for other threads
-        self._arrived: list[_Answer] = []
-        self._changed = threading.Condition()
+        self._inbox: SimpleQueue[_Answer | None] = SimpleQueue()  # None: look whether something has changed
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="language-model", daemon=True)
         self._thread.start()
@@ -107,12 +108,10 @@ class Engine:
             raise ModelError(f"The prompt has {len(request.prompt)} tokens; {self.capacity} fit")
         now_s = time.monotonic()
         answer = _Answer(next(self._keys), request, now_s, request.prompt, now_s)
-        with self._changed:
-            if self._closing:
-                raise ModelError("The language model is closed")
-            self._arrived.append(answer)
-            self._changed.notify()
-        return Ticket(answer, self._notify)
+        if self._closing:
+            raise ModelError("The language model is closed")
+        self._inbox.put(answer)
+        return Ticket(answer, self._inbox)
 
     def expected_wait_s(self, tokens: int) -> float:
         """How long an answer with so many new tokens would wait for its first. Any thread."""
@@ -120,15 +119,10 @@ class Engine:
 
     def close(self) -> None:
         """Give up what is in the making, and end the thread. Waits for the step that runs. Idempotent."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._closing = True
+        self._inbox.put(None)
         self._thread.join()
         self._context.close()
-
-    def _notify(self) -> None:
-        with self._changed:
-            self._changed.notify()
 
     def _run(self) -> None:
         while self._collect():
@@ -144,19 +138,18 @@ class Engine:
 
     def _collect(self) -> bool:
         """Take what has arrived and let go of what nobody wants; waits until there is work. False at the end."""
-        with self._changed:
-            while True:
-                for answer in self._arrived:
-                    self._answers[answer.key] = answer
-                self._arrived.clear()
-                for answer in [answer for answer in self._answers.values() if answer.unwanted]:
-                    self._let_go(answer)
-                if self._closing:
-                    return False
-                if self._answers:
-                    return True
-                self._works = []
-                self._changed.wait()
+        while True:
+            with suppress(Empty):
+                while True:
+                    if (arrived := self._inbox.get_nowait()) is not None:
+                        self._answers[arrived.key] = arrived
+            for answer in [answer for answer in self._answers.values() if answer.unwanted]:
+                self._let_go(answer)
+            if self._closing or self._answers:
+                return not self._closing
+            self._works = []
+            if (arrived := self._inbox.get()) is not None:
+                self._answers[arrived.key] = arrived
 
     def _drop_the_late(self, now_s: float) -> None:
         late = too_late([answer.work() for answer in self._answers.values()], now_s)

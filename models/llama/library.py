@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,7 +60,7 @@ class Grammar:
 
 
 class Model:
-    """A GGUF file, loaded."""
+    """A GGUF file, loaded; freed when nobody has it any more, neither a context nor a thread that reads."""
 
     def __init__(self, path: Path) -> None:
         """Raises `StartupError` when it is no model that llama.cpp can run."""
@@ -67,16 +68,12 @@ class Model:
         self.handle = lib.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.handle:
             raise StartupError(f"The language model {path} cannot be loaded: it is no GGUF file that llama.cpp runs.")
+        freed = weakref.finalize(self, lib.llama_model_free, self.handle)
+        freed.atexit = False  # a thread may still compute then
         self.vocabulary = lib.llama_model_get_vocab(self.handle)
         self.size = int(lib.llama_vocab_n_tokens(self.vocabulary))
         self.trained_for = int(lib.llama_model_n_ctx_train(self.handle))
         self._pieces: dict[int, bytes] = {}
-
-    def close(self) -> None:
-        """Free it; its contexts must be closed."""
-        if self.handle:
-            lib.llama_model_free(self.handle)
-            self.handle = None
 
     @cached_property
     def template(self) -> str | None:
@@ -178,7 +175,7 @@ class Context:
         if not self.handle:
             raise StartupError(f"No memory for {sequences} texts of {capacity} tokens: lower the one or the other.")
         self.capacity = int(lib.llama_n_ctx_seq(self.handle))
-        self._size = model.size
+        self._model = model
         self._memory = lib.llama_get_memory(self.handle)
         self._batch = lib.llama_batch_init(batch_tokens, 0, 1)
 
@@ -220,7 +217,7 @@ class Context:
 
     def logits(self, row: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """`float32[vocabulary]` for a row of the last step: a view, good until the next step."""
-        return np.ctypeslib.as_array(lib.llama_get_logits_ith(self.handle, row), (self._size,))
+        return np.ctypeslib.as_array(lib.llama_get_logits_ith(self.handle, row), (self._model.size,))
 
 
 class Sampler:

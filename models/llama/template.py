@@ -7,12 +7,14 @@ not know (tools, a system line, two lines of one speaker) is told in words that 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
-from jinja2 import TemplateError
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
@@ -46,6 +48,17 @@ class _Refused(TemplateError):
     """The template says that it cannot tell this talk."""
 
 
+class _Generation(Extension):
+    """`{% generation %}` marks what is trained on; to us it is only what it holds."""
+
+    tags = {"generation"}  # noqa: RUF012 - what Jinja asks for
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """What stands between the tags."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class ChatTemplate:
     """One model's way to write a talk. Any thread."""
 
@@ -55,7 +68,7 @@ class ChatTemplate:
         """`source` is the file's own template; None or a broken one: ChatML. `today` is asked by templates that tell
         the model the date."""
         environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
@@ -66,37 +79,42 @@ class ChatTemplate:
             _log.warning("model.template_broken", error=str(error))
             source, self._template = None, environment.from_string(CHATML)
         self.knows_tools = bool(source) and "tools" in str(source)
+        self.tags_calls = not self.knows_tools or "<tool_call>" in str(source)
+        """Whether the model is asked to write calls between tags."""
         self._bos, self._eos = bos, eos
 
     def render(self, prompt: ChatPrompt) -> str:
         """The text up to where the model's answer begins. Every talk has one: what the template refuses is put in
         plainer lines until it does not."""
-        tools = [_signature(tool) for tool in prompt.tools]
-        lines = _lines(prompt.system, prompt.messages)
-        attempts: list[Callable[[], str]] = [
-            lambda: self._fill(_alternating(_folded(_plain(lines, prompt.tools))), []),
-            lambda: self._fill(_alternating(_plain(lines, prompt.tools)), []),
-        ]
-        uses_tools = bool(tools) or any(message.role == "tool" for message in prompt.messages)
-        if self.knows_tools or not uses_tools:
-            attempts.append(lambda: self._fill(lines, tools))
-        while attempts:
+        for lines, tools in self._attempts(prompt):
             try:
-                return attempts.pop()()
+                return self._fill(lines, tools)
             except Exception as error:  # noqa: BLE001 - a stranger's program; there is always a plainer way
                 _log.debug("model.template_refused", error=str(error))
-        return _chatml(_plain(lines, prompt.tools))
+        return _chatml(_plain(_lines(prompt.system, prompt.messages), prompt.tools))
+
+    def _attempts(self, prompt: ChatPrompt) -> Iterator[tuple[list[Line], list[Line]]]:
+        """Messages and tools, as they are and then ever plainer."""
+        lines = _lines(prompt.system, prompt.messages)
+        if self.knows_tools or not (prompt.tools or any(message.role == "tool" for message in prompt.messages)):
+            tools = [_signature(tool) for tool in prompt.tools]
+            yield lines, tools
+            yield _alternating(lines), tools
+        plain = _plain(lines, prompt.tools)
+        yield _alternating(plain), []
+        yield _alternating(_folded(plain)), []
 
     def _fill(self, lines: Sequence[Line], tools: Sequence[Line]) -> str:
+        # What is not there is not named: templates ask whether it is defined.
+        named = {"tools": tools} if tools else {}
         return self._template.render(
             messages=lines,
-            tools=tools or None,
             add_generation_prompt=True,
             bos_token=self._bos,
             eos_token=self._eos,
             # A caller waits: no thinking aloud before the answer, for those that let it be chosen.
             enable_thinking=False,
-            date_string=None,
+            **named,
         )
 
 
@@ -142,10 +160,10 @@ def _plain(lines: Sequence[Line], tools: Sequence[ToolDefinition]) -> list[Line]
 
 
 def _alternating(lines: Sequence[Line]) -> list[Line]:
-    """Lines of one speaker in a row become one; after the system the user begins."""
+    """Lines of one speaker in a row become one, unless they hold more than words; after the system the user begins."""
     told: list[Line] = []
     for line in lines:
-        if told and told[-1]["role"] == line["role"]:
+        if told and told[-1]["role"] == line["role"] and told[-1].keys() | line.keys() == {"role", "content"}:
             told[-1] = {"role": line["role"], "content": f"{told[-1]['content']}\n\n{line['content']}"}
             continue
         if line["role"] == "assistant" and (not told or told[-1]["role"] == "system"):

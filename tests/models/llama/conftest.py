@@ -24,10 +24,8 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny(tiny_path: Path) -> Iterator[Model]:
-    model = Model(tiny_path)
-    yield model
-    model.close()
+def tiny(tiny_path: Path) -> Model:
+    return Model(tiny_path)
 
 
 MakeEngine = Callable[..., Engine]

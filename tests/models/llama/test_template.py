@@ -67,6 +67,28 @@ def test_a_template_that_refuses_gets_plainer_lines() -> None:
     assert text == "<user>Be brief.</><assistant>Hello?</><user>hi\n\nthere</>"
 
 
+def test_speakers_in_turn_keep_their_tools() -> None:
+    """Like Mistral's: the user begins, and there is a place for calls."""
+    source = (
+        "{% for m in messages %}{% if loop.first and m.role != 'system' or loop.index0 == 1 and m.role != 'user' %}"
+        "{{ raise_exception('roles') }}{% endif %}[{{ m.role }}]{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}{{ tools | tojson }}"
+    )
+    text = ChatTemplate(source).render(told(ChatMessage("assistant", "Hello?"), *TALK, tools=(BOOK,)))
+    assert text.startswith("[system]Be brief.[user](The call begins.)[assistant]Hello?[user]A table for two[assistant]")
+    assert '"arguments": {"people": 2}}[tool]booked[{"type": "function"' in text
+
+
+def test_what_is_not_there_is_not_defined() -> None:
+    source = "{% for t in tools %}{{ t }}{% endfor %}{{ 'none' if tools is not defined }}{{ date_string is defined }}"
+    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == "noneFalse"
+
+
+def test_marks_of_training_are_passed_over() -> None:
+    source = "{% for m in messages %}{% generation %}{{ m.content }};{% endgeneration %}{% endfor %}"
+    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == "Be brief.;hi;"
+
+
 def test_a_template_that_refuses_everything_is_replaced() -> None:
     text = ChatTemplate("{{ raise_exception('never') }}").render(told(ChatMessage("user", "hi")))
     assert text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
