@@ -19,7 +19,8 @@ import structlog
 
 from config.errors import ModelError
 from models.llama.contexts import Contexts, Copy, Keep
-from models.llama.library import Chunk, Context, Grammar, Model, Sampler, Sampling
+from models.llama.library import Chunk, Context, Model
+from models.llama.sampling import Grammar, Sampler, Sampling
 from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
 
 End = Literal["stop", "length"]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from models.llama.library import Grammar
+from models.llama.sampling import Grammar
 from models.protocols import ToolDefinition
 
 LONGEST_STRING: Final = 400

@@ -20,8 +20,9 @@ import structlog
 from config.errors import ModelError
 from models.llama.engine import End, Engine, Request
 from models.llama.grammar import bare_call, tagged_calls
-from models.llama.library import Context, Grammar, Model, Sampling
+from models.llama.library import Context, Model
 from models.llama.overflow import first_kept, without_middle
+from models.llama.sampling import Grammar, Sampling
 from models.llama.schedule import Priority
 from models.llama.template import ChatTemplate
 from models.llama.tool_calls import ToolCallParser

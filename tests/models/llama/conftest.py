@@ -11,7 +11,8 @@ import pytest
 
 from config.errors import ModelError
 from models.llama.engine import End, Engine, Request, Ticket
-from models.llama.library import Chunk, Context, Grammar, Model, Sampler, Sampling
+from models.llama.library import Chunk, Context, Model
+from models.llama.sampling import Grammar, Sampler, Sampling
 from models.llama.schedule import Bounds, Priority
 from tests.models.tiny_gguf import write_tiny_gguf
 

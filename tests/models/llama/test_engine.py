@@ -10,7 +10,8 @@ import pytest
 
 from config.errors import ModelError, StartupError
 from models.llama.engine import Engine
-from models.llama.library import Chunk, Context, Model, Sampling
+from models.llama.library import Chunk, Context, Model
+from models.llama.sampling import Sampling
 from models.llama.schedule import Bounds, Priority
 from tests.models.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
 

@@ -10,7 +10,8 @@ import pytest
 
 from config.errors import ModelError
 from models.llama.grammar import bare_call, json_grammar, tagged_calls
-from models.llama.library import Grammar, Model, Sampler, Sampling
+from models.llama.library import Model
+from models.llama.sampling import Grammar, Sampler, Sampling
 from models.llama.tool_calls import ToolCallParser
 from models.protocols import ToolCall, ToolDefinition
 from tests.models.llama.conftest import MakeEngine, ask
