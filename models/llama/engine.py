@@ -86,14 +86,12 @@ class Ticket:
 class Engine:
     """A model, its memory and its thread."""
 
-    def __init__(
-        self, model: Model, context: Context, sequences: int, bounds: Bounds | None = None, pace: Pace | None = None
-    ) -> None:
-        """Takes over `context`, which is `model`'s and has `sequences`."""
-        self.capacity = context.capacity
+    def __init__(self, model: Model, context: Context, bounds: Bounds | None = None, pace: Pace | None = None) -> None:
+        """Takes over `context`, which is `model`'s."""
+        self.capacity = context.cells
         self.steps = 0
         self._model, self._context = model, context
-        self._contexts = Contexts(sequences, context.capacity)
+        self._contexts = Contexts(context.sequences, context.cells)
         self._bounds, self._pace = bounds or Bounds(), pace or Pace()
         self._keys = itertools.count()
         self._answers: dict[int, _Answer] = {}
@@ -163,7 +161,8 @@ class Engine:
             hurries = answer.request.priority is Priority.LIVE
             if not hurries and self._contexts.idle <= _KEPT_FREE and len(self._answers) > 1:
                 continue
-            place = self._contexts.enter(answer.request.owner, answer.request.prompt, now_s, hurries=hurries)
+            request = answer.request
+            place = self._contexts.enter(request.owner, request.prompt, request.most, now_s, hurries=hurries)
             if place is None:
                 continue
             answer.sequence, answer.pending = place.sequence, answer.request.prompt[place.kept :]

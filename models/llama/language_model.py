@@ -47,23 +47,26 @@ class LlamaLanguageModel:
         name: str | None = None,
         sequences: int = 16,
         capacity: int = 4096,
+        cells: int | None = None,
         threads: int | None = None,
         sampling: Sampling | None = None,
         most_tokens: int = MOST_TOKENS,
         forces_tool: Callable[[ChatPrompt], bool] = lambda _: False,
     ) -> None:
-        """Memory for `sequences` talks of `capacity` tokens, at most what the model was trained for. An answer for
-        whose prompt `forces_tool` holds is nothing but calls of its tools. Takes seconds. Raises `StartupError`."""
+        """Memory for `sequences` talks of up to `capacity` tokens, at most what the model was trained for, and for
+        `cells` tokens of all of them, by default half of what they could have at most. An answer for whose prompt
+        `forces_tool` holds is nothing but calls of its tools. Takes seconds. Raises `StartupError`."""
         self.name = name or path.stem
         self._model = Model(path)
         self._template = ChatTemplate(self._model.template, bos=self._model.bos, eos=self._model.eos)
         self._controls: re.Pattern[str] = self._model.control_texts
         capacity = min(capacity, self._model.trained_for)
-        context = Context(self._model, sequences=sequences, capacity=capacity, threads=threads or os.cpu_count() or 1)
-        self.engine = Engine(self._model, context, sequences)
-        self.context_length = self.engine.capacity
+        cells = cells or max(capacity, sequences * capacity // 2)
+        context = Context(self._model, sequences=sequences, cells=cells, threads=threads or os.cpu_count() or 1)
+        self.engine = Engine(self._model, context)
+        self.context_length = min(capacity, context.cells)
         self._sampling = sampling or Sampling()
-        self._most = min(most_tokens, self.engine.capacity // 2)
+        self._most = min(most_tokens, self.context_length // 2)
         self._forces_tool = forces_tool
         self._dropped: OrderedDict[str, int] = OrderedDict()
         self._ids = itertools.count(1)
@@ -127,7 +130,7 @@ class LlamaLanguageModel:
     def read(self, prompt: ChatPrompt) -> list[int]:
         """The prompt's tokens, so many as fit: a talk that has grown too long loses its oldest turns. Some
         milliseconds."""
-        room = self.engine.capacity - self._most
+        room = self.context_length - self._most
         prompt = self._cleaned(prompt)
         dropped = min(self._dropped.get(prompt.call_id, 0), len(prompt.messages))
         tokens = self._tokens(prompt, dropped)

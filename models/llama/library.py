@@ -126,25 +126,26 @@ class Chunk:
 
 
 class Context:
-    """A model's memory for `sequences` texts of up to `capacity` tokens each."""
+    """A model's memory: `sequences` texts that share `cells`, one for each token."""
 
     def __init__(
         self,
         model: Model,
         *,
         sequences: int,
-        capacity: int,
+        cells: int,
         batch_tokens: int = 512,
         threads: int = 1,
         exact: bool = False,
     ) -> None:
         """With `exact` memory is kept in 32 bits, at twice the size. Raises `StartupError` when it does not fit."""
         parameters = lib.llama_context_default_params()
-        parameters.n_ctx, parameters.n_seq_max = capacity * sequences, sequences
+        parameters.n_ctx, parameters.n_seq_max = cells, sequences
         parameters.n_batch = parameters.n_ubatch = batch_tokens
         parameters.n_threads = parameters.n_threads_batch = threads
-        # A stream for each sequence: attention looks at its own text alone, and a full neighbour takes no room.
-        parameters.kv_unified = False
+        # One pool: to share a beginning costs nothing. With a stream for each sequence, llama.cpp would moreover run
+        # those that speak one after the other wherever their numbers have a gap.
+        parameters.kv_unified = True
         # Its sums depend on what else is in the batch, so that an answer would depend on who else speaks.
         parameters.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
         parameters.no_perf = True
@@ -152,8 +153,8 @@ class Context:
             parameters.type_k = parameters.type_v = lib.GGML_TYPE_F32
         self.handle = lib.llama_init_from_model(model.handle, parameters)
         if not self.handle:
-            raise StartupError(f"No memory for {sequences} texts of {capacity} tokens: lower the one or the other.")
-        self.capacity = int(lib.llama_n_ctx_seq(self.handle))
+            raise StartupError(f"No memory for {cells} tokens of context: ask for less.")
+        self.sequences, self.cells = sequences, int(lib.llama_n_ctx(self.handle))
         self._model = model
         self._memory = lib.llama_get_memory(self.handle)
         self._batch = lib.llama_batch_init(batch_tokens, 0, 1)

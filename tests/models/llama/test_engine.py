@@ -159,7 +159,7 @@ def test_an_answer_ends_when_it_has_as_many_tokens_as_it_may(tiny: Model, make_e
 
 
 def test_a_prompt_that_does_not_fit_is_refused_at_once(make_engine: MakeEngine) -> None:
-    engine = make_engine(capacity=256)
+    engine = make_engine(cells=256)
     with pytest.raises(ModelError, match="256 fit"):
         ask(engine, "a", [1] * 250, 7)
     with pytest.raises(ModelError):
@@ -167,7 +167,7 @@ def test_a_prompt_that_does_not_fit_is_refused_at_once(make_engine: MakeEngine) 
 
 
 def test_the_memory_is_used_to_its_last_token(tiny: Model, make_engine: MakeEngine) -> None:
-    engine = make_engine(sequences=2, capacity=256)
+    engine = make_engine(sequences=2, cells=256)
     calls = [ask(engine, name, prompt_of(tiny, "hello")[:100], 156) for name in "ab"]
     assert [call.wait() is not None and call.end for call in calls] == ["length", "length"]
 
@@ -261,7 +261,7 @@ def test_control_tokens_are_read_as_such_and_add_no_text(tiny: Model) -> None:
 
 
 def test_what_a_failed_step_holds_is_unknown(tiny: Model) -> None:
-    context = Context(tiny, sequences=1, capacity=256)
+    context = Context(tiny, sequences=1, cells=256)
     with pytest.raises(ModelError):
         context.evaluate([Chunk(0, 5, [1, 2], True), Chunk(0, 3, [1], True)])
     context.close()
