@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Final, Literal
 
@@ -92,7 +92,9 @@ class Engine:
         self.steps = 0
         self._model, self._context = model, context
         self._contexts = Contexts(context.sequences, context.cells)
-        self._bounds, self._pace = bounds or Bounds(), pace or Pace()
+        bounds = bounds or Bounds()
+        self._bounds = replace(bounds, batch_tokens=min(bounds.batch_tokens, context.batch_tokens))
+        self._pace = pace or Pace()
         self._keys = itertools.count()
         self._answers: dict[int, _Answer] = {}
         self._works: list[Work] = []  # as of the last step, for other threads
@@ -110,6 +112,8 @@ class Engine:
         if self._closing:
             raise ModelError("The language model is closed")
         self._inbox.put(answer)
+        if not self._thread.is_alive():  # closed meanwhile
+            self._refuse_rest()
         return Ticket(answer, self._inbox)
 
     def expected_wait_s(self, tokens: int) -> float:
@@ -121,7 +125,15 @@ class Engine:
         self._closing = True
         self._inbox.put(None)
         self._thread.join()
+        self._refuse_rest()
         self._context.close()
+
+    def _refuse_rest(self) -> None:
+        """What came too late for the thread to see."""
+        with suppress(Empty):
+            while True:
+                if (answer := self._inbox.get_nowait()) is not None and not answer.unwanted:
+                    answer.request.on_end(ModelError("The language model is closed"))
 
     def _run(self) -> None:
         while self._collect():
@@ -159,7 +171,8 @@ class Engine:
         without = [answer for answer in self._answers.values() if answer.sequence is None]
         for answer in sorted(without, key=lambda one: (one.request.priority, urgency(one.work(), now_s, self._pace))):
             hurries = answer.request.priority is Priority.LIVE
-            if not hurries and self._contexts.idle <= _KEPT_FREE and len(self._answers) > 1:
+            others = any(other.sequence is not None for other in self._answers.values())
+            if others and not hurries and self._contexts.idle <= _KEPT_FREE:
                 continue
             request = answer.request
             place = self._contexts.enter(request.owner, request.prompt, request.most, now_s, hurries=hurries)

@@ -155,6 +155,7 @@ class Context:
         if not self.handle:
             raise StartupError(f"No memory for {cells} tokens of context: ask for less.")
         self.sequences, self.cells = sequences, int(lib.llama_n_ctx(self.handle))
+        self.batch_tokens = batch_tokens
         self._model = model
         self._memory = lib.llama_get_memory(self.handle)
         self._batch = lib.llama_batch_init(batch_tokens, 0, 1)

@@ -204,6 +204,36 @@ def test_work_after_a_call_waits_for_callers(tiny: Model, make_engine: MakeEngin
     assert order == ["a"] * 30 + ["s"] * 5
 
 
+def test_work_after_calls_is_done_even_where_all_places_are_kept_for_callers(
+    tiny: Model, make_engine: MakeEngine
+) -> None:
+    engine = make_engine(sequences=1)
+    later = [ask(engine, name, prompt_of(tiny, name), 5, priority=Priority.AFTER_CALL) for name in ("one", "two")]
+    assert [work.wait() for work in later] == [alone(tiny, prompt_of(tiny, name), 5) for name in ("one", "two")]
+
+
+def test_a_model_that_cannot_take_back_a_part_reads_anew(
+    tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those with a running state cannot."""
+    whole = Context.keep
+    monkeypatch.setattr(Context, "keep", lambda self, sequence, tokens: whole(self, sequence, 0) and tokens == 0)
+    engine = make_engine()
+    prompt = prompt_of(tiny, "hello")
+    said = ask(engine, "a", prompt, 8).wait()
+    again = [*prompt, *said[:3], 1, 2]
+    assert ask(engine, "a", again, 8).wait() == alone(tiny, again, 8)
+    assert ask(engine, "b", prompt, 8).wait() == said
+
+
+def test_a_small_batch_holds_all_nevertheless(tiny: Model) -> None:
+    engine = Engine(tiny, Context(tiny, sequences=4, cells=2048, batch_tokens=32, exact=True))
+    prompts = [prompt_of(tiny, question) for question in QUESTIONS[:4]]
+    calls = [ask(engine, f"call {number}", prompt, 8) for number, prompt in enumerate(prompts)]
+    assert [call.wait() for call in calls] == [alone(tiny, prompt, 8) for prompt in prompts]
+    engine.close()
+
+
 def test_a_failed_step_ends_its_own_answers_alone(
     tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
