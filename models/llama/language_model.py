@@ -23,7 +23,8 @@ from models.llama.grammar import bare_call, tagged_calls
 from models.llama.library import Context, Model
 from models.llama.overflow import first_kept, without_middle
 from models.llama.sampling import Grammar, Sampling
-from models.llama.schedule import Priority
+from models.llama.schedule import Pace, Priority
+from models.llama.speed import measure
 from models.llama.template import ChatTemplate
 from models.llama.tool_calls import ToolCallParser
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt
@@ -63,7 +64,9 @@ class LlamaLanguageModel:
         capacity = min(capacity, self._model.trained_for)
         cells = cells or max(capacity, sequences * capacity // 2)
         context = Context(self._model, sequences=sequences, cells=cells, threads=threads or os.cpu_count() or 1)
-        self.engine = Engine(self._model, context)
+        pace = Pace()
+        self.speed = measure(context, pace)
+        self.engine = Engine(self._model, context, pace=pace)
         self.context_length = min(capacity, context.cells)
         self._sampling = sampling or Sampling()
         self._most = min(most_tokens, self.context_length // 2)
