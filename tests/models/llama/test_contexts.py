@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.llama.contexts import Contexts, Copy, Keep, Place
@@ -162,6 +162,7 @@ def test_sharing_is_given_up_when_there_is_no_room_for_both() -> None:
     assert place == Place(1, 0, (Keep(0, 0), Keep(1, 0)))
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

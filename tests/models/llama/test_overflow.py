@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.llama.overflow import first_kept, without_middle
@@ -39,6 +39,7 @@ def test_a_prompt_that_is_too_long_keeps_its_beginning_and_its_end() -> None:
     assert without_middle([1, 2], 5) == [1, 2]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 50), st.booleans()), min_size=1, max_size=30), st.integers(1, 300), st.data())
 def test_what_is_kept_fits_or_is_the_last_turn(
     messages: list[tuple[int, bool]], room: int, data: st.DataObject

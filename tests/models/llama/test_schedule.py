@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
@@ -98,6 +98,7 @@ def test_with_more_speakers_than_a_batch_holds_all_get_their_turn() -> None:
     assert min(served.values()) >= 3
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 700), st.booleans(), st.booleans(), st.floats(0, 5)), max_size=30),
     st.floats(5, 10),
