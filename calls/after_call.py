@@ -87,7 +87,7 @@ class AfterCall:
         is in trouble this is tried again for half a minute; then `StorageTrouble`."""
         for wait_s in (*STORE_AGAIN_S, None):
             try:
-                call = await self._database.write(partial(self._store, call_id, outcome, agent), patient=True)
+                call = await self._database.write(partial(self._store, call_id, outcome, agent))
                 break
             except StorageTrouble as trouble:
                 if wait_s is None:

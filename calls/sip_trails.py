@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -21,6 +21,9 @@ AFTER_END_S: Final = 1.0
 """What still comes then belongs to the call: the answer to a BYE, and a BYE that is sent again."""
 TOGETHER: Final = 8
 """Calls whose messages are stored in one transaction."""
+
+Found = tuple[Sequence[Kept], int]
+"""A call's messages, and how many were left out."""
 
 log = structlog.get_logger()
 
@@ -90,7 +93,7 @@ class SipTrails:
         if self._storing:
             await asyncio.wait(self._storing)
 
-    def _found(self, call_id: str) -> tuple[Sequence[Kept], int] | None:
+    def _found(self, call_id: str) -> Found | None:
         key = self.key(call_id)
         trail = None if key is None else self._log.trail(key)
         return None if trail is None else (tuple(trail), trail.left_out)
@@ -100,17 +103,18 @@ class SipTrails:
         self._later = None
         ended, self._ended = self._ended, []
         self._see()
-        task = asyncio.get_running_loop().create_task(self._store_all(ended))
+        found = {call_id: trail for call_id in ended if (trail := self._found(call_id)) is not None}
+        task = asyncio.get_running_loop().create_task(self._store_all(found, ended))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
-    async def _store_all(self, ended: Sequence[str]) -> None:
+    async def _store_all(self, found: Mapping[str, Found], ended: Sequence[str]) -> None:
         for first in range(0, len(ended), TOGETHER):
-            await self._store(ended[first : first + TOGETHER])
+            some = ended[first : first + TOGETHER]
+            await self._store({call_id: found[call_id] for call_id in some if call_id in found}, some)
 
-    async def _store(self, ended: Sequence[str]) -> None:
+    async def _store(self, found: Mapping[str, Found], ended: Sequence[str]) -> None:
         """Nothing depends on it: when it fails, the messages of these calls are lost."""
-        found = {call_id: trail for call_id in ended if (trail := self._found(call_id)) is not None}
         try:
             shown = await asyncio.to_thread(lambda: {call_id: _shown(*trail) for call_id, trail in found.items()})
             if shown:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import atexit
 import io
 import threading
-from collections import deque
 from typing import Final, TextIO
 
 import structlog
 
-MOST_BYTES: Final = 8 * 1024 * 1024
-"""What may wait to be written; lines for which there is no room are counted and left out."""
+MOST_SIZE: Final = 8 * 1024 * 1024
+"""Characters that may wait to be written; lines for which there is no room are counted and left out."""
 LAST_S: Final = 2.0
 """How long the end of the process waits for what is not written yet."""
 
@@ -19,14 +18,15 @@ log = structlog.get_logger()
 
 
 class LogWriter(io.TextIOBase):
-    """A text stream in front of `stream`. `write` returns at once; a call is a line."""
+    """A text stream in front of `stream`. `write` returns at once; a call is a line. After `close` it writes itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._waiting: deque[str] = deque()
+        self._waiting: list[str] = []
         self._size = 0
         self._left_out = 0
-        self._changed = threading.Condition(threading.Lock())
+        # Re-entrant: the garbage collection may run while it is held, and what it collects may log.
+        self._changed = threading.Condition(threading.RLock())
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
@@ -35,7 +35,10 @@ class LogWriter(io.TextIOBase):
     def write(self, text: str) -> int:
         """Hand in a line."""
         with self._changed:
-            if self._size + len(text) > MOST_BYTES:
+            if self._closing and not self._thread.is_alive():
+                self._stream.write(text)
+                self._stream.flush()
+            elif self._size + len(text) > MOST_SIZE:
                 self._left_out += 1
             else:
                 self._waiting.append(text)
@@ -48,7 +51,7 @@ class LogWriter(io.TextIOBase):
         return self._stream.isatty()
 
     def close(self) -> None:
-        """Write what waits, if that can be done soon. Idempotent; what comes later is not written."""
+        """Write what waits, if that can be done soon. Idempotent."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -59,24 +62,28 @@ class LogWriter(io.TextIOBase):
     def _run(self) -> None:
         more = True
         while more:
-            text, left_out, more = self._taken()
-            self._put(text)
-            if left_out:
-                log.warning("log.lines_left_out", count=left_out, why="they came faster than they could be written")
+            lines, left_out, more = self._taken()
+            if not self._put(lines):
+                with self._changed:
+                    self._left_out += left_out + len(lines)
+            elif left_out:
+                log.warning("log.lines_left_out", count=left_out, why="they could not be written as fast as they came")
+        self._put(self._taken()[0])  # what that line said at the end
 
-    def _taken(self) -> tuple[str, int, bool]:
-        """All that waits, how many lines there was no room for, and whether more will come."""
+    def _taken(self) -> tuple[list[str], int, bool]:
+        """All that waits, how many lines are missing before it, and whether more will come."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            text, left_out = "".join(self._waiting), self._left_out
-            self._waiting.clear()
-            self._size = self._left_out = 0
-            return text, left_out, not self._closing
+            while not self._waiting and not self._closing:
+                self._changed.wait()
+            lines, self._waiting = self._waiting, []
+            left_out, self._left_out, self._size = self._left_out, 0, 0
+            return lines, left_out, not self._closing
 
-    def _put(self, text: str) -> None:
+    def _put(self, lines: list[str]) -> bool:
+        """Whether they were written. When the reader has gone or the disk is full, there is no place to say so."""
         try:
-            self._stream.write(text)
+            self._stream.write("".join(lines))
             self._stream.flush()
-        except (OSError, ValueError):  # the reader has gone, or the disk is full
-            with self._changed:
-                self._left_out += text.count("\n")
+        except Exception:  # noqa: BLE001 - the thread must outlive whatever a stream may raise
+            return False
+        return True

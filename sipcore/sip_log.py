@@ -139,7 +139,7 @@ class SipLog:
     def add(self, messages: Iterable[SipMessage], now_s: float) -> None:
         """What came since, oldest first."""
         for message in messages:
-            again = self._is_again(message)
+            again = self._is_again(message, now_s)
             counts = self.sent if message.sent else self.received
             counts[message.method if message.method in METHODS else "other", message.status // 100] += 1
             self.again[message.sent] += again
@@ -173,18 +173,21 @@ class SipLog:
         """Forget dialogs that are over for good, and messages that cannot come again."""
         self._swept_s = now_s
         if now_s - self._turned_s > OVER_S:
-            self._turned_s = now_s
-            self._seen = set(), self._seen[0]
+            self._turn(now_s)
         for key in [key for key, trail in self._trails.items() if trail.is_done(now_s)]:
             self._forget(key)
 
-    def _is_again(self, message: SipMessage) -> bool:
+    def _turn(self, now_s: float) -> None:
+        self._turned_s = now_s
+        self._seen = set(), self._seen[0]
+
+    def _is_again(self, message: SipMessage, now_s: float) -> bool:
         young, old = self._seen
         name = hash((message.sent, message.raw))
         if name in young or name in old:
             return True
         if len(young) >= REMEMBERED:
-            self._seen = set(), young
+            self._turn(now_s)
         self._seen[0].add(name)
         return False
 

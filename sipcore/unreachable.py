@@ -11,6 +11,8 @@ _WORDS: Final = {
     "End of file (PJ_EEOF)": "it ended the connection",
     "Connection reset by peer": "it ended the connection",
     "Broken pipe": "",
+    "Service Unavailable": "",
+    "SSL certificate verification error (PJSIP_TLS_ECERTVERIF)": "its certificate is for another name",
 }
 """For what PJSIP and OpenSSL say; everything else says enough. A pipe breaks when TCP is refused or ended: chance
 decides which of the words we get."""

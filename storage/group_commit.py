@@ -18,7 +18,7 @@ Work = Callable[[sa.Connection], T]
 MOST_TOGETHER: Final = 64
 """Writes in one commit; the others wait for the next one."""
 MOST_PATIENT: Final = 8
-"""Patient writes in one commit, beside the others."""
+"""Patient writes in one commit, beside others."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,9 @@ class GroupCommit:
 
     def _next(self) -> Sequence[Write]:
         """Those that share the next commit."""
-        gathered, patient = self._gathered[:MOST_TOGETHER], self._patient[:MOST_PATIENT]
-        del self._gathered[:MOST_TOGETHER], self._patient[:MOST_PATIENT]
+        room = MOST_PATIENT if self._gathered else MOST_TOGETHER
+        gathered, patient = self._gathered[:MOST_TOGETHER], self._patient[:room]
+        del self._gathered[:MOST_TOGETHER], self._patient[:room]
         return gathered + patient
 
     async def _outcomes(self, together: Sequence[Write]) -> Sequence[Any]:

@@ -3,6 +3,7 @@
 
 #include "sdp.h"
 #include "tls.h"
+#include "tls_borrowed.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 #include <pthread.h>
@@ -152,6 +153,8 @@ static void name_in_offer(pjsip_tx_data *tdata, const pj_sockaddr *ours)
 static pj_status_t on_tx_request(pjsip_tx_data *tdata)
 {
     pj_sockaddr ours;
+    if (!tls_borrowed_may_carry(tdata))
+        return PJSIP_TLS_ECERTVERIF;
     const char *name = address_towards(&tdata->tp_info.dst_addr, &ours) ? name_of(&ours) : NULL;
     pjsip_via_hdr *via = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_VIA, NULL);
     if (!name)

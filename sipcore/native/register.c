@@ -172,6 +172,15 @@ static void await_no_more(const request_t *request)
     pthread_mutex_unlock(&all.lock);
 }
 
+/* A TLS connection that is refused before the message is queued for it keeps the message, and with it its own descriptor,
+ * until the process ends: rare, and nothing outside PJSIP can take it back. The lock of the transaction is held: while
+ * that lives, so does the connection. */
+static bool waits_in_vain(const pjsip_transaction *tsx, const pjsip_tx_data *tdata)
+{
+    return tsx->state < PJSIP_TSX_STATE_TERMINATED && tdata->is_pending && tdata->tp_info.transport &&
+           tdata->tp_info.transport->is_shutdown;
+}
+
 /* Takes over `tdata`. `contact`, unless NULL, receives the Contact when that has got another port on its way. An error:
  * nothing will be reported of it. */
 static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata, char *contact, size_t size)
@@ -191,6 +200,8 @@ static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata, char *cont
     status = pjsip_tsx_send_msg(tsx, NULL);
     if (contact && binding_port(tdata->msg) != port)
         binding_print(tdata->msg, contact, size);
+    if (status == PJ_SUCCESS && waits_in_vain(tsx, tdata))
+        pjsip_tsx_terminate(tsx, PJSIP_SC_SERVICE_UNAVAILABLE);
     pjsip_tx_data_dec_ref(tdata);
     if (status != PJ_SUCCESS) {
         bool reported = tsx->mod_data[module.id] == NULL;

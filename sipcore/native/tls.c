@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "tls.h"
 
+#include "tls_borrowed.h"
 #include "tls_filter.h"
 #include "tls_peer.h"
 
@@ -214,6 +215,7 @@ void tls_forget(void)
     pthread_mutex_lock(&tls.lock);
     tls.count = 0;
     pthread_mutex_unlock(&tls.lock);
+    tls_borrowed_forget(NULL);
 }
 
 /* ---- renewal ---- */
@@ -277,6 +279,7 @@ void tls_admit_everyone(bool on)
 /* ---- connections that we make ---- */
 
 static __thread struct {
+    const pjsip_transport *transport; /* the reason holds while it is there */
     pj_sockaddr peer;
     char why[TLS_WHY];
 } refused;
@@ -301,6 +304,11 @@ void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const
     const pj_str_t *peer = &transport->remote_name.host;
     if (transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE))
         return;
+    if (state == PJSIP_TP_STATE_DESTROY) {
+        tls_borrowed_forget(transport);
+        if (refused.transport == transport)
+            *refused.why = 0;
+    }
     if (state == PJSIP_TP_STATE_DISCONNECTED)
         note_end(peer, info ? info->status : PJ_SUCCESS);
     if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)
@@ -308,6 +316,7 @@ void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const
     *refused.why = 0;
     if (!tls_peer_is_false(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, refused.why))
         return;
+    refused.transport = transport;
     refused.peer = transport->key.rem_addr;
     note(peer->ptr, (size_t)peer->slen, refused.why);
     pjsip_transport_shutdown2(transport, PJ_TRUE);

@@ -1,6 +1,7 @@
 #include "tls_peer.h"
 
 #include "names.h"
+#include "tls_borrowed.h"
 
 #include <string.h>
 
@@ -39,7 +40,8 @@ static bool is_for(const char *host, const void *context)
 }
 
 /* A connection is made to the name that stands in the URI, or to an address: that of a trunk's host, or the one that a
- * peer has put into its Contact. There a certificate for any host of ours at that address will do. */
+ * peer has put into its Contact. There a certificate for any host of ours at that address will do; not for a trunk's host,
+ * which may be of others. */
 static bool is_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info *certificate)
 {
     const pj_str_t *name = &transport->remote_name.host;
@@ -49,7 +51,7 @@ static bool is_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info
     if (is_for(host, certificate))
         return true;
     return pj_sockaddr_parse(pj_AF_UNSPEC(), 0, name, &address) == PJ_SUCCESS &&
-           names_any_at(&transport->key.rem_addr, is_for, certificate);
+           names_any_at(&transport->key.rem_addr, is_for, certificate) && tls_borrowed_allow(transport);
 }
 
 /* ---- what is wrong with it ---- */

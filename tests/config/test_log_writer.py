@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import json
+import logging
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from config import log_writer
 from config.log_writer import LogWriter
+from config.logging import configure
+
+
+@pytest.fixture
+def quiet_root() -> Iterator[None]:
+    """Afterwards lines go where they went before."""
+    root = logging.getLogger()
+    handlers, level, kept = root.handlers[:], root.level, structlog.get_config()
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**kept)
 
 
 def test_lines_come_out_whole_and_in_their_order() -> None:
@@ -24,7 +41,7 @@ def test_lines_come_out_whole_and_in_their_order() -> None:
 def test_a_reader_that_stands_still_holds_up_nobody_and_learns_what_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_writer, "MOST_BYTES", 100)
+    monkeypatch.setattr(log_writer, "MOST_SIZE", 100)
     goes_on, stands = threading.Event(), threading.Event()
 
     class Slow(io.StringIO):
@@ -44,24 +61,67 @@ def test_a_reader_that_stands_still_holds_up_nobody_and_learns_what_is_missing(
     assert [(event["event"], event["count"]) for event in events] == [("log.lines_left_out", 20)]
 
 
-def test_a_full_disk_ends_nothing_and_is_told_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Disk(io.StringIO):
-        full = True
+class Disk(io.StringIO):
+    """It is full until `full` is false."""
 
-        def write(self, text: str) -> int:
-            if self.full:
-                tried.set()
-                raise OSError(28, "No space left on device")
-            return super().write(text)
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = True
+        self.tries = 0
+        self.tried = threading.Event()
 
-    tried, stream = threading.Event(), Disk()
-    with capture_logs() as events, LogWriter(stream) as writer:
-        writer.write("lost\nlost\n")
-        assert tried.wait(10)
-        stream.full = False
-        writer.write("kept\n")
-    assert stream.getvalue() == "kept\n"
-    assert sum(event["count"] for event in events) == 2
+    def write(self, text: str) -> int:
+        self.tries += 1
+        self.tried.set()
+        if self.full:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+def test_a_full_disk_ends_nothing_and_is_told_when_there_is_room(quiet_root: None) -> None:
+    disk = Disk()
+    with LogWriter(disk) as writer:
+        configure("info", "json", writer)
+        for _ in range(3):
+            disk.tried.clear()
+            structlog.get_logger().info("lost")
+            assert disk.tried.wait(10)
+        disk.full = False
+        structlog.get_logger().info("kept")
+    assert disk.tries <= 6, "nothing is tried again before there is something new to write"
+    kept, told = (json.loads(line) for line in disk.getvalue().splitlines())
+    assert (kept["event"], told["event"], told["count"]) == ("kept", "log.lines_left_out", 3)
+
+
+def test_what_comes_after_the_end_is_written_at_once() -> None:
+    stream = io.StringIO()
+    writer = LogWriter(stream)
+    writer.close()
+    writer.write("late\n")
+    assert stream.getvalue() == "late\n"
+
+
+def test_what_the_garbage_collection_logs_from_within_stops_nobody(quiet_root: None) -> None:
+    class Talkative:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            structlog.get_logger().info("collected")
+
+    stream = io.StringIO()
+    threshold = gc.get_threshold()
+    with LogWriter(stream) as writer:
+        configure("info", "json", writer)
+        gc.set_threshold(1)
+        try:
+            for _ in range(200):
+                Talkative()
+                structlog.get_logger().info("said")
+        finally:
+            gc.set_threshold(*threshold)
+    assert stream.getvalue().count('"said"') == 200
+    assert '"collected"' in stream.getvalue()
 
 
 def test_closing_waits_for_the_last_lines_but_not_for_a_reader_that_never_reads(

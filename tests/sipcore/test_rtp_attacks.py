@@ -216,7 +216,7 @@ async def test_a_peer_that_sends_from_another_port_is_on_probation_for_less_than
             await phone.ears.ticks(30)
         assert not elsewhere.rtp.received.empty(), "we send to where it sends from"
         await over(raw, dialog, leg)
-    assert 24 <= totals.received <= 31
+    assert 24 <= totals.received <= 40, "of 50; the first came during the probation"
     assert foreign_level(track.heard) < 200
 
 

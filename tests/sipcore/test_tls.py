@@ -180,6 +180,7 @@ async def test_strangers_get_no_answer_from_the_tls_port_until_they_are_known(ph
 async def test_what_is_no_tls_ends_that_connection_and_harms_nobody(
     phone: Phone, raw: RawPhone, garbage: bytes
 ) -> None:
+    phone.endpoint.log_guard_events()  # of others before
     async with connected(phone) as other:
         reader, writer = await asyncio.open_connection("127.0.0.1", phone.settings.tls_port)
         writer.write(garbage)

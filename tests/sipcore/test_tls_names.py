@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -15,7 +17,10 @@ from sipcore.trunk import Credentials, Place, Trunk
 from tests.certificates import Authority
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
-from tests.sipcore.raw_tls import server_context, serving
+from tests.sipcore.raw_phone import RawPhone
+from tests.sipcore.raw_tls import Connection, client_context, server_context, serving
+from tests.sipcore.test_registrars import Watch
+from tests.sipcore.test_tls import answer_to
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOST = "sip.carrier.test"
@@ -32,6 +37,12 @@ async def phone(authority: Authority) -> AsyncIterator[Phone]:
     async with Phone(EndpointSettings(codecs=("PCMU",), max_calls=20, tls_port=free_port(), tls=files)) as phone:
         yield phone
         await phone.endpoint.set_trunks([])
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
 
 
 ALLOWED = Trunk(
@@ -69,3 +80,51 @@ async def test_a_certificate_for_its_address_alone_is_not(phone: Phone, authorit
         while not came.empty():
             assert await came.get_nowait().reader.read() == b"", "it is told nothing"
         await phone.endpoint.set_trunks([])
+
+
+async def test_a_trunk_at_an_address_wants_the_address_proved_whatever_name_somebody_else_has_for_it(
+    phone: Phone, authority: Authority
+) -> None:
+    watch = Watch(phone)
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        phone.endpoint.set_hosts({Place(HOST, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+        await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
+        detail = (await watch.until("failed", "b")).detail
+        assert detail == f"no connection to 127.0.0.1: its certificate is for {HOST}, not for 127.0.0.1"
+        with suppress(ConnectionError):
+            assert await (await came.get()).reader.read() == b""
+        await phone.endpoint.set_trunks([])
+
+
+async def test_a_connection_that_a_call_needs_is_not_used_to_register_with_its_address(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    """Who connects to us and calls has a name; its Contact has the address."""
+    watch, settings = Watch(phone), phone.settings
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        phone.endpoint.set_hosts({Place(HOST, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+        caller, dialog = await Connection.to("127.0.0.1", settings.tls_port, client_context(settings.tls)), raw.dialog()
+        invite = raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS").decode()
+        there = f"sip:raw@127.0.0.1:{port};transport=tls"
+        caller.writer.write(re.sub("(?m)^Contact: .*$", f"Contact: <{there}>\r", invite).encode())
+        leg = await phone.next_leg()
+        answered = asyncio.create_task(leg.answer())
+        while (answer := await caller.message()).status != 200:
+            pass
+        dialog.to = answer.header("To")
+        caller.writer.write(raw.request("ACK", dialog, via="TLS"))
+        await answered
+        await leg.hangup()
+        called = await came.get()
+        bye = await called.message()
+        assert bye.first_line == f"BYE {there} SIP/2.0"
+        called.writer.write(answer_to(bye, "200 OK"))
+        await asyncio.wait_for(leg.ended, 5)
+        leg.release()
+
+        await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
+        told = "no connection to 127.0.0.1: its certificate is for another name"
+        assert (await watch.until("failed", "b")).detail == told
+        assert not await called.ended(0.1) and came.empty()
+        await phone.endpoint.set_trunks([])
+        caller.close()

@@ -73,7 +73,7 @@ async def test_heard_and_said_stay_aligned(phone: Phone, raw: RawPhone) -> None:
     await over(raw, dialog, leg)
     assert len(track.heard) == len(track.said)
     delays = [delay_of(track.heard[at : at + 4000], track.said[at : at + 4000]) for at in (4000, 12000, 19000)]
-    assert max(delays) - min(delays) <= 200, "the jitter buffer adapts by a frame or two, nothing else moves"
+    assert max(delays) - min(delays) <= 330, "the jitter buffer adapts by a frame or two, nothing else moves"
     assert 0 < delays[0] < 0.2 * 8000
 
 
