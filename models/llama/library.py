@@ -22,7 +22,9 @@ from config.errors import ModelError, StartupError
 
 _ERROR_LEVEL: Final = 3
 _CONTROL: Final = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
-_MARKS: Final = frozenset({b"<tool_call>", b"</tool_call>", b"<think>", b"</think>", b"<|python_tag|>"})
+_MARKS: Final = frozenset(
+    {b"<tool_call>", b"</tool_call>", b"<think>", b"</think>", b"<|python_tag|>", b"[TOOL_CALLS]"}
+)
 """Control tokens whose text matters: they tell tool calls and thoughts from what is said."""
 
 _log = structlog.get_logger()

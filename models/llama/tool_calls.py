@@ -1,8 +1,8 @@
 """Finds tool calls in what a model writes, while it writes.
 
 Models write them in one of a few ways: between tags (Qwen, Hermes), after a mark of its own or as the whole answer
-(Llama 3, and most others that were asked for JSON). What may become a call is held back until that is certain, for a
-caller must never hear JSON; all else goes through at once.
+(Llama 3, Mistral, and most others that were asked for JSON). What may become a call is held back until that is certain,
+for a caller must never hear JSON; all else goes through at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 
 from models.protocols import AnswerPart, TextDelta, ToolCall
 
-_OPENS: Final = {"<tool_call>": "</tool_call>", "<think>": "</think>", "<|python_tag|>": ""}
+_OPENS: Final = {"<tool_call>": "</tool_call>", "<think>": "</think>", "<|python_tag|>": "", "[TOOL_CALLS]": ""}
 """What begins something that is not said, and what ends it; "": the answer's end."""
 _FENCE: Final = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*(?:```\s*)?$", re.DOTALL)
 _log = structlog.get_logger()
@@ -115,6 +115,8 @@ def _begun(text: str) -> int:
 def _may_be_json(text: str) -> bool:
     """Whether an answer that begins like this may be nothing but JSON."""
     text = text.lstrip()
+    if text.startswith(tuple(_OPENS)):
+        return False
     return not text or text[0] in "{[" or text.startswith("```") or "```".startswith(text)
 
 

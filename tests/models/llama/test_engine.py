@@ -63,6 +63,21 @@ def test_calls_side_by_side_get_what_each_would_get_alone(
     assert engine.steps < read / 2
 
 
+def test_who_else_is_in_a_batch_changes_no_answer(tiny: Model) -> None:
+    """Up to the order in which 32-bit numbers are added."""
+    prompts = [prompt_of(tiny, question)[:150] for question in QUESTIONS[:4]]
+    context = Context(tiny, sequences=4, cells=1024, exact=True)
+    apart = []
+    for number, prompt in enumerate(prompts):
+        [row] = context.evaluate([Chunk(number, 0, prompt, True)])
+        apart.append(context.logits(row).copy())
+        context.keep(number, 100)
+    rows = context.evaluate([Chunk(number, 100, prompt[100:], True) for number, prompt in enumerate(prompts)])
+    for row, logits in zip(rows, apart, strict=True):
+        assert abs(context.logits(row) - logits).max() < 1e-3
+    context.close()
+
+
 def test_one_sequence_gives_what_llama_cpp_python_gives(tiny: Model, tiny_path: Path) -> None:
     peer = llama_cpp.Llama(str(tiny_path), n_ctx=1024, n_threads=1, verbose=False, type_k=0, type_v=0, flash_attn=False)
     prompt = prompt_of(tiny, QUESTIONS[0])

@@ -58,6 +58,7 @@ ANSWERS = {
         '<tool_call>\n```json\n{"name": "book_table", "arguments": {"people": 2}}\n```\n</tool_call>',
         ("", [BOOK]),
     ),
+    "mistral": ('[TOOL_CALLS][{"name": "book_table", "arguments": {"people": 2}, "id": "x"}]', ("", [BOOK])),
     "thoughts": ("<think>\nThey want <b>two</b>\n</think>\n\nGladly.", ("Gladly.", [])),
     "no thoughts": ("<think>\n\n</think>\n\nGladly.", ("Gladly.", [])),
     "thoughts without end": ("<think>Hm, what", ("", [])),
