@@ -6,6 +6,8 @@ WORKDIR /srv/trunkline
 # PJSIP takes longest and changes least: it is a layer of its own.
 COPY scripts scripts
 RUN scripts/apt-packages.sh build run && scripts/check-python.sh && scripts/build-pjsip.sh
+COPY requirements-llama.lock requirements-llama-build.lock ./
+RUN scripts/build-llama.sh
 COPY . .
 RUN scripts/venv.sh \
     && .venv/bin/python -m compileall -q . \

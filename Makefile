@@ -13,6 +13,7 @@ setup: ## everything that running needs: packages, PJSIP, Python environment, ex
 	@scripts/apt-packages.sh build run
 	@scripts/check-python.sh
 	@scripts/build-pjsip.sh
+	@scripts/build-llama.sh
 	@scripts/venv.sh
 
 setup-test: setup

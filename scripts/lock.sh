@@ -1,7 +1,7 @@
 #!/bin/sh
 # Pins the newest version of every dependency, with the hashes of all its files, in requirements.lock,
-# requirements-dev.lock, requirements-bench.lock and requirements-bench-turn.lock. Works in a throw-away environment; the
-# lock files name no package index.
+# requirements-dev.lock and those of the benches and of llama.cpp. Works in a throw-away environment; the lock files
+# name no package index.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/progress.sh
@@ -22,8 +22,10 @@ pin requirements-data.in --no-deps --output-file "$work/data"
     echo "# Made by 'make lock' from requirements.in and requirements-data.in."
     cat "$work/runtime" "$work/data"
 } >requirements.lock
-for name in dev bench bench-turn; do
-    pin "requirements-$name.in" --output-file "$work/$name"
+for name in dev bench bench-turn llama llama-build; do
+    nodeps=
+    [ "$name" != llama ] || nodeps=--no-deps
+    pin "requirements-$name.in" $nodeps --output-file "$work/$name"
     {
         echo "# Made by 'make lock' from requirements-$name.in."
         cat "$work/$name"

@@ -33,6 +33,16 @@ install_lock() { # NAME LOCKFILE
     stamp "$1" "$content"
 }
 
+# Built for this machine by build-llama.sh, which says where it is.
+install_llama() {
+    wheel=$(scripts/build-llama.sh path)
+    is_stamped llama "$wheel" && return
+    started
+    watched "installing llama.cpp" "" "" "$venv/bin/pip" install --no-input --disable-pip-version-check \
+        --no-deps --no-index --force-reinstall "$wheel"/*.whl
+    stamp llama "$wheel"
+}
+
 # pjsua2 stays in the cache, beside the libraries that it was linked with.
 add_pjsua2() {
     site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
@@ -81,6 +91,7 @@ fi
 make_venv
 install_lock runtime requirements.lock
 [ "${1:-}" != dev ] || install_lock dev requirements-dev.lock
+install_llama
 add_pjsua2
 build_extension
 install_project

@@ -35,6 +35,7 @@ from models.catalogue import Catalogue, LanguageModelInfo
 from models.protocols import (
     AnswerPart,
     ChatPrompt,
+    LanguageModel,
     Speech,
     SpeechToTextStream,
     SpokenWord,
@@ -207,7 +208,9 @@ class Talk:
         *answers: str | Sequence[AnswerPart] | Exception,
         tools: Sequence[Tool] = (),
         may_end_call: bool = True,
+        model: LanguageModel | None = None,
     ) -> None:
+        """`model` answers instead of `answers`, if there is one."""
         self.port = ArrayPort()
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
@@ -222,7 +225,7 @@ class Talk:
             script=script,
             inbox=self.inbox,
             ear=self.ear,
-            mind=Mind(self.language, ToolBelt([*tools, *([EndCall()] if may_end_call else [])])),
+            mind=Mind(model or self.language, ToolBelt([*tools, *([EndCall()] if may_end_call else [])])),
             mouth=Mouth(self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout),
             timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_stages.observe),
             protect=lambda on: self.protected.append((on, self.port.written(self.slot))),

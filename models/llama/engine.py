@@ -1,0 +1,267 @@
+"""One thread that runs the model for all calls: continuous batching.
+
+Each step evaluates a batch that `schedule` makes of what all calls need next, in the sequences that `contexts` gives
+them. Calls come, go and are given up between steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
+from typing import Final, Literal
+
+import structlog
+
+from config.errors import ModelError
+from models.llama.contexts import Contexts, Copy, Keep
+from models.llama.library import Chunk, Context, Model
+from models.llama.sampling import Grammar, Sampler, Sampling
+from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
+
+End = Literal["stop", "length"]
+"""Why an answer ended: the model was done, or it had as many tokens as it may."""
+_KEPT_FREE: Final = 1
+"""Sequences that work after calls leave to callers."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Request:
+    """An answer that is wanted. `owner` is the call: its memory is kept between its requests. `prompt` and `most` new
+    tokens fit into the capacity; with `most` 0 the prompt is read for later. `on_token` and then once `on_end` are
+    called from the engine's thread and return at once; the token that stops is not told."""
+
+    owner: str
+    prompt: list[int]
+    most: int
+    sampling: Sampling
+    on_token: Callable[[int], None]
+    on_end: Callable[[End | ModelError], None]
+    grammar: Grammar | None = None
+    priority: Priority = Priority.LIVE
+    within_s: float | None = None
+    """The first token is not wanted later."""
+
+
+@dataclass(slots=True, eq=False)
+class _Answer:
+    """One in the making. `pending` must be evaluated before the next token; `sequence` is None before it has one."""
+
+    key: int
+    request: Request
+    arrived_s: float
+    pending: list[int]
+    served_s: float
+    sequence: int | None = None
+    sampler: Sampler | None = None
+    made: int = 0
+    unwanted: bool = False
+
+    def work(self) -> Work:
+        request = self.request
+        deadline_s = None if request.within_s is None else self.arrived_s + request.within_s
+        speaks = self.made > 0
+        return Work(self.key, len(self.pending), speaks, self.arrived_s, self.served_s, request.priority, deadline_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A request in the engine's hands."""
+
+    _answer: _Answer
+    _inbox: SimpleQueue[_Answer | None] = field(repr=False)
+
+    def cancel(self) -> None:
+        """Nobody wants it any more: no callback comes after the step that runs now. Any thread, at any time."""
+        self._answer.unwanted = True
+        self._inbox.put(None)
+
+
+class Engine:
+    """A model, its memory and its thread."""
+
+    def __init__(self, model: Model, context: Context, bounds: Bounds | None = None, pace: Pace | None = None) -> None:
+        """Takes over `context`, which is `model`'s."""
+        self.capacity = context.cells
+        self.steps = 0
+        self._model, self._context = model, context
+        self._contexts = Contexts(context.sequences, context.cells)
+        bounds = bounds or Bounds()
+        self._bounds = replace(bounds, batch_tokens=min(bounds.batch_tokens, context.batch_tokens))
+        self._pace = pace or Pace()
+        self._keys = itertools.count()
+        self._answers: dict[int, _Answer] = {}
+        self._works: list[Work] = []  # as of the last step, for other threads
+        self._inbox: SimpleQueue[_Answer | None] = SimpleQueue()  # None: look whether something has changed
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="language-model", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request) -> Ticket:
+        """Begin an answer. Any thread; returns at once. Raises `ModelError` when the prompt cannot fit."""
+        if not request.prompt or len(request.prompt) + request.most > self.capacity:
+            raise ModelError(f"The prompt has {len(request.prompt)} tokens; {self.capacity} fit")
+        now_s = time.monotonic()
+        answer = _Answer(next(self._keys), request, now_s, request.prompt, now_s)
+        if self._closing:
+            raise ModelError("The language model is closed")
+        self._inbox.put(answer)
+        if not self._thread.is_alive():  # closed meanwhile
+            self._refuse_rest()
+        return Ticket(answer, self._inbox)
+
+    def expected_wait_s(self, tokens: int) -> float:
+        """How long an answer with so many new tokens would wait for its first. Any thread."""
+        return wait_s(tokens, self._works, self._pace, self._bounds)
+
+    def close(self) -> None:
+        """Give up what is in the making, and end the thread. Waits for the step that runs. Idempotent."""
+        self._closing = True
+        self._inbox.put(None)
+        self._thread.join()
+        self._refuse_rest()
+        self._context.close()
+
+    def _refuse_rest(self) -> None:
+        """What came too late for the thread to see."""
+        with suppress(Empty):
+            while True:
+                if (answer := self._inbox.get_nowait()) is not None and not answer.unwanted:
+                    answer.request.on_end(ModelError("The language model is closed"))
+
+    def _run(self) -> None:
+        while self._collect():
+            try:
+                now_s = time.monotonic()
+                self._drop_the_late(now_s)
+                self._give_places(now_s)
+                self._step(now_s)
+            except Exception as error:  # noqa: BLE001 - the thread serves all calls, also those that come later
+                _log.error("language_model.failed", error=repr(error), exc_info=error)
+                self._fail(list(self._answers.values()), ModelError("The language model failed"))
+        self._fail(list(self._answers.values()), ModelError("The language model is closed"))
+
+    def _collect(self) -> bool:
+        """Take what has arrived and let go of what nobody wants; waits until there is work. False at the end."""
+        while True:
+            with suppress(Empty):
+                while True:
+                    if (arrived := self._inbox.get_nowait()) is not None:
+                        self._answers[arrived.key] = arrived
+            for answer in [answer for answer in self._answers.values() if answer.unwanted]:
+                self._let_go(answer)
+            if self._closing or self._answers:
+                return not self._closing
+            self._works = []
+            if (arrived := self._inbox.get()) is not None:
+                self._answers[arrived.key] = arrived
+
+    def _drop_the_late(self, now_s: float) -> None:
+        late = too_late([answer.work() for answer in self._answers.values()], now_s)
+        self._fail([self._answers[key] for key in late], ModelError("The language model is too busy"))
+
+    def _give_places(self, now_s: float) -> None:
+        """A sequence for each that has none, the most urgent first."""
+        without = [answer for answer in self._answers.values() if answer.sequence is None]
+        for answer in sorted(without, key=lambda one: (one.request.priority, urgency(one.work(), now_s, self._pace))):
+            hurries = answer.request.priority is Priority.LIVE
+            others = any(other.sequence is not None for other in self._answers.values())
+            if others and not hurries and self._contexts.idle <= _KEPT_FREE:
+                continue
+            request = answer.request
+            place = self._contexts.enter(request.owner, request.prompt, request.most, now_s, hurries=hurries)
+            if place is None:
+                continue
+            answer.sequence, answer.pending = place.sequence, answer.request.prompt[place.kept :]
+            for change in place.changes:
+                match change:
+                    case Copy(source, target):
+                        self._context.copy(source, target)
+                    case Keep(sequence, tokens):
+                        if not self._context.keep(sequence, tokens):
+                            self._contexts.lost(sequence)
+                            answer.pending = answer.request.prompt
+            try:
+                answer.sampler = Sampler(self._model, answer.request.sampling, answer.request.grammar)
+            except ModelError as error:
+                self._fail([answer], error)
+
+    def _step(self, now_s: float) -> None:
+        placed = [answer for answer in self._answers.values() if answer.sequence is not None]
+        self._works = [answer.work() for answer in self._answers.values()]
+        shares = next_step([answer.work() for answer in placed], now_s, self._pace, self._bounds)
+        if not shares:
+            return
+        chunks = [self._chunk(self._answers[share.key], share) for share in shares]
+        try:
+            rows = self._context.evaluate(chunks)
+        except ModelError as error:
+            self._forget([self._answers[share.key] for share in shares], error)
+            return
+        self.steps += 1
+        self._pace.learn(sum(share.tokens for share in shares), time.monotonic() - now_s)
+        for share, chunk, row in zip(shares, chunks, rows, strict=True):
+            answer = self._answers[share.key]
+            answer.served_s = now_s
+            answer.pending = answer.pending[share.tokens :]
+            self._contexts.evaluated(chunk.sequence, chunk.tokens)
+            if not answer.pending:
+                self._go_on(answer, row)
+
+    def _chunk(self, answer: _Answer, share: Share) -> Chunk:
+        assert answer.sequence is not None
+        tokens = answer.pending[: share.tokens]
+        answers = len(tokens) == len(answer.pending) and answer.request.most > 0
+        return Chunk(answer.sequence, self._contexts.length(answer.sequence), tokens, answers)
+
+    def _go_on(self, answer: _Answer, row: int) -> None:
+        """All that is known of an answer was evaluated: what is its next token?"""
+        if answer.unwanted:
+            return
+        if answer.request.most == 0:
+            self._finish(answer, "length")
+            return
+        assert answer.sampler is not None
+        token = answer.sampler.draw(self._context, row)
+        answer.made += 1
+        if self._model.ends(token):
+            self._finish(answer, "stop")
+            return
+        answer.request.on_token(token)
+        if answer.made >= answer.request.most:
+            self._finish(answer, "length")
+        else:
+            answer.pending = [token]
+
+    def _finish(self, answer: _Answer, end: End | ModelError) -> None:
+        self._let_go(answer)
+        answer.request.on_end(end)
+
+    def _let_go(self, answer: _Answer) -> None:
+        del self._answers[answer.key]
+        if answer.sequence is not None:
+            self._contexts.leave(answer.sequence, time.monotonic())
+        if answer.sampler is not None:
+            answer.sampler.close()
+
+    def _fail(self, answers: Sequence[_Answer], error: ModelError) -> None:
+        for answer in answers:
+            if answer.unwanted:
+                self._let_go(answer)
+            else:
+                self._finish(answer, error)
+
+    def _forget(self, answers: Sequence[_Answer], error: ModelError) -> None:
+        """A step failed: nobody knows what its sequences hold."""
+        _log.error("language_model.step_failed", error=error.message, answers=len(answers))
+        for answer in answers:
+            assert answer.sequence is not None
+            self._context.keep(answer.sequence, 0)
+            self._contexts.lost(answer.sequence)
+        self._fail(answers, error)

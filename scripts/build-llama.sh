@@ -1,0 +1,40 @@
+#!/bin/sh
+# Builds llama.cpp with its Python bindings for this machine's processor into ~/.cache/trunkline/llama-KEY, once for each
+# version, set of options and processor.
+# usage: build-llama.sh [path]   path: only say where the wheel is
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline
+cd "$root"
+. scripts/progress.sh
+remedy="see $cache/logs/llama.log; check that pip reaches its package index, then run the same command again"
+
+# For the machine: a build for the least of all processors takes several times as long for every word. Programs, server
+# and the part for images are not needed.
+options="-DGGML_NATIVE=ON -DMTMD_BUILD=OFF -DLLAVA_BUILD=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
+processor=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | tr ' ' '\n' | LC_ALL=C sort -u)
+key=$({ cat requirements-llama.lock; echo "$options $(uname -m) $processor"; } | sha256sum | cut -c 1-16)
+wheel=$cache/llama-$key
+
+[ "${1:-}" != path ] || { echo "$wheel"; exit 0; }
+[ ! -d "$wheel" ] || exit 0
+mkdir -p "$cache"
+exec 9>"$cache/llama.lock"
+flock -n 9 || { say "    waiting for another build of llama.cpp on this machine"; flock 9; }
+[ ! -d "$wheel" ] || exit 0
+
+work=$(mktemp -d "$cache/build.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+start_log llama
+say "==> llama.cpp: building, once on this machine (several minutes)"
+"${PYTHON:-python3}" -m venv "$work/venv"
+watched "1/2 installing what builds it" '^Collecting' "$(grep -c == requirements-llama-build.lock)" \
+    "$work/venv/bin/pip" install --no-input --disable-pip-version-check --no-deps --require-hashes \
+    -r requirements-llama-build.lock
+export CMAKE_ARGS="$options" CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}" PATH="$work/venv/bin:$PATH" TMPDIR="$work"
+watched "2/2 compiling" '^ *\[[0-9]+/[0-9]+\]' 140 \
+    "$work/venv/bin/pip" wheel -v --no-input --disable-pip-version-check --no-deps --no-build-isolation \
+    --no-binary :all: --no-cache-dir --require-hashes -r requirements-llama.lock --wheel-dir "$work/wheel"
+mv "$work/wheel" "$wheel"

@@ -1,0 +1,73 @@
+"""A talk with llama.cpp as its language model: random weights, held to the rules by grammar."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calls.script import Script
+from calls.tools import ToolResult
+from models.llama.language_model import LlamaLanguageModel
+from models.protocols import ToolDefinition
+from tests.fakes_calls import Talk
+from tests.models.tiny_gguf import write_tiny_gguf
+
+
+class OrderDesk:
+    """Knows every order."""
+
+    definition = ToolDefinition(
+        "look_up",
+        "Looks up an order.",
+        {
+            "type": "object",
+            "properties": {"number": {"type": "integer"}, "by": {"type": "string", "enum": ["name", "phone"]}},
+            "required": ["number", "by"],
+        },
+    )
+    effects = False
+
+    def __init__(self) -> None:
+        self.given: list[Mapping[str, Any]] = []
+        self.asked = asyncio.Event()
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        self.given.append(arguments)
+        self.asked.set()
+        return ToolResult("It is on its way.", ok=True)
+
+
+@pytest.fixture
+async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
+    def load() -> LlamaLanguageModel:
+        path = write_tiny_gguf(tmp_path / "tiny.gguf")
+        return LlamaLanguageModel(
+            path,
+            sequences=4,
+            capacity=2048,
+            threads=1,
+            most_tokens=120,
+            forces_tool=lambda prompt: prompt.messages[-1].role == "user",
+        )
+
+    made = await asyncio.to_thread(load)
+    yield made
+    await asyncio.to_thread(made.close)
+
+
+async def test_a_tool_is_used_as_it_must_be_and_its_result_is_answered(model: LlamaLanguageModel) -> None:
+    desk = OrderDesk()
+    talk = Talk(Script("You help."), tools=[desk], may_end_call=False, model=model)
+    await talk.says("where is my order")
+    async with asyncio.timeout(20):
+        await desk.asked.wait()
+        await talk.voice.until_spoken(1)
+    await talk.play(20_000)
+    await talk.close()
+    assert all(isinstance(given["number"], int) and given["by"] in ("name", "phone") for given in desk.given)
+    assert talk.items[0] == ("user", "where is my order")
+    assert talk.items[1][0] == "assistant"

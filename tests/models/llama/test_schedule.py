@@ -1,0 +1,173 @@
+"""The next step's tokens, on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
+
+PACE = Pace(step_s=0.02, token_s=0.005)
+BOUNDS = Bounds(step_s=0.1, idle_step_s=0.2, batch_tokens=512, least_chunk=8, patience_s=2.0)
+
+
+def reads(key: int, pending: int, arrived_s: float = 0.0, **more: object) -> Work:
+    return replace(Work(key, pending, False, arrived_s, arrived_s), **more)  # type: ignore[arg-type]
+
+
+def speaks(key: int, served_s: float = 0.0, **more: object) -> Work:
+    return replace(Work(key, 1, True, 0.0, served_s), **more)  # type: ignore[arg-type]
+
+
+def shares(*works: Work, now_s: float = 0.0, bounds: Bounds = BOUNDS) -> dict[int, int]:
+    return {share.key: share.tokens for share in next_step(works, now_s, PACE, bounds)}
+
+
+def test_nothing_to_do_is_no_step() -> None:
+    assert next_step([], 0.0, PACE, BOUNDS) == []
+
+
+def test_everyone_who_speaks_gets_a_token_in_every_step() -> None:
+    works = [speaks(key) for key in range(20)]
+    assert next_step([reads(99, 600), *works], 0.0, PACE, BOUNDS)[:20] == [Share(key, 1) for key in range(20)]
+
+
+def test_a_long_prompt_is_read_in_chunks_that_a_listener_does_not_notice() -> None:
+    # 0.02 s + 16 * 0.005 s = 0.1 s: the speaker's token and 15 of the prompt.
+    assert shares(speaks(1), reads(2, 600)) == {1: 1, 2: 15}
+
+
+def test_with_nobody_speaking_chunks_are_longer() -> None:
+    assert shares(reads(2, 600)) == {2: 36}
+
+
+def test_prompts_are_read_on_a_machine_that_is_too_slow_for_the_bound() -> None:
+    slow = Pace(step_s=0.5, token_s=0.1)
+    assert [share.tokens for share in next_step([speaks(1), reads(2, 600)], 0.0, slow, BOUNDS)] == [1, 8]
+
+
+def test_a_short_turn_overtakes_a_long_prompt() -> None:
+    assert shares(reads(1, 600, arrived_s=0.0), reads(2, 20, arrived_s=0.5), now_s=0.5) == {2: 20, 1: 16}
+
+
+def test_a_long_prompt_is_not_overtaken_for_ever() -> None:
+    # To read 600 takes 3 s: after that a turn of a moment ago is less urgent.
+    now_s = 3.1
+    assert next(iter(shares(reads(1, 600), reads(2, 20, arrived_s=now_s), now_s=now_s))) == 1
+
+
+def test_a_deadline_that_comes_near_goes_first() -> None:
+    long = reads(1, 400, deadline_s=2.1)
+    assert next(iter(shares(long, reads(2, 20)))) == 2
+    assert next(iter(shares(long, reads(2, 20, arrived_s=0.09), now_s=0.09))) == 1
+
+
+def test_work_after_a_call_rests_while_callers_need_the_model() -> None:
+    after = reads(2, 600, priority=Priority.AFTER_CALL)
+    assert shares(speaks(1), after, now_s=1.9) == {1: 1}
+    assert shares(after) == {2: 36}
+
+
+def test_work_after_a_call_goes_on_by_little_when_it_has_rested_too_long() -> None:
+    after = reads(2, 600, priority=Priority.AFTER_CALL)
+    assert shares(speaks(1), after, now_s=2.0) == {1: 1, 2: 8}
+    writing = speaks(3, served_s=0.0, priority=Priority.AFTER_CALL)
+    assert shares(speaks(1), writing, now_s=2.0) == {1: 1, 3: 1}
+
+
+def test_what_missed_its_deadline_before_its_first_token_is_too_late() -> None:
+    works = [reads(1, 9, deadline_s=1.0), speaks(2, deadline_s=1.0), reads(3, 9, deadline_s=3.0), reads(4, 9)]
+    assert too_late(works, 2.0) == [1]
+
+
+def test_a_step_never_holds_more_than_a_batch() -> None:
+    small = replace(BOUNDS, batch_tokens=10)
+    assert sum(shares(*(speaks(key) for key in range(8)), reads(9, 100), bounds=small).values()) == 10
+    assert sum(shares(*(speaks(key) for key in range(18)), bounds=small).values()) == 10
+
+
+def test_with_more_speakers_than_a_batch_holds_all_get_their_turn() -> None:
+    small = replace(BOUNDS, batch_tokens=2)
+    served = dict.fromkeys(range(5), 0.0)
+    for step in range(1, 6):
+        for share in next_step([speaks(key, at) for key, at in served.items()], step, PACE, small):
+            served[share.key] = step
+    assert min(served.values()) >= 3
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 700), st.booleans(), st.booleans(), st.floats(0, 5)), max_size=30),
+    st.floats(5, 10),
+)
+def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
+    drawn: list[tuple[int, bool, bool, float]], now_s: float
+) -> None:
+    works = [
+        Work(key, 1 if speaking else pending, speaking, at, at, Priority.AFTER_CALL if later else Priority.LIVE)
+        for key, (pending, speaking, later, at) in enumerate(drawn)
+    ]
+    given_out = next_step(works, now_s, PACE, BOUNDS)
+    pending = {work.key: work.pending for work in works}
+    assert all(0 < share.tokens <= pending[share.key] for share in given_out)
+    assert len({share.key for share in given_out}) == len(given_out)
+    assert bool(given_out) == bool(works)
+    tokens = sum(share.tokens for share in given_out)
+    speaking = sum(work.speaks for work in works)
+    live_speaks = any(work.speaks and work.priority is Priority.LIVE for work in works)
+    limit = BOUNDS.step_s if live_speaks else BOUNDS.idle_step_s
+    assert PACE.step_s(tokens) <= max(limit, PACE.step_s(speaking + BOUNDS.least_chunk)) + 1e-9
+
+
+def test_no_prompt_waits_longer_than_to_read_it_and_what_is_as_long_takes() -> None:
+    """Turns of 20 tokens come all the time, more than the model can read; a prompt of 600 is read nevertheless."""
+    now_s, pending, turns, key = 0.0, 600, [reads(1, 20)], 1
+    while pending and now_s < 30:
+        step = {share.key: share.tokens for share in next_step([reads(0, pending), *turns], now_s, PACE, BOUNDS)}
+        now_s += PACE.step_s(sum(step.values()))
+        pending -= step.get(0, 0)
+        left = [replace(turn, pending=turn.pending - step.get(turn.key, 0)) for turn in turns]
+        key += 2
+        turns = [turn for turn in left if turn.pending] + [reads(key, 20, now_s), reads(key + 1, 20, now_s)]
+    assert not pending
+
+
+def test_the_pace_is_learnt_from_the_steps() -> None:
+    pace = Pace(step_s=0.02, token_s=0.006)
+    for tokens in [1, 8, 33, 20, 4] * 20:
+        pace.learn(tokens, 0.01 + tokens * 0.002)
+    assert pace.token_s == pytest.approx(0.002, rel=0.05)
+    assert pace.step_s(20) == pytest.approx(0.05, rel=0.05)
+
+
+def test_the_pace_follows_a_machine_that_gets_busier() -> None:
+    pace = Pace()
+    for tokens in [1, 8, 33, 20, 4] * 20:
+        pace.learn(tokens, 0.01 + tokens * 0.002)
+    for tokens in [1, 8, 33, 20, 4] * 20:
+        pace.learn(tokens, 0.02 + tokens * 0.008)
+    assert pace.step_s(30) == pytest.approx(0.26, rel=0.2)
+
+
+def test_steps_that_are_all_alike_do_not_confuse_the_pace() -> None:
+    pace = Pace()
+    for _ in range(5000):
+        pace.learn(8, 0.1)
+    assert pace.step_s(8) == pytest.approx(0.1, rel=0.05)
+    assert 0 < pace.tokens_within(0.1) <= 8
+
+
+def test_the_wait_counts_what_is_read_before_and_the_tokens_of_those_who_speak() -> None:
+    assert wait_s(36, [], PACE, BOUNDS) == pytest.approx(0.2)
+    alone = wait_s(30, [], PACE, BOUNDS)
+    assert wait_s(30, [reads(1, 600)], PACE, BOUNDS) == alone
+    assert wait_s(30, [reads(1, 20)], PACE, BOUNDS) == pytest.approx(0.2 + 0.02 + 14 * 0.005)
+    assert wait_s(30, [speaks(1)], PACE, BOUNDS) > alone
+    assert wait_s(30, [reads(1, 20, priority=Priority.AFTER_CALL)], PACE, BOUNDS) == alone
+
+
+def test_urgency_grows_as_time_passes() -> None:
+    assert urgency(reads(1, 100), 1.0, PACE) < urgency(reads(1, 100), 0.5, PACE)

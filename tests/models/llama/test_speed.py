@@ -1,0 +1,27 @@
+"""A model's speed, measured at its start."""
+
+from __future__ import annotations
+
+from models.llama.engine import Engine
+from models.llama.library import Context, Model
+from models.llama.schedule import Pace
+from models.llama.speed import measure
+from tests.models.llama.conftest import alone, ask
+
+
+def test_the_speed_is_measured_for_as_many_calls_as_there_are_places(tiny: Model) -> None:
+    context, pace = Context(tiny, sequences=4, cells=512), Pace(step_s=1.0, token_s=1.0)
+    speed = measure(context, pace)
+    context.close()
+    assert list(speed.writes) == [1, 4]
+    assert speed.reads > speed.writes[1] > 0
+    assert pace.step_s(1) < 1
+
+
+def test_nothing_of_the_measurement_stays_in_memory(tiny: Model) -> None:
+    context = Context(tiny, sequences=4, cells=512, exact=True)
+    measure(context, Pace())
+    engine = Engine(tiny, context)
+    prompt = tiny.tokens("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n")
+    assert ask(engine, "a", prompt, 10).wait() == alone(tiny, prompt, 10)
+    engine.close()

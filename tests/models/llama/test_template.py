@@ -1,0 +1,132 @@
+"""Talks as text, by templates of the shapes that models bring."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from models.llama.template import ChatTemplate
+from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
+from tests.models import tiny_gguf
+
+BOOK = ToolDefinition("book_table", "Book a table", {"type": "object", "properties": {"people": {"type": "integer"}}})
+TALK = (
+    ChatMessage("user", "A table for two"),
+    ChatMessage("assistant", "One moment.", tool_calls=[ToolCall("c1", "book_table", '{"people": 2}')]),
+    ChatMessage("tool", "booked", tool_call_id="c1"),
+)
+STRICT = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for message in messages %}"
+    "{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+    "<{{ message.role }}>{{ message.content }}</>{% endfor %}"
+)
+"""Like Gemma's: no system, speakers in turn."""
+
+
+def told(*messages: ChatMessage, system: str = "Be brief.", tools: tuple[ToolDefinition, ...] = ()) -> ChatPrompt:
+    return ChatPrompt("call", system, messages, None, tools)
+
+
+def test_a_talk_is_told_by_the_models_own_template() -> None:
+    text = ChatTemplate(tiny_gguf.CHATML).render(told(ChatMessage("user", "hello")))
+    assert text == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_a_template_that_knows_tools_tells_them_their_calls_and_results() -> None:
+    text = ChatTemplate(tiny_gguf.CHATML).render(told(*TALK, tools=(BOOK,)))
+    assert '{"type": "function", "function": {"name": "book_table"' in text
+    assert 'One moment.<tool_call>\n{"name": "book_table", "arguments": {"people": 2}}\n</tool_call><|im_end|>' in text
+    assert "<tool_response>\nbooked\n</tool_response>" in text
+
+
+def test_a_template_without_tools_gets_them_in_words() -> None:
+    source = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+    text = ChatTemplate(source).render(told(*TALK, tools=(BOOK,)))
+    assert text.startswith("[system] Be brief.\n\n# Tools")
+    assert '"name": "book_table"' in text
+    assert '[assistant] One moment.\n<tool_call>\n{"name": "book_table", "arguments": {"people": 2}}' in text
+    assert "[user] <tool_response>\nbooked\n</tool_response>" in text
+
+
+def test_results_of_tools_are_told_when_no_more_may_be_used() -> None:
+    source = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+    text = ChatTemplate(source).render(told(*TALK))
+    assert "[user] <tool_response>\nbooked" in text
+    assert "# Tools" not in text
+
+
+def test_a_template_that_refuses_gets_plainer_lines() -> None:
+    text = ChatTemplate(STRICT).render(
+        told(ChatMessage("assistant", "Hello?"), ChatMessage("user", "hi"), ChatMessage("user", "there"))
+    )
+    assert text == "<user>Be brief.</><assistant>Hello?</><user>hi\n\nthere</>"
+
+
+def test_speakers_in_turn_keep_their_tools() -> None:
+    """Like Mistral's: the user begins, and there is a place for calls."""
+    source = (
+        "{% for m in messages %}{% if loop.first and m.role != 'system' or loop.index0 == 1 and m.role != 'user' %}"
+        "{{ raise_exception('roles') }}{% endif %}[{{ m.role }}]{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}{% endfor %}{{ tools | tojson }}"
+    )
+    text = ChatTemplate(source).render(told(ChatMessage("assistant", "Hello?"), *TALK, tools=(BOOK,)))
+    assert text.startswith("[system]Be brief.[user](The call begins.)[assistant]Hello?[user]A table for two[assistant]")
+    assert '"arguments": {"people": 2}}[tool]booked[{"type": "function"' in text
+
+
+def test_what_is_not_there_is_not_defined() -> None:
+    source = "{% for t in tools %}{{ t }}{% endfor %}{{ 'none' if tools is not defined }}{{ date_string is defined }}"
+    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == "noneFalse"
+
+
+def test_marks_of_training_are_passed_over() -> None:
+    source = "{% for m in messages %}{% generation %}{{ m.content }};{% endgeneration %}{% endfor %}"
+    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == "Be brief.;hi;"
+
+
+def test_a_template_that_refuses_everything_is_replaced() -> None:
+    text = ChatTemplate("{{ raise_exception('never') }}").render(told(ChatMessage("user", "hi")))
+    assert text.endswith("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n")
+
+
+@pytest.mark.parametrize("source", [None, "", "{% for %}"])
+def test_without_a_template_that_works_it_is_chatml(source: str | None) -> None:
+    text = ChatTemplate(source).render(told(ChatMessage("user", "hi"), tools=(BOOK,)))
+    assert text.startswith("<|im_start|>system\nBe brief.\n\n# Tools")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ ''.__class__.__mro__ }}",
+        "{{ messages.append(1) }}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{% for a in range(99999999) %}{% endfor %}",
+    ],
+)
+def test_a_hostile_template_gets_nowhere(source: str) -> None:
+    text = ChatTemplate(source).render(told(ChatMessage("user", "hi")))
+    assert "object" not in text
+    assert text.endswith("assistant\n") or not text
+
+
+def test_templates_may_ask_for_the_date_and_the_tokens_of_begin_and_end() -> None:
+    source = "{{ bos_token }}{{ strftime_now('%d %b %Y') }}{{ eos_token }}{% if enable_thinking is false %}!{% endif %}"
+    template = ChatTemplate(source, bos="<s>", eos="</s>", today=lambda: datetime(2024, 5, 6, tzinfo=UTC))
+    assert template.render(told(ChatMessage("user", "hi"))) == "<s>06 May 2024</s>!"
+
+
+def test_json_is_written_as_models_read_it() -> None:
+    tool = ToolDefinition("say", "d'accord, <ja> \u00fc", {"type": "object"})
+    text = ChatTemplate("{{ tools[0] | tojson }}").render(told(ChatMessage("user", "hi"), tools=(tool,)))
+    assert "d'accord, <ja> \u00fc" in text
+
+
+def test_arguments_that_are_no_json_are_told_as_they_are() -> None:
+    broken = ChatMessage("assistant", "", tool_calls=[ToolCall("c1", "book_table", "people: 2")])
+    assert "people: 2" in ChatTemplate(tiny_gguf.CHATML).render(told(TALK[0], broken, TALK[2], tools=(BOOK,)))
