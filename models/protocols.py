@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from media.ports import Samples
 
@@ -81,6 +81,24 @@ class LanguageModel(Protocol):
     def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
         """Stream the answer. After tool calls it ends; it is asked again when their results are among the messages.
         Closing the iterator cancels the work. Raises `ModelError`."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A language model that answers sooner what it has begun to read before."""
+
+    async def prepare(self, prompt: ChatPrompt) -> None:
+        """Read this talk, which goes on with a line of the caller. No answer waits for it: the answer to a prompt of
+        the same call ends it. Cancelling gives it up. Raises `ModelError`."""
+
+
+@runtime_checkable
+class Constrained(Protocol):
+    """A language model that can be held to a form."""
+
+    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        """JSON that a JSON Schema (the part of it that tools use) takes, in answer to a prompt; its tools are not
+        used. It is work after calls: whoever waits for an answer goes first. Raises `ModelError`."""
 
 
 class SpeechToTextStream(Protocol):
