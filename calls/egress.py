@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Final, Literal
+from typing import Final
 
 import aiohttp
 from aiohappyeyeballs import AddrInfoType
@@ -22,7 +22,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from calls.egress_names import NamesInThreads, asking_for
-from config.errors import TrunklineError
+from config.errors import EgressError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -45,18 +45,6 @@ NOT_ALLOWED: Final = "is not allowed"
 """Marks a refusal: the errors of a host's several addresses come as one `OSError` that has only their texts."""
 CHUNK: Final = 16 * 1024
 """Bytes read at a time."""
-
-ErrorKind = Literal["refused", "timeout", "connection"]
-
-
-class EgressError(TrunklineError):
-    """The request got no answer. `kind`: "refused" (the rules forbid it), "timeout" or "connection"."""
-
-    status = 502
-
-    def __init__(self, kind: ErrorKind, message: str) -> None:
-        super().__init__(message)
-        self.kind: Final = kind
 
 
 class AddressRefused(OSError):
@@ -123,6 +111,40 @@ class HttpAnswer:
     truncated: bool
 
 
+class EgressStream:
+    """An answer that comes bit by bit. `headers` are looked up in any case of letters."""
+
+    def __init__(self, response: aiohttp.ClientResponse, max_bytes: int) -> None:
+        self.status: Final = response.status
+        self.headers: Final = response.headers
+        self._response = response
+        self._left = max_bytes
+
+    async def read(self, within_s: float) -> bytes:
+        """The next bytes, b"" at the end. Raises `EgressError`: "timeout" when there are none within `within_s`,
+        "connection" when it breaks off or when there is more than there may be."""
+        async with _told_as_egress(f"nothing more within {within_s:.3g} s"), asyncio.timeout(within_s):
+            chunk = await self._response.content.read(CHUNK)
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise EgressError("connection", "the answer is longer than it may be")
+        return chunk
+
+
+@asynccontextmanager
+async def _told_as_egress(too_late: str) -> AsyncIterator[None]:
+    """Turns what goes wrong in the block into `EgressError`; `too_late` is said of a time-out."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise EgressError("timeout", too_late) from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        refusal = _refusal(error)
+        if refusal is not None:
+            raise EgressError("refused", refusal) from error
+        raise EgressError("connection", _told(error)) from error
+
+
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
     """The system's certificate authorities and those of `ca_file` (PEM). Reads files: for start-up.
     Raises `OSError` or `ssl.SSLError` when the file cannot be read."""
@@ -172,17 +194,34 @@ class EgressClient:
         """Send one request and read at most `max_bytes` of its answer, both within `timeout_s`. Any status is an
         answer, a redirect too. A `URL` is sent as it is, a text as what it means. `asker` (an organization) has a
         bounded number of host names looked up at once. Raises `EgressError`."""
+        with asking_for(asker):
+            async with _told_as_egress(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
+                return await self._exchange(method, url, headers or {}, body, max_bytes)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        connect_s: float,
+        head_s: float,
+        max_bytes: int,
+    ) -> AsyncIterator[EgressStream]:
+        """Send one request whose answer is read as it comes, at most `max_bytes` of it. The connection is made within
+        `connect_s`, the head of the answer is there within `head_s` of the beginning. Leaving the block closes the
+        connection, whatever is still under way. Raises `EgressError`."""
+        limits = aiohttp.ClientTimeout(total=None, connect=connect_s)
+        request = self._session.request(method, url, headers=headers, data=body, allow_redirects=False, timeout=limits)
+        async with _told_as_egress(f"no connection within {connect_s:g} s or no answer within {head_s:.3g} s"):
+            async with asyncio.timeout(head_s):
+                response = await request
         try:
-            with asking_for(asker):
-                async with asyncio.timeout(timeout_s):
-                    return await self._exchange(method, url, headers or {}, body, max_bytes)
-        except TimeoutError as error:
-            raise EgressError("timeout", f"no complete answer within {timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            refusal = _refusal(error)
-            if refusal is not None:
-                raise EgressError("refused", refusal) from error
-            raise EgressError("connection", _told(error)) from error
+            yield EgressStream(response, max_bytes)
+        finally:
+            response.close()
 
     async def _exchange(
         self, method: str, url: str | URL, headers: Mapping[str, str], body: bytes | None, max_bytes: int

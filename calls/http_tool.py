@@ -13,10 +13,11 @@ import structlog
 
 from calls import metrics
 from calls.context import ContextValue
-from calls.egress import EgressClient, EgressError, HttpAnswer, Lanes
+from calls.egress import EgressClient, HttpAnswer, Lanes
 from calls.tool_answer import LONGEST_ERROR, redacted, text_of
 from calls.tool_request import Template, ToolRequest, Unfillable
 from calls.tools import ToolResult, parameter_names
+from config.errors import EgressError
 from config.secrets import Secrets
 from models.protocols import ToolDefinition
 from storage import tools

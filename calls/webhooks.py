@@ -19,9 +19,9 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.egress import EgressClient, EgressError
+from calls.egress import EgressClient
 from config.clock import utc_now
-from config.errors import TrunklineError
+from config.errors import EgressError, TrunklineError
 from config.secrets import Secrets
 from storage import webhook_deliveries
 from storage.database import Database, StorageTrouble

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final, Literal
 
 
 class TrunklineError(Exception):
@@ -97,3 +97,17 @@ class ModelError(TrunklineError):
 
 class ModelFileError(TrunklineError):
     """A model's file cannot be got, or is not what it should be; the message is one line with cause and remedy."""
+
+
+ErrorKind = Literal["refused", "timeout", "connection"]
+
+
+class EgressError(TrunklineError):
+    """A request to another server got no answer, or not all of it. `kind`: "refused" (the rules forbid it), "timeout"
+    or "connection"."""
+
+    status = 502
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: Final = kind

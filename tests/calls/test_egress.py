@@ -6,11 +6,13 @@ import asyncio
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from aiohttp import web
 
-from calls.egress import EgressError, EgressRules, tls_context
+from calls.egress import EgressRules, tls_context
+from config.errors import EgressError
 from tests.calls.web_server import LOOPBACK, client_with, serving
 
 
@@ -185,3 +187,64 @@ def test_a_certificate_file_that_is_missing_is_told_at_once() -> None:
     with pytest.raises(OSError):
         tls_context("/nonexistent/ca.pem")
     assert tls_context(None).verify_mode == ssl.CERT_REQUIRED
+
+
+async def test_an_answer_is_read_as_it_comes() -> None:
+    second = asyncio.Event()
+
+    async def in_two(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=203, headers={"X-Kind": "slow"})
+        await response.prepare(request)
+        await response.write(await request.read())
+        await second.wait()
+        await response.write(b" two")
+        return response
+
+    async with (
+        serving(in_two) as origin,
+        client_with(LOOPBACK) as client,
+        client.open("POST", origin, headers={}, body=b"one", connect_s=5, head_s=5, max_bytes=99) as stream,
+    ):
+        assert (stream.status, stream.headers["x-kind"]) == (203, "slow")
+        assert await stream.read(5) == b"one"
+        second.set()
+        assert await stream.read(5) == b" two"
+        assert await stream.read(5) == b""
+
+
+async def test_of_an_answer_that_is_read_as_it_comes_no_part_may_take_too_long_or_be_too_much() -> None:
+    async def never_ends(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while request.path == "/endless":
+            await response.write(bytes(1000))
+        await asyncio.sleep(60)
+        return response
+
+    async with serving(never_ends) as origin, client_with(LOOPBACK) as client:
+        limits: dict[str, Any] = {"headers": {}, "body": None, "connect_s": 5.0, "head_s": 5.0, "max_bytes": 100_000}
+        async with client.open("GET", f"{origin}/silent", **limits) as stream:
+            with pytest.raises(EgressError) as late:
+                await stream.read(0.05)
+        async with client.open("GET", f"{origin}/endless", **limits) as stream:
+            with pytest.raises(EgressError) as more:
+                while await stream.read(5):
+                    pass
+    assert (late.value.kind, more.value.kind) == ("timeout", "connection")
+
+
+async def test_the_head_of_an_answer_that_is_read_as_it_comes_has_its_time_and_the_address_is_looked_at() -> None:
+    async def hangs(request: web.Request) -> web.Response:
+        await asyncio.sleep(60)
+        return web.Response()
+
+    limits: dict[str, Any] = {"headers": {}, "body": None, "connect_s": 5.0, "head_s": 0.05, "max_bytes": 10}
+    kinds = []
+    async with serving(hangs) as origin:
+        for rules in (LOOPBACK, EgressRules()):
+            async with client_with(rules) as client:
+                with pytest.raises(EgressError) as failed:
+                    async with client.open("GET", origin, **limits):
+                        pass
+                kinds.append(failed.value.kind)
+    assert kinds == ["timeout", "refused"]

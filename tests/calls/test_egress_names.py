@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from calls.egress import EgressClient, EgressError
+from calls.egress import EgressClient
 from calls.egress_names import MOST_OF_ONE, THREADS
+from config.errors import EgressError
 from tests.calls.web_server import LOOPBACK, client_with, serving
 
 Answered = threading.Event
