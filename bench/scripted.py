@@ -156,6 +156,10 @@ class ScriptedVoice:
         """Those of flite."""
         return self._flite.voices()
 
+    def language_of(self, voice: str) -> str | None:
+        """English."""
+        return self._flite.language_of(voice)
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """After `Delays.sentence`, but for the first time."""
         if self._delays.sentence:

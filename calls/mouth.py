@@ -11,7 +11,6 @@ import numpy as np
 
 from config.errors import ModelError
 from media.playout import Playout
-from models.catalogue import language_of
 from models.protocols import Speech, SpokenWord, TextToSpeech, VoiceSettings
 from models.speakable import Spoken, speakable
 
@@ -31,7 +30,7 @@ class Mouth:
     @property
     def speaks(self) -> str | None:
         """The BCP 47 tag of what is said: the agent's, else the voice's."""
-        return self.language or language_of(self.settings.voice)
+        return self.language or self.voice.language_of(self.settings.voice)
 
     async def speech(self, sentence: str) -> Speech:
         """The sound of a sentence at the call's rate, its figures and signs spoken as one says them. Text and words'

@@ -46,6 +46,10 @@ class EspeakTextToSpeech:
         """One voice for each language tag that espeak-ng knows."""
         return tuple(f"{NAME}/{language}" for language in self._languages)
 
+    def language_of(self, voice: str) -> str | None:
+        """Its name is the tag."""
+        return voice.removeprefix(f"{NAME}/")
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """Speak one sentence. Raises `ModelError`, for an unknown voice too."""
         language = settings.voice.removeprefix(f"{NAME}/")

@@ -41,6 +41,10 @@ class FliteTextToSpeech:
         """The voices that are installed, the best first."""
         return tuple(f"{NAME}/{voice}" for voice in self._library.voices)
 
+    def language_of(self, voice: str) -> str | None:
+        """English."""
+        return "en"
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """Speak one sentence. Raises `ModelError`, for an unknown voice too."""
         if settings.voice not in self.voices():

@@ -169,7 +169,10 @@ class TextToSpeech(Protocol):
     name: str
 
     def voices(self) -> Sequence[str]:
-        """The names of the voices that are installed, for example `flite/slt`."""
+        """The names of the voices that are installed, for example `flite/slt`, the best first."""
+
+    def language_of(self, voice: str) -> str | None:
+        """The BCP 47 tag of what one of the voices speaks; None: it does not tell."""
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """Speak one sentence at `settings.rate` Hz. Raises `ModelError`."""

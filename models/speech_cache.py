@@ -106,6 +106,10 @@ class Remembering:
         """Those of the synthesizer."""
         return self._voice.voices()
 
+    def language_of(self, voice: str) -> str | None:
+        """As the synthesizer says."""
+        return self._voice.language_of(voice)
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """As the synthesizer does. Raises `ModelError`."""
         return await self._cache.speech(self._voice, text, settings)

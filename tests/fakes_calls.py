@@ -98,6 +98,11 @@ class ScriptedVoice:
     def voices(self) -> Sequence[str]:
         return ("scripted/one",)
 
+    def language_of(self, voice: str) -> str | None:
+        """`scripted/one` tells nothing; all others are called by what they speak."""
+        tag = voice.removeprefix("scripted/")
+        return None if tag == "one" else tag
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         if self.error is not None:
             raise self.error

@@ -66,6 +66,9 @@ class FragileVoice(TextToSpeech):
     def voices(self) -> Sequence[str]:
         return self._flite.voices()
 
+    def language_of(self, voice: str) -> str | None:
+        return self._flite.language_of(voice)
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         if BROKEN in text:
             raise RuntimeError("the voice fails")

@@ -16,7 +16,7 @@ from config.errors import TrunklineError
 from config.settings import Settings
 from media.ports import INFO_COLUMNS, Samples, row_of
 from media.voice import silero_path
-from models import catalogue
+from models import loading
 from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
 from sipcore.settings import EndpointSettings
@@ -83,9 +83,7 @@ async def _database(settings: Settings) -> str:
 
 async def _models(settings: Settings) -> str:
     chosen = settings.models
-    models = await asyncio.to_thread(
-        catalogue.load, settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot
-    )
+    models = await asyncio.to_thread(loading.load, settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot)
     voices, llm = len(models.voices()), models.language_models()[0].name
     names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
     models.close()

@@ -98,10 +98,15 @@ async def _store(settings: Settings) -> Store:
 
 
 def _rows(store: Store) -> list[dict[str, str]]:
-    from models.catalogue import built_in  # loads every engine: the other commands must not wait for it
+    from models.loading import built_in, gguf_files  # loads every engine: the other commands must not wait for it
 
     rows = [{"kind": kind, "name": name, "size": "-", "licence": "-", "languages": "-", "state": state}
             for kind, name, state in built_in()]  # fmt: skip
+    known = {model.name for model in store.known}
+    for name, path in gguf_files(store).items():
+        if name not in known:
+            rows.append({"kind": "llm", "name": name, "size": size_of(path.stat().st_size), "licence": "-",
+                         "languages": "-", "state": "ready"})  # fmt: skip
     return rows + [
         {
             "kind": model.kind,

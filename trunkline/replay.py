@@ -27,7 +27,7 @@ from config.settings import Settings
 from media.ports import TICK_MS
 from media.replay_sound import RecordedSound, Ticks, agent_sounds, onsets, read_recording
 from media.turn_settings import TurnSettings
-from models import catalogue
+from models import loading
 from models.catalogue import Catalogue
 from storage import agents, calls, recordings
 from storage.agents import Agent
@@ -103,7 +103,7 @@ async def replay(
 
 def _load_models(settings: Settings) -> Catalogue:
     chosen = settings.models
-    return catalogue.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot)
+    return loading.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot)
 
 
 async def compare(case: Case, runs: Sequence[tuple[str, TurnSettings]], models: Catalogue) -> Report:

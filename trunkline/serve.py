@@ -41,7 +41,7 @@ from config.secrets import Secrets
 from config.settings import Settings
 from media.engine import Engine
 from media.recording import RecordingWriter
-from models import catalogue
+from models import loading
 from models.catalogue import Catalogue
 from sipcore.digest import InboundDigest
 from sipcore.endpoint import Endpoint
@@ -260,7 +260,7 @@ async def _open_database(settings: Settings, key: Secrets, stack: AsyncExitStack
 
 def _load_models(settings: Settings) -> Catalogue:
     chosen = settings.models
-    return catalogue.load(
+    return loading.load(
         settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot,
         on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(),
     )  # fmt: skip

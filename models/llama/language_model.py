@@ -29,6 +29,8 @@ from models.llama.template import ChatTemplate
 from models.llama.tool_calls import ToolCallParser
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt
 
+CAPACITY: Final = 4096
+"""Tokens of a talk: what an agent is told, and what was said of late."""
 MOST_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""
 _LINE_COST: Final = 12
@@ -47,7 +49,7 @@ class LlamaLanguageModel:
         *,
         name: str | None = None,
         sequences: int = 16,
-        capacity: int = 4096,
+        capacity: int = CAPACITY,
         cells: int | None = None,
         threads: int | None = None,
         sampling: Sampling | None = None,

@@ -43,9 +43,11 @@ lib.llama_backend_init()
 class Model:
     """A GGUF file, loaded; freed when nobody has it any more, neither a context nor a thread that reads."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises `StartupError` when it is no model that llama.cpp can run."""
+    def __init__(self, path: Path, *, vocabulary_only: bool = False) -> None:
+        """`vocabulary_only`: to look at it, without its weights. Raises `StartupError` when it is no model that
+        llama.cpp can run."""
         parameters = lib.llama_model_default_params()
+        parameters.vocab_only = vocabulary_only
         self.handle = lib.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.handle:
             raise StartupError(f"The language model {path} cannot be loaded: it is no GGUF file that llama.cpp runs.")
@@ -53,8 +55,16 @@ class Model:
         freed.atexit = False  # a thread may still compute then
         self.vocabulary = lib.llama_model_get_vocab(self.handle)
         self.size = int(lib.llama_vocab_n_tokens(self.vocabulary))
-        self.trained_for = int(lib.llama_model_n_ctx_train(self.handle))
+        self.trained_for = int(self.fact("{architecture}.context_length") or 0)
         self._pieces: dict[int, bytes] = {}
+
+    def fact(self, key: str) -> str | None:
+        """What the file says under a key, `{architecture}` in it filled in; None: nothing."""
+        if "{architecture}" in key:
+            key = key.replace("{architecture}", self.fact("general.architecture") or "")
+        buffer = ctypes.create_string_buffer(256)
+        length = lib.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
+        return None if length < 0 else buffer.value.decode(errors="replace")
 
     @cached_property
     def template(self) -> str | None:

@@ -106,6 +106,9 @@ class WorldVoice:
     def voices(self) -> Sequence[str]:
         return ("world/one",)
 
+    def language_of(self, voice: str) -> str | None:
+        return None
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         await self.world.takes(200)
         sounds, places, end = [], [], 0

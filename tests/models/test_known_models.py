@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from config.errors import ModelFileError
-from models.catalogue import built_in
 from models.known_models import OWN_LIST, KnownModel, find, read_known
+from models.loading import built_in
 
 OWN = {
     "name": "own", "kind": "llm", "engine": "llama.cpp", "licence": "MIT", "languages": ["en"],

@@ -32,6 +32,9 @@ class SlowVoice:
     def voices(self) -> Sequence[str]:
         return ("slow/one",)
 
+    def language_of(self, voice: str) -> str | None:
+        return None
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         self.asked.append(text)
         try:

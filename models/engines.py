@@ -1,0 +1,48 @@
+"""Which code runs a model's files, by the engine that the list of known models names (`sherpa-onnx/whisper`: the part
+before the slash). Each engine is imported when a model of it is opened, and not before: some take seconds, and a
+machine without such models needs none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from models.known_models import KnownModel
+from models.protocols import LanguageModel, SpeechToText, TextToSpeech
+from models.store import Store
+
+LLAMA: Final = "llama.cpp"
+"""Also what `/slm-models` calls the provider of its models."""
+
+
+def open_gguf(path: Path, name: str) -> LanguageModel:
+    """A GGUF file, ready to answer. Takes seconds. Raises `StartupError`."""
+    from models.llama.language_model import LlamaLanguageModel
+
+    return LlamaLanguageModel(path, name=name)
+
+
+def gguf_context_length(path: Path) -> int:
+    """How many tokens a call could have with a GGUF file, without loading its weights. Raises `StartupError`."""
+    from models.llama.language_model import CAPACITY
+    from models.llama.library import Model
+
+    return min(CAPACITY, Model(path, vocabulary_only=True).trained_for)
+
+
+RECOGNIZERS: Final[Mapping[str, Callable[[Store, KnownModel], SpeechToText]]] = {}
+"""Open one model. Raise `StartupError`."""
+SYNTHESIZERS: Final[Mapping[str, Callable[[Store, Sequence[KnownModel]], TextToSpeech]]] = {}
+"""Open all voices of an engine as one synthesizer. Raise `StartupError`."""
+
+
+def runs(model: KnownModel) -> bool:
+    """Whether this build has the engine of a model."""
+    engine = engine_of(model)
+    return {"llm": engine == LLAMA, "stt": engine in RECOGNIZERS, "tts": engine in SYNTHESIZERS}.get(model.kind, False)
+
+
+def engine_of(model: KnownModel) -> str:
+    """The engine without its variant."""
+    return model.engine.partition("/")[0]

@@ -1,0 +1,73 @@
+"""A language model that is loaded when a call first needs it: installed, but not the one that most agents use."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import cast
+
+import structlog
+
+from config.errors import ModelError, StartupError
+from models.protocols import AnswerPart, ChatPrompt, LanguageModel
+
+_log = structlog.get_logger()
+
+
+class OnDemandLanguageModel:
+    """See `LanguageModel`. The first call waits some seconds for its first answer; the model stays loaded. One that
+    cannot be loaded is tried again by the next answer. For one event loop."""
+
+    def __init__(self, name: str, load: Callable[[], LanguageModel]) -> None:
+        """`load` is called in a thread, once at a time; it raises `StartupError`."""
+        self.name = name
+        self._load = load
+        self._model: LanguageModel | None = None
+        self._loading: asyncio.Task[LanguageModel] | None = None
+        self._closed = False
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
+        """See `LanguageModel.answer`. Raises `ModelError`, when the model cannot be loaded too."""
+        model = await self.loaded()
+        async with aclosing(cast(AsyncGenerator[AnswerPart, None], model.answer(prompt))) as parts:
+            async for part in parts:
+                yield part
+
+    async def loaded(self) -> LanguageModel:
+        """The model, loaded now if it is not. Raises `ModelError`."""
+        if self._model is not None:
+            return self._model
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(self._open), name=f"load {self.name}")
+            self._loading.add_done_callback(self._done)
+        try:
+            return await asyncio.shield(self._loading)
+        except StartupError as error:
+            raise ModelError(f"the language model {self.name} cannot be loaded: {error.message}") from error
+
+    def close(self) -> None:
+        """Free the model, also one that is being loaded: once it is there. Idempotent."""
+        self._closed = True
+        _close(self._model)
+
+    def _open(self) -> LanguageModel:
+        began = time.monotonic()
+        model = self._load()
+        _log.info("model.loaded", name=self.name, kind="llm", seconds=round(time.monotonic() - began, 2))
+        self._model = model
+        if self._closed:
+            _close(model)
+        return model
+
+    def _done(self, task: asyncio.Task[LanguageModel]) -> None:
+        self._loading = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.warning("model.not_loaded", name=self.name, kind="llm", error=str(error))
+
+
+def _close(model: LanguageModel | None) -> None:
+    close = getattr(model, "close", None)
+    if close is not None:
+        close()

@@ -1,0 +1,165 @@
+"""Models that are files are loaded beside those in the box: the best at start, others when a call needs them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.errors import ModelError, StartupError
+from models.catalogue import Catalogue, language_model_id
+from models.loading import load
+from models.on_demand import OnDemandLanguageModel
+from models.protocols import AnswerPart, ChatMessage, ChatPrompt, LanguageModel, TextDelta
+from models.responder import ExtractiveResponder
+from tests.models.tiny_gguf import write_tiny_gguf
+
+PROMPT = ChatPrompt("call", "The kitchen opens at seven.", [ChatMessage("user", "When does the kitchen open?")])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two language models and one that is none."""
+    folder = tmp_path_factory.mktemp("models")
+    write_tiny_gguf(folder / "b-second.gguf")
+    shutil.copy(folder / "b-second.gguf", folder / "a-first.gguf")
+    (folder / "c-broken.gguf").write_bytes(b"GGUF" + bytes(100))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def catalogue(folder: Path) -> Iterator[Catalogue]:
+    catalogue = load(folder, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn")
+    yield catalogue
+    catalogue.close()
+
+
+def test_all_language_models_that_are_here_are_listed_and_the_first_is_the_default(catalogue: Catalogue) -> None:
+    listed = catalogue.language_models()
+    assert [(info.name, info.provider, info.context_length, info.is_default) for info in listed] == [
+        ("a-first", "llama.cpp", 4096, True),
+        ("b-second", "llama.cpp", 4096, False),
+        ("extractive-responder", "builtin", 32768, False),
+    ]
+    assert [info.id for info in listed] == [language_model_id(info.name) for info in listed]
+
+
+async def test_each_of_them_answers(catalogue: Catalogue) -> None:
+    for info in catalogue.language_models():
+        parts = [part async for part in catalogue.llm(info.id).answer(PROMPT)]
+        assert any(isinstance(part, TextDelta) and part.text for part in parts), info.name
+
+
+def test_a_file_that_is_no_model_is_told_and_stops_nothing(folder: Path) -> None:
+    with capture_logs() as logs:
+        load(folder, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn").close()
+    assert [line["name"] for line in logs if line["event"] == "model.missing"] == ["c-broken"]
+
+
+def test_a_setting_that_names_a_broken_model_stops_the_start(folder: Path) -> None:
+    with pytest.raises(StartupError, match=r"c-broken\.gguf cannot be loaded"):
+        load(folder, llm="c-broken")
+
+
+def test_the_model_that_a_setting_names_is_the_default(folder: Path) -> None:
+    for name in ("b-second", "extractive-responder"):
+        catalogue = load(folder, llm=name, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn")
+        assert [info.name for info in catalogue.language_models() if info.is_default] == [name]
+        assert catalogue.llm(None).name == name
+        catalogue.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("llm", "qwen3-0.6b-q4_0"), ("stt", "kroko-de"), ("tts", "piper-de_DE-thorsten-medium")]
+)
+def test_a_model_that_is_known_and_not_here_is_refused_with_the_way_to_get_it(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    with pytest.raises(
+        StartupError, match=rf"{name}' cannot be used \(not pulled\): run `trunkline models pull {name}`"
+    ):
+        load(tmp_path, **{kind: name})
+
+
+def test_an_operators_list_that_is_wrong_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "known_models.json").write_text("{")
+    with pytest.raises(StartupError, match=r"known_models\.json is no list of models"):
+        load(tmp_path)
+
+
+class Loads:
+    """Loads the responder when `gate` is set; fails so many times before."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.gate = threading.Event()
+        self.failures = failures
+        self.count = 0
+        self.closed = 0
+
+    def __call__(self) -> LanguageModel:
+        assert self.gate.wait(20)
+        self.count += 1
+        if self.count <= self.failures:
+            raise StartupError("no such file")
+        return Closing(self)
+
+
+class Closing(ExtractiveResponder):
+    def __init__(self, loads: Loads) -> None:
+        super().__init__()
+        self._loads = loads
+
+    def close(self) -> None:
+        self._loads.closed += 1
+
+
+async def answer_of(model: LanguageModel) -> list[AnswerPart]:
+    return [part async for part in model.answer(PROMPT)]
+
+
+async def test_a_model_is_loaded_once_for_all_calls_that_wait_for_it() -> None:
+    loads = Loads()
+    model = OnDemandLanguageModel("late", loads)
+    assert loads.count == 0
+    asked = [asyncio.create_task(answer_of(model)) for _ in range(3)]
+    loads.gate.set()
+    answers = await asyncio.gather(*asked)
+    assert answers[0] and answers[0] == answers[1] == answers[2] == await answer_of(model)
+    assert loads.count == 1
+    model.close()
+    assert loads.closed == 1
+
+
+async def test_a_call_that_ends_while_the_model_is_loaded_leaves_it_to_the_next() -> None:
+    loads = Loads()
+    model = OnDemandLanguageModel("late", loads)
+    first, second = (asyncio.create_task(answer_of(model)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    loads.gate.set()
+    assert await second and loads.count == 1
+
+
+async def test_a_model_that_cannot_be_loaded_fails_that_answer_and_is_tried_again_by_the_next() -> None:
+    loads = Loads(failures=1)
+    loads.gate.set()
+    model = OnDemandLanguageModel("late", loads)
+    with pytest.raises(ModelError, match="late cannot be loaded: no such file"):
+        await answer_of(model)
+    assert await answer_of(model)
+
+
+async def test_a_model_that_is_closed_while_it_is_loaded_is_freed() -> None:
+    loads = Loads()
+    model = OnDemandLanguageModel("late", loads)
+    asked = asyncio.create_task(answer_of(model))
+    await asyncio.sleep(0)
+    model.close()
+    loads.gate.set()
+    await asked
+    assert loads.closed == 1
