@@ -21,6 +21,7 @@ from config.errors import ModelError
 from models.llama.engine import End, Engine, Request
 from models.llama.grammar import bare_call, tagged_calls
 from models.llama.library import Context, Model
+from models.llama.memory import free_bytes, plan
 from models.llama.overflow import first_kept, without_middle
 from models.llama.sampling import Grammar, Sampling
 from models.llama.schedule import Pace, Priority
@@ -33,6 +34,8 @@ CAPACITY: Final = 4096
 """Tokens of a talk: what an agent is told, and what was said of late."""
 MOST_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""
+BATCH_TOKENS: Final = 512
+"""A step reads at most so many."""
 _LINE_COST: Final = 12
 """Tokens around a message, at most."""
 _KEPT_CALLS: Final = 512
@@ -51,21 +54,36 @@ class LlamaLanguageModel:
         sequences: int = 16,
         capacity: int = CAPACITY,
         cells: int | None = None,
+        free: int | None = None,
         threads: int | None = None,
         sampling: Sampling | None = None,
         most_tokens: int = MOST_TOKENS,
         forces_tool: Callable[[ChatPrompt], bool] = lambda _: False,
     ) -> None:
         """Memory for `sequences` talks of up to `capacity` tokens, at most what the model was trained for, and for
-        `cells` tokens of all of them, by default half of what they could have at most. An answer for whose prompt
-        `forces_tool` holds is nothing but calls of its tools. Takes seconds. Raises `StartupError`."""
+        `cells` tokens of all of them, by default as `plan` has it for `free` bytes, which are what this machine can
+        give. An answer for whose prompt `forces_tool` holds is nothing but calls of its tools. Takes seconds. Raises
+        `StartupError`, also when there is not enough memory."""
         self.name = name or path.stem
         self._model = Model(path)
         self._template = ChatTemplate(self._model.template, bos=self._model.bos, eos=self._model.eos)
         self._controls: re.Pattern[str] = self._model.control_texts
         capacity = min(capacity, self._model.trained_for)
-        cells = cells or max(capacity, sequences * capacity // 2)
-        context = Context(self._model, sequences=sequences, cells=cells, threads=threads or os.cpu_count() or 1)
+        self.memory = plan(
+            self.name,
+            self._model.shape,
+            sequences=sequences,
+            capacity=capacity,
+            batch_tokens=BATCH_TOKENS,
+            free_bytes=free_bytes() if free is None else free,
+        )
+        context = Context(
+            self._model,
+            sequences=sequences,
+            cells=cells or self.memory.cells,
+            batch_tokens=BATCH_TOKENS,
+            threads=threads or os.cpu_count() or 1,
+        )
         pace = Pace()
         self.speed = measure(context, pace)
         self.engine = Engine(self._model, context, pace=pace)

@@ -19,6 +19,7 @@ import numpy as np
 import structlog
 
 from config.errors import ModelError, StartupError
+from models.llama.memory import Shape
 
 _ERROR_LEVEL: Final = 3
 _CONTROL: Final = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
@@ -83,6 +84,17 @@ class Model:
         return self._text(lib.llama_vocab_eos(self.vocabulary))
 
     @cached_property
+    def shape(self) -> Shape:
+        """What its memory depends on. Layers that remember by other means than keys and values count like the rest."""
+        heads = int(lib.llama_model_n_head(self.handle))
+        usual = int(lib.llama_model_n_embd(self.handle)) // max(1, heads)
+        architecture = self._said("general.architecture") or ""
+        sizes = [self._said(f"{architecture}.attention.{each}_length") for each in ("key", "value")]
+        key, value = (int(size) if size and size.isdigit() else usual for size in sizes)
+        layers, groups = int(lib.llama_model_n_layer(self.handle)), int(lib.llama_model_n_head_kv(self.handle))
+        return Shape(layers, heads, groups, key, value, int(lib.llama_model_size(self.handle)))
+
+    @cached_property
     def control_texts(self) -> re.Pattern[str]:
         """Finds the texts of control tokens: read as tokens, they would change who speaks."""
         tokens = (token for token in range(self.size) if self._is_control(token))
@@ -111,6 +123,12 @@ class Model:
     def ends(self, token: int) -> bool:
         """Whether an answer is over with this token."""
         return bool(lib.llama_vocab_is_eog(self.vocabulary, token))
+
+    def _said(self, key: str) -> str | None:
+        """What the file says of itself under a key."""
+        text = ctypes.create_string_buffer(256)
+        length = lib.llama_model_meta_val_str(self.handle, key.encode(), text, len(text))
+        return None if length < 0 else text.value.decode(errors="replace")
 
     def _is_control(self, token: int) -> bool:
         return bool(lib.llama_vocab_get_attr(self.vocabulary, token) & _CONTROL)

@@ -71,8 +71,13 @@ async def test_the_next_turn_reads_only_what_is_new(model: LlamaLanguageModel) -
 
 
 async def test_a_forced_tool_call_is_one_that_the_tool_takes(tiny_path: Path) -> None:
-    forced = LlamaLanguageModel(
-        tiny_path, sequences=2, capacity=1024, threads=1, forces_tool=lambda asked: asked.messages[-1].role == "user"
+    forced = await asyncio.to_thread(
+        LlamaLanguageModel,
+        tiny_path,
+        sequences=2,
+        capacity=1024,
+        threads=1,
+        forces_tool=lambda asked: asked.messages[-1].role == "user",
     )
     try:
         parts = await parts_of(forced, prompt("a table please", tools=(BOOK,)))

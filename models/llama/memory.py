@@ -1,0 +1,136 @@
+"""How much memory a language model takes, and how much of it this machine can give: pure, but for `free_bytes`.
+
+What a model knows of the talk takes a cell for each token: keys and values of all layers. While a batch is read, each
+of its tokens is compared with all cells, which takes memory too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from config.errors import StartupError
+
+TALK_TOKENS: Final = 2048
+"""Of one call: its agent's prompt and some minutes of talk. Calls of the same agent share the prompt."""
+LEAST_TOKENS: Final = 1024
+"""With less, not even one call can be talked through."""
+_RESERVE: Final = 256 * 2**20
+"""Stays free whatever happens, bytes."""
+_SHARE: Final = 0.5
+"""Of what is left beside the weights: recognizers, voices and the calls themselves need the rest."""
+_NO_LIMIT: Final = 1 << 60
+"""A control group (version 1) without a limit says a number beyond this."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a model's memory depends on; `kv_heads` of `key_size` and `value_size` elements in each of `layers`."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    key_size: int
+    value_size: int
+    weights_bytes: int
+
+    def cell_bytes(self, batch_tokens: int, element_bytes: int = 2) -> int:
+        """One token of talk, and what a batch of so many tokens needs to be compared with it (32-bit scores)."""
+        kept = self.layers * self.kv_heads * (self.key_size + self.value_size) * element_bytes
+        return kept + batch_tokens * self.heads * 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Memory for the talk of all calls together: `cells` tokens, which take `bytes`, beside the weights."""
+
+    cells: int
+    bytes: int
+    weights_bytes: int
+
+    @property
+    def talks(self) -> int:
+        """How many calls can talk without forgetting one another's words."""
+        return max(1, self.cells // TALK_TOKENS)
+
+
+def plan(name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens: int, free_bytes: int) -> Plan:
+    """Memory for so many talks of up to `capacity` tokens each, or for as many as fit into half of what is free beside
+    the weights. Raises `StartupError` when not even one does."""
+    cell = shape.cell_bytes(batch_tokens)
+    least = min(capacity, LEAST_TOKENS)
+    left = free_bytes - shape.weights_bytes - _RESERVE
+    if left < least * cell:
+        needed = shape.weights_bytes + least * cell + _RESERVE
+        raise StartupError(
+            f"The language model {name} needs {_mebibytes(needed)} of memory ({_mebibytes(shape.weights_bytes)} for "
+            f"its weights, {_mebibytes(least * cell)} for the talk of one call, {_mebibytes(_RESERVE)} that stay free),"
+            f" and {_mebibytes(free_bytes)} are free: choose a smaller one ([models] llm), or give this server more."
+        )
+    wanted = max(capacity, sequences * min(capacity, TALK_TOKENS))
+    cells = min(wanted, max(int(left * _SHARE) // cell, least))
+    return Plan(cells, cells * cell, shape.weights_bytes)
+
+
+def free_bytes(root: Path = Path("/")) -> int:
+    """What this process may still take without harming others: of the machine, and of each control group that it is
+    in (version 1 or 2). What a group keeps of files counts as free. Raises `StartupError` when Linux does not say."""
+    meminfo = _numbers(root / "proc/meminfo")
+    if "MemAvailable:" not in meminfo:
+        raise StartupError(f"{root / 'proc/meminfo'} does not say how much memory is free")
+    return max(0, min([meminfo["MemAvailable:"] * 1024, *_left_in_groups(root)]))
+
+
+def _left_in_groups(root: Path) -> Iterator[int]:
+    for folder, limit, used, cached in _groups(root):
+        most = _number(folder / limit)
+        taken = _number(folder / used)
+        if most is not None and taken is not None and most < _NO_LIMIT:
+            yield most - taken + _numbers(folder / "memory.stat").get(cached, 0)
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, str, str, str]]:
+    """The control groups of this process, each with those around it: folder, names of the files of limit and use, and
+    of the figure for files. In a container the path may be that of another view: what is not there is passed over."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            tree, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            tree = root / "sys/fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        inner = path.lstrip("/")
+        own = tree if ".." in inner.split("/") else tree / inner
+        for folder in (own, *own.parents):
+            if folder.is_relative_to(tree):
+                yield folder, *names
+
+
+def _number(path: Path) -> int | None:
+    """A file that holds a number; None when it is not there, or says `max`."""
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """A file of names and numbers; empty when it is not there."""
+    try:
+        rows = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"

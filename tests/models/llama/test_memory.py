@@ -1,0 +1,114 @@
+"""How much memory a model is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import StartupError
+from models.llama.language_model import LlamaLanguageModel
+from models.llama.library import Model
+from models.llama.memory import LEAST_TOKENS, TALK_TOKENS, Shape, free_bytes, plan
+
+MIB = 2**20
+SMALL = Shape(layers=28, heads=16, kv_heads=8, key_size=128, value_size=128, weights_bytes=320 * MIB)
+"""Like a model of 0.6 billion weights."""
+
+
+def test_a_token_of_talk_takes_keys_and_values_of_all_layers_and_its_place_in_a_batch() -> None:
+    assert SMALL.cell_bytes(batch_tokens=0) == 112 * 1024
+    assert SMALL.cell_bytes(batch_tokens=512) == (112 + 32) * 1024
+
+
+def test_on_a_large_machine_every_call_has_room_for_its_talk() -> None:
+    there = plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=64 * 1024 * MIB)
+    assert there.cells == 16 * TALK_TOKENS
+    assert there.talks == 16
+    assert there.bytes == there.cells * 144 * 1024
+
+
+def test_on_a_smaller_one_half_of_what_the_weights_leave_is_for_talk() -> None:
+    there = plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=4096 * MIB)
+    assert there.bytes == pytest.approx((4096 - 320 - 256) * MIB / 2, rel=0.001)
+    assert there.talks < 16
+
+
+def test_talk_is_not_kept_longer_than_the_model_understands_it() -> None:
+    there = plan("m", SMALL, sequences=16, capacity=512, batch_tokens=512, free_bytes=64 * 1024 * MIB)
+    assert there.cells == 16 * 512
+
+
+def test_one_call_has_room_even_where_half_of_the_memory_would_be_too_little() -> None:
+    free = SMALL.weights_bytes + 256 * MIB + LEAST_TOKENS * SMALL.cell_bytes(512)
+    there = plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=free)
+    assert there.cells == LEAST_TOKENS
+    with pytest.raises(StartupError):
+        plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=free - 1)
+
+
+def test_a_model_that_does_not_fit_says_in_one_line_what_it_needs_and_what_is_there(tiny_path: Path) -> None:
+    with pytest.raises(StartupError) as refusal:
+        LlamaLanguageModel(tiny_path, name="our-model", threads=1, free=200 * MIB)
+    text = refusal.value.message
+    assert "our-model needs 265 MiB of memory" in text
+    assert "200 MiB are free" in text
+    assert "\n" not in text
+
+
+def test_the_shape_is_read_from_the_file(tiny_path: Path) -> None:
+    shape = Model(tiny_path).shape
+    assert (shape.layers, shape.heads, shape.kv_heads, shape.key_size, shape.value_size) == (2, 4, 2, 32, 32)
+    assert 0 < shape.weights_bytes <= tiny_path.stat().st_size
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+MEMINFO = {"proc/meminfo": "MemTotal:  8000000 kB\nMemFree:  100000 kB\nMemAvailable:  2048 kB\nHugePages_Total:  0\n"}
+
+
+def test_without_control_groups_the_machine_s_memory_counts(tmp_path: Path) -> None:
+    assert free_bytes(write(tmp_path, MEMINFO)) == 2 * MIB
+
+
+def test_the_narrowest_control_group_counts_and_what_it_keeps_of_files_is_free(tmp_path: Path) -> None:
+    groups = {
+        "proc/self/cgroup": "0::/system.slice/ours\n",
+        "sys/fs/cgroup/system.slice/ours/memory.max": "max\n",
+        "sys/fs/cgroup/system.slice/ours/memory.current": "1000\n",
+        "sys/fs/cgroup/system.slice/memory.max": "1048576\n",
+        "sys/fs/cgroup/system.slice/memory.current": "1000000\n",
+        "sys/fs/cgroup/system.slice/memory.stat": "anon 990000\ninactive_file 1000\n",
+    }
+    assert free_bytes(write(tmp_path, MEMINFO | groups)) == 1_048_576 - 1_000_000 + 1000
+
+
+def test_groups_of_version_1_count_too_and_one_without_a_limit_does_not(tmp_path: Path) -> None:
+    groups = {
+        "proc/self/cgroup": "9:name=systemd:/\n4:cpu,memory:/pod/one\n0::/\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "5\n",
+        "sys/fs/cgroup/memory/pod/one/memory.limit_in_bytes": "500000\n",
+        "sys/fs/cgroup/memory/pod/one/memory.usage_in_bytes": "400000\n",
+    }
+    assert free_bytes(write(tmp_path, MEMINFO | groups)) == 100_000
+
+
+def test_a_group_seen_from_inside_a_container_counts_by_what_is_mounted(tmp_path: Path) -> None:
+    groups = {
+        "proc/self/cgroup": "0::/../../elsewhere\n",
+        "sys/fs/cgroup/memory.max": "300000\n",
+        "sys/fs/cgroup/memory.current": "400000\n",
+    }
+    assert free_bytes(write(tmp_path, MEMINFO | groups)) == 0
+
+
+def test_a_system_that_does_not_say_what_is_free_stops_the_start_with_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"meminfo does not say"):
+        free_bytes(tmp_path)
