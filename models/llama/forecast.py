@@ -26,13 +26,16 @@ _ENDLESS_S: Final = 60.0
 class Turns:
     """What each call does: every `every_s` (give or take half of it) a turn of `tokens_in` new tokens, answered by
     `tokens_out`. The first `first_tokens` of an answer are its first sentence, that the voice begins with; all of it
-    takes `speech_s` to be heard."""
+    takes `speech_s` to be heard. In memory are a prompt of `prompt_tokens` that all calls share, and `talk_tokens` of
+    each."""
 
     every_s: float
     tokens_in: int
     tokens_out: int
     first_tokens: int
     speech_s: float
+    prompt_tokens: int = 600
+    talk_tokens: int = 300
 
 
 @dataclass(frozen=True)
@@ -45,15 +48,33 @@ class Forecast:
 
 
 class StepTimes:
-    """How long a step takes by the tokens in it: what was measured, in straight lines between and beyond."""
+    """How long a step takes by the tokens in it and the cells in use: what was measured, in straight lines between and
+    beyond."""
 
-    def __init__(self, measured: Mapping[int, float]) -> None:
-        """Seconds by tokens, of at least one step. More tokens never take less time."""
-        highest, points = 0.0, []
-        for tokens, seconds in sorted(measured.items()):
+    def __init__(self, measured: Mapping[int, Mapping[int, float]]) -> None:
+        """Seconds by tokens, of at least one step, for each number of cells, of which at least one. More tokens never
+        take less time, nor do more cells."""
+        (self._few, first), *rest = sorted(measured.items())
+        self._low = _Line(first)
+        self._many, last = rest[-1] if rest else (self._few, first)
+        self._high = _Line(last)
+
+    def __call__(self, tokens: int, cells: int = 0) -> float:
+        low_s = self._low(tokens)
+        if self._many == self._few:
+            return low_s
+        more_s = max(0.0, self._high(tokens) - low_s)
+        return low_s + more_s * max(0, cells - self._few) / (self._many - self._few)
+
+
+class _Line:
+    """A function through points."""
+
+    def __init__(self, points: Mapping[int, float]) -> None:
+        highest, self._points = 0.0, []
+        for tokens, seconds in sorted(points.items()):
             highest = max(highest, seconds)
-            points.append((tokens, highest))
-        self._points = points
+            self._points.append((tokens, highest))
 
     def __call__(self, tokens: int) -> float:
         points = self._points
@@ -91,7 +112,9 @@ class _Play:
     def __init__(self, step_s: StepTimes, calls: int, turns: Turns, slowed: float, bounds: Bounds) -> None:
         self._step_s, self._turns, self._slowed, self._bounds = step_s, turns, slowed, bounds
         self._chance = random.Random(calls)
-        self._pace = Pace(step_s(1) * slowed, (step_s(33) - step_s(1)) * slowed / 32)
+        self._cells = turns.prompt_tokens + calls * turns.talk_tokens
+        one_s, many_s = step_s(1, self._cells), step_s(33, self._cells)
+        self._pace = Pace(one_s * slowed, (many_s - one_s) * slowed / 32)
         self._calls = [_Call(self._chance.uniform(0, turns.every_s)) for _ in range(calls)]
         self._wanted = max(_TURNS, _LEAST_TURNS_EACH * calls)
         self._settling = _SETTLING * calls
@@ -121,7 +144,7 @@ class _Play:
     def _step(self, works: list[Work]) -> None:
         shares = next_step(works, self._now_s, self._pace, self._bounds)
         tokens = sum(share.tokens for share in shares)
-        took_s = self._step_s(tokens) * self._slowed
+        took_s = self._step_s(tokens, self._cells) * self._slowed
         self._pace.learn(tokens, took_s)
         began_s, self._now_s = self._now_s, self._now_s + took_s
         self._busy_s += took_s

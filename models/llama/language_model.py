@@ -21,13 +21,14 @@ from config.errors import ModelError
 from models.llama.engine import End, Engine, Request
 from models.llama.grammar import bare_call, tagged_calls
 from models.llama.library import Context, Model
-from models.llama.memory import free_bytes, plan
+from models.llama.memory import plan
 from models.llama.overflow import first_kept, without_middle
 from models.llama.sampling import Grammar, Sampling
 from models.llama.schedule import Pace, Priority
 from models.llama.speed import measure
 from models.llama.template import ChatTemplate
 from models.llama.tool_calls import ToolCallParser
+from models.machine import free_bytes
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt
 
 CAPACITY: Final = 4096

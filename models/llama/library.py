@@ -219,6 +219,15 @@ class Context:
         lib.llama_memory_seq_rm(self._memory, target, -1, -1)
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
+    def duplicate(self, source: int, target: int) -> None:
+        """Let an empty `target` hold the same as `source`, in cells of its own: to see how it is with a full memory.
+        Raises `ModelError`."""
+        size = lib.llama_state_seq_get_size(self.handle, source)
+        state = (ctypes.c_uint8 * size)()
+        lib.llama_state_seq_get_data(self.handle, state, size, source)
+        if not lib.llama_state_seq_set_data(self.handle, state, size, target):
+            raise ModelError("The language model's memory is full")
+
     def keep(self, sequence: int, tokens: int) -> bool:
         """Forget all but the first `tokens`. False: this kind of model cannot; nothing is held any more."""
         if lib.llama_memory_seq_rm(self._memory, sequence, tokens, -1):

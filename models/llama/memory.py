@@ -1,4 +1,4 @@
-"""How much memory a language model takes, and how much of it this machine can give: pure, but for `free_bytes`.
+"""How much memory a language model takes, and how much of it a machine can give. Pure.
 
 What a model knows of the talk takes a cell for each token: keys and values of all layers. While a batch is read, each
 of its tokens is compared with all cells, which takes memory too.
@@ -6,9 +6,7 @@ of its tokens is compared with all cells, which takes memory too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from config.errors import StartupError
@@ -21,8 +19,6 @@ _RESERVE: Final = 256 * 2**20
 """Stays free whatever happens, bytes."""
 _SHARE: Final = 0.5
 """Of what is left beside the weights: recognizers, voices and the calls themselves need the rest."""
-_NO_LIMIT: Final = 1 << 60
-"""A control group (version 1) without a limit says a number beyond this."""
 
 
 @dataclass(frozen=True)
@@ -72,64 +68,6 @@ def plan(name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens
     wanted = max(capacity, sequences * min(capacity, TALK_TOKENS))
     cells = min(wanted, max(int(left * _SHARE) // cell, least))
     return Plan(cells, cells * cell, shape.weights_bytes)
-
-
-def free_bytes(root: Path = Path("/")) -> int:
-    """What this process may still take without harming others: of the machine, and of each control group that it is
-    in (version 1 or 2). What a group keeps of files counts as free. Raises `StartupError` when Linux does not say."""
-    meminfo = _numbers(root / "proc/meminfo")
-    if "MemAvailable:" not in meminfo:
-        raise StartupError(f"{root / 'proc/meminfo'} does not say how much memory is free")
-    return max(0, min([meminfo["MemAvailable:"] * 1024, *_left_in_groups(root)]))
-
-
-def _left_in_groups(root: Path) -> Iterator[int]:
-    for folder, limit, used, cached in _groups(root):
-        most = _number(folder / limit)
-        taken = _number(folder / used)
-        if most is not None and taken is not None and most < _NO_LIMIT:
-            yield most - taken + _numbers(folder / "memory.stat").get(cached, 0)
-
-
-def _groups(root: Path) -> Iterator[tuple[Path, str, str, str]]:
-    """The control groups of this process, each with those around it: folder, names of the files of limit and use, and
-    of the figure for files. In a container the path may be that of another view: what is not there is passed over."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            tree, names = root / "sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
-            tree = root / "sys/fs/cgroup/memory"
-            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        inner = path.lstrip("/")
-        own = tree if ".." in inner.split("/") else tree / inner
-        for folder in (own, *own.parents):
-            if folder.is_relative_to(tree):
-                yield folder, *names
-
-
-def _number(path: Path) -> int | None:
-    """A file that holds a number; None when it is not there, or says `max`."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def _numbers(path: Path) -> dict[str, int]:
-    """A file of names and numbers; empty when it is not there."""
-    try:
-        rows = [line.split() for line in path.read_text().splitlines()]
-    except OSError:
-        return {}
-    return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
 
 
 def _mebibytes(count: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 from config.errors import StartupError
 from models.llama.language_model import LlamaLanguageModel
 from models.llama.library import Model
-from models.llama.memory import LEAST_TOKENS, TALK_TOKENS, Shape, free_bytes, plan
+from models.llama.memory import LEAST_TOKENS, TALK_TOKENS, Shape, plan
 
 MIB = 2**20
 SMALL = Shape(layers=28, heads=16, kv_heads=8, key_size=128, value_size=128, weights_bytes=320 * MIB)
@@ -60,55 +60,3 @@ def test_the_shape_is_read_from_the_file(tiny_path: Path) -> None:
     shape = Model(tiny_path).shape
     assert (shape.layers, shape.heads, shape.kv_heads, shape.key_size, shape.value_size) == (2, 4, 2, 32, 32)
     assert 0 < shape.weights_bytes <= tiny_path.stat().st_size
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
-
-
-MEMINFO = {"proc/meminfo": "MemTotal:  8000000 kB\nMemFree:  100000 kB\nMemAvailable:  2048 kB\nHugePages_Total:  0\n"}
-
-
-def test_without_control_groups_the_machine_s_memory_counts(tmp_path: Path) -> None:
-    assert free_bytes(write(tmp_path, MEMINFO)) == 2 * MIB
-
-
-def test_the_narrowest_control_group_counts_and_what_it_keeps_of_files_is_free(tmp_path: Path) -> None:
-    groups = {
-        "proc/self/cgroup": "0::/system.slice/ours\n",
-        "sys/fs/cgroup/system.slice/ours/memory.max": "max\n",
-        "sys/fs/cgroup/system.slice/ours/memory.current": "1000\n",
-        "sys/fs/cgroup/system.slice/memory.max": "1048576\n",
-        "sys/fs/cgroup/system.slice/memory.current": "1000000\n",
-        "sys/fs/cgroup/system.slice/memory.stat": "anon 990000\ninactive_file 1000\n",
-    }
-    assert free_bytes(write(tmp_path, MEMINFO | groups)) == 1_048_576 - 1_000_000 + 1000
-
-
-def test_groups_of_version_1_count_too_and_one_without_a_limit_does_not(tmp_path: Path) -> None:
-    groups = {
-        "proc/self/cgroup": "9:name=systemd:/\n4:cpu,memory:/pod/one\n0::/\n",
-        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-        "sys/fs/cgroup/memory/memory.usage_in_bytes": "5\n",
-        "sys/fs/cgroup/memory/pod/one/memory.limit_in_bytes": "500000\n",
-        "sys/fs/cgroup/memory/pod/one/memory.usage_in_bytes": "400000\n",
-    }
-    assert free_bytes(write(tmp_path, MEMINFO | groups)) == 100_000
-
-
-def test_a_group_seen_from_inside_a_container_counts_by_what_is_mounted(tmp_path: Path) -> None:
-    groups = {
-        "proc/self/cgroup": "0::/../../elsewhere\n",
-        "sys/fs/cgroup/memory.max": "300000\n",
-        "sys/fs/cgroup/memory.current": "400000\n",
-    }
-    assert free_bytes(write(tmp_path, MEMINFO | groups)) == 0
-
-
-def test_a_system_that_does_not_say_what_is_free_stops_the_start_with_one_line(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match=r"meminfo does not say"):
-        free_bytes(tmp_path)

@@ -18,6 +18,19 @@ def test_the_speed_is_measured_for_as_many_calls_as_there_are_places(tiny: Model
     assert pace.step_s(1) < 1
 
 
+def test_steps_are_measured_with_an_empty_memory_and_with_talks_in_all_sequences(tiny: Model) -> None:
+    context = Context(tiny, sequences=4, cells=512)
+    steps = measure(context, Pace()).steps
+    assert {cells: sorted(times) for cells, times in steps.items()} == {64: [1, 4, 64], 256: [1, 4, 64]}
+    context.close()
+
+
+def test_a_memory_that_is_too_small_to_be_filled_is_measured_empty(tiny: Model) -> None:
+    context = Context(tiny, sequences=4, cells=256)
+    assert list(measure(context, Pace()).steps) == [64, 128]
+    context.close()
+
+
 def test_nothing_of_the_measurement_stays_in_memory(tiny: Model) -> None:
     context = Context(tiny, sequences=4, cells=512, exact=True)
     measure(context, Pace())
