@@ -121,7 +121,9 @@ class ScriptedEar:
     def __init__(self, delays: Delays = NONE) -> None:
         self._delays = delays
 
-    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> SpeechToTextStream:
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SpeechToTextStream:
         """A stream."""
         return DelayedEarStream(on_words, self._delays) if self._delays.text else InstantEarStream(on_words)
 

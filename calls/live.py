@@ -127,7 +127,7 @@ class LiveCall:
             return
         self._answered_at = self._answered_at or utc_now()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
-        with closing(open_senses(models, self._agent, media.rate, self._has_words)) as senses:
+        with closing(open_senses(models, parties, belt, media.rate, self._has_words)) as senses:
             async with self._sound(media, models.end_of_turn.ahead_ms) as (sound, inbox):
                 talk = Talk(parties, self._house, models, senses, belt, sound, inbox, self._answered_at)
                 self._conversation = talk.conversation

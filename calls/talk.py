@@ -18,6 +18,7 @@ from calls.answering import Mind
 from calls.conversation import Conversation
 from calls.digits import DigitEntry, OwnKeys
 from calls.equipment import Equipment
+from calls.hot_words import hot_words
 from calls.http_tool import CallContext
 from calls.inbox import Inbox
 from calls.media_watch import MediaWatch
@@ -71,14 +72,19 @@ class Senses:
         self.judge.close()
 
 
-def open_senses(models: AgentModels, agent: Agent, rate: int, has_words: Callable[[bool], None]) -> Senses:
+def open_senses(
+    models: AgentModels, parties: Parties, belt: ToolBelt, rate: int, has_words: Callable[[bool], None]
+) -> Senses:
     """For a call at `rate` Hz. `has_words` is called from a model's thread whenever the recognizer has other words;
     True: they only say that the caller listens."""
+    agent = parties.agent
+    values = parties.call.context_variables.values()
+    expected = hot_words(agent.name, agent.system_prompt or "", values, belt.definitions)
 
     def words(partial_text: str) -> None:
         has_words(backchannels.is_backchannel(partial_text, agent.language_hint))
 
-    ear = models.ear.open(rate=rate, language=agent.language_hint, on_words=words)
+    ear = models.ear.open(rate=rate, language=agent.language_hint, on_words=words, hot_words=expected)
     return Senses(ear, models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=ear.partial))
 
 

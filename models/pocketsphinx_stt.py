@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, cast
 from weakref import WeakSet
@@ -21,6 +20,7 @@ from models.decoder_pool import DecoderPool, Workers
 from models.pocketsphinx_library import RATE, Decoder, load_library, model_path
 from models.room_noise import WideBand
 from models.telephone_band import TelephoneBand, load_adaptation
+from models.text_request import TextRequest
 
 NAME: Final = "pocketsphinx"
 _TELEPHONE_RATE: Final = 8000
@@ -43,33 +43,7 @@ _WIDE_MEAN: Final = "50.6,-0.9,6.2,17.4,-1.7,-0.7,3.9,-6.7,-3.1,-2.2,4.6,1.2,2.0
 _DISCARD: Final = "discard"
 
 _log = structlog.get_logger()
-
-
-class _Request:
-    """A caller of `finish`, `settle` or `decoded` that waits on its event loop. `ends`: the turn is over; `only_waits`:
-    nothing is to be done."""
-
-    def __init__(self, *, ends: bool = False, only_waits: bool = False) -> None:
-        self.ends = ends
-        self.only_waits = only_waits
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[str] = self._loop.create_future()
-
-    def settle(self, text: str, error: ModelError | None) -> None:
-        """Hand the result over from a worker thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._set, text, error)
-
-    def _set(self, text: str, error: ModelError | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(text)
-        else:
-            self.future.set_exception(error)
-
-
-_Work = Samples | _Request | str
+_Work = Samples | TextRequest | str
 
 
 class PocketsphinxStream:
@@ -113,17 +87,17 @@ class PocketsphinxStream:
 
     async def settle(self) -> str:
         """The final text so far. It stays: what is fed afterwards is heard as an utterance of its own."""
-        return await self._request(_Request(ends=False))
+        return await self._request(TextRequest(ends=False))
 
     async def decoded(self) -> str:
         """The words so far as `partial` has them, once all that was fed has been decoded; none of them is final."""
-        return await self._request(_Request(only_waits=True))
+        return await self._request(TextRequest(only_waits=True))
 
     async def finish(self) -> str:
         """The final text of this turn. Raises `ModelError`, also when the stream is closed meanwhile."""
-        return await self._request(_Request(ends=True))
+        return await self._request(TextRequest(ends=True))
 
-    async def _request(self, request: _Request) -> str:
+    async def _request(self, request: TextRequest) -> str:
         with self._lock:
             if self._closed:
                 raise ModelError("the recognizer's stream is closed")
@@ -149,7 +123,7 @@ class PocketsphinxStream:
             if self._closed:
                 return
             self._closed = True
-            waiting = [work for work in self._work if isinstance(work, _Request)]
+            waiting = [work for work in self._work if isinstance(work, TextRequest)]
             self._work.clear()
             self._queued = 0
             self._work.append(_DISCARD)
@@ -216,9 +190,9 @@ class PocketsphinxStream:
     def _do(self, work: _Work) -> None:
         if isinstance(work, np.ndarray):
             self._decode(work)
-        elif isinstance(work, _Request) and work.only_waits:
+        elif isinstance(work, TextRequest) and work.only_waits:
             work.settle(self._partial, self._error)
-        elif isinstance(work, _Request):
+        elif isinstance(work, TextRequest):
             work.settle(*(self._end_turn(keep_channel=True) if work.ends else self._settle()))
         else:
             self._end_turn(keep_channel=False)
@@ -271,7 +245,7 @@ class PocketsphinxStream:
         self._settled = ""
         if decoder is not None:
             self._pool.drop(decoder)
-        if isinstance(work, _Request):
+        if isinstance(work, TextRequest):
             work.settle("", failure)
         else:
             self._error = failure
@@ -305,9 +279,11 @@ class PocketsphinxSpeechToText:
         self._workers = Workers(threads or max(2, cores), NAME)
         self._streams: WeakSet[PocketsphinxStream] = WeakSet()
 
-    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> PocketsphinxStream:
-        """A stream for one call; see `SpeechToText`. It hears English whatever the language is. Raises `ValueError`
-        for a rate other than 8000 and 16000."""
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> PocketsphinxStream:
+        """A stream for one call; see `SpeechToText`. It hears English whatever the language is, and knows no words
+        besides its dictionary's. Raises `ValueError` for a rate other than 8000 and 16000."""
         if rate not in self._pools:
             raise ValueError(f"rate {rate} Hz: 8000 or 16000 are possible")
         if language is not None and not language.lower().startswith("en"):

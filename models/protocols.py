@@ -130,9 +130,12 @@ class SpeechToText(Protocol):
 
     name: str
 
-    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> SpeechToTextStream:
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SpeechToTextStream:
         """A new stream for mono int16 sound at `rate` Hz (8000 or 16000). `on_words(partial)` is called from a worker
-        thread each time the partial text changes to something that is not empty."""
+        thread each time the partial text changes to something that is not empty. `hot_words` are words and
+        phrases that the call may well bring up, names in their own spelling: a model that can hears them more readily."""
 
 
 @dataclass(frozen=True)

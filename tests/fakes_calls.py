@@ -164,7 +164,9 @@ class ScriptedEars:
         self.texts = deque(texts)
         self.streams: list[ScriptedStream] = []
 
-    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> SpeechToTextStream:
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SpeechToTextStream:
         stream = ScriptedStream(self.texts, on_words)
         self.streams.append(stream)
         return stream

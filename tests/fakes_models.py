@@ -30,7 +30,9 @@ class SureEars(SpeechToText):
 
     name = "sure-ears"
 
-    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> SpeechToTextStream:
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SpeechToTextStream:
         if language == BROKEN:
             raise RuntimeError("the ears fail")
         return InstantEarStream(on_words)

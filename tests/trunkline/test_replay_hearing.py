@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import numpy as np
 import pytest
@@ -46,7 +46,9 @@ def asked(word: str) -> RecordedSound:
 class Deaf(SureEars):
     """Hears sound, no words."""
 
-    def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> DeafStream:
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> DeafStream:
         return DeafStream()
 
 
@@ -123,7 +125,9 @@ async def test_an_answer_from_another_thread_counts_at_the_next_tick_whenever_it
 
 async def test_a_model_that_raises_ends_the_replay() -> None:
     class Broken(SureEars):
-        def open(self, *, rate: int, language: str | None, on_words: Callable[[str], None]) -> DeafStream:
+        def open(
+            self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+        ) -> DeafStream:
             return BrokenStream()
 
     class BrokenStream(DeafStream):
