@@ -23,7 +23,7 @@ from tests.api.conftest import Api, StartApi
 from tests.api.test_background_sounds import WAV, files, listed, upload
 from tests.trunkline.house import until
 
-DEADLINE_S = 0.5
+DEADLINE_S = 1.5
 NUMBER = {"number": "100", "provider": "sip"}
 REFUSE_SOUNDS = "CREATE TRIGGER trouble BEFORE INSERT ON background_sounds BEGIN SELECT RAISE(ABORT, 'no'); END"
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
+from sipcore.leg import Leg
 from sipcore.names import Target
 from sipcore.settings import EndpointSettings
 from sipcore.trunk import Credentials, Place, Trunk
@@ -128,3 +129,24 @@ async def test_a_connection_that_a_call_needs_is_not_used_to_register_with_its_a
         assert not await called.ended(0.1) and came.empty()
         await phone.endpoint.set_trunks([])
         caller.close()
+
+
+async def test_calls_in_the_making_while_their_connection_is_refused_all_end(
+    phone: Phone, authority: Authority
+) -> None:
+    """Whoever makes a call has PJSUA's lock and wants the connection's; whoever ends the connection must not have that
+    one and want PJSUA's."""
+    context = server_context(authority.files("127.0.0.1", file="carrier"))
+    for _ in range(4):
+        async with serving(context) as (port, _):
+            phone.endpoint.set_hosts({Place(HOST, None, "tls"): [Target("127.0.0.1", port, "tls")]})
+            await phone.endpoint.set_trunks([ALLOWED])
+            async with asyncio.timeout(10):
+                calls = [asyncio.create_task(phone.endpoint.call("200", trunk=ALLOWED)) for _ in range(12)]
+                legs = [leg for leg in await asyncio.gather(*calls, return_exceptions=True) if isinstance(leg, Leg)]
+                assert legs
+                for leg in legs:
+                    await leg.hangup()
+                    await leg.ended
+                    leg.release()
+    await phone.endpoint.set_trunks([])
