@@ -48,7 +48,7 @@ class Place:
 @dataclass(slots=True)
 class _Sequence:
     """`held` is evaluated, in `cells`. `coming` is all that the answer in the making reads, while others may wait for
-    it; `until` is how long it may grow."""
+    it; `until` is how long it may grow; `rank` is how important it is, 0 most."""
 
     held: list[int] = field(default_factory=list)
     cells: list[int] = field(default_factory=list)
@@ -57,6 +57,7 @@ class _Sequence:
     busy: bool = False
     coming: list[int] = field(default_factory=list)
     until: int = 0
+    rank: int = 0
 
 
 class Contexts:
@@ -78,10 +79,10 @@ class Contexts:
         """How many cells hold something."""
         return len(self._users)
 
-    def enter(self, owner: str, wanted: list[int], most: int, now_s: float, *, hurries: bool = True) -> Place | None:
+    def enter(self, owner: str, wanted: list[int], most: int, now_s: float, *, rank: int = 0) -> Place | None:
         """A place to read `wanted` for `owner` and to write at most `most` tokens after it, busy from now on; None
-        while there is none, or while it is better to wait: another one that hurries is about to read what this one
-        begins with. Both together fit into the cells."""
+        while there is none, or while it is better to wait (`is_coming`). Both together fit into the cells. `rank` is
+        how important it is, 0 most."""
         idle = [number for number, sequence in enumerate(self._sequences) if not sequence.busy]
         if not idle:
             return None
@@ -92,7 +93,7 @@ class Contexts:
             range(len(common)),
             key=lambda number: (common[number], number == target, self._sequences[number].used_s),
         )
-        if self._is_coming(wanted, common[source]):
+        if self._is_coming(wanted, common[source], rank):
             return None
         for giver in dict.fromkeys((source, target)):
             # The last token is evaluated in any case: only so is it known what follows.
@@ -102,9 +103,18 @@ class Contexts:
                 sequence = self._sequences[target]
                 changes = [*(self._cut(victim, 0) for victim in victims), *self._take_over(giver, target, kept)]
                 sequence.owner, sequence.used_s, sequence.busy = owner, now_s, True
-                sequence.coming, sequence.until = wanted if hurries else [], len(wanted) + most
+                sequence.coming, sequence.until, sequence.rank = wanted, len(wanted) + most, rank
                 return Place(target, kept, tuple(changes))
         return None
+
+    def is_coming(self, wanted: list[int], rank: int = 0) -> bool:
+        """Whether one that is at least as important is about to read what `wanted` begins with."""
+        return self._is_coming(wanted, max(_common(sequence.held, wanted) for sequence in self._sequences), rank)
+
+    def empty_oldest(self) -> Keep | None:
+        """Forget what nobody has used for the longest time. None: all that is held is in use."""
+        held = [place for place, sequence in enumerate(self._sequences) if sequence.held and not sequence.busy]
+        return self._cut(self._oldest(held), 0) if held else None
 
     def evaluated(self, sequence: int, tokens: Sequence[int]) -> None:
         """The model has read these in a busy sequence."""
@@ -131,10 +141,11 @@ class Contexts:
         """An empty one, else the one that nobody has used for the longest time."""
         return min(idle, key=lambda number: (bool(self._sequences[number].held), self._sequences[number].used_s))
 
-    def _is_coming(self, wanted: list[int], common: int) -> bool:
+    def _is_coming(self, wanted: list[int], common: int, rank: int) -> bool:
         """Whether a sequence that is busy now will hold much more of `wanted` than is held anywhere."""
         return any(
             sequence.busy
+            and sequence.rank <= rank
             and len(sequence.held) < len(sequence.coming)
             and _common(sequence.coming, wanted) >= common + _BLOCK
             for sequence in self._sequences

@@ -18,15 +18,15 @@ from typing import Final, Literal
 import structlog
 
 from config.errors import ModelError
-from models.llama.contexts import Contexts, Copy, Keep
-from models.llama.library import Chunk, Context, Model
+from models.llama.contexts import Change, Contexts, Copy, Keep, Place
+from models.llama.library import Chunk, Context, Model, NoRoom
 from models.llama.sampling import Grammar, Sampler, Sampling
 from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
 
 End = Literal["stop", "length"]
 """Why an answer ended: the model was done, or it had as many tokens as it may."""
 _KEPT_FREE: Final = 1
-"""Sequences that work after calls leave to callers."""
+"""Sequences that work for which nobody waits leaves to callers."""
 
 _log = structlog.get_logger()
 
@@ -51,17 +51,24 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class _Answer:
-    """One in the making. `pending` must be evaluated before the next token; `sequence` is None before it has one."""
+    """One in the making. `known` is the prompt and what was written; its end `pending` must be evaluated before the
+    next token. `sequence` is None before it has one, and while more important work has it. `alone`: a step with others
+    failed, and it may be to blame."""
 
     key: int
     request: Request
     arrived_s: float
+    known: list[int]
     pending: list[int]
     served_s: float
     sequence: int | None = None
     sampler: Sampler | None = None
-    made: int = 0
     unwanted: bool = False
+    alone: bool = False
+
+    @property
+    def made(self) -> int:
+        return len(self.known) - len(self.request.prompt)
 
     def work(self) -> Work:
         request = self.request
@@ -108,7 +115,7 @@ class Engine:
         if not request.prompt or len(request.prompt) + request.most > self.capacity:
             raise ModelError(f"The prompt has {len(request.prompt)} tokens; {self.capacity} fit")
         now_s = time.monotonic()
-        answer = _Answer(next(self._keys), request, now_s, request.prompt, now_s)
+        answer = _Answer(next(self._keys), request, now_s, list(request.prompt), request.prompt, now_s)
         if self._closing:
             raise ModelError("The language model is closed")
         self._inbox.put(answer)
@@ -152,15 +159,23 @@ class Engine:
         while True:
             with suppress(Empty):
                 while True:
-                    if (arrived := self._inbox.get_nowait()) is not None:
-                        self._answers[arrived.key] = arrived
+                    self._take(self._inbox.get_nowait())
             for answer in [answer for answer in self._answers.values() if answer.unwanted]:
                 self._let_go(answer)
             if self._closing or self._answers:
                 return not self._closing
             self._works = []
-            if (arrived := self._inbox.get()) is not None:
-                self._answers[arrived.key] = arrived
+            self._take(self._inbox.get())
+
+    def _take(self, arrived: _Answer | None) -> None:
+        """One more. What was read ahead for the same call ends with it: from there the answer goes on."""
+        if arrived is None:
+            return
+        if arrived.request.priority is not Priority.AFTER_CALL:
+            for other in list(self._answers.values()):
+                if other.request.priority is Priority.AHEAD and other.request.owner == arrived.request.owner:
+                    self._finish(other, "length")
+        self._answers[arrived.key] = arrived
 
     def _drop_the_late(self, now_s: float) -> None:
         late = too_late([answer.work() for answer in self._answers.values()], now_s)
@@ -170,49 +185,85 @@ class Engine:
         """A sequence for each that has none, the most urgent first."""
         without = [answer for answer in self._answers.values() if answer.sequence is None]
         for answer in sorted(without, key=lambda one: (one.request.priority, urgency(one.work(), now_s, self._pace))):
-            hurries = answer.request.priority is Priority.LIVE
-            others = any(other.sequence is not None for other in self._answers.values())
-            if others and not hurries and self._contexts.idle <= _KEPT_FREE:
-                continue
-            request = answer.request
-            place = self._contexts.enter(request.owner, request.prompt, request.most, now_s, hurries=hurries)
+            place = self._place(answer, now_s)
             if place is None:
                 continue
-            answer.sequence, answer.pending = place.sequence, answer.request.prompt[place.kept :]
+            answer.sequence, answer.pending = place.sequence, answer.known[place.kept :]
             for change in place.changes:
-                match change:
-                    case Copy(source, target):
-                        self._context.copy(source, target)
-                    case Keep(sequence, tokens):
-                        if not self._context.keep(sequence, tokens):
-                            self._contexts.lost(sequence)
-                            answer.pending = answer.request.prompt
-            try:
-                answer.sampler = Sampler(self._model, answer.request.sampling, answer.request.grammar)
-            except ModelError as error:
-                self._fail([answer], error)
+                self._make(change, answer)
+            if answer.sampler is None:
+                try:
+                    answer.sampler = Sampler(self._model, answer.request.sampling, answer.request.grammar)
+                except ModelError as error:
+                    self._fail([answer], error)
+
+    def _place(self, answer: _Answer, now_s: float) -> Place | None:
+        """A place for one; those who wait for an answer take it from work for which nobody waits."""
+        request, rank = answer.request, int(answer.request.priority)
+        placed = [other for other in self._answers.values() if other.sequence is not None]
+        if placed and request.priority is not Priority.LIVE and self._contexts.idle <= _KEPT_FREE:
+            return None
+        most = request.most - answer.made
+        place = self._contexts.enter(request.owner, answer.known, most, now_s, rank=rank)
+        lesser = sorted(
+            (other for other in placed if other.request.priority > rank), key=lambda one: one.work().priority
+        )
+        while place is None and lesser and not self._contexts.is_coming(answer.known, rank):
+            self._put_back(lesser.pop(), now_s)
+            place = self._contexts.enter(request.owner, answer.known, most, now_s, rank=rank)
+        return place
+
+    def _make(self, change: Change, answer: _Answer) -> None:
+        """Change the memory as `contexts` wants it for an answer."""
+        match change:
+            case Copy(source, target):
+                self._context.copy(source, target)
+            case Keep(sequence, tokens):
+                if not self._context.keep(sequence, tokens):
+                    self._contexts.lost(sequence)
+                    if sequence == answer.sequence:
+                        answer.pending = answer.known
+
+    def _put_back(self, answer: _Answer, now_s: float) -> None:
+        """Its sequence is for others now; it goes on when there is another one."""
+        assert answer.sequence is not None
+        self._contexts.leave(answer.sequence, now_s)
+        answer.sequence, answer.pending = None, answer.known
 
     def _step(self, now_s: float) -> None:
         placed = [answer for answer in self._answers.values() if answer.sequence is not None]
         self._works = [answer.work() for answer in self._answers.values()]
         shares = next_step([answer.work() for answer in placed], now_s, self._pace, self._bounds)
+        shares = next(([share] for share in shares if self._answers[share.key].alone), shares)
         if not shares:
             return
         chunks = [self._chunk(self._answers[share.key], share) for share in shares]
         try:
-            rows = self._context.evaluate(chunks)
+            rows = self._evaluate(chunks)
         except ModelError as error:
-            self._forget([self._answers[share.key] for share in shares], error)
+            self._doubt([self._answers[share.key] for share in shares], error, now_s)
             return
         self.steps += 1
         self._pace.learn(sum(share.tokens for share in shares), time.monotonic() - now_s)
         for share, chunk, row in zip(shares, chunks, rows, strict=True):
             answer = self._answers[share.key]
-            answer.served_s = now_s
+            answer.served_s, answer.alone = now_s, False
             answer.pending = answer.pending[share.tokens :]
             self._contexts.evaluated(chunk.sequence, chunk.tokens)
             if not answer.pending:
                 self._go_on(answer, row)
+
+    def _evaluate(self, chunks: list[Chunk]) -> list[int]:
+        """The step's rows. Where the memory is in pieces that are too small, what is oldest makes room."""
+        while True:
+            try:
+                return self._context.evaluate(chunks)
+            except NoRoom:
+                oldest = self._contexts.empty_oldest()
+                if oldest is None:
+                    raise
+                _log.warning("language_model.no_room", sequence=oldest.sequence)
+                self._context.keep(oldest.sequence, oldest.tokens)
 
     def _chunk(self, answer: _Answer, share: Share) -> Chunk:
         assert answer.sequence is not None
@@ -221,18 +272,25 @@ class Engine:
         return Chunk(answer.sequence, self._contexts.length(answer.sequence), tokens, answers)
 
     def _go_on(self, answer: _Answer, row: int) -> None:
-        """All that is known of an answer was evaluated: what is its next token?"""
+        """All that is known of an answer was evaluated: what is its next token? What goes wrong ends it alone."""
         if answer.unwanted:
             return
+        try:
+            self._write(answer, row)
+        except Exception as error:  # noqa: BLE001 - of one call, and the thread serves all
+            _log.error("language_model.answer_failed", owner=answer.request.owner, error=repr(error), exc_info=error)
+            self._fail([answer], ModelError(f"The language model failed: {error}"))
+
+    def _write(self, answer: _Answer, row: int) -> None:
         if answer.request.most == 0:
             self._finish(answer, "length")
             return
         assert answer.sampler is not None
         token = answer.sampler.draw(self._context, row)
-        answer.made += 1
         if self._model.ends(token):
             self._finish(answer, "stop")
             return
+        answer.known.append(token)
         answer.request.on_token(token)
         if answer.made >= answer.request.most:
             self._finish(answer, "length")
@@ -240,6 +298,8 @@ class Engine:
             answer.pending = [token]
 
     def _finish(self, answer: _Answer, end: End | ModelError) -> None:
+        if answer.key not in self._answers:
+            return
         self._let_go(answer)
         answer.request.on_end(end)
 
@@ -257,11 +317,16 @@ class Engine:
             else:
                 self._finish(answer, error)
 
-    def _forget(self, answers: Sequence[_Answer], error: ModelError) -> None:
-        """A step failed: nobody knows what its sequences hold."""
+    def _doubt(self, answers: Sequence[_Answer], error: ModelError, now_s: float) -> None:
+        """A step failed: nobody knows what its sequences hold. Each answer tries again by itself, once: a fault of one
+        is not to end the others."""
         _log.error("language_model.step_failed", error=error.message, answers=len(answers))
         for answer in answers:
             assert answer.sequence is not None
             self._context.keep(answer.sequence, 0)
             self._contexts.lost(answer.sequence)
-        self._fail(answers, error)
+            if not answer.alone:
+                self._put_back(answer, now_s)
+        self._fail([answer for answer in answers if answer.alone], error)
+        for answer in answers:
+            answer.alone = True

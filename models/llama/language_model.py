@@ -116,7 +116,7 @@ class LlamaLanguageModel:
             prompt.call_id, tokens, self._most, sampling, tell, tell, self._grammar(prompt), priority, within_s
         )
         ticket = self.engine.submit(request)
-        parser = ToolCallParser({tool.name for tool in prompt.tools}, self._new_id)
+        parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         try:
             while isinstance(what := await told.get(), int):

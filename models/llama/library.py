@@ -19,15 +19,13 @@ import numpy as np
 import structlog
 
 from config.errors import ModelError, StartupError
+from models.llama.marks import matters
 from models.llama.memory import Shape
 
 _ERROR_LEVEL: Final = 3
+_NO_ROOM: Final = 1
+"""What `llama_decode` gives when it finds no cells."""
 _CONTROL: Final = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
-_MARKS: Final = frozenset(
-    {b"<tool_call>", b"</tool_call>", b"<think>", b"</think>", b"<|python_tag|>", b"[TOOL_CALLS]"}
-)
-"""Control tokens whose text matters: they tell tool calls and thoughts from what is said."""
-
 _log = structlog.get_logger()
 
 
@@ -117,7 +115,9 @@ class Model:
         tool calls and thoughts apart."""
         if token not in self._pieces:
             text = self._raw(token)
-            self._pieces[token] = b"" if self._is_control(token) and text not in _MARKS else text
+            self._pieces[token] = (
+                b"" if self._is_control(token) and not matters(text.decode(errors="replace")) else text
+            )
         return self._pieces[token]
 
     def ends(self, token: int) -> bool:
@@ -143,6 +143,10 @@ class Model:
             buffer = ctypes.create_string_buffer(-length)
             length = lib.llama_token_to_piece(self.vocabulary, token, buffer, len(buffer), 0, True)
         return buffer.raw[:length]
+
+
+class NoRoom(ModelError):
+    """There are no cells for the step's tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +202,8 @@ class Context:
             self.handle = None
 
     def evaluate(self, chunks: Sequence[Chunk]) -> list[int]:
-        """Read all chunks in one step. For each its row to sample from, -1 without an answer. Raises `ModelError`:
-        what the sequences hold is not known then."""
+        """Read all chunks in one step. For each its row to sample from, -1 without an answer. Raises `NoRoom`, and then
+        nothing was changed; else `ModelError`: what the sequences hold is not known then."""
         batch, count, rows = self._batch, 0, []
         for chunk in chunks:
             for offset, token in enumerate(chunk.tokens):
@@ -210,7 +214,9 @@ class Context:
                 batch.logits[count - 1] = 1
             rows.append(count - 1 if chunk.answers else -1)
         batch.n_tokens = count
-        if (code := lib.llama_decode(self.handle, batch)) != 0:
+        if (code := lib.llama_decode(self.handle, batch)) == _NO_ROOM:
+            raise NoRoom("The language model's memory is full")
+        if code != 0:
             raise ModelError(f"The language model failed (llama_decode: {code})")
         return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,6 +47,7 @@ class Sampler:
         self._after = grammar.after if grammar is not None else b""
         self._holds = grammar is not None and not grammar.after
         self._written = b""
+        self._text = codecs.getincrementaldecoder("utf-8")()
         self._chain = lib.llama_sampler_chain_init(lib.llama_sampler_chain_default_params())
         for part in _parts(sampling):
             lib.llama_sampler_chain_add(self._chain, part)
@@ -70,15 +72,40 @@ class Sampler:
         return token
 
     def _draw_by_grammar(self, context: Context, row: int) -> int:
+        """llama.cpp ends the process when a grammar is fed what does not fit, and takes bytes for letters that are
+        none: both is looked at before."""
         # To ask the grammar about the whole vocabulary takes long: mostly the drawn token is right.
         token = _drawn(_candidates(context.logits(row)), self._chain)
         only = np.array([(token, 1.0, 0.0)], _CANDIDATE)
         _apply(only, self._grammar)
-        if np.isneginf(only["logit"][0]):
-            token = _drawn(_candidates(context.logits(row)), self._grammar, self._chain)
+        if np.isneginf(only["logit"][0]) or not self._is_text(token):
+            token = self._draw_from_all(context, row)
         lib.llama_sampler_accept(self._grammar, token)
         lib.llama_sampler_accept(self._chain, token)
+        self._text.decode(self._model.piece(token))
         return token
+
+    def _draw_from_all(self, context: Context, row: int) -> int:
+        """Of all tokens that fit. Raises `ModelError` when there is none."""
+        candidates = _candidates(context.logits(row))
+        _apply(candidates, self._grammar)
+        while not np.isneginf(candidates["logit"]).all():
+            token = _drawn(candidates.copy(), self._chain)
+            if not np.isneginf(candidates["logit"][token]) and self._is_text(token):
+                return token
+            candidates["logit"][token] = -np.inf
+        raise ModelError("The model has no token that its grammar takes")
+
+    def _is_text(self, token: int) -> bool:
+        """Whether what is written stays UTF-8 with this token."""
+        state = self._text.getstate()
+        try:
+            self._text.decode(self._model.piece(token))
+        except UnicodeDecodeError:
+            return False
+        finally:
+            self._text.setstate(state)
+        return True
 
 
 def _parts(sampling: Sampling) -> list[Any]:

@@ -22,7 +22,9 @@ class Priority(IntEnum):
 
     LIVE = 0
     """Somebody listens."""
-    AFTER_CALL = 1
+    AHEAD = 1
+    """What a caller may ask next: read for the case that there is time."""
+    AFTER_CALL = 2
     """Summaries and the like."""
 
 
@@ -53,15 +55,17 @@ class Share:
 class Bounds:
     """How long a step may take, and how much it may hold.
 
-    `step_s`: while a caller hears an answer; `idle_step_s`: else, for a turn that begins waits for the step's end.
-    `least_chunk`: tokens of a prompt that are read in every step, however slow the machine. `patience_s`: how long
-    work after a call rests while callers need the model."""
+    `step_s`: while a caller hears an answer, and while nobody waits for one, for a turn that begins waits for the
+    step's end; `idle_step_s`: else. `least_chunk`: tokens of a prompt that are read in every step, however slow the
+    machine. `patience_s`: how long work after a call rests while callers need the model, and `ageing_s`: it rests half
+    as long when it is that old, a third when twice as old, and so on."""
 
     step_s: float = 0.1
     idle_step_s: float = 0.2
     batch_tokens: int = 512
     least_chunk: int = 8
     patience_s: float = 2.0
+    ageing_s: float = 30.0
 
 
 class Pace:
@@ -115,29 +119,36 @@ def _added(
 
 def next_step(works: Sequence[Work], now_s: float, pace: Pace, bounds: Bounds) -> list[Share]:
     """The next step's shares; empty when there is no work. Calls that speak come first, one token each; what time is
-    left goes to prompts, the most urgent first."""
+    left goes to prompts, the most urgent first. Nothing is read ahead while somebody waits for a first word."""
     live = [work for work in works if work.priority is Priority.LIVE]
+    heard, waiting = any(work.speaks for work in live), any(not work.speaks for work in live)
     after = [work for work in works if work.priority is Priority.AFTER_CALL]
     if live:
-        after = [work for work in after if now_s - work.served_s >= bounds.patience_s]
-    admitted = [*live, *after]
+        after = [work for work in after if now_s - work.served_s >= _rest_s(work, now_s, bounds)]
+    ahead = [] if waiting else [work for work in works if work.priority is Priority.AHEAD]
+    admitted = [*live, *ahead, *after]
     speaking = sorted((work for work in admitted if work.speaks), key=lambda work: (work.priority, work.served_s))
     shares = [Share(work.key, 1) for work in speaking[: bounds.batch_tokens]]
-    heard = any(work.speaks for work in live)
-    room = pace.tokens_within(bounds.step_s if heard else bounds.idle_step_s) - len(shares)
-    room = min(max(room, bounds.least_chunk), bounds.batch_tokens - len(shares))
     reading = sorted(
         (work for work in admitted if not work.speaks),
         key=lambda work: (work.priority, urgency(work, now_s, pace)),
     )
+    room = pace.tokens_within(bounds.idle_step_s if waiting and not heard else bounds.step_s) - len(shares)
+    room = min(max(room, bounds.least_chunk), bounds.batch_tokens - len(shares))
+    rested = live and reading and reading[-1].priority is Priority.AFTER_CALL
+    kept = min(bounds.least_chunk, room // 2) if rested else 0
     for work in reading:
-        chunk = min(work.pending, room)
-        if live and work.priority is Priority.AFTER_CALL:
-            chunk = min(chunk, bounds.least_chunk)
+        least = bool(live) and work.priority is Priority.AFTER_CALL
+        chunk = min(work.pending, min(room, bounds.least_chunk) if least else room - kept)
         if chunk > 0:
             shares.append(Share(work.key, chunk))
             room -= chunk
     return shares
+
+
+def _rest_s(work: Work, now_s: float, bounds: Bounds) -> float:
+    """How long work after a call rests between two steps: the shorter, the longer it has waited."""
+    return bounds.patience_s / (1 + max(now_s - work.arrived_s, 0.0) / bounds.ageing_s)
 
 
 def urgency(work: Work, now_s: float, pace: Pace) -> float:

@@ -7,27 +7,22 @@ not know (tools, a system line, two lines of one speaker) is told in words that 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template
 
+from models.llama.marks import THOUGHT_ENDS
+from models.llama.sandbox import BoundedEnvironment, Unbounded
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
 
 Line = dict[str, Any]
 """A message as templates know it: `role`, `content`, `tool_calls`."""
 
-CHATML: Final = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-"""For models that bring no template."""
-
+LONGEST: Final = 200_000
+"""Characters of a template; what is longer is none."""
 _TOOLS: Final = """
 
 # Tools
@@ -44,40 +39,24 @@ To call one, answer with nothing but its name and arguments as JSON between tags
 _log = structlog.get_logger()
 
 
-class _Refused(TemplateError):
-    """The template says that it cannot tell this talk."""
-
-
-class _Generation(Extension):
-    """`{% generation %}` marks what is trained on; to us it is only what it holds."""
-
-    tags = {"generation"}  # noqa: RUF012 - what Jinja asks for
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        """What stands between the tags."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
 class ChatTemplate:
     """One model's way to write a talk. Any thread."""
 
     def __init__(
         self, source: str | None, *, bos: str = "", eos: str = "", today: Callable[[], datetime] | None = None
     ):
-        """`source` is the file's own template; None or a broken one: ChatML. `today` is asked by templates that tell
-        the model the date."""
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = lambda form: (today or _now)().strftime(form)
-        try:
-            self._template = environment.from_string(source or CHATML)
-        except TemplateError as error:
-            _log.warning("model.template_broken", error=str(error))
-            source, self._template = None, environment.from_string(CHATML)
+        """`source` is the file's own template; None, a broken one or one without an end: ChatML. `today` is asked by
+        templates that tell the model the date."""
+        self._environment = BoundedEnvironment()
+        self._environment.globals["strftime_now"] = lambda form: (today or _now)().strftime(form)
+        self._template: Template | None = None
+        if source and len(source) <= LONGEST:
+            try:
+                with self._environment.bounded(source):
+                    self._template = self._environment.from_string(source)
+            except Exception as error:  # noqa: BLE001 - a stranger's program
+                _log.warning("model.template_broken", error=repr(error))
+        source = source if self._template is not None else None
         self.knows_tools = bool(source) and "tools" in str(source)
         self.tags_calls = not self.knows_tools or "<tool_call>" in str(source)
         """Whether the model is asked to write calls between tags."""
@@ -86,9 +65,15 @@ class ChatTemplate:
     def render(self, prompt: ChatPrompt) -> str:
         """The text up to where the model's answer begins. Every talk has one: what the template refuses is put in
         plainer lines until it does not."""
-        for lines, tools in self._attempts(prompt):
+        template = self._template
+        attempts = self._attempts(prompt)
+        while template is not None and (attempt := next(attempts, None)) is not None:
             try:
-                return self._fill(lines, tools)
+                return _thoughtless(self._fill(template, *attempt))
+            except Unbounded as error:
+                _log.error("model.template_unbounded", error=str(error))
+                self._template = None
+                break
             except Exception as error:  # noqa: BLE001 - a stranger's program; there is always a plainer way
                 _log.debug("model.template_refused", error=str(error))
         return _chatml(_plain(_lines(prompt.system, prompt.messages), prompt.tools))
@@ -104,18 +89,28 @@ class ChatTemplate:
         yield _alternating(plain), []
         yield _alternating(_folded(plain)), []
 
-    def _fill(self, lines: Sequence[Line], tools: Sequence[Line]) -> str:
+    def _fill(self, template: Template, lines: Sequence[Line], tools: Sequence[Line]) -> str:
         # What is not there is not named: templates ask whether it is defined.
         named = {"tools": tools} if tools else {}
-        return self._template.render(
-            messages=lines,
-            add_generation_prompt=True,
-            bos_token=self._bos,
-            eos_token=self._eos,
-            # A caller waits: no thinking aloud before the answer, for those that let it be chosen.
-            enable_thinking=False,
-            **named,
-        )
+        with self._environment.bounded([*lines, *tools]):
+            return template.render(
+                messages=lines,
+                add_generation_prompt=True,
+                bos_token=self._bos,
+                eos_token=self._eos,
+                # A caller waits: no thinking aloud before the answer, for those that let it be chosen.
+                enable_thinking=False,
+                thinking=False,
+                reasoning_effort="low",
+                **named,
+            )
+
+
+def _thoughtless(text: str) -> str:
+    """Ends the thought that a template begins in the model's stead."""
+    written = text.rstrip()
+    ends = (end for begins, end in THOUGHT_ENDS.items() if written.endswith(begins))
+    return next((written + end for end in ends), text)
 
 
 def _lines(system: str, messages: Sequence[ChatMessage]) -> list[Line]:
@@ -195,15 +190,6 @@ def _object(arguments: str) -> Any:
         return json.loads(arguments)
     except ValueError:
         return arguments
-
-
-def _to_json(value: Any, indent: int | None = None, **_options: Mapping[str, Any]) -> str:
-    """Jinja's own filter escapes for HTML, which no model was trained on."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _refuse(reason: str) -> str:
-    raise _Refused(reason)
 
 
 def _now() -> datetime:

@@ -82,7 +82,7 @@ def test_who_begins_like_one_that_is_being_read_waits_for_it() -> None:
 
 def test_nobody_waits_for_one_that_does_not_hurry() -> None:
     contexts = Contexts(4, 4096)
-    assert contexts.enter("a", [*AGENT, 1], 0, 0, hurries=False) is not None
+    assert contexts.enter("a", [*AGENT, 1], 0, 0, rank=2) is not None
     assert contexts.idle == 3
     assert contexts.enter("b", [*AGENT, 2], 0, 0) is not None
 

@@ -60,7 +60,7 @@ def test_json_is_what_its_schema_takes(tiny: Model, make_engine: MakeEngine, sch
 @pytest.mark.parametrize("seed", range(4))
 def test_a_forced_call_is_nothing_but_calls(tiny: Model, make_engine: MakeEngine, seed: int) -> None:
     text = write(make_engine, tiny, tagged_calls([BOOK], forced=True), seed)
-    parser = ToolCallParser({"book_table"}, lambda: "c")
+    parser = ToolCallParser({"book_table": {}}, lambda: "c")
     parts = [*parser.feed(text), *parser.finish()]
     assert parts
     for part in parts:

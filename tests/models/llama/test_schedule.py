@@ -67,8 +67,32 @@ def test_a_deadline_that_comes_near_goes_first() -> None:
 
 def test_work_after_a_call_rests_while_callers_need_the_model() -> None:
     after = reads(2, 600, priority=Priority.AFTER_CALL)
-    assert shares(speaks(1), after, now_s=1.9) == {1: 1}
-    assert shares(after) == {2: 36}
+    assert shares(speaks(1), after, now_s=1.8) == {1: 1}
+
+
+def test_while_nobody_waits_a_question_finds_no_long_step() -> None:
+    for priority in (Priority.AHEAD, Priority.AFTER_CALL):
+        assert shares(reads(2, 600, priority=priority)) == {2: 16}
+
+
+def test_nothing_is_read_ahead_while_somebody_waits_for_a_first_word() -> None:
+    ahead = reads(2, 600, priority=Priority.AHEAD)
+    assert shares(reads(1, 5), ahead, now_s=60.0) == {1: 5}
+    assert shares(speaks(1), ahead) == {1: 1, 2: 15}
+    assert shares(ahead, reads(3, 600, priority=Priority.AFTER_CALL)) == {2: 16}
+
+
+@pytest.mark.parametrize(("age_s", "rest_s"), [(0, 2.0), (30, 1.0), (270, 0.2)])
+def test_the_older_work_after_a_call_is_the_less_it_rests(age_s: float, rest_s: float) -> None:
+    for rested_s, tokens in ((rest_s - 0.01, {1: 1}), (rest_s + 0.01, {1: 1, 2: 8})):
+        after = reads(2, 600, priority=Priority.AFTER_CALL, served_s=age_s - rested_s)
+        assert shares(speaks(1), after, now_s=age_s) == tokens
+
+
+def test_work_after_a_call_moves_however_much_callers_read() -> None:
+    after = reads(2, 600, priority=Priority.AFTER_CALL)
+    assert shares(reads(1, 600, 3.0), after, now_s=3.0) == {1: 28, 2: 8}
+    assert shares(speaks(0), reads(1, 600, 3.0), after, now_s=3.0) == {0: 1, 1: 8, 2: 7}
 
 
 def test_work_after_a_call_goes_on_by_little_when_it_has_rested_too_long() -> None:
@@ -100,15 +124,15 @@ def test_with_more_speakers_than_a_batch_holds_all_get_their_turn() -> None:
 
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(1, 700), st.booleans(), st.booleans(), st.floats(0, 5)), max_size=30),
+    st.lists(st.tuples(st.integers(1, 700), st.booleans(), st.sampled_from(Priority), st.floats(0, 5)), max_size=30),
     st.floats(5, 10),
 )
 def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
-    drawn: list[tuple[int, bool, bool, float]], now_s: float
+    drawn: list[tuple[int, bool, Priority, float]], now_s: float
 ) -> None:
     works = [
-        Work(key, 1 if speaking else pending, speaking, at, at, Priority.AFTER_CALL if later else Priority.LIVE)
-        for key, (pending, speaking, later, at) in enumerate(drawn)
+        Work(key, 1 if speaking else pending, speaking, at, at, priority)
+        for key, (pending, speaking, priority, at) in enumerate(drawn)
     ]
     given_out = next_step(works, now_s, PACE, BOUNDS)
     pending = {work.key: work.pending for work in works}
@@ -118,7 +142,8 @@ def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
     tokens = sum(share.tokens for share in given_out)
     speaking = sum(work.speaks for work in works)
     live_speaks = any(work.speaks and work.priority is Priority.LIVE for work in works)
-    limit = BOUNDS.step_s if live_speaks else BOUNDS.idle_step_s
+    live_waits = any(not work.speaks and work.priority is Priority.LIVE for work in works)
+    limit = BOUNDS.idle_step_s if live_waits and not live_speaks else BOUNDS.step_s
     assert PACE.step_s(tokens) <= max(limit, PACE.step_s(speaking + BOUNDS.least_chunk)) + 1e-9
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -106,13 +107,65 @@ def test_without_a_template_that_works_it_is_chatml(source: str | None) -> None:
         "{{ ''.__class__.__mro__ }}",
         "{{ messages.append(1) }}",
         "{{ cycler.__init__.__globals__ }}",
-        "{% for a in range(99999999) %}{% endfor %}",
+        "{% include 'x' %}",
     ],
 )
 def test_a_hostile_template_gets_nowhere(source: str) -> None:
     text = ChatTemplate(source).render(told(ChatMessage("user", "hi")))
     assert "object" not in text
     assert text.endswith("assistant\n") or not text
+
+
+DOUBLING = "{% set n = namespace(v='x') %}{% for i in range(60) %}{% set n.v = DOUBLED %}{% endfor %}{{ n.v }}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro f(n) %}{{ f(n - 1) ~ f(n - 1) if n else 1 }}{% endmacro %}{{ f(200) }}",
+        "{{ 'x' * 10**10 }}",
+        "{{ 9**9**9 }}",
+        "{{ 'x'.ljust(10**10) }}",
+        "{{ '%9999999999d' % 1 }}",
+        "{{ '{:9999999999}'.format(1) }}",
+        "{{ 'x' | center(10**10) }}",
+        "{% set s = 'a' * 1000000 %}{{ s.replace('a', s) }}",
+        "{{ ('a,' * 100000).split(',') | join('x' * 100000) }}",
+        "{{ messages | tojson(indent=10**10) }}",
+        DOUBLING.replace("DOUBLED", "n.v ~ n.v"),
+        DOUBLING.replace("DOUBLED", "n.v + n.v"),
+        DOUBLING.replace("DOUBLED", "[n.v, n.v]"),
+        DOUBLING.replace("DOUBLED", "{'a': n.v, 'b': n.v}"),
+        DOUBLING.replace("DOUBLED", "namespace(a=n.v, b=n.v)"),
+        DOUBLING.replace("{% set n.v = DOUBLED %}", "{% set t %}{{ n.v }}{{ n.v }}{% endset %}{% set n.v = t %}"),
+    ],
+)
+def test_a_template_without_an_end_is_given_up_for_good(source: str) -> None:
+    template = ChatTemplate(source)
+    assert template.render(told(ChatMessage("user", "hi"))).endswith("assistant\n")
+    began = time.monotonic()
+    assert "hi" in template.render(told(ChatMessage("user", "hi")))
+    assert time.monotonic() - began < 0.5
+
+
+@pytest.mark.parametrize("source", ["(" * 300_000, "{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "{% if 1 %}" * 3000])
+def test_a_template_that_is_too_long_or_too_deep_is_none(source: str) -> None:
+    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))).startswith("<|im_start|>system")
+
+
+def test_macros_may_take_all_of_the_talk() -> None:
+    """What counts is what a template makes of it."""
+    source = "{% macro f(a, b, c) %}{{ a | length }}{% endmacro %}"
+    source += "{% for m in messages %}{{ f(messages, tools, m) }}{% endfor %}"
+    talk = [ChatMessage("user", "word " * 2000)] * 50
+    assert ChatTemplate(source).render(told(*talk, tools=(BOOK,) * 10)) == "51" * 51
+
+
+@pytest.mark.parametrize("begun", ["<think>\n", "<think>", "[THINK]"])
+def test_a_thought_that_the_template_begins_is_ended(begun: str) -> None:
+    text = ChatTemplate("{{ messages[-1].content }}" + begun).render(told(ChatMessage("user", "hi")))
+    assert text == f"hi{begun.strip()}\n{begun.strip().replace('<', '</').replace('[', '[/')}\n\n"
 
 
 def test_templates_may_ask_for_the_date_and_the_tokens_of_begin_and_end() -> None:

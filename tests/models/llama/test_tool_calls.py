@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.llama.call_shapes import Tools
 from models.llama.tool_calls import ToolCallParser
 from models.protocols import AnswerPart, TextDelta, ToolCall
 
-TOOLS = ("book_table", "end_call")
+TOOLS = {
+    "book_table": {"type": "object", "properties": {"people": {"type": "integer"}, "note": {"type": "string"}}},
+    "end_call": {"type": "object"},
+}
 BOOK = ("book_table", '{"people": 2}')
 
 
-def parse(*pieces: str, tools: tuple[str, ...] = TOOLS) -> tuple[str, list[tuple[str, str]]]:
+def parse(*pieces: str, tools: Tools = TOOLS) -> tuple[str, list[tuple[str, str]]]:
     """What is said, and the calls."""
     numbers = itertools.count()
     parser = ToolCallParser(tools, lambda: f"c{next(numbers)}")
@@ -70,8 +74,57 @@ ANSWERS = {
     "unknown in tags": ('<tool_call>{"name": "fly", "arguments": {}}</tool_call>', ("", [("fly", "{}")])),
     "brackets that are words": ("[laughs] Hello {friend}", ("[laughs] Hello {friend}", [])),
     "less-than": ("It is < 5 and <tool, or <b>", ("It is < 5 and <tool, or <b>", [])),
-    "JSON of no tool": ('{"a": 1}', ('{"a": 1}', [])),
-    "JSON later": ('Say {"name": "end_call"}', ('Say {"name": "end_call"}', [])),
+    "JSON of no tool": ('{"a": 1}', ("", [])),
+    "JSON that is no call": ('Gladly. {"name": "Miller", "people": 2} Goodbye.', ("Gladly.  Goodbye.", [])),
+    "JSON later": ('Bye. {"name": "end_call"}', ("Bye. ", [("end_call", "{}")])),
+    "JSON that breaks off": ('Well. {"name": "book_table", "arguments": {"peo', ("Well. ", [])),
+    "JSON of an unknown tool": ('{"name": "fly", "parameters": {"to": "Rome"}}', ("", [("fly", '{"to": "Rome"}')])),
+    "as Python writes it": ("[book_table(people=2), end_call()]", ("", [BOOK, ("end_call", "{}")])),
+    "one, as Python writes it": ("book_table(people=2)", ("", [BOOK])),
+    "marked Python": ("<|python_tag|>book_table.call(people=2)", ("", [BOOK])),
+    "Python that does things": ("book_table(people=__import__('os').getpid())", ("", [])),
+    "Python in a fence": ("```tool_code\nbook_table(people=2)\n```", ("", [BOOK])),
+    "a dict of Python": ("{'name': 'book_table', 'arguments': {'people': 2}}", ("", [])),
+    "a word like a tool": ("book a table then", ("book a table then", [])),
+    "a tool's name in words": ("end_call is what I do", ("end_call is what I do", [])),
+    "qwen coder": (
+        "<tool_call>\n<function=book_table>\n<parameter=people>\n2\n</parameter>\n<parameter=note>\n2\n</parameter>\n"
+        "</function>\n</tool_call>",
+        ("", [("book_table", '{"people": 2, "note": "2"}')]),
+    ),
+    "qwen coder without tags": (
+        "Well.\n<function=book_table>\n<parameter=people>2</parameter></function> Done.",
+        ("Well. Done.", [BOOK]),
+    ),
+    "llama, in a function's tag": ('<function=book_table>{"people": 2}</function>', ("", [BOOK])),
+    "glm": (
+        "<tool_call>book_table\n<arg_key>people</arg_key>\n<arg_value>2</arg_value>\n</tool_call>",
+        ("", [BOOK]),
+    ),
+    "glm without arguments": ("<tool_call>end_call\n</tool_call>", ("", [("end_call", "{}")])),
+    "mistral, new": (
+        '[TOOL_CALLS]book_table[ARGS]{"people": 2}[TOOL_CALLS]end_call[CALL_ID]abc123[ARGS]{}',
+        ("", [BOOK, ("end_call", "{}")]),
+    ),
+    "kimi": (
+        "One moment.<|tool_calls_section_begin|><|tool_call_begin|>functions.book_table:0"
+        '<|tool_call_argument_begin|>{"people": 2}<|tool_call_end|><|tool_calls_section_end|>',
+        ("One moment.", [BOOK]),
+    ),
+    "deepseek": (
+        "<\uff5ctool\u2581calls\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>book_table\n"
+        '```json\n{"people": 2}\n```<\uff5ctool\u2581calls\u2581end\uff5c>',
+        ("", [BOOK]),
+    ),
+    "phi": ('<|tool_call|>[{"name": "book_table", "arguments": {"people": 2}}]<|/tool_call|>', ("", [BOOK])),
+    "harmony": (
+        "<|channel|>analysis<|message|>They want two<|channel|>final<|message|>Gladly.",
+        ("Gladly.", []),
+    ),
+    "an imagined result": ("Yes.\n<tool_response>\nbooked\n</tool_response>\nDone.", ("Yes. Done.", [])),
+    "other thoughts": ("[THINK]so {[/THINK]Gladly.", ("Gladly.", [])),
+    "a thought that was begun elsewhere": ("</think>\n\nGladly.", ("Gladly.", [])),
+    "code": ("Type ```ls``` there.", ("Type ls there.", [])),
     "line breaks in a string": (
         '<tool_call>{"name": "book_table", "arguments": {"note": "a\nb"}}</tool_call>',
         ("", [("book_table", '{"note": "a\\nb"}')]),
@@ -108,6 +161,28 @@ def test_a_call_comes_as_soon_as_its_tag_is_closed() -> None:
     assert list(parser.feed(">")) == [ToolCall("c7", "end_call", "{}")]
 
 
-def test_without_tools_json_is_an_answer_like_any_other() -> None:
-    parser = ToolCallParser((), lambda: "c")
-    assert list(parser.feed('{"summary": ')) == [TextDelta('{"summary": ')]
+def test_without_tools_nobody_hears_json_either() -> None:
+    call = '{"name": "book_table", "parameters": {"people": 2}}'
+    assert parse(call, tools={}) == ("", [BOOK])
+    assert parse('{"summary": "all well"}', tools={}) == ("", [])
+
+
+@settings(deadline=None)
+@given(
+    st.text(alphabet='<>|[]{}":,/`=()ab_ \n', max_size=60), st.lists(st.sampled_from([*ANSWERS.values()]), max_size=2)
+)
+def test_any_text_is_taken(noise: str, answers: list[tuple[str, object]]) -> None:
+    parse(*"".join([noise, *(text for text, _ in answers), noise]))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "book_table(" * 5_000, "f(" + "[" * 300])
+def test_what_is_nested_too_deep_is_no_call(text: str) -> None:
+    assert parse(text)[1] == []
+
+
+def test_a_thought_says_what_would_end_it() -> None:
+    parser = ToolCallParser(TOOLS, lambda: "c")
+    assert list(parser.feed("Hm. <think>I wonder")) == [TextDelta("Hm. ")]
+    assert parser.thought_end == "\n</think>\n\n"
+    assert list(parser.feed("</think>Yes")) == [TextDelta(" Yes")]
+    assert parser.thought_end is None
