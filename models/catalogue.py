@@ -6,13 +6,14 @@ An id is the UUID of a name (version 5), so that it is the same on every start a
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
 from config.errors import NotFound
+from models.fallback import FallbackTextToSpeech
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
 from models.speakable import prepare
 
@@ -52,6 +53,17 @@ class Closable(Protocol):
         """Let go of them. Idempotent."""
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """Models on other machines. One of `llms` may be the default. `voices_first`: agents that choose no voice get one
+    of these. `hears_again` makes a recognizer that asks another machine what a turn was."""
+
+    llms: Mapping[LanguageModelInfo, LanguageModel]
+    synthesizers: Sequence[TextToSpeech]
+    voices_first: bool
+    hears_again: Callable[[SpeechToText], SpeechToText] | None
+
+
 class Catalogue:
     """The loaded models."""
 
@@ -62,15 +74,18 @@ class Catalogue:
         synthesizers: Sequence[TextToSpeech],
         eot: EndOfTurn,
         stt_by_language: Mapping[str, SpeechToText] | None = None,
+        unsure: Collection[TextToSpeech] = (),
     ) -> None:
-        """`llms` holds one default. `synthesizers` come in the order of preference. `stt_by_language` are recognizers
-        by primary language tag; `stt` is for all others. Tests hand in their own models."""
+        """`llms` holds one default. `synthesizers` come in the order of preference; those that are `unsure` have
+        another one behind them in a call. `stt_by_language` are recognizers by primary language tag; `stt` is for all
+        others. Tests hand in their own models."""
         prepare()
         self.eot = eot
         self._stt = stt
         self._stt_by_language = dict(stt_by_language or {})
         self._llms = {info.id: (info, model) for info, model in llms.items()}
         self._synthesizers = synthesizers
+        self._sure = [each for each in synthesizers if each not in unsure]
         self._voices = {
             voice_id(name): (name, synthesizer) for synthesizer in synthesizers for name in synthesizer.voices()
         }
@@ -86,20 +101,45 @@ class Catalogue:
                 return model
         raise NotFound("Language model not found")
 
+    def with_elsewhere(self, more: Elsewhere) -> Catalogue:
+        """The same with models on other machines, which come before the others of their kind where they are to."""
+        has_default = any(info.is_default for info in more.llms)
+        here = {replace(info, is_default=info.is_default and not has_default): model
+                for info, model in self._llms.values()}  # fmt: skip
+        order = (
+            (more.synthesizers, self._synthesizers) if more.voices_first else (self._synthesizers, more.synthesizers)
+        )
+        ears = {id(ear): ear for ear in (self._stt, *self._stt_by_language.values())}
+        if more.hears_again is not None:
+            ears = {key: more.hears_again(ear) for key, ear in ears.items()}
+        return Catalogue(
+            ears[id(self._stt)],
+            {**more.llms, **here},
+            [*order[0], *order[1]],
+            self.eot,
+            {language: ears[id(ear)] for language, ear in self._stt_by_language.items()},
+            unsure=more.synthesizers,
+        )
+
     def voice(self, chosen: uuid.UUID | None, language: str | None) -> tuple[TextToSpeech, str]:
-        """The synthesizer and its voice's name: the chosen one, else the default for the language. A language that no
-        voice speaks gets the default voice. Raises `NotFound` for an unknown id."""
-        if chosen is not None:
-            if chosen not in self._voices:
-                raise NotFound("Voice not found")
+        """For one call: the synthesizer and its voice's name, the chosen one, else the default for the language. A
+        language that no voice speaks gets the default voice. Raises `NotFound` for an unknown id."""
+        if chosen is None:
+            synthesizer, name = self._default_voice(self._synthesizers, language)
+        elif chosen in self._voices:
             name, synthesizer = self._voices[chosen]
+        else:
+            raise NotFound("Voice not found")
+        if synthesizer in self._sure or not self._sure:
             return synthesizer, name
-        if found := self._voice_for(language or _ENGLISH):
+        return FallbackTextToSpeech(synthesizer, *self._default_voice(self._sure, language)), name
+
+    def _default_voice(self, synthesizers: Sequence[TextToSpeech], language: str | None) -> tuple[TextToSpeech, str]:
+        if found := _voice_for(synthesizers, language or _ENGLISH):
             return found
         if language is not None:
             _log.warning("voice.language_unsupported", language=language)
-        first = self._synthesizers[0]
-        return self._voice_for(_ENGLISH) or (first, first.voices()[0])
+        return _voice_for(synthesizers, _ENGLISH) or (synthesizers[0], synthesizers[0].voices()[0])
 
     def voices(self) -> list[VoiceInfo]:
         """All voices, in the order of preference."""
@@ -117,12 +157,13 @@ class Catalogue:
             if isinstance(model, Closable):
                 model.close()
 
-    def _voice_for(self, language: str) -> tuple[TextToSpeech, str] | None:
-        """The first synthesizer's voice that speaks a language, by preference one of the very tag."""
-        for synthesizer in self._synthesizers:
-            if name := _best_voice(synthesizer, _normal(language)):
-                return synthesizer, name
-        return None
+
+def _voice_for(synthesizers: Sequence[TextToSpeech], language: str) -> tuple[TextToSpeech, str] | None:
+    """The first synthesizer's voice that speaks a language, by preference one of the very tag."""
+    for synthesizer in synthesizers:
+        if name := _best_voice(synthesizer, _normal(language)):
+            return synthesizer, name
+    return None
 
 
 def voice_id(name: str) -> uuid.UUID:

@@ -1,0 +1,115 @@
+"""A language model behind `/v1/chat/completions`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from models.protocols import AnswerPart, ChatPrompt, TextDelta
+from models.remote.chat_answer import ChatAnswer
+from models.remote.chat_request import ChatRequests
+from models.remote.endpoint import Body, Endpoint, Reading, Turn
+from models.remote.json_texts import json_bytes
+from models.remote.server_events import ServerEvents
+from models.remote.trouble import RemoteTrouble
+
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Of an answer, with all that its protocol puts around each word."""
+_DONE: Final = "[DONE]"
+_PATH: Final = "/chat/completions"
+
+
+class RemoteLanguageModel:
+    """See `LanguageModel`. Calls of tools come when the answer is complete: one that breaks off has called none."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.name = endpoint.model.name
+        self.context_length: Final = endpoint.model.context_length
+        self._endpoint = endpoint
+        self._requests = ChatRequests(endpoint.model)
+        self._ids = (f"call{number % 100_000:05d}" for number in itertools.count(1))
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
+        """See `LanguageModel.answer`. Raises `RemoteTrouble`; it is asked again by itself only before the first
+        part."""
+        body = Body(self._requests.streamed(prompt))
+        with self._endpoint.turn() as turn:
+            async with aclosing(self._tried(turn, body)) as parts:
+                async for part in parts:
+                    yield part
+
+    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        """See `Constrained.complete`. Time for the first word is all of the time: nobody waits at the telephone."""
+        body = Body(self._requests.formed(prompt, schema))
+        with self._endpoint.turn(self._endpoint.model.limits.whole_s) as turn:
+            async with aclosing(self._tried(turn, body)) as parts:
+                said = [part.text async for part in parts if isinstance(part, TextDelta)]
+        return "".join(said)
+
+    async def _tried(self, turn: Turn, body: Body) -> AsyncGenerator[AnswerPart, None]:
+        while True:
+            try:
+                async with aclosing(self._once(turn, body)) as parts:
+                    async for part in parts:
+                        turn.begun = True
+                        yield part
+                return
+            except RemoteTrouble as trouble:
+                await self._endpoint.may_retry(turn, trouble)
+
+    async def _once(self, turn: Turn, body: Body) -> AsyncGenerator[AnswerPart, None]:
+        """The answer to one request."""
+        answer = ChatAnswer(self._ids)
+        said = False
+        async with (
+            self._endpoint.ask(turn, _PATH, body, max_bytes=MOST_BYTES) as reading,
+            aclosing(self._texts(turn, reading, answer)) as texts,
+        ):
+            async for text in texts:
+                said = True
+                yield TextDelta(text)
+        calls = answer.calls()
+        if not (said or calls):
+            raise RemoteTrouble("broken", "answers nothing", counts=False)
+        for call in calls:
+            yield call
+
+    async def _texts(self, turn: Turn, reading: Reading, answer: ChatAnswer) -> AsyncGenerator[str, None]:
+        """What is to be said, until the answer is complete. Until something of it has come, the time for the first word
+        runs; then that between two words."""
+        clock, limits = self._endpoint.clock, self._endpoint.model.limits
+        whole_until = clock() + limits.whole_s
+        until, seen = turn.first_until, 0
+        async with aclosing(_data(reading, lambda: min(until, whole_until))) as chunks:
+            async for data in chunks:
+                if data.strip() == _DONE:
+                    break
+                if text := answer.feed(json_bytes(data)):
+                    yield text
+                if answer.finished:
+                    break
+                if answer.progress > seen and (turn.begun or answer.has_calls):
+                    seen, until = answer.progress, clock() + limits.gap_s
+            else:
+                if not answer.finished:
+                    raise RemoteTrouble("unreachable", "broke off")
+        if rest := answer.rest():
+            yield rest
+
+
+async def _data(reading: Reading, until: Callable[[], float]) -> AsyncGenerator[str, None]:
+    """The JSON texts of an answer: one, where the server does not stream."""
+    if reading.content_type == "application/json":
+        content = bytearray()
+        while chunk := await reading.read(until()):
+            content += chunk
+        yield content.decode("utf-8", "replace")
+        return
+    events = ServerEvents()
+    while chunk := await reading.read(until()):
+        for event in events.feed(chunk):
+            yield event
+    for event in events.finish():
+        yield event

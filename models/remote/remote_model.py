@@ -1,0 +1,73 @@
+"""What an operator says of a model on another machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+RemoteKind = Literal["llm", "stt", "tts", "embedding"]
+KINDS: Final[tuple[RemoteKind, ...]] = ("llm", "stt", "tts", "embedding")
+_HOST: Final = re.compile(r"[A-Za-z0-9._:%-]+")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that a caller's patience allows for: the connection, the first word (with the connection and all
+    retries), the time between two words, and the whole answer."""
+
+    connect_s: float = 1.0
+    first_s: float = 4.0
+    gap_s: float = 3.0
+    whole_s: float = 60.0
+
+
+DEFAULT_LIMITS: Final[Mapping[RemoteKind, Limits]] = {
+    "llm": Limits(),
+    "stt": Limits(first_s=3.0, whole_s=3.0),
+    "tts": Limits(gap_s=2.0, whole_s=15.0),
+    "embedding": Limits(whole_s=30.0),
+}
+
+
+@dataclass(frozen=True)
+class RemoteVoice:
+    """A voice by the server's name for it; `language` is a BCP 47 tag, None when it speaks any."""
+
+    name: str
+    language: str | None = None
+
+
+@dataclass(frozen=True)
+class RemoteModel:
+    """`model` is the server's name for it, `name` ours. `context_length` in tokens. `extra` goes into the JSON of each
+    request as it is, over what we would say. `base_url` as `base_url_of` gives it."""
+
+    name: str
+    kind: RemoteKind
+    base_url: str
+    model: str
+    key: str | None = field(default=None, repr=False)
+    limits: Limits = Limits()
+    context_length: int = 8192
+    voices: tuple[RemoteVoice, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def base_url_of(url: str) -> str:
+    """The address that paths as `/chat/completions` are put behind, without a slash at its end; one without a path gets
+    `/v1`. Raises `ValueError` with what it takes; it holds nothing of the URL, which may carry a password."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError("the address is no URL: it takes http(s)://host[:port]/v1") from error
+    if "@" in parts.netloc:
+        raise ValueError("the address must hold no user and no password: give a key with --key-stdin")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _HOST.fullmatch(parts.hostname) or port == 0:
+        raise ValueError("the address takes http(s)://host[:port]/v1")
+    if parts.query or parts.fragment or not url.isprintable() or " " in url:
+        raise ValueError("the address takes http(s)://host[:port]/v1, without anything behind the path")
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/') or '/v1'}"

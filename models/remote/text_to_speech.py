@@ -1,0 +1,72 @@
+"""Text to speech behind `/v1/audio/speech`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from config.errors import ModelError
+from media.ports import Samples
+from models.protocols import Speech, VoiceSettings
+from models.remote.endpoint import Body, Endpoint
+from models.remote.trouble import RemoteTrouble
+from models.remote.wave_sound import sound_of
+from models.speech_edges import sounding
+from models.word_ends import estimated_word_ends
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of a sentence: nearly three minutes at 48 kHz."""
+_PATH: Final = "/audio/speech"
+
+
+class RemoteTextToSpeech:
+    """The voices that its operator named: `NAME/voice`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.name = endpoint.model.name
+        self._endpoint = endpoint
+        self._voices = {f"{self.name}/{voice.name}": voice for voice in endpoint.model.voices}
+
+    def voices(self) -> Sequence[str]:
+        """In the operator's order."""
+        return tuple(self._voices)
+
+    def language_of(self, voice: str) -> str | None:
+        """The BCP 47 tag of what a voice speaks; None: any, or not known."""
+        return self._voices[voice].language if voice in self._voices else None
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        """Speak one sentence. The protocol knows no stability. Raises `ModelError`, for an unknown voice too."""
+        if settings.voice not in self._voices:
+            raise ModelError(f"{self.name} has no voice {settings.voice}")
+        if not any(character.isalnum() for character in text):
+            return Speech(text, np.zeros(0, np.int16), settings.rate)
+        model = self._endpoint.model
+        asked = {
+            "model": model.model,
+            "input": text,
+            "voice": self._voices[settings.voice].name,
+            "response_format": "wav",
+            "speed": settings.speed,
+            **model.extra,
+        }
+        body = Body(json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace"))
+        content = await self._endpoint.fetch(_PATH, body, max_bytes=MOST_BYTES)
+        return await asyncio.to_thread(self._speech, text, content, settings.rate)
+
+    def _speech(self, text: str, content: bytes, rate: int) -> Speech:
+        samples = self._sound(content, rate)
+        samples = samples[sounding(samples, rate)]
+        if not len(samples):
+            raise RemoteTrouble("broken", f"{self.name} sends no sound")
+        return Speech(text, samples, rate, estimated_word_ends(text, samples, rate))
+
+    def _sound(self, content: bytes, rate: int) -> Samples:
+        try:
+            return sound_of(content, rate)
+        except RemoteTrouble as trouble:
+            raise RemoteTrouble(trouble.what, f"{self.name} {trouble.message}") from trouble

@@ -1,0 +1,57 @@
+"""Speech to text behind `/v1/audio/transcriptions`: whole turns, heard a second time by a larger model."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+from media.ports import Samples
+from models.remote.endpoint import Body, Endpoint
+from models.remote.json_texts import clean, json_bytes
+from models.remote.trouble import RemoteTrouble
+from models.remote.wave_sound import wave_bytes
+
+MOST_BYTES: Final = 256 * 1024
+_MOST_TEXT: Final = 20_000
+_PATH: Final = "/audio/transcriptions"
+
+
+class RemoteTranscriber:
+    """Knows words of a whole turn, not while it is spoken."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.name = endpoint.model.name
+        self._endpoint = endpoint
+
+    async def transcribe(self, samples: Samples, rate: int, language: str | None) -> str:
+        """The text of mono int16[n] at `rate` Hz; `language` is a BCP 47 tag or None. Raises `RemoteTrouble`."""
+        body = await asyncio.to_thread(self._body, samples, rate, language)
+        answer = json_bytes(await self._endpoint.fetch(_PATH, body, max_bytes=MOST_BYTES))
+        text = answer.get("text") if isinstance(answer, dict) else None
+        if not isinstance(text, str) or len(text) > _MOST_TEXT:
+            raise RemoteTrouble("broken", f"{self.name} sends no text of what was said")
+        return " ".join(clean(text).split())
+
+    def _body(self, samples: Samples, rate: int, language: str | None) -> Body:
+        fields = {"model": self._endpoint.model.model, "response_format": "json"}
+        if language is not None:
+            fields["language"] = language.replace("_", "-").partition("-")[0].lower()
+        extra = {
+            name: value if isinstance(value, str) else str(value) for name, value in self._endpoint.model.extra.items()
+        }
+        return multipart({**fields, **extra}, "file", "turn.wav", "audio/wav", wave_bytes(samples, rate))
+
+
+def multipart(fields: Mapping[str, str], file_field: str, filename: str, kind: str, content: bytes) -> Body:
+    """A form with one file (RFC 7578)."""
+    boundary = f"turn-{secrets.token_hex(16)}"
+    parts = [_part(boundary, f'name="{name}"') + value.encode("utf-8", "replace") for name, value in fields.items()]
+    named = f'name="{file_field}"; filename="{filename}"'
+    parts.append(_part(boundary, named, f"\r\nContent-Type: {kind}") + content)
+    return Body(b"\r\n".join((*parts, f"--{boundary}--\r\n".encode())), f"multipart/form-data; boundary={boundary}")
+
+
+def _part(boundary: str, names: str, more: str = "") -> bytes:
+    return f"--{boundary}\r\nContent-Disposition: form-data; {names}{more}\r\n\r\n".encode()
