@@ -385,3 +385,14 @@ background_sound_removals = sa.Table(
     sa.Column("sound_id", Id, primary_key=True),
 )
 """Sounds that are gone, and whose file may still be there: the next start removes it."""
+
+remote_models = sa.Table(
+    "remote_models",
+    metadata,
+    sa.Column("name", sa.String, primary_key=True),
+    *(sa.Column(name, sa.String, nullable=False) for name in ("kind", "base_url", "model")),
+    sa.Column("key_encrypted", sa.String),
+    sa.Column("context_length", sa.Integer),
+    *(sa.Column(name, sa.JSON, nullable=False) for name in ("voices", "limits", "extra")),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
