@@ -76,6 +76,11 @@ def built_in() -> list[tuple[str, str, str]]:
     return [(kind, name, _state(make)) for kind, known in kinds for name, make in known.items()]
 
 
+def built_in_names() -> frozenset[str]:
+    """Names of the models that come with their packages."""
+    return frozenset(name for known in (_STT, _LLM, _TTS, _EOT) for name in known)
+
+
 def gguf_files(store: Store) -> dict[str, Path]:
     """Language models, by name: those of the list that are ready, the best first, and other GGUF files that lie in
     the folder, which are called by their names without `.gguf`."""

@@ -19,7 +19,7 @@ from config import logging as logs
 from config.errors import TrunklineError
 from config.log_writer import LogWriter
 from config.settings import Settings
-from trunkline import models_cli, sip_cli
+from trunkline import models_cli, remote_models_cli, sip_cli
 
 if TYPE_CHECKING:
     from storage.organizations import Organization
@@ -105,7 +105,7 @@ def _add_keys(commands: Any) -> None:
 
 
 def _add_models(commands: Any) -> None:
-    group = commands.add_parser("models", help="local models").add_subparsers(required=True, metavar="ACTION")
+    group = commands.add_parser("models", help="models").add_subparsers(required=True, metavar="ACTION")
     _add(group, "list", "list all models, and how each stands on this machine", models_cli.show)
     pull = _add(group, "pull", "get models; what broke off goes on", models_cli.pull_all)
     verify = _add(
@@ -113,6 +113,13 @@ def _add_models(commands: Any) -> None:
     )
     bring = _add(group, "import", "take models from a folder, a tarball or a file", models_cli.bring_in)
     models_cli.add_arguments(pull, verify, bring)
+    remote = group.add_parser("remote", help="models on other machines").add_subparsers(required=True, metavar="ACTION")
+    remote_models_cli.add_arguments(
+        _add(remote, "add", "use a model that another machine serves by the OpenAI protocol", remote_models_cli.add),
+        _add(remote, "remove", "forget one", remote_models_cli.remove),
+        _add(remote, "test", "ask one something, and say what came and how fast", remote_models_cli.test),
+    )
+    _add(remote, "list", "list them, without keys", remote_models_cli.show)
 
 
 def _add_sip(commands: Any) -> None:

@@ -23,7 +23,7 @@ from calls.after_call import AfterCall
 from calls.audit import forget_regularly
 from calls.background import Backgrounds
 from calls.door import Door
-from calls.egress import EgressClient, EgressRules, Lanes, tls_context
+from calls.egress import EgressClient, Lanes
 from calls.equipment import Equipment
 from calls.host_names import HostNames
 from calls.http_tool import Outside
@@ -36,7 +36,6 @@ from calls.sources import TrunkSources
 from calls.trunks import TrunkLines, TrunkMaker
 from calls.webhooks import Deliverer, DeliveryPolicy
 from config import secrets
-from config.errors import StartupError
 from config.secrets import Secrets
 from config.settings import Settings
 from media.engine import Engine
@@ -52,8 +51,10 @@ from storage.database import Database
 from trunkline.certificate import CertificateWatch
 from trunkline.control import Control
 from trunkline.descriptors import allow_enough
+from trunkline.egress import egress_rules, egress_tls
 from trunkline.endpoint_settings import endpoint_settings
 from trunkline.metrics import GuardCollector, SoundCollector
+from trunkline.remote_models import configured, with_remote, without_remote
 from trunkline.signals import StopSignals
 from trunkline.sip_answers import SipAnswers, Told
 from trunkline.sip_figures import SipCollector
@@ -169,8 +170,10 @@ async def running(
         database = await _open_database(settings, key, stack)
         presets = asyncio.create_task(preset_sounds.put_in_place(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
-        models = await asyncio.to_thread(load_models or _load_models, settings)
-        stack.push_async_callback(asyncio.to_thread, models.close)
+        remotes = await configured(database, key)
+        here = await asyncio.to_thread(load_models or _load_models, without_remote(settings, remotes))
+        stack.push_async_callback(asyncio.to_thread, here.close)
+        models = await with_remote(here, remotes, settings, stack)
         deliverer, outside = await _open_ways_out(settings, database, key, stack)
         inbox = _Inbox()
         endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)
@@ -270,12 +273,7 @@ async def _open_ways_out(
     settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
 ) -> tuple[Deliverer, Outside]:
     """For webhooks and for tools, with a client each: neither waits for the other's slow name servers."""
-    ca_file = settings.webhooks.ca_file
-    try:
-        tls = await asyncio.to_thread(tls_context, str(ca_file) if ca_file else None)
-    except OSError as error:
-        raise StartupError(f"webhooks.ca_file {ca_file} cannot be used: {error}") from error
-    rules = EgressRules([str(each) for each in settings.egress.allow], [str(each) for each in settings.egress.deny])
+    tls, rules = await egress_tls(settings), egress_rules(settings)
     clients = EgressClient(rules, tls), EgressClient(rules, tls)
     for client in clients:
         stack.push_async_callback(client.close)

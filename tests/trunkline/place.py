@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,9 +56,14 @@ class Place:
 
 @asynccontextmanager
 async def open_place(
-    data_dir: Path, models: Callable[[Settings], Catalogue] = ready_models, **settings: Any
+    data_dir: Path,
+    models: Callable[[Settings], Catalogue] = ready_models,
+    *,
+    prepare: Callable[[Settings], Awaitable[None]] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Place]:
-    """Start the server, with other models and changed settings; the log is kept beside the one that is written."""
+    """Start the server, with other models and changed settings, once its data were prepared; the log is kept beside the
+    one that is written."""
     furnish(data_dir)
     loop, log = asyncio.get_running_loop(), Told("the server")
     log.begin()
@@ -76,7 +81,10 @@ async def open_place(
         return loaded[0]
 
     changes = merged(merged(LOOPBACK, settings), {"sip": {"port": 0}, "api": {"port": 0}})
-    async with running(Settings(data_dir=data_dir).with_changes(changes), load) as server:
+    wanted = Settings(data_dir=data_dir).with_changes(changes)
+    if prepare is not None:
+        await prepare(wanted)
+    async with running(wanted, load) as server:
         owner = await server.database.write(lambda conn: organizations.create(conn, "place"))
         _, key = await server.database.write(lambda conn: api_keys.create(conn, owner.id))
         language = loaded[0].llm(None)

@@ -1,0 +1,73 @@
+"""Models on other machines: from the database into the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+from calls import metrics
+from calls.egress import EgressClient
+from config import secrets
+from config.errors import NotFound
+from config.secrets import Secrets
+from config.settings import Settings
+from models.catalogue import Catalogue
+from models.remote.joining import AUTO, join
+from models.remote.remote_model import DEFAULT_LIMITS, RemoteModel, RemoteVoice
+from models.speech_cache import SpeechCache
+from storage import remote_models
+from storage.database import Database
+from storage.remote_models import StoredRemoteModel
+from trunkline.admin import database_of
+from trunkline.egress import egress_client
+
+
+async def configured(database: Database, key: Secrets) -> list[RemoteModel]:
+    """All that the operator has added, ready to be asked. Raises `SecretUnreadable`."""
+    return [remote_model(each, key) for each in await database.read(remote_models.all_of)]
+
+
+def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
+    """With its key in clear. Raises `SecretUnreadable`."""
+    length: dict[str, Any] = {} if stored.context_length is None else {"context_length": stored.context_length}
+    return RemoteModel(
+        stored.name, stored.kind, stored.base_url, stored.model,
+        None if stored.key_encrypted is None else key.decrypt(stored.key_encrypted),
+        replace(DEFAULT_LIMITS[stored.kind], **stored.limits),
+        voices=tuple(RemoteVoice(str(name), language) for name, language in stored.voices),
+        extra=stored.extra,
+        **length,
+    )  # fmt: skip
+
+
+async def found(settings: Settings, name: str) -> tuple[RemoteModel, EgressClient]:
+    """One by its name, and a client to ask it with, to be closed by the caller. Raises `NotFound`."""
+    key = secrets.load_or_create(settings.secret_key_path)
+    async with database_of(settings) as database:
+        model = next((each for each in await configured(database, key) if each.name == name), None)
+    if model is None:
+        raise NotFound(f"there is no remote model {name!r}: see `trunkline models remote list`")
+    return model, await egress_client(settings)
+
+
+def without_remote(settings: Settings, remotes: Sequence[RemoteModel]) -> Settings:
+    """What to load here: the best, where a setting names a model that is elsewhere."""
+    chosen = settings.models.model_dump()
+    elsewhere = {remote.kind: AUTO for remote in remotes if chosen[remote.kind] == remote.name}
+    return settings.with_changes({"models": elsewhere})
+
+
+async def with_remote(
+    here: Catalogue, remotes: Sequence[RemoteModel], settings: Settings, stack: AsyncExitStack
+) -> Catalogue:
+    """The models that are here and those that are elsewhere; their connections end with `stack`. Raises
+    `StartupError`."""
+    if not remotes:
+        return here
+    client = await egress_client(settings)
+    stack.push_async_callback(client.close)
+    wanted = settings.models
+    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc())
+    return join(here, remotes, client, stt=wanted.stt, llm=wanted.llm, tts=wanted.tts, cache=cache)
