@@ -70,8 +70,10 @@ def flite() -> Iterator[FliteTextToSpeech]:
 
 
 @pytest.fixture(scope="module")
-def espeak() -> EspeakTextToSpeech:
-    return EspeakTextToSpeech()
+def espeak() -> Iterator[EspeakTextToSpeech]:
+    tts = EspeakTextToSpeech()
+    yield tts
+    tts.close()
 
 
 def mouth(voice: TextToSpeech, name: str = "scripted/one", language: str | None = None) -> Mouth:

@@ -31,8 +31,10 @@ def flite() -> Iterator[FliteTextToSpeech]:
 
 
 @pytest.fixture(scope="session")
-def espeak() -> EspeakTextToSpeech:
-    return EspeakTextToSpeech()
+def espeak() -> Iterator[EspeakTextToSpeech]:
+    tts = EspeakTextToSpeech()
+    yield tts
+    tts.close()
 
 
 class Caller:

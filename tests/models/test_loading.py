@@ -94,6 +94,6 @@ def test_a_damaged_model_file_stops_the_start(tmp_path: Path, monkeypatch: pytes
         load(tmp_path, stt="pocketsphinx")
 
 
-def test_a_missing_program_stops_the_start() -> None:
-    with pytest.raises(StartupError, match=r"no-such-program.*espeak-ng"):
-        EspeakTextToSpeech("no-such-program")
+def test_a_missing_espeak_library_stops_the_start() -> None:
+    with pytest.raises(StartupError, match=r"no-such-library.*install the Debian package libespeak-ng1"):
+        EspeakTextToSpeech("no-such-library.so.1")

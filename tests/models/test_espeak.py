@@ -1,0 +1,200 @@
+"""espeak-ng's library in processes that stay: what one sentence does to them reaches no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from config.errors import ModelError
+from models import espeak_speaker
+from models.espeak_processes import EspeakProcesses
+from models.espeak_tts import PROCESSES, EspeakTextToSpeech
+from models.protocols import VoiceSettings
+from models.speech_edges import sounding
+
+GERMAN = VoiceSettings("espeak-ng/de", 1.0, 0.5, 22050)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[EspeakProcesses]:
+    pool = EspeakProcesses(2)
+    yield pool
+    pool.close()
+
+
+def test_every_language_that_it_names_can_be_spoken(processes: EspeakProcesses) -> None:
+    assert len(processes.languages) > 100 and {"de", "en-gb", "fr-fr", "cmn"} <= set(processes.languages)
+    for language in processes.languages:
+        assert len(processes.speak("1 hello", language, 165).samples) > 2000, language
+
+
+def test_a_word_ends_where_the_next_begins_or_the_pause_before_it(processes: EspeakProcesses) -> None:
+    text = "Ja, es sind 4237 mal so viele \u2013 genau."
+    utterance = processes.speak(text, "de", 165)
+    starts = [start for start, _ in utterance.words]
+    begins = [text[start : start + 2] for start in sorted(set(starts))]
+    assert begins == ["Ja", "es", "si", "42", "23", "ma", "so", "vi", "ge"]
+    ends = [end for _, end in utterance.words]
+    assert ends == sorted(ends)
+    rate, sound = utterance.rate, np.abs(utterance.samples.astype(np.int32))
+    yes, lots = ends[0], ends[-2]
+    for end in (yes, lots):
+        assert sound[end - rate // 20 : end].max() > 500
+        assert sound[end + rate // 100 : end + rate // 10].max() < 100
+
+
+async def test_what_is_written_as_figures_is_one_word_and_ends_with_its_last_sound(espeak: EspeakTextToSpeech) -> None:
+    text = "Es kostet 4237 Euro - ja."
+    speech = await espeak.synthesize(text, GERMAN)
+    assert [text[: word.char_end] for word in speech.words] == [
+        "Es", "Es kostet", "Es kostet 4237", "Es kostet 4237 Euro -", text
+    ]  # fmt: skip
+    seconds = np.diff([0, *(word.sample_end for word in speech.words)]) / speech.rate
+    assert seconds[2] > 1.5 and seconds[3] < 0.8
+
+
+async def test_a_sentence_sounds_the_same_whatever_others_were_given_before(espeak: EspeakTextToSpeech) -> None:
+    """The library itself begins each sentence with what the last one has left."""
+    text = "Guten Tag, wie geht es Ihnen?"
+    first = await espeak.synthesize(text, GERMAN)
+    for other in (replace(GERMAN, speed=1.5), replace(GERMAN, stability=0), replace(GERMAN, voice="espeak-ng/eu")):
+        for _ in range(PROCESSES):
+            assert not np.array_equal((await espeak.synthesize(text, other)).samples, first.samples)
+        assert np.array_equal((await espeak.synthesize(text, GERMAN)).samples, first.samples)
+
+
+@pytest.fixture
+def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EspeakProcesses]:
+    """A process that has a memory fault over "Bruch"."""
+    script = tmp_path / "fragile.py"
+    script.write_text(_FRAGILE.format(path=espeak_speaker.__file__))
+    monkeypatch.setattr("models.espeak_processes._SCRIPT", script)
+    pool = EspeakProcesses(1)
+    yield pool
+    pool.close()
+
+
+_FRAGILE = """
+import importlib.util, os, signal
+spec = importlib.util.spec_from_file_location("speaker", {path!r})
+speaker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(speaker)
+answer = speaker.answer
+def breaking(espeak, request):
+    if request["text"] == "Bruch":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return answer(espeak, request)
+speaker.answer = breaking
+speaker.main()
+"""
+
+
+def test_a_sentence_that_breaks_the_library_fails_alone(fragile: EspeakProcesses) -> None:
+    for _ in range(3):
+        with pytest.raises(ModelError, match="broke down"):
+            fragile.speak("Bruch", "de", 165)
+        assert len(fragile.speak("Hallo", "de", 165).samples) > 2000
+
+
+def test_a_process_that_is_killed_in_the_middle_costs_no_sentence() -> None:
+    before = _speakers()
+    pool = EspeakProcesses(1)
+    (child,) = set(_speakers()) - set(before)
+    speeches: list[int] = []
+    killer = threading.Timer(0.05, os.kill, (child, signal.SIGKILL))
+    killer.start()
+    while killer.is_alive() or len(speeches) < 3:
+        speeches.append(len(pool.speak("Guten Tag. " * 20, "de", 165).samples))
+    assert child not in _speakers()
+    pool.close()
+    assert min(speeches) > 0.9 * max(speeches)
+
+
+def test_the_signals_that_end_the_server_do_not_end_its_speech() -> None:
+    before = _speakers()
+    pool = EspeakProcesses(1)
+    (child,) = set(_speakers()) - set(before)
+    os.kill(child, signal.SIGTERM)
+    os.kill(child, signal.SIGINT)
+    assert len(pool.speak("Hallo", "de", 165).samples) > 2000
+    assert child in _speakers()
+    pool.close()
+
+
+def test_a_server_that_is_killed_leaves_no_process_behind() -> None:
+    script = (
+        "import sys; from models.espeak_processes import EspeakProcesses;"
+        "pool = EspeakProcesses(1); print(flush=True); sys.stdin.read()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, text=True) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        children = _children(server.pid)
+        server.kill()
+    assert len(children) == 1
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{children[0]}").exists() and _state(children[0]) != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_is_closed_speaks_no_more_and_leaves_no_process() -> None:
+    before = _speakers()
+    pool = EspeakProcesses(2)
+    pool.close()
+    pool.close()
+    with pytest.raises(ModelError, match="closed"):
+        pool.speak("Hallo", "de", 165)
+    assert _speakers() == before
+
+
+def test_characters_without_a_meaning_do_no_harm(processes: EspeakProcesses) -> None:
+    whole = processes.speak("Guten Tag", "de", 165)
+    odd = processes.speak("Guten\0Tag \ud800", "de", 165)
+    assert len(odd.samples) > 0.9 * len(whole.samples)
+
+
+def test_phonemes_come_clause_by_clause_with_the_text_that_they_were_read_from(processes: EspeakProcesses) -> None:
+    clauses = processes.phonemes("Hello, house. No", "en-us")
+    assert [clause.read for clause in clauses] == ["Hello, h", "ouse. N", "o"]
+    assert [clause.phonemes for clause in clauses] == [
+        "h\u0259l\u02c8o\u028a", "h\u02c8a\u028as", "n\u02c8o\u028a"
+    ]  # fmt: skip
+
+
+def test_an_unknown_language_is_an_error_of_the_model_and_the_process_lives(processes: EspeakProcesses) -> None:
+    before = _speakers()
+    with pytest.raises(ModelError, match="no voice for xx-none"):
+        processes.phonemes("Hello", "xx-none")
+    assert _speakers() == before
+
+
+def test_its_library_brings_the_pauses_that_the_edges_are_cut_at(processes: EspeakProcesses) -> None:
+    utterance = processes.speak("Hallo.", "de", 165)
+    part = sounding(utterance.samples, utterance.rate)
+    assert utterance.words[-1][1] <= part.stop
+
+
+def _speakers() -> list[int]:
+    script = Path(espeak_speaker.__file__).name
+    return [child for child in _children(os.getpid()) if script in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+def _children(process: int) -> list[int]:
+    lists = Path(f"/proc/{process}/task").glob("*/children")
+    return sorted(int(child) for each in lists for child in each.read_text().split())
+
+
+def _state(process: int) -> str:
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
