@@ -135,7 +135,8 @@ class SpeechToText(Protocol):
     ) -> SpeechToTextStream:
         """A new stream for mono int16 sound at `rate` Hz (8000 or 16000). `on_words(partial)` is called from a worker
         thread each time the partial text changes to something that is not empty. `hot_words` are words and
-        phrases that the call may well bring up, names in their own spelling: a model that can hears them more readily."""
+        phrases that the call may well bring up, names in their own spelling: a model that can do so hears them more
+        readily."""
 
 
 @dataclass(frozen=True)

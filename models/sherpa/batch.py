@@ -1,0 +1,120 @@
+"""The threads that decode: each takes a piece of sound of every call that has one ready, all in one run of the network.
+
+Nobody waits for a batch to fill: while one is decoded, pieces of other calls become ready, and they are the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Protocol
+
+import structlog
+
+from config.errors import TrunklineError
+
+MOST: Final = 32
+"""Streams of one run: more make none of them quicker, and each of them later."""
+_NICENESS: Final = 5
+"""Decoding gives way to the threads that move sound."""
+
+_log = structlog.get_logger()
+
+
+class Decodable(Protocol):
+    """A stream as its thread sees it. Every method is called by that thread alone."""
+
+    @property
+    def ear(self) -> Any:
+        """sherpa-onnx's stream."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for its text."""
+
+    def prepare(self) -> bool:
+        """Do all that needs no network; True when the next piece is ready for it."""
+
+    def heard(self) -> None:
+        """The piece has been decoded."""
+
+    def fail(self, error: Exception) -> None:
+        """Something went wrong in it."""
+
+
+class Batcher:
+    """One thread, and the streams that it decodes for."""
+
+    def __init__(self, recognizer: Any, name: str) -> None:
+        self._recognizer = recognizer
+        self._woken: SimpleQueue[Decodable | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wake(self, stream: Decodable) -> None:
+        """There is work in a stream. Returns at once, whatever the thread does; any thread."""
+        self._woken.put(stream)
+
+    def close(self) -> None:
+        """Do what is ready, and stop; waits for it."""
+        self._woken.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        # On Linux this sets the niceness of the calling thread alone.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        active: dict[Decodable, None] = {}
+        goes_on = True
+        while goes_on or active:
+            if not active and (stream := self._woken.get()) is not None:
+                active[stream] = None
+            elif not active:
+                return
+            goes_on = self._take_woken(active) and goes_on
+            self._step(active)
+
+    def _take_woken(self, active: dict[Decodable, None]) -> bool:
+        """False when the thread is to stop."""
+        try:
+            while (stream := self._woken.get_nowait()) is not None:
+                active[stream] = None
+        except Empty:
+            return True
+        return False
+
+    def _step(self, active: dict[Decodable, None]) -> None:
+        """One piece of every stream; those that have none left are not active any more."""
+        for stream in list(active):
+            if not _prepared(stream):
+                del active[stream]
+        # Whom a caller waits for comes first; of the others whoever was decoded longest ago.
+        batch = sorted(active, key=lambda stream: not stream.awaited)[:MOST]
+        if not batch:
+            return
+        for stream in batch:
+            active[stream] = active.pop(stream)
+        try:
+            self._recognizer.decode_streams([stream.ear for stream in batch])
+        except Exception as error:  # noqa: BLE001 - what the network lost is lost for all turns of the batch
+            for stream in batch:
+                _failed(stream, error)
+            return
+        for stream in batch:
+            try:
+                stream.heard()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it ends this turn alone and is logged there
+                _failed(stream, error)
+
+
+def _prepared(stream: Decodable) -> bool:
+    try:
+        return stream.prepare()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends this turn alone and is logged there
+        _failed(stream, error)
+        return False
+
+
+def _failed(stream: Decodable, error: Exception) -> None:
+    _log.error("stt.failed", error=str(error), exc_info=not isinstance(error, TrunklineError))
+    stream.fail(error)

@@ -1,0 +1,71 @@
+"""Speech to text for all calls by one streaming model of sherpa-onnx."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from models.sherpa.batch import Batcher
+from models.sherpa.hot_words import encoded
+from models.sherpa.pace import pace_of
+from models.sherpa.speed import streaming_speed
+from models.sherpa.stream import SherpaStream
+from models.sherpa.tokens import Tokens
+from models.sherpa.transcript import Transcript
+
+
+class SherpaSpeechToText:
+    """A loaded model and the threads that decode for it: one for every four cores. Each runs the network on its own
+    core, so that a machine with more cores hears more calls, not each of them sooner."""
+
+    def __init__(
+        self,
+        name: str,
+        recognizer: Any,
+        tokens: Tokens,
+        *,
+        languages: Sequence[str],
+        biased: bool,
+        threads: int | None = None,
+    ) -> None:
+        """`recognizer` is sherpa-onnx's; `biased`: it can be made to expect words. Measures its speed, for a second or
+        less. Raises `StartupError`."""
+        self.name = name
+        self.languages = tuple(languages)
+        self._recognizer = recognizer
+        self._tokens = tokens
+        self._biased = biased
+        self._pace = pace_of(recognizer)
+        self.speed = streaming_speed(recognizer, self._pace)
+        count = threads or max(1, (os.cpu_count() or 1) // 4)
+        self._batchers = [Batcher(recognizer, f"{name}-{number}") for number in range(count)]
+        self._streams: list[WeakSet[SherpaStream]] = [WeakSet() for _ in self._batchers]
+
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SherpaStream:
+        """A stream for one call; see `SpeechToText`. Raises `ValueError` for a rate other than 8000 and 16000."""
+        expected = encoded(hot_words, self._tokens) if self._biased else ""
+        make = self._recognizer.create_stream
+        number = min(range(len(self._batchers)), key=lambda number: len(self._streams[number]))
+        stream = SherpaStream(
+            self._batchers[number],
+            self._recognizer,
+            (lambda: make(expected)) if expected else make,
+            self._pace,
+            rate,
+            Transcript(self._tokens.case, language, hot_words),
+            on_words,
+        )
+        self._streams[number].add(stream)
+        return stream
+
+    def close(self) -> None:
+        """Close all streams and stop the threads; waits for what is being decoded. Idempotent."""
+        for streams in self._streams:
+            for stream in list(streams):
+                stream.close()
+        for batcher in self._batchers:
+            batcher.close()

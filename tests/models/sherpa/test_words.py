@@ -1,0 +1,101 @@
+"""How words are spelled for a model, how its texts are spelled for a transcript, and what its sound is made of."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from config.errors import StartupError
+from models.sherpa.doubled_rate import DoubledRate
+from models.sherpa.hot_words import MOST, encoded
+from models.sherpa.tokens import Tokens, read_tokens, scores_of
+from models.sherpa.transcript import Transcript
+
+UPPER = Tokens(["<blk>", "<sos/eos>", "<unk>", "▁", "▁T", "HE", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'", "#0"])
+MIXED = Tokens(["<blk>", "▁", "▁T", "he", *"abcdefghijklmnopqrstuvwxyzTüß."])
+SIGNS = Tokens(["<blk>", "你", "好", "吗"])
+BOTH = Tokens(["<blk>", "你", "好", "▁", "▁HE", "L", "O"])
+
+
+def test_the_case_and_the_unit_of_a_model_are_read_from_its_tokens() -> None:
+    assert [(each.case, each.unit) for each in (UPPER, MIXED, BOTH)] == [
+        ("upper", "bpe"), ("mixed", "bpe"), ("upper", "cjkchar+bpe")
+    ]  # fmt: skip
+    assert SIGNS.unit == "cjkchar"
+
+
+def test_hot_words_come_in_the_models_case_without_marks_and_without_what_it_cannot_spell() -> None:
+    words = ["Ada O'Neill", "ada o\u2019neill", "Jürgen", "nail-trim", "a/b:9", "", "…", "THE  NED"]
+    assert encoded(words, UPPER) == "ADA O'NEILL/NAIL TRIM/THE NED"
+    assert encoded(["Jürgen", "the Tür", "Theo"], MIXED) == "the Tür/Theo"
+    assert encoded(["你好", "你好hello", "我"], SIGNS) == "你好"
+    assert encoded(["hello", "你好", "hela"], BOTH) == "HELLO/你好"
+
+
+def test_no_more_hot_words_are_used_than_a_search_bears() -> None:
+    words = [f"word {chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(3 * MOST)]
+    assert len(encoded(words, UPPER).split("/")) == MOST
+
+
+@pytest.mark.parametrize(
+    ("heard", "read"),
+    [
+        ("I'M  HERE AND I AM LATE", "I'm here and I am late"),
+        ("IT IS MINE", "it is mine"),
+        ("THIS IS ADA O'NEILL FROM YORK", "this is Ada O'Neill from York"),
+        ("YORKSHIRE", "yorkshire"),
+    ],
+)
+def test_a_model_of_capitals_is_read_in_small_letters_and_names_as_they_are_spelled(heard: str, read: str) -> None:
+    assert Transcript("upper", "en-US", ["Ada O'Neill", "York"]).of(heard) == read
+
+
+def test_another_language_has_no_i_and_a_model_with_both_cases_is_left_alone() -> None:
+    assert Transcript("upper", "it").of("I GATTI") == "i gatti"
+    assert Transcript("mixed", "en", ["ACME"]).of(" Yes, i am from Acme. ") == "Yes, i am from Acme."
+
+
+def test_tokens_that_are_no_list_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.txt"
+    path.write_text("<blk> 0\n▁a 1\n  2\n")
+    assert read_tokens(path).symbols == ("▁a", " ")
+    for content in (b"", b"a\n", b"\xff\xfe 0\n"):
+        path.write_bytes(content)
+        with pytest.raises(StartupError, match=r"tokens\.txt"):
+            read_tokens(path)
+
+
+def test_a_segmenters_file_says_how_likely_tokens_are_and_without_one_their_place_does(tmp_path: Path) -> None:
+    def piece(symbol: str, score: float) -> bytes:
+        text = symbol.encode()
+        inner = b"\x0a" + bytes([len(text)]) + text + b"\x15" + struct.pack("<f", score) + b"\x18\x01"
+        return b"\x0a" + bytes([len(inner)]) + inner
+
+    path = tmp_path / "bpe.model"
+    path.write_bytes(piece("▁T", -2.5) + piece("other", -1) + b"\x12\x02\x08\x01")
+    assert scores_of(UPPER, path) == {"▁T": -2.5}
+    by_place = list(scores_of(UPPER, None).values())
+    assert by_place == sorted(by_place, reverse=True) and len(by_place) == len(UPPER.symbols)
+    for content in (b"\x0a\x7fshort", b"\x0b", b"\x0a\x02\x08\x01", b"\xff" * 12):
+        path.write_bytes(content)
+        with pytest.raises(StartupError, match=r"bpe\.model"):
+            scores_of(UPPER, path)
+
+
+def test_telephone_sound_is_doubled_without_seams_and_with_nothing_above_its_band() -> None:
+    noise = np.random.default_rng(0).integers(-9000, 9000, 8000).astype(np.int16)
+    whole, parts = DoubledRate(), DoubledRate()
+    wide = whole.push(noise)
+    assert len(wide) == 2 * len(noise)
+    pieces = np.concatenate([parts.push(noise[start : start + 77]) for start in range(0, len(noise), 77)])
+    np.testing.assert_allclose(pieces, wide, atol=1e-6)
+    power = np.abs(np.fft.rfft(wide * np.hanning(len(wide)))) ** 2
+    hz = np.fft.rfftfreq(len(wide), 1 / 16000)
+    assert power[hz > 4400].mean() < 1e-5 * power[(hz > 300) & (hz < 3600)].mean()
+    time = np.arange(800) / 8000
+    tone = (8000 * np.sin(2 * np.pi * 3000 * time)).astype(np.int16)
+    exact = 8000 / 32768 * np.sin(2 * np.pi * 3000 * (np.arange(1600) - 48) / 16000)
+    np.testing.assert_allclose(DoubledRate().push(tone)[200:], exact[200:], atol=1e-3)
