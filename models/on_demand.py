@@ -11,7 +11,7 @@ from typing import cast
 import structlog
 
 from config.errors import ModelError, StartupError
-from models.protocols import AnswerPart, ChatPrompt, LanguageModel
+from models.protocols import AnswerPart, ChatPrompt, LanguageModel, Prepares
 
 _log = structlog.get_logger()
 
@@ -34,6 +34,12 @@ class OnDemandLanguageModel:
         async with aclosing(cast(AsyncGenerator[AnswerPart, None], model.answer(prompt))) as parts:
             async for part in parts:
                 yield part
+
+    async def prepare(self, prompt: ChatPrompt) -> None:
+        """See `Prepares.prepare`: the model is loaded, whether it prepares or not."""
+        model = await self.loaded()
+        if isinstance(model, Prepares):
+            await model.prepare(prompt)
 
     async def loaded(self) -> LanguageModel:
         """The model, loaded now if it is not. Raises `ModelError`."""

@@ -194,8 +194,8 @@ class Engine:
             if answer.sampler is None:
                 try:
                     answer.sampler = Sampler(self._model, answer.request.sampling, answer.request.grammar)
-                except ModelError as error:
-                    self._fail([answer], error)
+                except Exception as error:  # noqa: BLE001 - of one call, and the thread serves all
+                    self._fail([answer], ModelError(f"The answer cannot be drawn: {error}"))
 
     def _place(self, answer: _Answer, now_s: float) -> Place | None:
         """A place for one; those who wait for an answer take it from work for which nobody waits."""

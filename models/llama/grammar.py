@@ -17,24 +17,24 @@ LONGEST_STRING: Final = 400
 MOST_ITEMS: Final = 50
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
+_DEPTH: Final = 3
+"""How deep values are nested of which a schema says nothing."""
 _BASE: Final = {
-    "char": r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4})',
-    "string": rf'"\"" char{{0,{LONGEST_STRING}}} "\""',
+    # No \\u: half of a surrogate pair is JSON, and no text.
+    "char": r'[^"\\\x7F\x00-\x1F] | "\\" ["\\/nt]',
     "integer": '"-"? ("0" | [1-9] [0-9]{0,14})',
     "number": 'integer ("." [0-9]{1,15})?',
     "boolean": '"true" | "false"',
     "null": '"null"',
-    "object": f'"{{" (string ":" gap value ("," gap string ":" gap value){{0,{MOST_ITEMS}}})? "}}"',
-    "array": f'"[" (value ("," gap value){{0,{MOST_ITEMS}}})? "]"',
-    "value": "object | array | string | number | boolean | null",
     "gap": '" "?',
     "line": '"\\n"?',
 }
 
 
-def json_grammar(schema: Mapping[str, Any]) -> Grammar:
-    """An answer that is JSON of this schema and nothing else."""
-    rules = _Rules()
+def json_grammar(schema: Mapping[str, Any], brevity: int = 1) -> Grammar:
+    """An answer that is JSON of this schema and nothing else. Strings and lists whose length it leaves open are
+    `brevity` times as short."""
+    rules = _Rules(brevity)
     return Grammar(rules.written(rules.of(schema)))
 
 
@@ -66,8 +66,9 @@ def _calls(rules: _Rules, tools: Sequence[ToolDefinition], arguments: str) -> st
 class _Rules:
     """The rules of one grammar."""
 
-    def __init__(self) -> None:
-        self._rules = dict(_BASE)
+    def __init__(self, brevity: int = 1) -> None:
+        self._longest, self._most = LONGEST_STRING // brevity, MOST_ITEMS // brevity
+        self._rules = {**_BASE, "string": rf'"\"" char{{0,{self._longest}}} "\""', **_any(self._most)}
 
     def add(self, body: str) -> str:
         """A new rule's name."""
@@ -91,8 +92,9 @@ class _Rules:
             case "array":
                 return self._array(schema)
             case "string" if "maxLength" in schema or "minLength" in schema:
-                longest = min(int(schema.get("maxLength", LONGEST_STRING)), LONGEST_STRING)
-                shortest = min(int(schema.get("minLength", 0)), longest)
+                shortest = min(_count(schema, "minLength", 0), LONGEST_STRING)
+                longest = min(_count(schema, "maxLength", LONGEST_STRING), max(self._longest, shortest))
+                shortest = min(shortest, longest)
                 return self.add(rf'"\"" char{{{shortest},{longest}}} "\""')
             case "integer" | "number" | "boolean" | "null" | "string" | "object":
                 return str(kind)
@@ -127,10 +129,29 @@ class _Rules:
 
     def _array(self, schema: Mapping[str, Any]) -> str:
         item = self.of(schema.get("items"))
-        most = max(1, min(int(schema.get("maxItems", MOST_ITEMS)), MOST_ITEMS))
-        least = min(int(schema.get("minItems", 0)), most)
+        least = min(_count(schema, "minItems", 0), MOST_ITEMS)
+        most = min(_count(schema, "maxItems", MOST_ITEMS), max(self._most, least))
+        least = min(least, most)
+        if most == 0:
+            return self.add('"[]"')
         inside = f'{item} ("," gap {item}){{{max(least - 1, 0)},{most - 1}}}'
         return self.add(f'"[" {inside} "]"' if least else f'"[" ({inside})? "]"')
+
+
+def _any(most: int) -> dict[str, str]:
+    """The rules for any JSON, `_DEPTH` deep."""
+    rules = {"scalar": "string | number | boolean | null", f"value-{_DEPTH}": "scalar"}
+    for depth in range(_DEPTH):
+        end, inner = f"-{depth}" if depth else "", f"value-{depth + 1}"
+        rules[f"value{end}"] = f"object{end} | array{end} | scalar"
+        rules[f"object{end}"] = f'"{{" (string ":" gap {inner} ("," gap string ":" gap {inner}){{0,{most}}})? "}}"'
+        rules[f"array{end}"] = f'"[" ({inner} ("," gap {inner}){{0,{most}}})? "]"'
+    return rules
+
+
+def _count(schema: Mapping[str, Any], key: str, otherwise: int) -> int:
+    value = schema.get(key, otherwise)
+    return max(int(value), 0) if isinstance(value, int | float) else otherwise
 
 
 def _literal(text: str) -> str:

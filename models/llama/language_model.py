@@ -5,31 +5,30 @@ from __future__ import annotations
 import asyncio
 import codecs
 import itertools
+import json
 import os
-import re
 import zlib
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from config.errors import ModelError
 from models.llama.engine import End, Engine, Request
-from models.llama.grammar import bare_call, tagged_calls
+from models.llama.grammar import bare_call, json_grammar, tagged_calls
 from models.llama.library import Context, Model
 from models.llama.memory import plan
-from models.llama.overflow import first_kept, without_middle
-from models.llama.sampling import Grammar, Sampling
+from models.llama.reading import Reader
+from models.llama.sampling import Grammar, Sampler, Sampling
 from models.llama.schedule import Pace, Priority
 from models.llama.speed import measure
 from models.llama.template import ChatTemplate
 from models.llama.tool_calls import ToolCallParser
 from models.machine import free_bytes
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt
+from models.protocols import AnswerPart, ChatPrompt
 
 CAPACITY: Final = 4096
 """Tokens of a talk: what an agent is told, and what was said of late."""
@@ -37,11 +36,26 @@ MOST_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""
 BATCH_TOKENS: Final = 512
 """A step reads at most so many."""
-_LINE_COST: Final = 12
-"""Tokens around a message, at most."""
-_KEPT_CALLS: Final = 512
-
+MOST_THOUGHT: Final = 48
+"""Tokens that a model may think where nothing keeps it from thinking: a caller waits."""
+MOST_JSON: Final = 1024
+"""Tokens of what is written after a call."""
+WITHIN_S: Final = 15.0
+"""Who has waited so long for a first word does not wait for it any more."""
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """See `Request`. `prompt` grows by what is written."""
+
+    owner: str
+    prompt: list[int]
+    most: int
+    sampling: Sampling
+    grammar: Grammar | None
+    priority: Priority
+    within_s: float | None = None
 
 
 class LlamaLanguageModel:
@@ -68,7 +82,7 @@ class LlamaLanguageModel:
         self.name = name or path.stem
         self._model = Model(path)
         self._template = ChatTemplate(self._model.template, bos=self._model.bos, eos=self._model.eos)
-        self._controls: re.Pattern[str] = self._model.control_texts
+        self._reader = Reader(self._model, self._template)
         capacity = min(capacity, self._model.trained_for)
         self.memory = plan(
             self.name,
@@ -92,7 +106,6 @@ class LlamaLanguageModel:
         self._sampling = sampling or Sampling()
         self._most = min(most_tokens, self.context_length // 2)
         self._forces_tool = forces_tool
-        self._dropped: OrderedDict[str, int] = OrderedDict()
         self._ids = itertools.count(1)
 
     def close(self) -> None:
@@ -100,10 +113,66 @@ class LlamaLanguageModel:
         self.engine.close()
 
     async def answer(
-        self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = None
+        self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = WITHIN_S
     ) -> AsyncGenerator[AnswerPart, None]:
         """See `LanguageModel.answer`. `within_s`: seconds after which the first word comes too late."""
-        tokens = await asyncio.to_thread(self.read, prompt)
+        tokens, grammar = await asyncio.to_thread(lambda: (self.read(prompt), self._grammar(prompt)))
+        parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
+        characters = codecs.getincrementaldecoder("utf-8")("replace")
+        sampling = replace(self._sampling, seed=_seed(prompt) ^ self._sampling.seed)
+        request: _Wanted | None = _Wanted(prompt.call_id, tokens, self._most, sampling, grammar, priority, within_s)
+        while request is not None:
+            written, thought, cut = 0, 0, None
+            async with aclosing(self._written(request)) as tokens_written:
+                async for token in tokens_written:
+                    request.prompt.append(token)
+                    written += 1
+                    for part in parser.feed(characters.decode(self._model.piece(token))):
+                        yield part
+                    thought = thought + 1 if parser.thought_end else 0
+                    if thought > MOST_THOUGHT:
+                        cut = parser.thought_end
+                        break
+            request = self._past_thought(request, cut, written)
+            if cut:
+                for part in parser.feed(cut):
+                    yield part
+        for part in parser.finish():
+            yield part
+
+    async def complete(
+        self, prompt: ChatPrompt, schema: Mapping[str, Any], *, priority: Priority = Priority.AFTER_CALL
+    ) -> str:
+        """See `Constrained.complete`."""
+        most = min(MOST_JSON, self.context_length // 2)
+        asked = replace(prompt, tools=())
+        room = self.context_length - most
+        tokens = await asyncio.to_thread(self._reader.tokens, asked, room, remembers=False)
+        sampling = replace(self._sampling, temperature=0.0)
+        for brevity in (1, 8):  # what does not come to its end is asked for in short
+            grammar = json_grammar(schema, brevity)
+            wanted = _Wanted(prompt.call_id, [*tokens], most, sampling, grammar, priority)
+            pieces = [self._model.piece(token) async for token in self._written(wanted)]
+            text = b"".join(pieces).decode(errors="replace")
+            if _is_json(text):
+                return text
+        raise ModelError(f"The language model did not come to the end of its JSON within {most} tokens")
+
+    async def prepare(self, prompt: ChatPrompt) -> None:
+        """See `Prepares.prepare`."""
+        tokens = await asyncio.to_thread(self._reader.beginning, prompt, self.context_length - self._most)
+        if tokens:
+            wanted = _Wanted(prompt.call_id, tokens, 0, self._sampling, None, Priority.AHEAD)
+            async for _ in self._written(wanted):
+                pass
+
+    def read(self, prompt: ChatPrompt) -> list[int]:
+        """The prompt's tokens, so many as fit: a talk that has grown too long loses its oldest turns. Some
+        milliseconds."""
+        return self._reader.tokens(prompt, self.context_length - self._most)
+
+    async def _written(self, wanted: _Wanted) -> AsyncGenerator[int, None]:
+        """The tokens that the engine writes. Raises `ModelError`."""
         told: asyncio.Queue[int | End | ModelError] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -111,92 +180,49 @@ class LlamaLanguageModel:
             with suppress(RuntimeError):  # the loop has ended: nobody listens
                 loop.call_soon_threadsafe(told.put_nowait, what)
 
-        sampling = replace(self._sampling, seed=_seed(prompt) ^ self._sampling.seed)
-        request = Request(
-            prompt.call_id, tokens, self._most, sampling, tell, tell, self._grammar(prompt), priority, within_s
+        ticket = self.engine.submit(
+            Request(
+                wanted.owner,
+                [*wanted.prompt],
+                wanted.most,
+                wanted.sampling,
+                tell,
+                tell,
+                wanted.grammar,
+                wanted.priority,
+                wanted.within_s,
+            )
         )
-        ticket = self.engine.submit(request)
-        parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
-        characters = codecs.getincrementaldecoder("utf-8")("replace")
         try:
             while isinstance(what := await told.get(), int):
-                for part in parser.feed(characters.decode(self._model.piece(what))):
-                    yield part
+                yield what
             if isinstance(what, ModelError):
                 raise what
-            for part in parser.finish():
-                yield part
         finally:
             ticket.cancel()
 
-    async def prepare(self, prompt: ChatPrompt) -> None:
-        """Read a prompt before there is something to answer, for example an agent's while its phone still rings.
-        Raises `ModelError`."""
-        tokens = await asyncio.to_thread(self.read, prompt)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[End | ModelError] = loop.create_future()
-
-        def settle(how: End | ModelError) -> None:
-            if not done.cancelled():
-                done.set_result(how)
-
-        def end(how: End | ModelError) -> None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, how)
-
-        ticket = self.engine.submit(Request(prompt.call_id, tokens, 0, self._sampling, lambda _: None, end))
-        try:
-            if isinstance(how := await done, ModelError):
-                raise how
-        finally:
-            ticket.cancel()
-
-    def read(self, prompt: ChatPrompt) -> list[int]:
-        """The prompt's tokens, so many as fit: a talk that has grown too long loses its oldest turns. Some
-        milliseconds."""
-        room = self.context_length - self._most
-        prompt = self._cleaned(prompt)
-        dropped = min(self._dropped.get(prompt.call_id, 0), len(prompt.messages))
-        tokens = self._tokens(prompt, dropped)
-        if len(tokens) > room:
-            costs = [self._cost(message) for message in prompt.messages]
-            begins = [message.role == "user" for message in prompt.messages]
-            fixed = len(tokens) - sum(costs[dropped:])
-            dropped = first_kept(costs, begins, room - fixed, dropped)
-            self._remember(prompt.call_id, dropped)
-            tokens = self._tokens(prompt, dropped)
-            _log.info("language_model.turns_left_out", call_id=prompt.call_id, messages=dropped)
-        return without_middle(tokens, room)
-
-    def _tokens(self, prompt: ChatPrompt, dropped: int) -> list[int]:
-        return self._model.tokens(self._template.render(replace(prompt, messages=prompt.messages[dropped:])))
-
-    def _cost(self, message: ChatMessage) -> int:
-        text = message.content + "".join(call.name + call.arguments for call in message.tool_calls)
-        return len(self._model.tokens(text)) + _LINE_COST * (1 + len(message.tool_calls))
-
-    def _remember(self, call_id: str, dropped: int) -> None:
-        self._dropped[call_id] = dropped
-        self._dropped.move_to_end(call_id)
-        while len(self._dropped) > _KEPT_CALLS:
-            self._dropped.popitem(last=False)
-
-    def _cleaned(self, prompt: ChatPrompt) -> ChatPrompt:
-        """Without what would be read as control: nobody changes who speaks by what they say."""
-        messages = [replace(message, content=self._clean(message.content)) for message in prompt.messages]
-        return replace(prompt, system=self._clean(prompt.system), messages=messages)
-
-    def _clean(self, text: str) -> str:
-        while (clean := self._controls.sub("", text)) != text:
-            text = clean
-        return text
+    def _past_thought(self, request: _Wanted, end: str | None, written: int) -> _Wanted | None:
+        """The rest of an answer whose thought was cut short; None when there is none."""
+        if end is None:
+            return None
+        prompt = [*request.prompt, *self._model.tokens(end)]
+        most = min(request.most - written, self.context_length - len(prompt))
+        return replace(request, prompt=prompt, most=most, within_s=None) if most > 0 else None
 
     def _grammar(self, prompt: ChatPrompt) -> Grammar | None:
-        if not prompt.tools:
+        """What holds an answer to the tools that there are; None for what no grammar can be made of."""
+        if not prompt.tools or not (self._template.tags_calls or self._forces_tool(prompt)):
             return None
-        if self._template.tags_calls:
-            return tagged_calls(prompt.tools, forced=self._forces_tool(prompt))
-        return bare_call(prompt.tools) if self._forces_tool(prompt) else None
+        try:
+            if self._template.tags_calls:
+                grammar = tagged_calls(prompt.tools, forced=self._forces_tool(prompt))
+            else:
+                grammar = bare_call(prompt.tools)
+            Sampler(self._model, self._sampling, grammar).close()
+        except (ModelError, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
+            _log.warning("language_model.no_grammar", call_id=prompt.call_id, error=repr(error))
+            return None
+        return grammar
 
     def _new_id(self) -> str:
         """Nine letters and digits, as the strictest templates want."""
@@ -206,3 +232,11 @@ class LlamaLanguageModel:
 def _seed(prompt: ChatPrompt) -> int:
     """Of the call and the length of its talk: other words when it is asked again later."""
     return zlib.crc32(f"{prompt.call_id} {len(prompt.messages)}".encode())
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
