@@ -12,6 +12,7 @@ from models.known_models import KnownModel
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.store import Store
 
+SHERPA: Final = "sherpa-onnx"
 LLAMA: Final = "llama.cpp"
 """Also what `/slm-models` calls the provider of its models."""
 
@@ -31,7 +32,13 @@ def gguf_context_length(path: Path) -> int:
     return min(CAPACITY, Model(path, vocabulary_only=True).trained_for)
 
 
-RECOGNIZERS: Final[Mapping[str, Callable[[Store, KnownModel], SpeechToText]]] = {}
+def _open_sherpa(store: Store, model: KnownModel) -> SpeechToText:
+    from models.sherpa.opening import open_recognizer
+
+    return open_recognizer(store, model)
+
+
+RECOGNIZERS: Final[Mapping[str, Callable[[Store, KnownModel], SpeechToText]]] = {SHERPA: _open_sherpa}
 """Open one model. Raise `StartupError`."""
 SYNTHESIZERS: Final[Mapping[str, Callable[[Store, Sequence[KnownModel]], TextToSpeech]]] = {}
 """Open all voices of an engine as one synthesizer. Raise `StartupError`."""
@@ -46,3 +53,10 @@ def runs(model: KnownModel) -> bool:
 def engine_of(model: KnownModel) -> str:
     """The engine without its variant."""
     return model.engine.partition("/")[0]
+
+
+def hears_whole_turns(model: KnownModel) -> bool:
+    """Whether a recognizer gives no words while the caller speaks: it is the better for a second pass."""
+    from models.sherpa.recipe import is_streaming
+
+    return engine_of(model) == SHERPA and not is_streaming(model.engine)

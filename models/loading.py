@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import structlog
 
 from config.errors import ModelFileError, StartupError
-from models import end_of_turn, engines, espeak_tts, flite_tts, pocketsphinx_stt, responder, smart_turn
+from models import end_of_turn, engines, espeak_tts, flite_tts, pocketsphinx_stt, responder, second_pass, smart_turn
 from models.catalogue import Catalogue, Closable, LanguageModelInfo, language_model_id
 from models.known_models import Kind, read_known
 from models.on_demand import OnDemandLanguageModel
@@ -130,18 +130,24 @@ def _peeked(name: str, files: Mapping[str, Path]) -> LanguageModelInfo | None:
 
 def _recognizers(store: Store, wanted: str, opened: ExitStack) -> dict[str, SpeechToText]:
     """By primary language tag, and under `ANY` the one for all others. With `auto` the first of the list that speaks a
-    language; the one in the box where there is none for its language."""
-    files = [model for model in store.ready("stt") if engines.runs(model)]
+    language, models that give words while the caller speaks before others, which are their second pass then; the one in
+    the box where there is none for its language. `a+b` is the model a with b as its second pass."""
+    files = sorted((model for model in store.ready("stt") if engines.runs(model)), key=engines.hears_whole_turns)
     makers: _Makers[SpeechToText] = {
         **{model.name: partial(engines.RECOGNIZERS[engines.engine_of(model)], store, model) for model in files}, **_STT
     }  # fmt: skip
-    _refuse_what_is_not_here(store, "stt", wanted, makers)
+    for name in wanted.split("+"):
+        _refuse_what_is_not_here(store, "stt", name, makers)
     if wanted != AUTO:
-        return {ANY: _of("stt", wanted, makers, opened)}
+        first, *second = [_of("stt", name, makers, opened) for name in wanted.split("+", 1)]
+        return {ANY: second_pass.behind(first, second[0]) if second else first}
     ears: dict[str, SpeechToText] = {}
     for model in files:
         spoken = {ANY if tag == "*" else tag.lower().split("-")[0] for tag in model.languages}
-        if spoken - ears.keys() and (ear := _tried("stt", model.name, makers, opened)):
+        whole = engines.hears_whole_turns(model)
+        better = [tag for tag in ears if whole and model.speaks(tag) and second_pass.is_first(ears[tag])]
+        if (better or spoken - ears.keys()) and (ear := _tried("stt", model.name, makers, opened)):
+            ears.update({tag: second_pass.if_quick_enough(ears[tag], ear) for tag in better})
             ears.update(dict.fromkeys(spoken - ears.keys(), ear))
     if ANY not in ears:
         english = ears.get(_BUILT_IN_LANGUAGE)

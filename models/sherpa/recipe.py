@@ -55,6 +55,13 @@ ENGINES: Final[Mapping[str, Make]] = {
 """By what follows `sherpa-onnx/` in the name of a known model's engine."""
 
 
+def is_streaming(engine: str) -> bool:
+    """Whether models of a known model's engine give words while the caller speaks; True for engines that there are
+    none of here."""
+    make = ENGINES.get(engine.removeprefix(PREFIX))
+    return make is None or make.streaming
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One recognizer: `arguments` go to `maker` of sherpa-onnx's `OnlineRecognizer` or `OfflineRecognizer`."""
