@@ -59,6 +59,8 @@ class Answer:
     on_line: Callable[[Line], None] = lambda _: None
     ends_call: bool = False
     """The agent wants to hang up once this has been heard."""
+    gave_up: bool = False
+    """And that because its language model fails."""
     task: asyncio.Task[None] | None = None
     """What runs it."""
     turn: Turn | None = None
@@ -176,8 +178,8 @@ class Answer:
                         self._pauses += 1
                         sentences.put_nowait(part)
                         line = Line("assistant", "")
-                    case HangUp():
-                        self.ends_call = True
+                    case HangUp(failed):
+                        self.ends_call, self.gave_up = True, failed
                         break
         if rest := splitter.rest():
             sentences.put_nowait((rest, line))

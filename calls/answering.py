@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+
+import structlog
 
 from calls import metrics
 from calls.answer import Answer, Manner
@@ -18,7 +20,10 @@ from calls.timeline import Making, Timeline, ToolTime
 from calls.tool_arguments import LONGEST_NAME
 from calls.tools import ToolBelt, ToolResult
 from calls.transcript import Line, ToolUse, Transcript
+from config.errors import ModelError
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, ToolCall
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,15 @@ class Mind:
     tools: ToolBelt
 
 
+def first_prompt(call_id: str, script: Script, belt: ToolBelt) -> ChatPrompt:
+    """What a language model is told before anything is said."""
+    return ChatPrompt(call_id, script.system, (), script.language, belt.definitions)
+
+
 Begin = Callable[[Answer, Line], None]
 """Called before the first sound of each line of an answer."""
+MOST_FAILURES: Final = 2
+"""So often in a row a language model may fail before the agent says goodbye."""
 STILL_WORKS: Final = "This was called and still works: its result will follow. Do not call it again."
 """What the model is told of a tool that has not answered yet."""
 
@@ -80,6 +92,8 @@ class Answering:
         self._timeline = timeline
         self._begin = begin
         self._in_use: list[_InUse] = []
+        self._failures = 0  # in a row
+        self._log = log.bind(call_id=call_id)
 
     def prompt(self, messages: Sequence[ChatMessage]) -> ChatPrompt:
         """What the language model is asked after this talk. Tools that still work are in it, before the caller's last
@@ -88,7 +102,7 @@ class Answering:
         last = len(messages) - 1 if messages and messages[-1].role == "user" else len(messages)
         pending = [line for use in self._in_use if use.counts for line in _pending(use.call)]
         told = (*messages[:last], *pending, *messages[last:])
-        return ChatPrompt(self._call_id, script.system, told, script.language, self._mind.tools.definitions)
+        return replace(first_prompt(self._call_id, script, self._mind.tools), messages=told)
 
     def to(self, prompt: ChatPrompt, manner: Manner, group: asyncio.TaskGroup, *, speculative: bool = False) -> Answer:
         """The language model's answer; `group` runs its tools."""
@@ -109,7 +123,17 @@ class Answering:
         async def confirmed() -> None:
             await answer.until_confirmed()
 
-        reply = Reply(self._mind.language, prompt, use, ready, confirmed, self.phrases)
+        def failed(error: ModelError) -> bool:
+            if not answer.confirmed:  # it is asked again, should the answer be wanted
+                raise error
+            self._failures += 1
+            self._log.error("answer.failed", error=str(error), failures=self._failures)
+            return self._failures >= MOST_FAILURES
+
+        def answered() -> None:
+            self._failures = 0
+
+        reply = Reply(self._mind.language, prompt, use, ready, confirmed, failed, answered, self.phrases)
         answer = Answer(reply.parts(), self._mouth, Making(self._timeline.now_ms, speculative), manner, prompt)
         answer.on_line = lambda line: self._begin(answer, line)
         return answer

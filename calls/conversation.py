@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 
 from calls import metrics
+from calls.ahead import Ahead
 from calls.answer import Answer, Manner
 from calls.answering import Answering, Guess, Mind
 from calls.digits import DigitsDialled, KeyPressed
-from calls.floor import Floor, TalkEnd
+from calls.floor import ASKS, Floor, TalkEnd
 from calls.inbox import AnswerDone, Happening, Inbox, NobodySpeaks
 from calls.mouth import Mouth
 from calls.script import Script
@@ -39,9 +39,6 @@ from models.backchannels import is_backchannel
 from models.protocols import SpeechToTextStream
 
 log = structlog.get_logger()
-
-ASKS: Final = 1
-"""So often the agent asks whether a silent caller is still there; then it says goodbye."""
 
 
 class Conversation:
@@ -76,6 +73,7 @@ class Conversation:
         self._answering = Answering(call_id, script, mind, mouth, self.transcript, timeline, self._begin)
         loop = asyncio.get_running_loop()
         self._silence = SilenceWatch(script.silence_ms, lambda: inbox.put(NobodySpeaks()), loop.call_later, loop.time)
+        self._ahead = Ahead(mind.language)
         self._answer: Answer | None = None
         self._guess: Guess | None = None
         self._floor = Floor()
@@ -94,6 +92,7 @@ class Conversation:
                     end = None if self._floor.caller else self._floor.leaving
             finally:
                 self._silence.close()
+                self._ahead.close()
                 self._drop_guess()
                 self._answering.close()
         return end
@@ -178,15 +177,11 @@ class Conversation:
                 self.timeline.agent_silent()
                 if self._floor.caller and self._answer is not None:  # it waits for a tool: what follows waits, too
                     self._answer.hold()
-            case _:
-                pass
 
     @property
     def _nobody_speaks(self) -> bool:
         floor = self._floor
         return self._answer is None and self._guess is None and not (floor.caller or floor.agent)
-
-    # What the caller does.
 
     async def _turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
         """The caller's turn is over."""
@@ -264,8 +259,6 @@ class Conversation:
         if self._answer is not None:
             self._answer.go_on()
 
-    # What the agent says.
-
     def _open(self, group: asyncio.TaskGroup) -> None:
         """The first message, when it is the agent's."""
         script = self._script
@@ -311,6 +304,7 @@ class Conversation:
             return
         if text:
             prompt = self._answering.prompt(self.transcript.if_said(text, goes_on=self._turn_is_open))
+            self._ahead.stop()
             guess.answer = self._answering.to(prompt, self._manner, group, speculative=True)
             await self._run(guess.answer)
 
@@ -328,6 +322,7 @@ class Conversation:
     def _reply(self, manner: Manner, group: asyncio.TaskGroup) -> None:
         """Answer the talk as it stands: with what was guessed, if it answers just that."""
         prompt = self._answering.prompt(self.transcript.messages())
+        self._ahead.stop()
         guess = self._guess
         if guess is not None and guess.answer is not None and guess.answer.prompt == prompt and not guess.answer.failed:
             metrics.SPECULATIONS.labels(outcome="used").inc()
@@ -372,7 +367,7 @@ class Conversation:
             return
         self._end_answer(answer)
         if answer.ends_call:
-            self._floor.leaving = "customer_silent" if self._floor.silences > ASKS else "agent_ended"
+            self._floor.leave(failed=answer.gave_up)
         elif self._floor.owed:
             self._floor.owed = False
             self._reply(Manner(), group)
@@ -396,3 +391,4 @@ class Conversation:
         self._log.info("turn.agent", heard_characters=len(answer.heard))
         self._log.debug("turn.agent.text", text=answer.heard)
         self._on_progress()
+        self._ahead.read(self._answering.prompt(self.transcript.messages()))

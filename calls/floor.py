@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-TalkEnd = Literal["agent_ended", "customer_silent"]
+ASKS: Final = 1
+"""So often the agent asks whether a silent caller is still there; then it says goodbye."""
+TalkEnd = Literal["agent_ended", "customer_silent", "error"]
 """Why an agent ends a call."""
 
 
@@ -31,6 +33,11 @@ class Floor:
     """The last turn was digits."""
     silences: int = 0
     """How often in a row the agent has asked whether the caller is still there."""
+
+    def leave(self, *, failed: bool) -> None:
+        """The agent has said goodbye. `failed`: because it cannot answer."""
+        by_itself: TalkEnd = "customer_silent" if self.silences > ASKS else "agent_ended"
+        self.leaving = "error" if failed else by_itself
 
     def heard_words(self, *, dialled: bool) -> None:
         """The caller was understood, or dialled."""

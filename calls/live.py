@@ -13,6 +13,8 @@ import sqlalchemy as sa
 import structlog
 
 from calls.after_call import Outcome
+from calls.ahead import Ahead
+from calls.answering import first_prompt
 from calls.call_now import CallNow
 from calls.conversation import Conversation
 from calls.elsewhere import Guide, Referrals, Transfers, trunk_of
@@ -20,9 +22,11 @@ from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
 from calls.media_quality import end_of_sound
-from calls.role import models_for, turn_settings
+from calls.role import AgentModels, models_for, script_of, turn_settings
+from calls.script import Script
 from calls.sip_trails import Followed
 from calls.talk import Parties, Talk, open_senses, tools_of
+from calls.tools import ToolBelt
 from calls.transcript import Transcript
 from config.clock import utc_now
 from media.engine_call import EngineCall
@@ -121,7 +125,14 @@ class LiveCall:
         """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""
         models = models_for(self._agent, self._house.models)
         parties = Parties(self.call, self._agent, self._number.number, self._leg)
+        script = script_of(self._agent, parties.values, self.call.id)
         _, belt = await asyncio.gather(self._ring(), tools_of(parties, self._house))
+        with closing(Ahead(models.language)) as ahead:
+            ahead.read(first_prompt(self.call.id, script, belt))
+            await self._meet(parties, models, script, belt)
+
+    async def _meet(self, parties: Parties, models: AgentModels, script: Script, belt: ToolBelt) -> None:
+        """From the answer on."""
         media = await self._pick_up()
         if media is None:
             return
@@ -129,7 +140,7 @@ class LiveCall:
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
         with closing(open_senses(models, parties, belt, media.rate, self._has_words)) as senses:
             async with self._sound(media, models.end_of_turn.ahead_ms) as (sound, inbox):
-                talk = Talk(parties, self._house, models, senses, belt, sound, inbox, self._answered_at)
+                talk = Talk(parties, self._house, models, script, senses, belt, sound, inbox, self._answered_at)
                 self._conversation = talk.conversation
                 await talk.run(self._ending, self.end)
 

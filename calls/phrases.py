@@ -20,6 +20,10 @@ class Phrases:
     """When the caller interrupted and nothing of it was understood."""
     not_done: str
     """When the language model used tools and found no words."""
+    failed: str
+    """When the language model failed."""
+    cannot_answer: str
+    """When it failed again; then the call ends."""
 
 
 _ENGLISH: Final = Phrases(
@@ -28,6 +32,8 @@ _ENGLISH: Final = Phrases(
     silent_goodbye="I cannot hear you, so I will hang up now. Goodbye.",
     say_again="Sorry, I did not get that. Could you say it again?",
     not_done="I am sorry, I could not do that.",
+    failed="Sorry, something went wrong. Could you say that again?",
+    cannot_answer="I am sorry, I cannot answer you at the moment. Please call again later. Goodbye.",
 )
 _BY_LANGUAGE: Final = {
     "en": _ENGLISH,
@@ -37,6 +43,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="Ich kann Sie nicht hören und lege jetzt auf. Auf Wiederhören.",
         say_again="Das habe ich leider nicht verstanden. Können Sie es noch einmal sagen?",
         not_done="Das hat leider nicht geklappt.",
+        failed="Entschuldigung, da ist etwas schiefgegangen. Können Sie das noch einmal sagen?",
+        cannot_answer="Ich kann im Moment leider nicht antworten. Bitte rufen Sie später wieder an. Auf Wiederhören.",
     ),
     "fr": Phrases(
         one_moment="Un instant, s'il vous plaît.",
@@ -44,6 +52,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="Je ne vous entends pas, je vais donc raccrocher. Au revoir.",
         say_again="Pardon, je n'ai pas compris. Pouvez-vous répéter ?",
         not_done="Je suis désolé, je n'y suis pas arrivé.",
+        failed="Pardon, il y a eu un problème. Pouvez-vous répéter ?",
+        cannot_answer="Désolé, je ne peux pas répondre pour le moment. Rappelez plus tard, s'il vous plaît. Au revoir.",
     ),
     "es": Phrases(
         one_moment="Un momento, por favor.",
@@ -51,6 +61,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="No le oigo, así que voy a colgar. Adiós.",
         say_again="Perdone, no le he entendido. ¿Puede repetirlo?",
         not_done="Lo siento, no ha sido posible.",
+        failed="Perdone, algo ha fallado. ¿Puede repetirlo?",
+        cannot_answer="Lo siento, ahora no puedo responderle. Llame más tarde, por favor. Adiós.",
     ),
     "it": Phrases(
         one_moment="Un momento, per favore.",
@@ -58,6 +70,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="Non la sento, quindi riaggancio. Arrivederci.",
         say_again="Mi scusi, non ho capito. Può ripetere?",
         not_done="Mi dispiace, non è stato possibile.",
+        failed="Mi scusi, qualcosa è andato storto. Può ripetere?",
+        cannot_answer="Mi dispiace, al momento non posso risponderle. Richiami più tardi, per favore. Arrivederci.",
     ),
     "pt": Phrases(
         one_moment="Um momento, por favor.",
@@ -65,6 +79,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="Não consigo ouvir, por isso vou desligar. Adeus.",
         say_again="Desculpe, não percebi. Pode repetir?",
         not_done="Lamento, não foi possível.",
+        failed="Desculpe, algo correu mal. Pode repetir?",
+        cannot_answer="Lamento, de momento não posso responder. Ligue mais tarde, por favor. Adeus.",
     ),
     "nl": Phrases(
         one_moment="Een ogenblik, alstublieft.",
@@ -72,6 +88,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="Ik hoor u niet, dus ik hang nu op. Tot ziens.",
         say_again="Sorry, dat heb ik niet verstaan. Kunt u het nog eens zeggen?",
         not_done="Het spijt me, dat is niet gelukt.",
+        failed="Sorry, er ging iets mis. Kunt u het nog eens zeggen?",
+        cannot_answer="Het spijt me, ik kan u op dit moment niet antwoorden. Belt u later nog eens. Tot ziens.",
     ),
     "pl": Phrases(
         one_moment="Proszę chwilę poczekać.",
@@ -79,6 +97,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="Nic nie słyszę, więc kończę. Do widzenia.",
         say_again="Przepraszam, nie zrozumiałem. Proszę powtórzyć.",
         not_done="Przykro mi, to się nie udało.",
+        failed="Przepraszam, coś poszło nie tak. Proszę powtórzyć.",
+        cannot_answer="Przykro mi, teraz nie mogę odpowiedzieć. Proszę zadzwonić później. Do widzenia.",
     ),
     "sv": Phrases(
         one_moment="Ett ögonblick.",
@@ -86,6 +106,8 @@ _BY_LANGUAGE: Final = {
         silent_goodbye="Jag hör dig inte, så jag lägger på nu. Hej då.",
         say_again="Förlåt, det uppfattade jag inte. Kan du säga det igen?",
         not_done="Tyvärr, det gick inte.",
+        failed="Förlåt, något gick fel. Kan du säga det igen?",
+        cannot_answer="Tyvärr kan jag inte svara just nu. Ring gärna igen senare. Hej då.",
     ),
 }
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from calls.phrases import Phrases
 from calls.tools import ToolResult
+from config.errors import ModelError
 from models.protocols import END_CALL, AnswerPart, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
 
 MOST_ROUNDS: Final = 5
@@ -34,7 +35,9 @@ class Pause:
 
 @dataclass(frozen=True)
 class HangUp:
-    """The last part: hang up once all of it has been heard."""
+    """The last part: hang up once all of it has been heard. `failed`: because there is nobody to answer."""
+
+    failed: bool = False
 
 
 ReplyPart = Say | Pause | HangUp
@@ -58,17 +61,32 @@ class _Round:
 @dataclass(frozen=True)
 class Reply:
     """`ready(call)` is waited for before a tool is used: a tool with effects is not, before the answer is certain to be
-    given. `confirmed()` waits until it is: nobody waits for anything before."""
+    given. `confirmed()` waits until it is: nobody waits for anything before. `failed(error)` is told that the model
+    failed: it says whether that is the end of the talk, or raises the error. `answered()`: the model did not."""
 
     language: LanguageModel
     prompt: ChatPrompt
     use: ToolRun
     ready: Callable[[ToolCall], Awaitable[object]]
     confirmed: Callable[[], Awaitable[object]]
+    failed: Callable[[ModelError], bool]
+    answered: Callable[[], None]
     phrases: Phrases
 
     async def parts(self) -> AsyncGenerator[ReplyPart, None]:
-        """The answer. Raises what the model raises."""
+        """The answer; an excuse where the model fails. Raises what `failed` raises."""
+        try:
+            async with aclosing(self._parts()) as parts:
+                async for part in parts:
+                    yield part
+        except ModelError as error:
+            last = self.failed(error)
+            yield Pause()
+            yield Say(self.phrases.cannot_answer if last else self.phrases.failed)
+            if last:
+                yield HangUp(failed=True)
+
+    async def _parts(self) -> AsyncGenerator[ReplyPart, None]:
         messages = tuple(self.prompt.messages)
         spoken = filled = False
         for tools in (*([self.prompt.tools] * MOST_ROUNDS), ()):
@@ -76,6 +94,7 @@ class Reply:
             async with aclosing(self._ask(replace(self.prompt, messages=messages, tools=tools), this)) as words:
                 async for say in words:
                     yield say
+            self.answered()
             spoken = spoken or bool(this.text.strip())
             if not tools:
                 this.calls.clear()

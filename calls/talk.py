@@ -15,6 +15,7 @@ import structlog
 
 from calls import turn_stages
 from calls.answering import Mind
+from calls.context import ContextValue
 from calls.conversation import Conversation
 from calls.digits import DigitEntry, OwnKeys
 from calls.equipment import Equipment
@@ -23,7 +24,8 @@ from calls.http_tool import CallContext
 from calls.inbox import Inbox
 from calls.media_watch import MediaWatch
 from calls.mouth import Mouth
-from calls.role import AgentModels, script_of, values_of
+from calls.role import AgentModels, values_of
+from calls.script import Script
 from calls.silence import HoldChanged
 from calls.talk_tools import bare_belt, belt_for
 from calls.timeline import Timeline
@@ -58,6 +60,11 @@ class Parties:
     number: str
     leg: Leg
 
+    @property
+    def values(self) -> dict[str, ContextValue]:
+        """What placeholders stand for."""
+        return values_of(self.call, self.number, self.leg.facts)
+
 
 @dataclass(frozen=True)
 class Senses:
@@ -91,7 +98,7 @@ def open_senses(
 async def tools_of(parties: Parties, house: Equipment) -> ToolBelt:
     """The agent's tools. When the database is in trouble the call has those that need none."""
     agent, call = parties.agent, parties.call
-    context = CallContext(call.id, values_of(call, parties.number, parties.leg.facts))
+    context = CallContext(call.id, parties.values)
     digits = parties.leg.send_digits
     try:
         return await belt_for(agent, context, database=house.database, outside=house.outside, send_digits=digits)
@@ -108,6 +115,7 @@ class Talk:
         parties: Parties,
         house: Equipment,
         models: AgentModels,
+        script: Script,
         senses: Senses,
         belt: ToolBelt,
         sound: EngineCall,
@@ -128,7 +136,7 @@ class Talk:
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         self.conversation = Conversation(
             call_id=call.id,
-            script=script_of(agent, values_of(call, parties.number, parties.leg.facts), call.id),
+            script=script,
             inbox=inbox,
             ear=senses.ear,
             mind=Mind(models.language, belt),

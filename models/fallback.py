@@ -21,6 +21,7 @@ from models.protocols import (
     ChatPrompt,
     Constrained,
     LanguageModel,
+    Prepares,
     Speech,
     TextDelta,
     TextToSpeech,
@@ -77,6 +78,11 @@ class FallbackLanguageModel:
                     return
                 if place + 1 == len(self.models):
                     raise
+
+    async def prepare(self, prompt: ChatPrompt) -> None:
+        """See `Prepares.prepare`: by the best, if it can; the others are not expected to be asked."""
+        if isinstance(self.models[0], Prepares):
+            await self.models[0].prepare(prompt)
 
     async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         """See `Constrained.complete`: by the first model that can and does."""

@@ -154,7 +154,7 @@ async def test_a_leg_that_breaks_after_the_answer_is_unreachable(tmp_path: Path)
 
 
 async def test_a_model_that_raises_ends_its_call_alone_and_is_logged_once(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ModelError("out of memory")) as house:
+    async with open_house(tmp_path, RuntimeError("out of memory")) as house:
         await house.number()
         await house.number("+4930200", first_speaker="agent")
         well = house.rings()

@@ -13,13 +13,14 @@ from calls.answer import Answer
 from calls.digits import DigitsDialled
 from calls.inbox import AnswerDone
 from calls.mouth import Mouth
+from calls.phrases import phrases_in
 from calls.reply import just
 from calls.script import Script
 from calls.timeline import Making
 from config.errors import ModelError
 from media.engine_call import Broken
-from models.protocols import AnswerPart, ChatMessage, TextDelta, VoiceSettings
-from tests.fakes_calls import RATE, WORD_MS, Talk, settle
+from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
+from tests.fakes_calls import RATE, WORD_MS, ScriptedLanguage, Talk, settle
 
 Begin = Callable[..., Talk]
 LISTENS = Script("You help.")
@@ -326,13 +327,43 @@ async def test_digits_during_a_protected_message_are_answered_after_it(begin: Be
 # ---- faults ----
 
 
-@pytest.mark.parametrize("answers", [(ModelError("out of memory"),)])
-async def test_a_language_model_that_raises_ends_the_conversation(begin: Begin, answers: Sequence[Exception]) -> None:
-    talk = begin(LISTENS, *answers)
+async def test_a_language_model_that_fails_is_excused_and_asked_again(begin: Begin) -> None:
+    talk = begin(LISTENS, ModelError("out of memory"), "At nine.", ModelError("out of memory"), "At five.")
+    for question in ("when do you open", "when do you open", "and close", "and close"):
+        await talk.says(question)
+        await talk.play(12 * WORD_MS)
+    failed = phrases_in(None).failed
+    assert talk.items[1::2] == [("assistant", text) for text in (failed, "At nine.", failed, "At five.")]
+    assert not talk.run.done()
+
+
+async def test_a_language_model_that_fails_again_ends_the_talk_with_a_goodbye(begin: Begin) -> None:
+    talk = begin(LISTENS, ModelError("out of memory"), ModelError("out of memory"))
+    for _ in range(2):
+        await talk.says("hello")
+        await talk.play(20 * WORD_MS)
+    assert talk.items[-1] == ("assistant", phrases_in(None).cannot_answer)
+    assert await talk.run == "error"
+
+
+async def test_a_language_model_that_fails_in_the_middle_is_excused_behind_what_was_heard(begin: Begin) -> None:
+    class Breaks(ScriptedLanguage):
+        async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+            yield TextDelta("We open at")
+            raise ModelError("gone")
+
+    talk = begin(LISTENS, model=Breaks())
+    await talk.says("when do you open")
+    await talk.play(20 * WORD_MS)
+    assert talk.items[1:] == [("assistant", "We open at"), ("assistant", phrases_in(None).failed)]
+
+
+async def test_a_language_model_that_breaks_ends_the_conversation(begin: Begin) -> None:
+    talk = begin(LISTENS, RuntimeError("a mistake of ours"))
     await talk.says("hello")
     with pytest.raises(ExceptionGroup) as raised:
         await talk.run
-    assert raised.group_contains(ModelError, match="out of memory")
+    assert raised.group_contains(RuntimeError, match="a mistake of ours")
 
 
 async def test_a_voice_that_raises_ends_the_conversation(begin: Begin) -> None:

@@ -223,7 +223,7 @@ async def test_a_recognizer_that_cannot_settle_ends_nothing(begin: Begin) -> Non
 
 
 async def test_an_answer_that_fails_as_it_is_given_ends_the_call(begin: Begin) -> None:
-    talk = begin(LISTENS, ModelError("out of memory"))
+    talk = begin(LISTENS, RuntimeError("out of memory"))
     await talk.says("when do you open")
     with pytest.raises(ExceptionGroup):
         await talk.run

@@ -1,0 +1,49 @@
+"""Lets the language model of a call read what it will be asked before it is asked: what the agent was told while the
+phone still rings, and what was heard of an answer while the caller speaks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from config.errors import ModelError
+from models.protocols import ChatPrompt, LanguageModel, Prepares
+
+log = structlog.get_logger()
+
+
+class Ahead:
+    """For one call. The newest prompt counts."""
+
+    def __init__(self, language: LanguageModel) -> None:
+        """A model that does not prepare is left alone."""
+        self._model = language if isinstance(language, Prepares) else None
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def read(self, prompt: ChatPrompt) -> None:
+        """Begin to read a talk that the caller goes on with; returns at once."""
+        self.stop()
+        if self._model is not None and not self._closed:
+            self._task = asyncio.create_task(self._prepare(self._model, prompt))
+
+    def stop(self) -> None:
+        """The model is asked now, and reads by itself."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def close(self) -> None:
+        """The call is over. Idempotent."""
+        self._closed = True
+        self.stop()
+
+    async def _prepare(self, model: Prepares, prompt: ChatPrompt) -> None:
+        """What goes wrong here goes wrong again when the model is asked, and is dealt with there."""
+        try:
+            await model.prepare(prompt)
+        except ModelError as error:
+            log.info("ahead.failed", call_id=prompt.call_id, error=str(error))
+        except Exception as error:
+            log.error("ahead.broken", call_id=prompt.call_id, error=repr(error), exc_info=error)
