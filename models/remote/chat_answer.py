@@ -156,14 +156,15 @@ class ChatAnswer:
         if not all(isinstance(each, str) for each in (id_, name, arguments)) or not isinstance(index, int | None):
             raise RemoteTrouble("broken", "sends a tool call of wrong types")
         self.progress += 1
-        self._put(self._meant(index, id_, name), clean(id_), clean(name), clean(arguments))
+        another = bool(name) and piece.get("index") is None
+        self._put(self._meant(index, id_, name, another), clean(id_), clean(name), clean(arguments))
 
-    def _meant(self, index: int | None, id_: str, name: str) -> _Call:
+    def _meant(self, index: int | None, id_: str, name: str, another: bool) -> _Call:
         """The call that a piece belongs to: the one of its number, unless it has another id and a name (there are
-        servers that number every call 0)."""
+        servers that number every call 0), or is `another` because it has a name, but no number."""
         for call in reversed(self._calls):
             if index is not None and call.index == index:
-                if id_ and call.id and id_ != call.id and name:
+                if (id_ and call.id and id_ != call.id and name) or (another and call.arguments):
                     break
                 return call
         if len(self._calls) >= MOST_CALLS:

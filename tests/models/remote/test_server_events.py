@@ -1,0 +1,50 @@
+"""A stream of events, however it is cut into pieces."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.remote.server_events import MOST_BYTES, ServerEvents
+from models.remote.trouble import RemoteTrouble
+
+STREAM = (
+    b": a comment\r\n\r\n"
+    b'data: {"a": "\xc3\xa4"}\r\n\r\n'
+    b"event: other\nid: 7\nretry: 10\ndata:second\n\n"
+    b"data: in\rdata: two lines\r\r"
+    b"data\n\n"
+    b"nothing: known\n\n"
+    b"data: [DONE]\n\n"
+)
+EVENTS = ['{"a": "ä"}', "second", "in\ntwo lines", "", "[DONE]"]
+
+
+def read(*chunks: bytes) -> list[str]:
+    events = ServerEvents()
+    return [event for chunk in chunks for event in events.feed(chunk)] + events.finish()
+
+
+@given(st.sets(st.integers(1, len(STREAM) - 1)))
+def test_events_are_the_same_wherever_the_stream_is_cut(cuts: set[int]) -> None:
+    places = [0, *sorted(cuts), len(STREAM)]
+    assert read(*(STREAM[a:b] for a, b in pairwise(places))) == EVENTS
+
+
+def test_a_last_event_without_its_blank_line_counts() -> None:
+    assert read(b"data: one\n\ndata: two") == ["one", "two"]
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    assert read(b"data: \xff\n\n") == ["\ufffd"]
+
+
+@pytest.mark.parametrize("line", [b"data: " + bytes(MOST_BYTES), b"data: 1234567890\n" * (MOST_BYTES // 10)])
+def test_an_event_without_an_end_is_given_up(line: bytes) -> None:
+    events = ServerEvents()
+    with pytest.raises(RemoteTrouble, match="longer than it may be"):
+        for at in range(0, len(line), 65536):
+            events.feed(line[at : at + 65536])

@@ -1,0 +1,199 @@
+"""Chains of models: a caller gets one answer, whoever gives it, and nothing twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from config.errors import ModelError
+from models.fallback import GO_ON, Behind, FallbackLanguageModel, FallbackTextToSpeech
+from models.protocols import (
+    AnswerPart,
+    ChatMessage,
+    ChatPrompt,
+    LanguageModel,
+    Speech,
+    TextDelta,
+    ToolCall,
+    VoiceSettings,
+)
+from models.responder import ExtractiveResponder
+
+PROMPT = ChatPrompt("call", "We are open from nine to five.", [ChatMessage("user", "When are you open?")])
+CALL = ToolCall("1", "look_up", "{}")
+
+
+class Model:
+    """Says its parts; an error among them is raised."""
+
+    def __init__(self, name: str, *parts: str | ToolCall | Exception) -> None:
+        self.name = name
+        self.asked: list[ChatPrompt] = []
+        self.closed = 0
+        self._parts = parts
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        self.asked.append(prompt)
+        try:
+            for part in self._parts:
+                if isinstance(part, Exception):
+                    raise part
+                yield TextDelta(part) if isinstance(part, str) else part
+        finally:
+            self.closed += 1
+
+
+class Formed(Model):
+    """Gives JSON."""
+
+    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        if isinstance(self._parts[0], Exception):
+            raise self._parts[0]
+        return str(self._parts[0])
+
+
+FAILS = ModelError("fails")
+
+
+async def answered(*models: LanguageModel) -> tuple[str, list[ToolCall]]:
+    parts = [part async for part in FallbackLanguageModel("chain", models).answer(PROMPT)]
+    text = "".join(part.text for part in parts if isinstance(part, TextDelta))
+    return text, [part for part in parts if isinstance(part, ToolCall)]
+
+
+async def test_while_the_first_model_answers_no_other_is_asked() -> None:
+    other = Model("other", "No.")
+    assert await answered(Model("first", "Yes. ", "We are."), other) == ("Yes. We are.", [])
+    assert other.asked == []
+
+
+async def test_a_model_that_fails_before_its_first_word_is_replaced_by_the_next_with_the_same_prompt() -> None:
+    second, third = Model("second", FAILS), Model("third", "From nine.")
+    assert await answered(Model("first", FAILS), second, third) == ("From nine.", [])
+    assert second.asked == third.asked == [PROMPT]
+
+
+async def test_a_model_that_fails_in_a_sentence_is_taken_up_by_the_next_which_knows_what_was_said() -> None:
+    other = Model("other", "It ", "opens at nine.")
+    text, _ = await answered(Model("first", "Our office ", "is", FAILS), other)
+    assert text == "Our office is… It opens at nine."
+    (asked,) = other.asked
+    taken_up = (ChatMessage("assistant", "Our office is"), ChatMessage("user", GO_ON))
+    assert tuple(asked.messages) == (*PROMPT.messages, *taken_up)
+
+
+async def test_what_all_models_before_have_said_is_said_once() -> None:
+    first, second = Model("first", "We open at", FAILS), Model("second", "We open at nine and", FAILS)
+    text, _ = await answered(first, second, Model("third", "close at five."))
+    assert text == "We open at nine and close at five."
+
+
+async def test_the_responder_is_asked_what_the_first_model_was_asked() -> None:
+    text, _ = await answered(Model("first", "We are open from ", FAILS), ExtractiveResponder())
+    assert text.startswith("We are open from nine to five.")
+
+
+async def test_the_error_of_the_last_model_is_the_chains() -> None:
+    with pytest.raises(ModelError, match="last"):
+        await answered(Model("first", FAILS), Model("second", "Well", ModelError("last")))
+
+
+async def test_no_tool_is_called_twice() -> None:
+    """The call was made: its result will be asked about."""
+    other = Model("other", CALL)
+    assert await answered(Model("first", "One moment. ", CALL, FAILS), other) == ("One moment. ", [CALL])
+    assert other.asked == []
+
+
+async def test_a_tool_that_was_not_called_yet_can_be_called_by_the_next() -> None:
+    assert await answered(Model("first", "One moment.", FAILS), Model("other", CALL)) == ("One moment.", [CALL])
+
+
+async def test_errors_of_our_own_are_not_hidden() -> None:
+    other = Model("other", "Yes.")
+    with pytest.raises(RuntimeError):
+        await answered(Model("first", RuntimeError("a fault")), other)
+    assert other.asked == []
+
+
+async def test_closing_the_answer_closes_the_model() -> None:
+    model = Model("first", "one", "two")
+    parts = FallbackLanguageModel("chain", [model]).answer(PROMPT)
+    await anext(parts)
+    await parts.aclose()
+    assert model.closed == 1
+
+
+async def test_a_form_is_filled_by_the_first_model_that_can() -> None:
+    chain = FallbackLanguageModel("chain", [Model("none", "x"), Formed("first", FAILS), Formed("second", "{}")])
+    assert await chain.complete(PROMPT, {}) == "{}"
+    with pytest.raises(ModelError, match="fails"):
+        await FallbackLanguageModel("chain", [Formed("first", FAILS)]).complete(PROMPT, {})
+    with pytest.raises(ModelError, match="form"):
+        await FallbackLanguageModel("chain", [Model("none", "x")]).complete(PROMPT, {})
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "whole"),
+    [
+        ("Our office opens", "Our office opens at five.", "Our office opens at five."),
+        ("Our office opens at fi", "Our office opens at five.", "Our office opens at five."),
+        ("We open at nine, ", "we open at nine, and close at five.", "We open at nine, and close at five."),
+        ("We open at nine. Tomorrow we", "Tomorrow we are closed.", "We open at nine. Tomorrow we are closed."),
+        ("We open at nine. ", "We open at nine. And close at five.", "We open at nine. And close at five."),
+        ("We open at nine.", "We open at nine.", "We open at nine."),
+        ("We open at nine. And", "We open at nine.", "We open at nine. And"),
+        ("We open", "at nine.", "We open at nine."),
+        ("We open at", "9 o'clock.", "We open at 9 o'clock."),
+        ("We open", "The office opens at nine.", "We open… The office opens at nine."),
+        ("We open at nine.", "Can I help you?", "We open at nine. Can I help you?"),
+        ("We open at nine. ", "Can I help you?", "We open at nine. Can I help you?"),
+        ("We", "Well, at nine.", "Well, at nine."),
+        ("We open.", "Well, at nine.", "We open. Well, at nine."),
+        ("Wir öffnen um", "Wir öffnen um neun.", "Wir öffnen um neun."),
+        ("営業時間は", "営業時間は九時からです。", "営業時間は九時からです。"),
+        ("…", "Yes.", "… Yes."),
+        ("We open", "", "We open"),
+        ("We open", "…", "We open"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_an_answer_goes_on_behind_what_was_said(said: str, answer: str, whole: str, size: int) -> None:
+    behind = Behind(said)
+    pieces = [behind.feed(answer[at : at + size]) for at in range(0, len(answer), size)]
+    assert said + "".join(pieces) + behind.rest() == whole
+
+
+class Voice:
+    """Its sound is one sample that says who spoke."""
+
+    def __init__(self, name: str, *, fails_at: int = 99) -> None:
+        self.name = name
+        self.spoken: list[VoiceSettings] = []
+        self._fails_at = fails_at
+
+    def voices(self) -> Sequence[str]:
+        return [f"{self.name}/one"]
+
+    def language_of(self, voice: str) -> str | None:
+        return "en"
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        self.spoken.append(settings)
+        if len(self.spoken) >= self._fails_at:
+            raise ModelError("no voice")
+        return Speech(self.name, np.zeros(1, np.int16), settings.rate)
+
+
+async def test_a_voice_that_fails_is_replaced_once_and_for_the_rest_of_the_call() -> None:
+    first, other = Voice("first", fails_at=2), Voice("other")
+    voice = FallbackTextToSpeech(first, other, "other/one")
+    settings = VoiceSettings("first/one", 1.2, 0.5, 8000)
+    spoke = [(await voice.synthesize("Hello.", settings)).text for _ in range(4)]
+    assert spoke == ["first", "other", "other", "other"]
+    assert len(first.spoken) == 2
+    assert set(other.spoken) == {VoiceSettings("other/one", 1.2, 0.5, 8000)}
+    assert (voice.voices(), voice.language_of("first/one")) == (["first/one"], "en")
