@@ -122,12 +122,12 @@ class EgressStream:
 
     async def read(self, within_s: float) -> bytes:
         """The next bytes, b"" at the end. Raises `EgressError`: "timeout" when there are none within `within_s`,
-        "connection" when it breaks off or when there is more than there may be."""
+        "connection" when it breaks off, "refused" when there is more than there may be."""
         async with _told_as_egress(f"nothing more within {within_s:.3g} s"), asyncio.timeout(within_s):
             chunk = await self._response.content.read(CHUNK)
         self._left -= len(chunk)
         if self._left < 0:
-            raise EgressError("connection", "the answer is longer than it may be")
+            raise EgressError("refused", "the answer is longer than it may be")
         return chunk
 
 

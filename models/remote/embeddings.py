@@ -44,7 +44,10 @@ class RemoteEmbeddings:
         items = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise self._broken("no vectors")
-        by_place = {item.get("index", place): item.get("embedding") for place, item in enumerate(items)}
+        by_place: dict[int, Any] = {}
+        for place, item in enumerate(items):
+            index = item.get("index", place)
+            by_place[index if isinstance(index, int) else place] = item.get("embedding")
         return [self._row(by_place.get(place)) for place in range(len(texts))]
 
     def _row(self, numbers: Any) -> NDArray[np.float32]:

@@ -24,7 +24,7 @@ from models.remote.trouble import RemoteTrouble, What
 MOST_ERROR_BYTES: Final = 16 * 1024
 """Read of an answer that is an error."""
 TRIES: Final = 3
-_PAUSE_S: Final = (0.1, 0.4)
+PAUSES_S: Final = (0.1, 0.4)
 """Before the second and the third try, at least; half as much more by chance, so that calls do not come all at once."""
 _SOON_ENOUGH_S: Final = 0.3
 """What must be left of the time for a try to be worth it."""
@@ -102,12 +102,13 @@ class Reading:
 
 
 class Endpoint:
-    """One remote model's server. `clock` gives seconds; `pause` waits for some."""
+    """One remote model's server. `clock` gives seconds; between two tries there are `pauses_s`."""
 
     def __init__(self, model: RemoteModel, http: HttpClient) -> None:
         self.model: Final = model
         self.breaker: Final = Breaker()
         self.clock: Callable[[], float] = time.monotonic
+        self.pauses_s = PAUSES_S
         self._http = http
 
     @contextmanager
@@ -145,7 +146,7 @@ class Endpoint:
         tries, turn.tries = turn.tries, turn.tries + 1
         if turn.begun or not trouble.may_pass or tries >= TRIES:
             raise trouble
-        least = _PAUSE_S[tries - 1]
+        least = self.pauses_s[tries - 1]
         pause_s = max(least * random.uniform(1.0, 1.5), trouble.retry_after_s or 0.0)
         if self.clock() + pause_s + _SOON_ENOUGH_S > turn.first_until:
             raise trouble
@@ -235,7 +236,7 @@ class Endpoint:
 def _trouble_of(error: EgressError) -> RemoteTrouble:
     match error.kind:
         case "refused":
-            return RemoteTrouble("refused", f"cannot be asked: {error.message} ([egress] allow)")
+            return RemoteTrouble("refused", f"cannot be used: {error.message}")
         case "timeout":
             return RemoteTrouble("late", f"took too long: {error.message}")
         case "connection":

@@ -230,7 +230,7 @@ async def test_of_an_answer_that_is_read_as_it_comes_no_part_may_take_too_long_o
             with pytest.raises(EgressError) as more:
                 while await stream.read(5):
                     pass
-    assert (late.value.kind, more.value.kind) == ("timeout", "connection")
+    assert (late.value.kind, more.value.kind) == ("timeout", "refused")
 
 
 async def test_the_head_of_an_answer_that_is_read_as_it_comes_has_its_time_and_the_address_is_looked_at() -> None:

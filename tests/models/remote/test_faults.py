@@ -1,0 +1,245 @@
+"""Servers that hang, break off, refuse and lie: each ends one answer, in time, with an error that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
+from models.remote.breaker import Circuit
+from models.remote.endpoint import Endpoint
+from models.remote.language_model import MOST_BYTES, RemoteLanguageModel
+from models.remote.trouble import RemoteTrouble
+from tests.models.remote.raw_server import (
+    HEAD,
+    KEY,
+    QUICK,
+    Answer,
+    event,
+    gives,
+    remote,
+    status,
+    text,
+    then_hangs,
+    then_resets,
+)
+
+PROMPT = ChatPrompt("call", "You help.", [ChatMessage("user", "Hello?")])
+HELLO = event(content="Hel") + event(content="lo.")
+
+
+async def said(endpoint: Endpoint, heard: list[str] | None = None) -> str:
+    """The answer's text; `heard` gets its pieces also when it fails."""
+    heard = [] if heard is None else heard
+    async for part in RemoteLanguageModel(endpoint).answer(PROMPT):
+        assert isinstance(part, TextDelta)
+        heard.append(part.text)
+    return "".join(heard)
+
+
+async def trouble(endpoint: Endpoint, heard: list[str] | None = None) -> RemoteTrouble:
+    with pytest.raises(RemoteTrouble) as raised:
+        await said(endpoint, heard)
+    return raised.value
+
+
+async def test_an_answer_comes_with_one_request_that_carries_the_key() -> None:
+    async with remote(gives(text("Hel", "lo."))) as (endpoint, server):
+        assert await said(endpoint) == "Hello."
+    (request,) = server.requests
+    assert request.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")
+    assert f"Authorization: Bearer {KEY}".encode() in request
+    assert json.loads(request.partition(b"\r\n\r\n")[2])["model"] == "m"
+
+
+async def test_tools_are_called_once_the_answer_is_complete() -> None:
+    called = event(tool_calls=[{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}])
+    whole = HEAD + event(content="One moment.") + called + b"data: [DONE]\n\n"
+    async with remote(gives(whole), gives(whole.removesuffix(b"data: [DONE]\n\n"))) as (endpoint, _):
+        model = RemoteLanguageModel(endpoint)
+        assert [part async for part in model.answer(PROMPT)] == [TextDelta("One moment."), ToolCall("a", "x", "{}")]
+        parts = []
+        with pytest.raises(RemoteTrouble):
+            async for part in model.answer(PROMPT):
+                parts.append(part)
+        assert parts == [TextDelta("One moment.")], "an answer that broke off has called nothing"
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (then_hangs(), "late"),
+        (then_hangs(b"HTTP/1.1 200"), "late"),
+        (then_hangs(HEAD), "late"),
+        (then_hangs(HEAD + event(role="assistant")), "late"),
+        (gives(b"HTTP/1.1 200 OK\r\n" + b"X-Long: " + b"x" * 100_000 + b"\r\n\r\n"), "unreachable"),
+        (gives(b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(10_000)) + b"\r\n"), "unreachable"),
+        (gives(b"SSH-2.0-OpenSSH_9.2\r\n"), "unreachable"),
+        (gives(HEAD + b"data: {no json\n\n"), "broken"),
+        (gives(HEAD + b"data: [1, 2]\n\n"), "broken"),
+        (gives(HEAD + b"data: " + b"x" * 300_000), "broken"),
+        (gives(HEAD + b"data: [DONE]\n\n"), "broken"),
+        (gives(HEAD + b"<html>\n\n"), "unreachable"),
+        (gives(HEAD), "unreachable"),
+        (then_resets(), "unreachable"),
+        (then_resets(HEAD), "unreachable"),
+        (status(302, Location="http://127.0.0.1:1/"), "refused"),
+        (status(401, b'{"error": {"message": "no key"}}'), "refused"),
+        (status(400, b"too long"), "refused"),
+        (status(500), "failing"),
+    ],
+)  # fmt: skip
+async def test_what_goes_wrong_before_the_first_word_is_told_within_the_time_for_it(answer: Answer, what: str) -> None:
+    async with remote(answer, limits=replace(QUICK, first_s=0.3 if what == "late" else 8)) as (endpoint, _):
+        began = time.monotonic()
+        raised = await trouble(endpoint)
+    assert raised.what == what, raised.message
+    assert raised.message.startswith("gpu ")
+    assert KEY not in raised.message
+    assert time.monotonic() - began < 6, "a busy machine has some time more"
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (then_hangs(HEAD + HELLO), "late"),
+        (then_resets(HEAD + HELLO), "unreachable"),
+        (gives(HEAD + HELLO), "unreachable"),
+        (gives(HEAD + HELLO + b"data: {\n\n"), "broken"),
+        (gives(HEAD + HELLO + b'data: {"error": {"message": "out of memory"}}\n\n'), "failing"),
+    ],
+)
+async def test_what_breaks_off_after_the_first_word_is_not_asked_for_again(answer: Answer, what: str) -> None:
+    heard: list[str] = []
+    limits = replace(QUICK, gap_s=0.3 if what == "late" else 8)
+    async with remote(answer, gives(text("Again.")), limits=limits) as (endpoint, server):
+        raised = await trouble(endpoint, heard)
+    assert (raised.what, heard, len(server.requests)) == (what, ["Hel", "lo."], 1)
+
+
+@pytest.mark.parametrize(
+    "answer", [then_resets(), then_resets(HEAD), status(500), status(503), status(429), status(503, Retry_After="0")]
+)
+async def test_what_may_pass_is_asked_for_again_before_the_first_word(answer: Answer) -> None:
+    async with remote(answer, gives(text("Hello."))) as (endpoint, server):
+        assert await said(endpoint) == "Hello."
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("answer", [status(400), status(401), status(404), status(503, Retry_After="30")])
+async def test_what_will_not_pass_in_time_is_not_asked_for_again(answer: Answer) -> None:
+    async with remote(answer, gives(text("Hello."))) as (endpoint, server):
+        await trouble(endpoint)
+    assert len(server.requests) == 1
+
+
+async def test_a_server_that_goes_on_failing_is_asked_three_times_at_most() -> None:
+    async with remote(status(500)) as (endpoint, server):
+        await trouble(endpoint)
+    assert len(server.requests) == 3
+
+
+async def test_signs_of_life_that_say_nothing_do_not_prolong_the_time_between_words() -> None:
+    async def pings(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + HELLO)
+        while True:
+            writer.write(b": ping\n\n")
+            await writer.drain()
+            await asyncio.sleep(0.05)
+
+    heard: list[str] = []
+    async with remote(pings, limits=replace(QUICK, gap_s=0.3)) as (endpoint, _):
+        raised = await trouble(endpoint, heard)
+    assert (raised.what, "".join(heard)) == ("late", "Hello.")
+
+
+async def test_an_answer_without_an_end_is_cut() -> None:
+    async def endless(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        while True:
+            writer.write(event(role="assistant") * 1000)
+            await writer.drain()
+
+    async with remote(endless) as (endpoint, server):
+        raised = await trouble(endpoint)
+        await server.left.wait()
+    assert "longer than it may be" in raised.message
+    assert MOST_BYTES < 10**7
+
+
+async def test_words_without_an_end_are_cut() -> None:
+    async def talks(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        while True:
+            writer.write(event(content="and on and " * 100))
+            await writer.drain()
+
+    async with remote(talks) as (endpoint, server):
+        raised = await trouble(endpoint)
+        await server.left.wait()
+    assert "more than can be said" in raised.message
+
+
+async def test_closing_an_answer_closes_its_connection_so_that_the_server_stops() -> None:
+    async def talks(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD)
+        while True:
+            writer.write(HELLO)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with remote(talks) as (endpoint, server):
+        parts = RemoteLanguageModel(endpoint).answer(PROMPT)
+        assert await anext(parts) == TextDelta("Hel")
+        await parts.aclose()
+        async with asyncio.timeout(10):
+            await server.left.wait()
+        assert endpoint.breaker.circuit(endpoint.clock()) is Circuit.CLOSED
+
+
+async def test_a_server_that_fails_again_and_again_is_left_alone_and_then_asked_once() -> None:
+    async with remote(*[status(401)] * 3, gives(text("Hello."))) as (endpoint, server):
+        now_s = 100.0
+        endpoint.clock = lambda: now_s
+        assert [(await trouble(endpoint)).what for _ in range(5)] == ["refused"] * 3 + ["resting"] * 2
+        assert len(server.requests) == 3
+        now_s += 10
+        assert await said(endpoint) == "Hello."
+        assert endpoint.breaker.circuit(now_s) is Circuit.CLOSED
+
+
+async def test_requests_that_are_wrong_in_themselves_say_nothing_against_the_server() -> None:
+    async with remote(status(400)) as (endpoint, server):
+        for _ in range(4):
+            assert (await trouble(endpoint)).what == "refused"
+    assert len(server.requests) == 4
+
+
+async def test_a_server_that_is_not_there_is_told_as_such() -> None:
+    async with remote(gives(text("x"))) as (endpoint, server):
+        away = replace(endpoint.model, base_url=endpoint.model.base_url.replace(str(server.port), "1"))
+        raised = await trouble(Endpoint(away, endpoint._http))
+    assert raised.what == "unreachable"
+
+
+async def test_a_key_that_a_server_repeats_does_not_get_out() -> None:
+    async with remote(status(403, f'{{"error": "wrong key {KEY}"}}'.encode())) as (endpoint, _):
+        assert "wrong key [key]" in (await trouble(endpoint)).message
+
+
+async def test_an_answer_that_a_server_does_not_stream_is_said_all_the_same() -> None:
+    body = json.dumps({"choices": [{"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]})
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with remote(gives((head + body).encode())) as (endpoint, _):
+        assert await said(endpoint) == "Hello."
+
+
+async def test_a_form_is_filled() -> None:
+    async with remote(gives(text('{"mood"', ': "good"}'))) as (endpoint, server):
+        filled = await RemoteLanguageModel(endpoint).complete(PROMPT, {"type": "object"})
+    assert filled == '{"mood": "good"}'
+    assert b'"response_format"' in server.requests[0]

@@ -1,0 +1,330 @@
+"""Speech to text, text to speech and embeddings of another machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from config.errors import ModelError
+from media.ports import Samples
+from models.protocols import SpeechToTextStream, VoiceSettings
+from models.remote.embeddings import RemoteEmbeddings
+from models.remote.remote_model import RemoteVoice
+from models.remote.speech_to_text import LONGEST_S, RemoteSpeechToText
+from models.remote.text_to_speech import RemoteTextToSpeech
+from models.remote.transcriber import RemoteTranscriber
+from models.remote.trouble import RemoteTrouble
+from models.remote.wave_sound import sound_of, wave_bytes
+from tests.models.remote.raw_server import QUICK, Answer, gives, remote, status, then_hangs
+
+VOICES = (RemoteVoice("heart", "en-US"), RemoteVoice("any"))
+SETTINGS = VoiceSettings("gpu/heart", 1.2, 0.5, 8000)
+
+
+def answers(content: bytes, kind: str = "application/json") -> Answer:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+    return gives(head.encode() + content)
+
+
+def heard(text: str) -> Answer:
+    return answers(json.dumps({"text": text}).encode())
+
+
+def tone(rate: int, seconds: float = 0.5, hz: float = 440) -> Samples:
+    return (9000 * np.sin(2 * np.pi * hz * np.arange(int(rate * seconds)) / rate)).astype(np.int16)
+
+
+# WAV files.
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 22050, 24000, 48000])
+def test_sound_comes_at_the_rate_that_is_wanted(rate: int) -> None:
+    sound = sound_of(wave_bytes(tone(rate), rate), 16000)
+    assert len(sound) == pytest.approx(8000, abs=2)
+    spectrum = np.abs(np.fft.rfft(sound))
+    assert np.argmax(spectrum) == pytest.approx(220, abs=1)
+    assert np.abs(sound[1000:-1000]).max() == pytest.approx(9000, rel=0.02)
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 2_000_000_000])
+def test_a_file_whose_size_its_server_did_not_know_is_all_that_came(size: int) -> None:
+    file = bytearray(wave_bytes(tone(8000), 8000))
+    file[40:44] = struct.pack("<I", size)
+    assert (sound_of(bytes(file), 8000) == tone(8000)).all()
+
+
+def test_stereo_and_floats_and_other_chunks_are_read() -> None:
+    sound = np.column_stack((tone(8000), tone(8000))).astype(np.float32) / 32767
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 2, 8000, 64000, 8, 32)
+    listed = struct.pack("<4sI4s", b"LIST", 3, b"abc\0")
+    file = b"RIFF\0\0\0\0WAVE" + listed + form + struct.pack("<4sI", b"data", sound.nbytes) + sound.tobytes()
+    assert np.abs(sound_of(file, 8000) - tone(8000)).max() <= 1
+
+
+def test_floats_that_are_no_numbers_do_no_harm() -> None:
+    data = np.array([np.nan, np.inf, -np.inf, 5.0], "<f4").tobytes()
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 3, 1, 8000, 32000, 4, 32)
+    file = b"RIFF\0\0\0\0WAVE" + form + struct.pack("<4sI", b"data", len(data)) + data
+    assert sound_of(file, 8000).tolist() == [0, 32767, -32767, 32767]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"ID3 an MP3 file",
+        b"RIFF\0\0\0\0WAVE",
+        b"RIFF\0\0\0\0WAVEdata\x04\0\0\0abcd",
+        b"RIFF\0\0\0\0WAVEfmt \xff\xff\xff\xff",
+        wave_bytes(tone(8000), 8000).replace(struct.pack("<I", 8000), struct.pack("<I", 1), 1),
+        wave_bytes(tone(8000), 8000).replace(struct.pack("<H", 16), struct.pack("<H", 8), 2),
+    ],
+)
+def test_what_is_no_sound_is_told_as_such(content: bytes) -> None:
+    with pytest.raises(RemoteTrouble):
+        sound_of(content, 8000)
+
+
+# Speech to text.
+
+
+async def test_a_turn_is_sent_as_a_file_with_its_language() -> None:
+    sound = tone(8000)
+    async with remote(heard(" Good \n morning. "), kind="stt", prompt="Names: Ada") as (endpoint, server):
+        assert await RemoteTranscriber(endpoint).transcribe(sound, 8000, "de-AT") == "Good morning."
+    head, _, form = server.requests[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v1/audio/transcriptions ")
+    boundary = re.search(rb"boundary=(\S+)", head)
+    assert boundary is not None
+    parts = form.split(b"--" + boundary[1])
+    fields = {re.findall(rb'name="(\w+)"', part)[0]: part.partition(b"\r\n\r\n")[2][:-2] for part in parts[1:-1]}
+    assert (sound_of(fields.pop(b"file"), 8000) == sound).all()
+    assert fields == {b"model": b"m", b"response_format": b"json", b"language": b"de", b"prompt": b"Names: Ada"}
+    assert parts[-1] == b"--\r\n"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"text": 7}', b"no JSON", b'{"text": "' + b"x" * 30_000 + b'"}'])
+async def test_a_text_that_is_none_is_told_as_such(body: bytes) -> None:
+    async with remote(answers(body), kind="stt") as (endpoint, _):
+        with pytest.raises(RemoteTrouble):
+            await RemoteTranscriber(endpoint).transcribe(tone(8000), 8000, None)
+
+
+class Ear(SpeechToTextStream):
+    """Hears what it is told to."""
+
+    def __init__(self) -> None:
+        self.words: str | None = "local words"
+        self.closed = False
+        self.discarded = False
+
+    def feed(self, samples: Samples) -> None:
+        pass
+
+    def partial(self) -> str:
+        return self.words or ""
+
+    async def settle(self) -> str:
+        if self.words is None:
+            raise ModelError("the local recognizer fails")
+        return self.words
+
+    async def finish(self) -> str:
+        return await self.settle()
+
+    def discard(self) -> None:
+        self.discarded = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Ears:
+    """Gives one `Ear`."""
+
+    name = "ears"
+
+    def __init__(self) -> None:
+        self.ear = Ear()
+        self.closed = False
+
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> Ear:
+        return self.ear
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def opened(endpoint: object, ears: Ears) -> SpeechToTextStream:
+    recognizer = RemoteSpeechToText(RemoteTranscriber(endpoint), ears)  # type: ignore[arg-type]
+    return recognizer.open(rate=8000, language=None, on_words=lambda _: None)
+
+
+async def test_the_remote_text_is_the_turns_and_the_local_words_come_meanwhile() -> None:
+    ears = Ears()
+    async with remote(heard("Remote words."), kind="stt") as (endpoint, server):
+        stream = opened(endpoint, ears)
+        stream.feed(tone(8000))
+        assert stream.partial() == "local words"
+        assert await stream.finish() == "Remote words."
+        assert await stream.finish() == "local words", "of nothing there is nothing to send"
+        stream.close()
+    assert len(server.requests) == 1
+    assert ears.ear.closed
+
+
+@pytest.mark.parametrize("answer", [status(500), then_hangs(), heard("")])
+async def test_where_the_remote_one_hears_nothing_the_local_words_are_the_text(answer: Answer) -> None:
+    async with remote(answer, kind="stt", limits=replace(QUICK, first_s=0.5)) as (endpoint, _):
+        stream = opened(endpoint, Ears())
+        stream.feed(tone(8000))
+        assert await stream.finish() == "local words"
+
+
+async def test_where_the_local_one_fails_the_remote_text_is_the_turns() -> None:
+    ears = Ears()
+    ears.ear.words = None
+    async with remote(heard("Remote words."), status(401), kind="stt") as (endpoint, _):
+        stream = opened(endpoint, ears)
+        for expected in ("Remote words.", None):
+            stream.feed(tone(8000))
+            if expected is None:
+                with pytest.raises(ModelError, match="local recognizer"):
+                    await stream.finish()
+            else:
+                assert await stream.finish() == expected
+
+
+async def test_a_turn_that_was_asked_about_early_is_not_sent_again_unless_words_came() -> None:
+    ears = Ears()
+    async with remote(heard("First."), heard("Second."), kind="stt") as (endpoint, server):
+        stream = opened(endpoint, ears)
+        for more, expected, count in (("", "First.", 1), (" and more", "Second.", 3)):
+            stream.feed(tone(8000))
+            await stream.settle()
+            stream.feed(np.zeros(1600, np.int16))
+            ears.ear.words = f"local words{more}"
+            assert await stream.finish() == expected
+            assert len(server.requests) == count
+
+
+async def test_an_early_question_that_is_given_up_is_taken_back() -> None:
+    async with remote(then_hangs(), heard("Second."), kind="stt") as (endpoint, server):
+        stream = opened(endpoint, Ears())
+        stream.feed(tone(8000))
+        early = asyncio.create_task(stream.settle())
+        async with asyncio.timeout(10):
+            await server.asked.wait()
+        early.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await early
+        assert await stream.finish() == "Second."
+
+
+async def test_what_was_discarded_is_not_sent_and_a_very_long_turn_neither() -> None:
+    ears = Ears()
+    async with remote(heard("Remote words."), kind="stt") as (endpoint, server):
+        stream = opened(endpoint, ears)
+        stream.feed(tone(8000))
+        stream.discard()
+        assert await stream.finish() == "local words"
+        assert ears.ear.discarded
+        stream.feed(np.zeros(8000 * LONGEST_S, np.int16))
+        stream.feed(np.zeros(8000, np.int16))
+        assert await stream.finish() == "local words"
+    assert server.requests == []
+
+
+# Text to speech.
+
+
+async def test_a_sentence_is_spoken_by_the_servers_voice_with_word_ends() -> None:
+    sound = np.pad(np.concatenate((tone(24000), np.zeros(6000, np.int16), tone(24000))), 4800)
+    async with remote(answers(wave_bytes(sound, 24000), "audio/wav"), kind="tts", voices=VOICES) as (endpoint, server):
+        voice = RemoteTextToSpeech(endpoint)
+        assert voice.voices() == ("gpu/heart", "gpu/any")
+        assert [voice.language_of(name) for name in ("gpu/heart", "gpu/any", "x")] == ["en-US", None, None]
+        speech = await voice.synthesize("Good morning, hello.", SETTINGS)
+    asked = json.loads(server.requests[0].partition(b"\r\n\r\n")[2])
+    assert asked == {
+        "model": "m", "input": "Good morning, hello.", "voice": "heart", "response_format": "wav", "speed": 1.2
+    }  # fmt: skip
+    assert (speech.rate, len(speech.samples)) == (8000, pytest.approx(10500, abs=1000))
+    assert [word.char_end for word in speech.words] == [4, 13, 20]
+    assert speech.words[1].sample_end == pytest.approx(4400, abs=600), "the comma is where the pause is"
+
+
+async def test_what_has_no_letter_is_silence_and_is_not_sent() -> None:
+    async with remote(status(500), kind="tts", voices=VOICES) as (endpoint, server):
+        speech = await RemoteTextToSpeech(endpoint).synthesize("...", SETTINGS)
+    assert (len(speech.samples), server.requests) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "answer", [status(404), answers(b"{}"), answers(wave_bytes(np.zeros(8000, np.int16), 8000)), answers(b"")]
+)
+async def test_a_voice_that_sends_no_speech_fails(answer: Answer) -> None:
+    async with remote(answer, kind="tts", voices=VOICES) as (endpoint, _):
+        with pytest.raises(ModelError):
+            await RemoteTextToSpeech(endpoint).synthesize("Hello.", SETTINGS)
+
+
+async def test_a_voice_that_nobody_named_fails() -> None:
+    async with remote(status(500), kind="tts", voices=VOICES) as (endpoint, _):
+        with pytest.raises(ModelError, match="no voice"):
+            await RemoteTextToSpeech(endpoint).synthesize("Hello.", replace(SETTINGS, voice="gpu/other"))
+
+
+# Embeddings.
+
+
+def vectors(*items: object) -> Answer:
+    return answers(json.dumps({"data": items}).encode())
+
+
+async def test_texts_become_vectors_of_length_1_in_their_order() -> None:
+    answer = vectors({"index": 1, "embedding": [0, 2.0]}, {"index": 0, "embedding": [3, 4]})
+    async with remote(answer, kind="embedding") as (endpoint, server):
+        rows = await RemoteEmbeddings(endpoint).embed(["one", "two"])
+    np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 1]], rtol=1e-6)
+    assert rows.dtype == np.float32
+    assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["input"] == ["one", "two"]
+
+
+async def test_many_texts_go_in_several_requests() -> None:
+    answer = vectors(*({"index": place, "embedding": [1, 0]} for place in range(64)))
+    async with remote(answer, kind="embedding") as (endpoint, server):
+        assert (await RemoteEmbeddings(endpoint).embed(["text"] * 130)).shape == (130, 2)
+        assert (await RemoteEmbeddings(endpoint).embed([])).shape == (0, 0)
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answers(b"{}"),
+        answers(b'{"data": [7]}'),
+        vectors(),
+        vectors({"embedding": []}),
+        vectors({"embedding": ["x"]}),
+        vectors({"embedding": [0, 0]}),
+        answers(b'{"data": [{"embedding": [NaN]}]}'),
+        answers(b'{"data": [{"embedding": [1e999]}]}'),
+        answers(b'{"data": [{"embedding": [1' + b"0" * 400 + b"]}]}"),
+        vectors({"index": 0, "embedding": [1] * 20_000}),
+        vectors({"index": [], "embedding": {}}),
+    ],
+)
+async def test_what_is_no_vector_is_told_as_such(answer: Answer) -> None:
+    async with remote(answer, kind="embedding") as (endpoint, _):
+        with pytest.raises(RemoteTrouble):
+            await RemoteEmbeddings(endpoint).embed(["text"])
