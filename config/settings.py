@@ -247,6 +247,11 @@ class ModelSettings(Section):
 
     dir: Path | None = Field(None, description="where model files lie: a folder (default: data_dir/models)")
     stt: Text = Field("auto", description="speech to text: a name from `trunkline models list`, or auto")
+    stt_second: Text = Field(
+        "auto",
+        description="second speech to text, which hears whole turns again for their final text: a name from "
+        "`trunkline models list`, auto (the best that is installed) or off",
+    )
     llm: Text = Field("auto", description="language model: a name from `trunkline models list`, or auto")
     tts: Text = Field("auto", description="text to speech: a name from `trunkline models list`, or auto")
     eot: Text = Field("auto", description="end-of-turn model: a name from `trunkline models list`, or auto")

@@ -19,6 +19,8 @@ from models.speakable import prepare
 
 _IDS: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")
 """Namespace of the ids; changing it changes every id that agents hold."""
+ANY: Final = "*"
+"""Stands for all languages."""
 _ENGLISH: Final = "en"
 _ALIASES: Final[Mapping[str, str]] = {"zh": "cmn", "no": "nb", "iw": "he", "in": "id"}
 """Languages that some engines know by another tag alone."""
@@ -91,8 +93,8 @@ class Catalogue:
         }
 
     def stt(self, language: str | None) -> SpeechToText:
-        """The recognizer for a language (a BCP 47 tag, None: not known)."""
-        return self._stt_by_language.get(_primary(language), self._stt) if language else self._stt
+        """The recognizer for a language (a BCP 47 tag, None: not known, which is taken for English)."""
+        return self._stt_by_language.get(_primary(language or _ENGLISH), self._stt)
 
     def llm(self, model_id: uuid.UUID | None) -> LanguageModel:
         """The language model with an id, the default for None. Raises `NotFound`."""

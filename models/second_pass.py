@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 import structlog
 
-from config.errors import ModelError, StartupError
+from config.errors import ModelError
 from media.ports import Samples
 from models.protocols import SpeechToText, SpeechToTextStream
 from models.sherpa.speed import Speed
@@ -73,24 +73,12 @@ class SecondPass:
                 close()
 
 
-def is_first(ear: SpeechToText) -> bool:
-    """Whether it gives words while the caller speaks and has no second pass yet."""
-    return not isinstance(ear, (SecondPass, Transcribes))
-
-
-def behind(streaming: SpeechToText, second: SpeechToText) -> SecondPass:
-    """`second` as the second pass of `streaming`. Raises `StartupError` when it does not hear whole turns."""
-    if not isinstance(second, Transcribes):
-        raise StartupError(f"[models] stt: {second.name} cannot be a second pass: it does not take whole turns")
-    return SecondPass(streaming, second)
-
-
-def if_quick_enough(streaming: SpeechToText, second: SpeechToText) -> SpeechToText:
+def if_quick_enough(streaming: SpeechToText, second: Transcribes) -> SpeechToText:
     """`second` as the second pass of `streaming`, if this machine hears a turn of 3 s with it in half of the time that
     a turn waits: several callers may end theirs at once. Else `streaming` alone, and a line in the log."""
     speed = getattr(second, "speed", None)
     took_s = speed.real_time_factor[1] * _USUAL_S if isinstance(speed, Speed) else 0.0
-    if not isinstance(second, Transcribes) or took_s > LIMIT_S / 2:
+    if took_s > LIMIT_S / 2:
         _log.info("stt.second_pass_too_slow", model=second.name, seconds=round(took_s, 2))
         return streaming
     return SecondPass(streaming, second)

@@ -83,7 +83,9 @@ async def _database(settings: Settings) -> str:
 
 async def _models(settings: Settings) -> str:
     chosen = settings.models
-    models = await asyncio.to_thread(loading.load, settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot)
+    models = await asyncio.to_thread(
+        loading.load, settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second
+    )
     voices, llm = len(models.voices()), models.language_models()[0].name
     names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
     models.close()

@@ -103,7 +103,7 @@ async def replay(
 
 def _load_models(settings: Settings) -> Catalogue:
     chosen = settings.models
-    return loading.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot)
+    return loading.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second)
 
 
 async def compare(case: Case, runs: Sequence[tuple[str, TurnSettings]], models: Catalogue) -> Report:

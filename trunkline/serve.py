@@ -264,7 +264,7 @@ async def _open_database(settings: Settings, key: Secrets, stack: AsyncExitStack
 def _load_models(settings: Settings) -> Catalogue:
     chosen = settings.models
     return loading.load(
-        settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot,
+        settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
         on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(),
     )  # fmt: skip
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from config.errors import StartupError
 from models import second_pass
 from models.catalogue import Catalogue
 from models.known_models import OWN_LIST
@@ -54,15 +53,6 @@ def test_a_streaming_model_hears_its_languages_with_the_other_as_second_pass(cat
     assert heard == {
         "en-US": "transducer+sense-voice", "de": "transducer", "ja": "sense-voice", "fr": "transducer+sense-voice"
     }  # fmt: skip
-
-
-def test_a_setting_names_one_model_or_two(loaded: Load) -> None:
-    for name in ("transducer", "transducer+sense-voice", "pocketsphinx+sense-voice"):
-        with closing(loaded(name)) as catalogue:
-            assert catalogue.stt("en").name == catalogue.stt("ja").name == name
-    for name, wrong in (("sense-voice+transducer", "whole turns"), ("transducer+kroko-de", "trunkline models pull")):
-        with pytest.raises(StartupError, match=wrong):
-            loaded(name)
 
 
 def test_a_model_too_slow_for_a_second_pass_is_left_out(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,68 @@
+"""One model of several, as a setting names it, opened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Final, TypeVar
+
+import structlog
+
+from config.errors import StartupError
+from models.catalogue import Closable
+from models.known_models import Kind
+from models.store import Store
+
+AUTO: Final = "auto"
+"""The best that is installed."""
+_log = structlog.get_logger()
+Model = TypeVar("Model")
+Makers = Mapping[str, Callable[[], Model]]
+"""How each model is opened, by name, the best first. `opened` in the functions below closes those that were opened when
+a later one cannot be."""
+
+
+def refuse_what_is_not_here(store: Store, kind: Kind, wanted: str, makers: Mapping[str, object]) -> None:
+    """Raises `StartupError` that says how to get a model which the list knows and the folder has not."""
+    for model in store.known:
+        if model.name == wanted and model.kind == kind and wanted not in makers:
+            state = store.state(model)
+            if state.name == "ready":
+                raise StartupError(f"[models] {kind} = {wanted!r} needs {model.engine}: this version does not run it")
+            remedy = f"run `trunkline models pull {wanted}`" if state.name != "missing package" else "install it"
+            raise StartupError(f"[models] {kind} = {wanted!r} cannot be used ({state}): {remedy}")
+
+
+def one_of(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model:
+    """The model that a setting names; with `auto` the first that loads, and one line for each before it."""
+    if name != AUTO:
+        return _construct(kind, name, makers, opened)
+    failures: list[str] = []
+    for candidate in makers:
+        try:
+            return _construct(kind, candidate, makers, opened)
+        except StartupError as error:
+            failures.append(error.message)
+            _log.warning("model.missing", name=candidate, kind=kind, error=error.message)
+    raise StartupError(f"no model for [models] {kind} can be loaded: {'; '.join(failures)}")
+
+
+def tried(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model | None:
+    """A model, or None and a line in the log."""
+    try:
+        return _construct(kind, name, makers, opened)
+    except StartupError as error:
+        _log.warning("model.missing", name=name, kind=kind, error=error.message)
+        return None
+
+
+def _construct(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model:
+    if name not in makers:
+        raise StartupError(f"[models] {kind} = {name!r} is no model; there are: {', '.join((AUTO, *makers))}")
+    began = time.monotonic()
+    model = makers[name]()
+    if isinstance(model, Closable):
+        opened.callback(model.close)
+    _log.info("model.loaded", name=name, kind=kind, seconds=round(time.monotonic() - began, 2))
+    return model
