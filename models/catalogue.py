@@ -14,7 +14,7 @@ import structlog
 
 from config.errors import NotFound
 from models.fallback import FallbackTextToSpeech
-from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
+from models.protocols import EndOfTurn, LanguageModel, SaysWait, SpeechToText, TextToSpeech
 from models.speakable import prepare
 
 _IDS: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")
@@ -151,13 +151,23 @@ class Catalogue:
         """All language models, the default first."""
         return sorted((info for info, _ in self._llms.values()), key=lambda info: not info.is_default)
 
+    def expected_wait_s(self) -> float:
+        """How long a caller would wait for the models now: until the words are heard, answered and spoken, by the
+        busiest model of each kind. On the event loop, at once."""
+        kinds = self._recognizers, [model for _, model in self._llms.values()], self._synthesizers
+        return sum(max((_wait_s(model) for model in kind), default=0.0) for kind in kinds)
+
     def close(self) -> None:
         """Stop the models' threads and free their memory. Waits for work in progress (0.1 s): not for the event loop.
         Idempotent."""
-        recognizers = {id(each): each for each in (self._stt, *self._stt_by_language.values())}.values()
-        for model in (*recognizers, *(model for _, model in self._llms.values()), *self._synthesizers, self.eot):
+        for model in (*self._recognizers, *(model for _, model in self._llms.values()), *self._synthesizers, self.eot):
             if isinstance(model, Closable):
                 model.close()
+
+    @property
+    def _recognizers(self) -> list[SpeechToText]:
+        """Each of them once."""
+        return list({id(each): each for each in (self._stt, *self._stt_by_language.values())}.values())
 
 
 def _voice_for(synthesizers: Sequence[TextToSpeech], language: str) -> tuple[TextToSpeech, str] | None:
@@ -166,6 +176,10 @@ def _voice_for(synthesizers: Sequence[TextToSpeech], language: str) -> tuple[Tex
         if name := _best_voice(synthesizer, _normal(language)):
             return synthesizer, name
     return None
+
+
+def _wait_s(model: object) -> float:
+    return model.expected_wait_s() if isinstance(model, SaysWait) else 0.0
 
 
 def voice_id(name: str) -> uuid.UUID:

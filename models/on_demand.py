@@ -11,7 +11,7 @@ from typing import cast
 import structlog
 
 from config.errors import ModelError, StartupError
-from models.protocols import AnswerPart, ChatPrompt, LanguageModel, Prepares
+from models.protocols import AnswerPart, ChatPrompt, LanguageModel, Prepares, SaysWait
 
 _log = structlog.get_logger()
 
@@ -52,6 +52,10 @@ class OnDemandLanguageModel:
             return await asyncio.shield(self._loading)
         except StartupError as error:
             raise ModelError(f"the language model {self.name} cannot be loaded: {error.message}") from error
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`; 0 before it is loaded."""
+        return self._model.expected_wait_s() if isinstance(self._model, SaysWait) else 0.0
 
     def close(self) -> None:
         """Free the model, also one that is being loaded: once it is there. Idempotent."""

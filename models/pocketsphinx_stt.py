@@ -68,6 +68,11 @@ class PocketsphinxStream:
         self._settled = ""  # the turn's words before the utterance that is open
         self._error: ModelError | None = None
 
+    @property
+    def behind_s(self) -> float:
+        """Seconds of sound that nobody has listened to yet."""
+        return self._queued / self._rate
+
     def feed(self, samples: Samples) -> None:
         """Queue mono samples at the stream's rate; returns at once."""
         with self._lock:
@@ -291,6 +296,10 @@ class PocketsphinxSpeechToText:
         stream = PocketsphinxStream(self._workers, self._pools[rate], rate, on_words)
         self._streams.add(stream)
         return stream
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
+        return max((stream.behind_s for stream in list(self._streams)), default=0.0)
 
     def close(self) -> None:
         """Close all streams, stop the threads and free the decoders; waits for the pieces that are being decoded.

@@ -208,3 +208,11 @@ class EndOfTurn(Protocol):
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> EndOfTurnStream:
         """A stream for mono int16 sound at `rate` Hz (8000 or 16000). `partial()` is the text of the turn so far."""
+
+
+@runtime_checkable
+class SaysWait(Protocol):
+    """A model that knows how busy it is."""
+
+    def expected_wait_s(self) -> float:
+        """How long what is asked of it now would wait, for its usual size. On the event loop, at once."""

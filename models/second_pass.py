@@ -16,7 +16,7 @@ import structlog
 
 from config.errors import ModelError
 from media.ports import Samples
-from models.protocols import SpeechToText, SpeechToTextStream
+from models.protocols import SaysWait, SpeechToText, SpeechToTextStream
 from models.sherpa.speed import Speed
 
 LIMIT_S: Final = 0.8
@@ -53,6 +53,15 @@ class SecondPass:
     def speed(self) -> Any:
         """Of the streaming model, which works as long as callers speak; None when it has not been measured."""
         return getattr(self.streaming, "speed", None)
+
+    @property
+    def threads(self) -> int:
+        """Of the streaming model."""
+        return int(getattr(self.streaming, "threads", 1))
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`: of the streaming model."""
+        return self.streaming.expected_wait_s() if isinstance(self.streaming, SaysWait) else 0.0
 
     @property
     def languages(self) -> Sequence[str]:

@@ -4,6 +4,7 @@ A phrase that two calls ask for at once is synthesized once."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ class _Making:
     """A synthesis under way, and how many wait for it."""
 
     task: asyncio.Task[Speech]
+    voice: TextToSpeech
+    began_s: float
     waiting: int = 0
 
 
@@ -43,6 +46,12 @@ class SpeechCache:
         """Bytes of samples held now."""
         return self._size
 
+    def oldest_s(self, voice: TextToSpeech) -> float:
+        """How long the speech is being made that `voice` has worked at, or not come to, for the longest time; 0 when
+        there is none."""
+        began = [making.began_s for making in self._making.values() if making.voice is voice]
+        return time.monotonic() - min(began) if began else 0.0
+
     async def speech(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
         """The speech that was made before, or is being made; else `voice` makes it. Its samples must not be changed.
         Raises what `voice` raises. Once nobody waits for a synthesis any more, it is cancelled."""
@@ -54,7 +63,9 @@ class SpeechCache:
         making = self._making.get(key)
         self._on_use("shared" if making else "made")
         if making is None:
-            making = self._making[key] = _Making(asyncio.create_task(self._make(voice, text, settings)))
+            making = self._making[key] = _Making(
+                asyncio.create_task(self._make(voice, text, settings)), voice, time.monotonic()
+            )
         making.waiting += 1
         try:
             return await asyncio.shield(making.task)
@@ -99,22 +110,27 @@ class Remembering:
 
     def __init__(self, voice: TextToSpeech, cache: SpeechCache) -> None:
         self.name = voice.name
-        self._voice = voice
+        self.voice = voice
+        """The synthesizer itself."""
         self._cache = cache
 
     def voices(self) -> Sequence[str]:
         """Those of the synthesizer."""
-        return self._voice.voices()
+        return self.voice.voices()
 
     def language_of(self, voice: str) -> str | None:
         """As the synthesizer says."""
-        return self._voice.language_of(voice)
+        return self.voice.language_of(voice)
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """As the synthesizer does. Raises `ModelError`."""
-        return await self._cache.speech(self._voice, text, settings)
+        return await self._cache.speech(self.voice, text, settings)
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`."""
+        return self._cache.oldest_s(self.voice)
 
     def close(self) -> None:
         """Close the synthesizer, if it can be closed."""
-        if isinstance(self._voice, _Closable):
-            self._voice.close()
+        if isinstance(self.voice, _Closable):
+            self.voice.close()

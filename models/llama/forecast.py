@@ -18,7 +18,7 @@ _SETTLING: Final = 1
 """Turns of each call that do not count: all begin at once otherwise."""
 _UNEVEN: Final = 0.5
 """How much longer or shorter a turn is than the usual one, at most."""
-_ENDLESS_S: Final = 60.0
+ENDLESS_S: Final = 20.0
 """Who waits so long has hung up."""
 
 
@@ -129,8 +129,8 @@ class _Play:
             if not works:
                 self._now_s = min(call.next_s for call in self._calls)
                 continue
-            if max(self._now_s - work.arrived_s for work in works) > _ENDLESS_S:
-                return Forecast(_ENDLESS_S, 1.0)
+            if max(self._now_s - work.arrived_s for work in works) > ENDLESS_S:
+                return Forecast(ENDLESS_S, 1.0)
             self._step(works)
         counted = sorted(self._waits[self._settling :])
         return Forecast(counted[len(counted) * 95 // 100], self._busy_s / self._now_s)

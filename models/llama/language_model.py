@@ -42,6 +42,8 @@ MOST_JSON: Final = 1024
 """Tokens of what is written after a call."""
 WITHIN_S: Final = 15.0
 """Who has waited so long for a first word does not wait for it any more."""
+_TURN_TOKENS: Final = 30
+"""What a caller's turn adds to a prompt, with the marks around it."""
 _log = structlog.get_logger()
 
 
@@ -111,6 +113,10 @@ class LlamaLanguageModel:
     def close(self) -> None:
         """End the answers in the making and the thread. Idempotent."""
         self.engine.close()
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`: until the first word of a turn's answer."""
+        return self.engine.expected_wait_s(_TURN_TOKENS)
 
     async def answer(
         self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = WITHIN_S

@@ -40,6 +40,7 @@ class SherpaSpeechToText:
         self._pace = pace_of(recognizer)
         self.speed = streaming_speed(recognizer, self._pace)
         count = threads or max(1, (os.cpu_count() or 1) // 4)
+        self.threads = count
         self._batchers = [Batcher(recognizer, f"{name}-{number}") for number in range(count)]
         self._streams: list[WeakSet[SherpaStream]] = [WeakSet() for _ in self._batchers]
 
@@ -61,6 +62,10 @@ class SherpaSpeechToText:
         )
         self._streams[number].add(stream)
         return stream
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
+        return max((stream.behind_s for streams in self._streams for stream in list(streams)), default=0.0)
 
     def close(self) -> None:
         """Close all streams and stop the threads; waits for what is being decoded. Idempotent."""

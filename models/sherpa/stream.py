@@ -78,6 +78,11 @@ class SherpaStream:
 
     # For the call.
 
+    @property
+    def behind_s(self) -> float:
+        """Seconds of sound that have waited since there was enough of it for the model."""
+        return max(0, self._fed - self._wake_at) / self._rate if self._work else 0.0
+
     def feed(self, samples: Samples) -> None:
         """Queue mono samples at the stream's rate; returns at once."""
         if self._closed or not len(samples):

@@ -1,0 +1,26 @@
+"""What a language model tells of itself, for how many calls there may be."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.end_of_turn import LexicalEndOfTurn
+from models.llama.language_model import LlamaLanguageModel
+from models.measuring import speeds_of
+from tests.fakes_calls import ScriptedEars, ScriptedVoice
+
+
+async def test_a_language_model_is_known_by_its_steps_and_its_memory(tiny_path: Path) -> None:
+    model = await asyncio.to_thread(LlamaLanguageModel, tiny_path, sequences=4, threads=1)
+    info = LanguageModelInfo(language_model_id(model.name), model.name, "llama.cpp", 4096, True)
+    models = Catalogue(ScriptedEars(), {info: model}, [ScriptedVoice()], LexicalEndOfTurn())
+    try:
+        writing = (await asyncio.to_thread(speeds_of, models)).writing
+        assert writing is not None
+        assert writing.talks == model.memory.talks == 4
+        assert 0 < writing.steps(1) <= writing.steps(64, 4096)
+        assert models.expected_wait_s() < 5
+    finally:
+        await asyncio.to_thread(model.close)
