@@ -23,7 +23,10 @@ def add_health(app: web.Application, services: Services) -> None:
         parts = {**services.readiness(), "database": await _database_trouble(services.database)}
         ready = all(trouble is None for trouble in parts.values())
         checks = {name: trouble or "ok" for name, trouble in parts.items()}
-        state = {"status": "ready" if ready else "unavailable", "checks": checks, "liveCalls": services.live_calls()}
+        state = {
+            "status": "ready" if ready else "unavailable", "checks": checks, "liveCalls": services.live_calls(),
+            "callsRefused": services.why_refused(),
+        }  # fmt: skip
         return _json(state, 200 if ready else 503)
 
     async def metrics(_request: web.Request) -> web.Response:

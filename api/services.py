@@ -76,6 +76,10 @@ def _nothing_changed() -> None:
     return None
 
 
+def _nothing_refused() -> None:
+    return None
+
+
 def _no_calls() -> int:
     return 0
 
@@ -97,6 +101,7 @@ class Services:
     """Handed to `create_app`. All callables run on the event loop and return at once.
 
     `readiness` names the parts of the server, each with None when it is ready, else with the reason why not.
+    `why_refused` says why further calls are turned away or wait at the moment; None when none are.
     `phone_numbers_changed` is called after a phone number was created, changed or deleted: trunks are to be read anew.
     `check_room` runs in the transaction that stores an outbound call, on the database's thread, and raises `TooMany` or
     `Unavailable` when there is no place for it; `call_queued` is called after that transaction. `hangup` ends a live
@@ -112,6 +117,7 @@ class Services:
     catalogue: Catalogue
     readiness: Callable[[], Mapping[str, str | None]]
     live_calls: Callable[[], int] = field(default=_no_calls)
+    why_refused: Callable[[], str | None] = field(default=_nothing_refused)
     trunk_status: Callable[[PhoneNumber], TrunkStatus] = field(default=status_without_sip)
     phone_numbers_changed: Callable[[], None] = field(default=_nothing_changed)
     webhooks_waiting: Callable[[], None] = field(default=_nothing_changed)

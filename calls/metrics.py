@@ -17,6 +17,10 @@ SETUP: Final = Histogram(
     ["direction"],
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 90.0),
 )
+EXPECTED_WAIT: Final = Gauge(
+    "trunkline_expected_wait_seconds", "How long an answer would wait for the models, evened out over some seconds"
+)
+SLOW: Final = Gauge("trunkline_models_slow", "1 while answers wait longer than max_answer_wait_s")
 INTERRUPTIONS: Final = Counter("trunkline_interruptions", "Times that a caller interrupted an agent")
 RESPONSE_GAP: Final = Histogram(
     "trunkline_response_gap_seconds",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from calls.elsewhere import Guide, NumberNow, Transfers
 from calls.endings import status_of
 from calls.equipment import Equipment
 from calls.live import LiveCall
+from calls.load import Load
 from calls.trunks import destinations_of
 from config.clock import utc_now
 from sipcore.contacts import Follow
@@ -77,12 +78,17 @@ class Turns:
 
     async def taken_before(self, ending: asyncio.Future[EndedReason]) -> bool:
         """Wait for a turn; False when the call is ended first."""
-        turn = asyncio.ensure_future(self.take())
-        await asyncio.wait((turn, ending), return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
-            turn.cancel()
-        await asyncio.wait((turn,))
-        return not ending.done()
+        return await _done_before(ending, self.take())
+
+
+async def _done_before(ending: asyncio.Future[EndedReason], waiting: Coroutine[Any, Any, None]) -> bool:
+    """Wait for something; False, and it is cancelled, when the call is ended first."""
+    turn = asyncio.ensure_future(waiting)
+    await asyncio.wait((turn, ending), return_when=asyncio.FIRST_COMPLETED)
+    if ending.done():
+        turn.cancel()
+    await asyncio.wait((turn,))
+    return not ending.done()
 
 
 class Dial(Protocol):
@@ -104,12 +110,13 @@ class Dial(Protocol):
 @dataclass(frozen=True)
 class WayOut:
     """How calls leave. `trunk_of` gives the trunk of a number that has one, ready for use, or raises `ConnectionError`.
-    `tcp`: this server speaks SIP over TCP."""
+    `tcp`: this server speaks SIP over TCP. With `load`, calls wait until the models keep up."""
 
     dial: Dial
     trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
     turns: Turns
     tcp: bool = True
+    load: Load | None = None
 
     async def trunk(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number, ready for use. Raises `ConnectionError`."""
@@ -160,6 +167,8 @@ class OutboundCall:
         self._transfers = transfers
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._live: LiveCall | None = None
+        self._in_load: Load | None = None
+        """Where it came in and is not counted yet."""
         self._log = log.bind(call_id=self.call.id)
 
     @property
@@ -187,10 +196,13 @@ class OutboundCall:
             self._log.error("call.failed", error=repr(error), exc_info=error)
             live = None
             self.end("error")
+        if live is not None:
+            self._live = live
+        if self._in_load is not None:
+            self._in_load.is_in()
         if live is None:
             await self._finish_unplaced(await self._ending)
             return
-        self._live = live
         if self._ending.done():  # while the INVITE was sent
             live.end(self._ending.result())
         await live.run()
@@ -201,13 +213,25 @@ class OutboundCall:
         if problem is not None:
             self._give_up(problem)
             return None
-        if not await self._way_out.turns.taken_before(self._ending):
+        if not await self._comes_in() or not await self._way_out.turns.taken_before(self._ending):
             return None
         line = await self._line()
         leg = None if line is None else await self._place(line)
         if line is None or leg is None:
             return None
         return LiveCall(self.call, line.agent, line.number, leg, self._house, self._transfers)
+
+    async def _comes_in(self) -> bool:
+        """Wait until the models keep up; False when the call is ended first."""
+        load = self._way_out.load
+        if load is None:
+            return True
+
+        async def come_in() -> None:
+            await load.entered()
+            self._in_load = load
+
+        return await _done_before(self._ending, come_in())
 
     async def _line(self) -> Line | None:
         """What the call is dialled with as everything stands at its turn: it was queued a while ago. None when it is

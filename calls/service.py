@@ -29,6 +29,7 @@ from calls.door import Door, Unproven
 from calls.elsewhere import Transfers
 from calls.equipment import Equipment
 from calls.live import LiveCall
+from calls.load import Load
 from calls.outbound import OutboundCall, WayOut
 from config.errors import TooMany, TrunklineError, Unavailable
 from sipcore.leg import Leg
@@ -77,7 +78,8 @@ class _Caller:
 class CallService:
     """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `names_of` gives the names that a
     source address has in the database: itself and the registrars' host names that resolve to it. Without `way_out` no
-    calls are placed. Who has to say who it is says so at the `door`."""
+    calls are placed. Who has to say who it is says so at the `door`. With `load`, callers are turned away while the
+    models do not keep up."""
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class CallService:
         way_out: WayOut | None = None,
         *,
         door: Door,
+        load: Load | None = None,
     ) -> None:
         self._database = database
         self._equipment = equipment
@@ -96,6 +99,9 @@ class CallService:
         self._way_out = way_out
         self._second_legs = SecondLegs(self.check_room, self._room_changed)
         self._door = door
+        self._load = load
+        if load is not None:
+            load.talking = self._talking
         self._draining = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._live: dict[str, tuple[Living, asyncio.Task[None]]] = {}
@@ -288,7 +294,14 @@ class CallService:
         who = admitted(target)
         if self._draining:
             raise Refused(503, "the server is draining", RETRY_AFTER_S)
-        return await self._create(caller, who)
+        if self._load is None:
+            return await self._create(caller, who)
+        if (why := self._load.enter()) is not None:
+            raise Refused(503, why, RETRY_AFTER_S)
+        try:
+            return await self._create(caller, who)
+        finally:
+            self._load.is_in()
 
     async def _create(self, caller: _Caller, admitted: Admitted) -> LiveCall:
         facts = caller.leg.facts
@@ -330,6 +343,10 @@ class CallService:
         """The call lives from now on."""
         self._live[call.call.id] = call, task
         self._room_changed()
+
+    def _talking(self) -> int:
+        """Calls that have a leg."""
+        return sum(call.placed for call, _ in self._live.values())
 
     def _room_changed(self) -> None:
         if self.on_room is not None:

@@ -218,6 +218,14 @@ class LimitSettings(Section):
     max_outbound_per_second: float = Field(
         10, gt=0, allow_inf_nan=False, description="outbound calls started per second: a number above 0"
     )
+    max_answer_wait_s: Seconds = Field(
+        3, description="longest wait for the models that callers are to have: seconds above 0"
+    )
+    slow_answers: Literal["refuse", "warn", "off"] = Field(
+        "refuse",
+        description='new calls while answers wait longer get 503 or stay queued ("refuse"), or it is logged ("warn"): '
+        '"refuse", "warn" or "off"',
+    )
 
 
 class WebhookSettings(Section):

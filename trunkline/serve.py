@@ -28,6 +28,7 @@ from calls.equipment import Equipment
 from calls.host_names import HostNames
 from calls.http_tool import Outside
 from calls.knowledge import KnowledgeWorker
+from calls.load import Load
 from calls.outbound import Turns, WayOut
 from calls.places import Places
 from calls.service import CallService
@@ -54,6 +55,7 @@ from trunkline.descriptors import allow_enough
 from trunkline.egress import egress_rules, egress_tls
 from trunkline.endpoint_settings import endpoint_settings
 from trunkline.metrics import GuardCollector, SoundCollector
+from trunkline.model_load import expected_calls, load_of
 from trunkline.remote_models import configured, with_remote, without_remote
 from trunkline.signals import StopSignals
 from trunkline.sip_answers import SipAnswers, Told
@@ -93,6 +95,7 @@ class Server:
     sources: TrunkSources
     certificate: CertificateWatch
     sip_port: int
+    load: Load | None = None
     api_origin: str = ""
     draining: bool = False
     parts: dict[str, str | None] = field(default_factory=lambda: {"sip": None, "models": None, "audio": None})
@@ -111,7 +114,13 @@ class Server:
 
     def say_whether_calls_are_taken(self) -> None:
         """To whoever phones or asks with OPTIONS, from now on."""
-        self.endpoint.set_accepting(not self.calls.is_full and not self.draining, RETRY_AFTER_S)
+        self.endpoint.set_accepting(self.why_refused() is None, RETRY_AFTER_S)
+
+    def why_refused(self) -> str | None:
+        """Why no further call is taken; None when calls are."""
+        if self.draining or self.calls.is_full:
+            return "draining" if self.draining else "full"
+        return None if self.load is None else self.load.why_closed
 
     async def until_stopped(self, stop: StopSignals) -> None:
         """Serve until a signal asks to drain; then wait for live calls as the settings say, or until the second one.
@@ -174,6 +183,7 @@ async def running(
         here = await asyncio.to_thread(load_models or _load_models, without_remote(settings, remotes))
         stack.push_async_callback(asyncio.to_thread, here.close)
         models = await with_remote(here, remotes, settings, stack)
+        load = load_of(settings, models, await asyncio.to_thread(expected_calls, settings, models))
         deliverer, outside = await _open_ways_out(settings, database, key, stack)
         inbox = _Inbox()
         endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)
@@ -192,15 +202,17 @@ async def running(
         )  # fmt: skip
         turns = Turns(settings.limits.max_outbound_per_second)
         lines = TrunkLines(database, TrunkMaker(key, places), endpoint.set_trunks, endpoint.trunk_status)
-        way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp)
+        way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp, load)
         door = Door(key, InboundDigest(settings.sip.digest_algorithms))
         service = inbox.service = CallService(
-            database, equipment, _ceilings(settings), sources.names_of, way_out, door=door
+            database, equipment, _ceilings(settings), sources.names_of, way_out, door=door, load=load
         )
         stack.push_async_callback(service.drain, 0)
         await service.recover()
         watch = CertificateWatch(endpoint)
-        server = Server(settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port)
+        server = Server(
+            settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port, load
+        )
         service.on_room = server.say_whether_calls_are_taken
         knowledge = KnowledgeWorker(database, settings.data_dir)
         await knowledge.recover()
@@ -209,7 +221,7 @@ async def running(
             trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
             documents_waiting=knowledge.wake, webhooks_waiting=deliverer.wake,
             check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
-            sip_messages=trails.messages,
+            sip_messages=trails.messages, why_refused=server.why_refused,
         )  # fmt: skip
         await presets
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
@@ -233,6 +245,9 @@ async def running(
             "housekeeping": partial(_housekeeping, server),
             "certificate": server.certificate.run,
         }
+        if load is not None:
+            load.on_change = server.say_whether_calls_are_taken
+            work["models"] = load.run
         _start_tasks(server, stack, work)
         log.info("ready", api=server.api_origin, **_sip_facts(server))
         yield server

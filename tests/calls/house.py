@@ -18,6 +18,7 @@ from calls.door import Door
 from calls.egress import EgressClient, EgressRules, Lanes, tls_context
 from calls.equipment import Equipment
 from calls.http_tool import Outside
+from calls.load import Load
 from calls.outbound import Turns, WayOut
 from calls.service import CallService
 from config.secrets import Secrets
@@ -166,8 +167,10 @@ async def open_house(
     ring_timeout_s: float = 45.0,
     per_second: float = 1000.0,
     hears: Sequence[str] = (),
+    load: Load | None = None,
 ) -> AsyncIterator[House]:
-    """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out."""
+    """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out; nobody
+    looks at the models of `load` but the test."""
     database = WatchedDatabase(f"sqlite+aiosqlite:///{data_dir}/trunkline.db")
     await database.open()
     pump = ArrayPump()
@@ -193,9 +196,9 @@ async def open_house(
     )  # fmt: skip
     callees = Callees(pump)
     turns = GatedTurns(per_second)
-    way_out = WayOut(callees.dial, callees.trunk_of, turns)
+    way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load)
     door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
-    service = CallService(database, equipment, ceilings or Ceilings(), names_of, way_out, door=door)
+    service = CallService(database, equipment, ceilings or Ceilings(), names_of, way_out, door=door, load=load)
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
         yield House(

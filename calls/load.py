@@ -1,0 +1,141 @@
+"""Whether the models keep up: who would wait too long for answers is told to go elsewhere, or waits to be called.
+
+Two things count. The wait that the models expect at the moment, evened out over some seconds, closes the door when it
+is too long, and opens it when it has fallen to half of that, so that it does not flap. And as calls make themselves
+felt only after a while, those beyond the number that the machine is expected to hold come in one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from math import exp
+from typing import Final
+
+import structlog
+
+from calls import metrics
+
+LOOK_S: Final = 0.5
+"""Between two looks at the models."""
+EVENED_OUT_S: Final = 10.0
+"""About as long as it takes a call's turns to come round."""
+ONE_BY_ONE_S: Final = 8.0
+"""Between two calls beyond the expected number: a turn."""
+_OPENS_AT: Final = 0.5
+"""Of the longest wait."""
+_COUNTS_AS: Final = 3.0
+"""Times the longest wait, at most: how far too long it was is forgotten within a quarter of a minute or so."""
+
+log = structlog.get_logger()
+
+
+class Gate:
+    """Pure: seconds come as arguments, of any clock that only goes forward."""
+
+    def __init__(self, most_wait_s: float, expected_calls: int | None = None) -> None:
+        """`expected_calls`: how many are expected to be answered within `most_wait_s`; None when nothing is known."""
+        self.most_wait_s: Final = most_wait_s
+        self.expected_calls: Final = expected_calls
+        self.wait_s = 0.0
+        """Evened out."""
+        self.is_closed = False
+        self._seen_s: float | None = None
+        self._took_s = float("-inf")
+
+    def saw(self, now_s: float, wait_s: float, talking: int) -> None:
+        """An answer would wait so long now, with so many calls."""
+        wait_s = min(wait_s, _COUNTS_AS * self.most_wait_s)
+        if talking == 0:
+            wait_s = self.wait_s = 0.0
+        weight = 0.0 if self._seen_s is None else 1 - exp((self._seen_s - now_s) / EVENED_OUT_S)
+        self._seen_s = now_s
+        self.wait_s += weight * (wait_s - self.wait_s)
+        limit_s = self.most_wait_s * (_OPENS_AT if self.is_closed else 1)
+        self.is_closed = self.wait_s > limit_s
+
+    def why_not(self, now_s: float, talking: int) -> str | None:
+        """Why one more call has to go elsewhere, beside so many; None when it is welcome. The first one always is."""
+        if talking == 0:
+            return None
+        if self.is_closed:
+            return f"answers wait {self.wait_s:.1f} s for the models, {self.most_wait_s:g} s is the most"
+        many = self.expected_calls is not None and talking >= self.expected_calls
+        if many and now_s - self._took_s < ONE_BY_ONE_S:
+            return f"the models are expected to hold {self.expected_calls} calls: more come in one by one"
+        return None
+
+    def took(self, now_s: float) -> None:
+        """One more call is there."""
+        self._took_s = now_s
+
+
+class Load:
+    """The gate of a running server. `expected_wait_s` asks the models; without `refuses` a wait that is too long is
+    logged alone."""
+
+    def __init__(self, gate: Gate, expected_wait_s: Callable[[], float], *, refuses: bool = True) -> None:
+        self._gate = gate
+        self._expected_wait_s = expected_wait_s
+        self._refuses = refuses
+        self._entering = 0
+        self._first = asyncio.Lock()  # fair: who waits longest is next
+        self._look_again = asyncio.Event()
+        self.talking: Callable[[], int] = lambda: 0
+        """How many calls use the models: those with a leg."""
+        self.on_change: Callable[[], None] = lambda: None
+        """The gate has closed or opened."""
+
+    @property
+    def why_closed(self) -> str | None:
+        """Why no further call is taken; None when calls are, if need be one by one."""
+        return self._why_not() if self._gate.is_closed else None
+
+    def enter(self) -> str | None:
+        """One more call comes in, and is counted by `talking` once it `is_in`; or why it cannot."""
+        why = self._why_not()
+        if why is None:
+            self._gate.took(time.monotonic())
+            self._entering += 1
+        return why
+
+    def is_in(self) -> None:
+        """One that came in is counted by `talking` from now on, or has gone."""
+        self._entering -= 1
+
+    async def entered(self) -> None:
+        """Wait until there is room for one more call, in the order of asking, and come in."""
+        async with self._first:
+            why = self.enter()
+            if why is not None:
+                log.info("call.waits_for_models", why=why)
+            while why is not None:
+                await self._look_again.wait()
+                why = self.enter()
+
+    def look(self) -> None:
+        """See how the models are. On the event loop, at once."""
+        was_closed = self._gate.is_closed
+        self._gate.saw(time.monotonic(), self._expected_wait_s(), self._talking())
+        metrics.EXPECTED_WAIT.set(self._gate.wait_s)
+        metrics.SLOW.set(self._gate.is_closed)
+        if self._gate.is_closed != was_closed:
+            event = "models.slow" if self._gate.is_closed else "models.keep_up_again"
+            level = log.warning if self._gate.is_closed else log.info
+            level(event, wait_s=round(self._gate.wait_s, 1), calls=self._talking(), refuses=self._refuses)
+            self.on_change()
+        self._look_again.set()
+        self._look_again.clear()
+
+    async def run(self) -> None:
+        """Look from time to time, for ever."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
+
+    def _talking(self) -> int:
+        return self.talking() + self._entering
+
+    def _why_not(self) -> str | None:
+        return self._gate.why_not(time.monotonic(), self._talking()) if self._refuses else None

@@ -1,0 +1,178 @@
+"""Who is taken while the models are slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from calls.load import ONE_BY_ONE_S, Gate, Load
+from tests.calls.house import House, open_house, until
+from tests.calls.outbound import callee, queue, stored
+
+
+def watched(gate: Gate, seconds: float, wait_s: float, *, since_s: float = 0.0, talking: int = 4) -> float:
+    """The gate looks twice a second for so long; returns the time."""
+    steps = round(seconds * 2)
+    for step in range(1, steps + 1):
+        gate.saw(since_s + step / 2, wait_s, talking)
+    return since_s + steps / 2
+
+
+def test_callers_are_welcome_while_the_models_keep_up() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 60, 2.9)
+    assert gate.why_not(now_s, 4) is None
+    assert gate.wait_s == pytest.approx(2.9, rel=0.01)
+
+
+def test_answers_that_wait_too_long_for_a_while_close_the_gate_and_it_says_why() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 2, 6.0)
+    assert gate.why_not(now_s, 4) is None, "one slow moment is none"
+    now_s = watched(gate, 10, 6.0, since_s=now_s)
+    assert gate.why_not(now_s, 4) == "answers wait 4.1 s for the models, 3 s is the most"
+
+
+def test_it_opens_again_only_when_the_wait_has_halved() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 30, 6.0)
+    now_s = watched(gate, 30, 2.0, since_s=now_s)
+    assert gate.why_not(now_s, 4) is not None
+    now_s = watched(gate, 30, 1.0, since_s=now_s)
+    assert gate.why_not(now_s, 4) is None
+
+
+def test_a_wait_around_the_limit_does_not_make_it_flap() -> None:
+    gate, changes, now_s = Gate(3.0), 0, 0.0
+    for wait_s in (2.0, 4.5) * 60:
+        was_closed = gate.is_closed
+        now_s = watched(gate, 5, wait_s, since_s=now_s)
+        changes += gate.is_closed != was_closed
+    assert changes == 1
+
+
+def test_however_long_the_wait_was_the_gate_opens_soon_after_it() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 60, 10_000.0)
+    assert gate.is_closed
+    watched(gate, 20, 0.0, since_s=now_s)
+    assert not gate.is_closed
+
+
+def test_the_first_call_is_always_taken() -> None:
+    gate = Gate(3.0, expected_calls=0)
+    now_s = watched(gate, 30, 60.0)
+    assert gate.why_not(now_s, 1) is not None
+    assert gate.why_not(now_s, 0) is None
+    gate.saw(now_s + 0.5, 60.0, talking=0)
+    assert not gate.is_closed
+
+
+def test_calls_beyond_the_expected_number_come_in_one_by_one() -> None:
+    gate = Gate(3.0, expected_calls=2)
+    gate.took(0.0)
+    assert gate.why_not(0.1, 1) is None
+    gate.took(0.1)
+    assert gate.why_not(0.2, 2) == "the models are expected to hold 2 calls: more come in one by one"
+    assert gate.why_not(0.1 + ONE_BY_ONE_S, 2) is None
+    gate.took(0.1 + ONE_BY_ONE_S)
+    assert gate.why_not(0.2 + ONE_BY_ONE_S, 3) is not None
+
+
+class Models:
+    """Say how long they would let wait, and are looked at until it has come to count."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refuses: bool = True) -> None:
+        monkeypatch.setattr("calls.load.EVENED_OUT_S", 1e-6)
+        self.wait_s = 0.0
+        self.load = Load(Gate(3.0), lambda: self.wait_s, refuses=refuses)
+
+    async def become(self, wait_s: float) -> None:
+        """From now on they would let wait so long."""
+        self.wait_s = wait_s
+        await until(self._counts)
+
+    def _counts(self) -> bool:
+        self.load.look()
+        return self.load._gate.is_closed == (self.wait_s > 3.0)
+
+
+async def two_calls(house: House, models: Models) -> None:
+    """One call talks, and then the models are slow for another one."""
+    await house.number()
+    first = house.rings()
+    await until(lambda: 200 in first.sent)
+    await models.become(6.0)
+
+
+async def test_a_caller_is_told_503_and_when_to_come_back_while_the_models_are_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch)
+    async with open_house(tmp_path, load=models.load) as house:
+        await two_calls(house, models)
+        with capture_logs() as lines:
+            late = house.rings()
+            await until(late.leg.ended.done)
+        assert late.sent == [503]
+        assert int(late.dialog.headers["Retry-After"]) > 0
+        [refused] = [line for line in lines if line["event"] == "call.refused"]
+        assert refused["why"].startswith("answers wait")
+        assert len(await house.all_calls()) == 1
+        await models.become(0.5)
+        again = house.rings()
+        await until(lambda: 200 in again.sent)
+
+
+async def test_a_call_that_we_make_stays_queued_until_the_models_keep_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch)
+    async with open_house(tmp_path, load=models.load) as house:
+        await two_calls(house, models)
+        line = await house.number("+4930200")
+        with capture_logs() as lines:
+            call = await queue(house, line)
+            await until(lambda: any(line["event"] == "call.waits_for_models" for line in lines))
+        assert (await stored(house, call)).status == "queued"
+        assert house.callees.called == []
+        await models.become(0.5)
+        await callee(house)
+
+
+async def test_a_queued_call_is_withdrawn_while_it_waits_for_the_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch)
+    async with open_house(tmp_path, load=models.load) as house:
+        await two_calls(house, models)
+        line = await house.number("+4930200")
+        call = await queue(house, line)
+        assert await house.service.hangup(call.id)
+        assert (await stored(house, call)).ended_reason == "api_hangup"
+        await queue(house, line, "+4917099")
+        await models.become(0.5)
+        assert (await callee(house)).leg.facts.to.user == "+4917099"
+
+
+async def test_where_slowness_is_only_to_be_told_everybody_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch, refuses=False)
+    async with open_house(tmp_path, load=models.load) as house:
+        with capture_logs() as lines:
+            await two_calls(house, models)
+        assert [line["refuses"] for line in lines if line["event"] == "models.slow"] == [False]
+        second = house.rings()
+        await until(lambda: 200 in second.sent)
+
+
+async def test_callers_who_come_at_once_count_before_they_talk(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    async with open_house(tmp_path, load=load) as house:
+        await house.number()
+        phones = [house.rings() for _ in range(5)]
+        await until(lambda: all(phone.sent and phone.sent[-1] >= 200 for phone in phones))
+        assert sorted(phone.sent[-1] for phone in phones) == [200, 200, 503, 503, 503]
