@@ -172,7 +172,8 @@ class Context:
         threads: int = 1,
         exact: bool = False,
     ) -> None:
-        """With `exact` memory is kept in 32 bits, at twice the size. Raises `StartupError` when it does not fit."""
+        """With `exact` an answer does not depend on who else is in the batch; it takes more time, and twice the memory.
+        Raises `StartupError` when it does not fit."""
         parameters = lib.llama_context_default_params()
         parameters.n_ctx, parameters.n_seq_max = cells, sequences
         parameters.n_batch = parameters.n_ubatch = batch_tokens
@@ -180,8 +181,9 @@ class Context:
         # One pool: to share a beginning costs nothing. With a stream for each sequence, llama.cpp would moreover run
         # those that speak one after the other wherever their numbers have a gap.
         parameters.kv_unified = True
-        # Its sums depend on what else is in the batch, so that an answer would depend on who else speaks.
-        parameters.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        # Flash attention passes over what other sequences have in the pool: prompts are read twice as fast. But its
+        # sums round in another way with each batch.
+        parameters.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED if exact else lib.LLAMA_FLASH_ATTN_TYPE_AUTO
         parameters.no_perf = True
         if exact:
             parameters.type_k = parameters.type_v = lib.GGML_TYPE_F32
