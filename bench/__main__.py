@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import api, capacity, pump, turn, turn_peer
+from bench import api, capacity, models, pump, turn, turn_peer
 from bench.process import machine
 from config import logging as logs
 
@@ -111,6 +111,20 @@ BENCHES: Final = {
             "deviation_loaded_ms": "packet deviation, under load, ms",
         },
         api.misses,
+    ),
+    "models": Bench(
+        "Models of real shapes with random weights, and in which proportion ours stand to their peers",
+        models.run,
+        {
+            "model": "model",
+            "what": "what",
+            "ours": "Trunkline",
+            "locked": "`Llama` behind a lock",
+            "peer": "xllamacpp",
+            "times_locked": "times the lock's",
+            "times_peer": "times xllamacpp's",
+        },
+        models.misses,
     ),
 }
 

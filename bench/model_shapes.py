@@ -1,7 +1,7 @@
-"""Language models of real shapes with random weights: as quick, and as slow, as real ones, but their words mean nothing.
+"""Language models of real shapes with random weights: as quick and as slow as real ones, but their words mean nothing.
 
 The sizes are those of published models; weights are quantized as llama.cpp's own tool does it for "Q4_0": matrices in 4
-bits, the embeddings, which are also the output, in 6. The vocabulary is made up of words of two syllables, so that every
+bits, the embeddings, which are also the output, in 6. The vocabulary is made up of words of two syllables, so that an
 answer, read again as a part of the talk, has the tokens that it was written with. Words alone can be written: all other
 tokens, those that end an answer too, have embeddings of zero.
 """

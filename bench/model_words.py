@@ -1,5 +1,5 @@
-"""The words that the models of random weights know (`model_shapes`): two syllables each, and each one token when a space
-stands before it."""
+"""The words that the models of random weights know (`model_shapes`): two syllables each, and one token when a space
+stands before them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def words(count: int) -> list[str]:
 
 def sentence(seed: str, length: int) -> str:
     """So many words that all shapes know, the same for the same seed."""
-    drawn, known = random.Random(seed), syllables(100)  # noqa: S311 - nothing secret
+    drawn, known = random.Random(seed), syllables(100)
     return "".join(f" {drawn.choice(known)}{drawn.choice(known)}" for _ in range(length))

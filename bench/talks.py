@@ -38,11 +38,16 @@ class Answer:
 
     text: str = ""
     times: list[float] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """It is well under way."""
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def add(self, text: str) -> None:
-        """A word has come."""
+        """A word has come; any thread."""
         self.text += text
         self.times.append(time.perf_counter())
+        if len(self.times) == _BEGUN:
+            self._loop.call_soon_threadsafe(self.begun.set)
 
 
 class Answering(Protocol):
@@ -121,8 +126,7 @@ class Talks:
         words of the first, alone and until the second one's first word, and how long that takes."""
         speaking, heard = self._new_call(self._new_name("agent")), Answer()
         first = asyncio.ensure_future(speaking.turn(LONG, heard))
-        while len(heard.times) < _BEGUN:
-            await asyncio.sleep(0.001)
+        await heard.begun.wait()
         began, other = await self._new_call(self._new_name("agent")).turn(1)
         await first
         gaps = [(after - before, after) for before, after in zip(heard.times, heard.times[1:], strict=False)]

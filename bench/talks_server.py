@@ -50,7 +50,8 @@ class Ours:
         async with aclosing(self._model.answer(ChatPrompt(call, system["content"], said))) as parts:
             async for part in parts:
                 assert isinstance(part, TextDelta)
-                into.add(part.text)
+                # Models begin their answers without the space with which all words here begin: it is taken away.
+                into.add(part.text if into.times else " " + part.text.lstrip())
                 if len(into.times) == tokens:
                     break
 
@@ -99,8 +100,8 @@ class Locked:
 
 
 class Peer:
-    """llama.cpp's own server, asked in its process, without HTTP. A slot for each call; all else are its defaults: flash
-    attention on, memory of its own for each slot."""
+    """llama.cpp's own server, asked in its process, without HTTP. A slot for each call; all else are its defaults:
+    flash attention on, memory of its own for each slot."""
 
     def __init__(self, path: str) -> None:
         import xllamacpp

@@ -22,7 +22,7 @@ pin requirements-data.in --no-deps --output-file "$work/data"
     echo "# Made by 'make lock' from requirements.in and requirements-data.in."
     cat "$work/runtime" "$work/data"
 } >requirements.lock
-for name in dev bench bench-turn llama llama-build; do
+for name in dev bench bench-turn bench-models llama llama-build; do
     nodeps=
     [ "$name" != llama ] || nodeps=--no-deps
     pin "requirements-$name.in" $nodeps --output-file "$work/$name"

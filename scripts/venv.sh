@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes .venv with the locked dependencies, pjsua2 and this project in it; does nothing when all is as it should be.
 # usage: venv.sh [dev | peer]   dev: what tests and checks need, too
-#                               peer: instead, build/peer and build/peer-turn with nothing but what the benches of
-#                               the API and of turns are compared with
+#                               peer: instead, build/peer, build/peer-turn and build/peer-models with nothing but what
+#                               the benches of the API, of turns and of models are compared with
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -86,6 +86,9 @@ if [ "${1:-}" = peer ]; then
     venv=$root/build/peer-turn
     make_venv
     install_lock peer requirements-bench-turn.lock
+    venv=$root/build/peer-models
+    make_venv
+    install_lock peer requirements-bench-models.lock
     exit
 fi
 make_venv
