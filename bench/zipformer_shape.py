@@ -215,6 +215,11 @@ def _fitted(net: Network, x: str, before: int, after: int) -> str:
     return x if after == before else net.op("Slice", x, net.ints(0), net.ints(after), net.ints(2))
 
 
+def _thinned(net: Network, x: str, steps: int, by: int, wide: int) -> str:
+    """The mean of each few steps."""
+    return net.op("ReduceMean", net.op("Reshape", x, net.ints(0, steps // by, by, wide)), net.ints(2), keepdims=0)
+
+
 def _encoder() -> Graph:
     net = Network()
     inputs = [_float("x", "N", FRAMES, MELS)]
@@ -225,7 +230,7 @@ def _encoder() -> Graph:
         x = _fitted(net, x, wide, dim)
         wide, whole, down = dim, x, DOWN[stack]
         if down > 1:
-            x = net.op("ReduceMean", net.op("Reshape", x, net.ints(0, STEPS // down, down, dim)), net.ints(2), keepdims=0)
+            x = _thinned(net, x, STEPS, down, dim)
         for _ in range(LAYERS[stack]):
             shapes = _state_shapes(stack)
             names = [f"state{number + each}" for each in range(6)]
@@ -240,7 +245,7 @@ def _encoder() -> Graph:
             again = net.op("Tile", net.op("Unsqueeze", x, net.ints(2)), net.ints(1, 1, down, 1))
             x = net.op("Add", whole, net.op("Reshape", again, net.ints(0, STEPS, dim)))
     x = _fitted(net, x, wide, max(DIMS))
-    halved = net.op("ReduceMean", net.op("Reshape", x, net.ints(0, STEPS // 2, 2, max(DIMS))), net.ints(2), keepdims=0)
+    halved = _thinned(net, x, STEPS, 2, max(DIMS))
     net.nodes.append(helper.make_node("Identity", [net.linear(halved, max(DIMS), JOINED)], ["encoder_out"]))
     net.nodes.append(helper.make_node("Identity", [next_embedding], ["new_embed_states"]))
     net.nodes.append(helper.make_node("Identity", ["processed_lens"], ["new_processed_lens"]))
@@ -276,6 +281,5 @@ def _joiner() -> Graph:
 
 def _save(path: Path, graph: onnx.GraphProto, about: Mapping[str, object]) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    said = {key: ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value) for key, value in about.items()}
-    helper.set_model_props(model, said)
+    helper.set_model_props(model, {key: str(value).strip("()[]").replace(" ", "") for key, value in about.items()})
     path.write_bytes(model.SerializeToString())

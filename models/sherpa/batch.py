@@ -1,6 +1,7 @@
 """The threads that decode: each takes a piece of sound of every call that has one ready, all in one run of the network.
 
 Nobody waits for a batch to fill: while one is decoded, pieces of other calls become ready, and they are the next one.
+Those for whose text a caller waits go before the others, in batches of their own, for a small batch is done sooner.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import structlog
 
 from config.errors import TrunklineError
 
-MOST: Final = 32
-"""Streams of one run: more make none of them quicker, and each of them later."""
+_FAVOURED: Final = 4
+"""So many runs in a row are for those alone whom a caller waits for: what it takes to end a turn, and one more."""
 _NICENESS: Final = 5
 """Decoding gives way to the threads that move sound."""
 
@@ -46,8 +47,11 @@ class Decodable(Protocol):
 class Batcher:
     """One thread, and the streams that it decodes for."""
 
-    def __init__(self, recognizer: Any, name: str) -> None:
+    def __init__(self, recognizer: Any, name: str, most: int) -> None:
+        """At most so many streams are decoded in one run."""
         self._recognizer = recognizer
+        self._most = most
+        self._favoured = 0
         self._woken: SimpleQueue[Decodable | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -88,8 +92,7 @@ class Batcher:
         for stream in list(active):
             if not _prepared(stream):
                 del active[stream]
-        # Whom a caller waits for comes first; of the others whoever was decoded longest ago.
-        batch = sorted(active, key=lambda stream: not stream.awaited)[:MOST]
+        batch = self._chosen(active)
         if not batch:
             return
         for stream in batch:
@@ -105,6 +108,15 @@ class Batcher:
                 stream.heard()
             except Exception as error:  # noqa: BLE001 - whatever it is, it ends this turn alone and is logged there
                 _failed(stream, error)
+
+    def _chosen(self, active: dict[Decodable, None]) -> list[Decodable]:
+        """Of those whom a caller waits for, or of all, whoever was decoded longest ago."""
+        awaited = [stream for stream in active if stream.awaited]
+        if awaited and self._favoured < _FAVOURED:
+            self._favoured += 1
+            return awaited[: self._most]
+        self._favoured = 0
+        return list(active)[: self._most]
 
 
 def _prepared(stream: Decodable) -> bool:

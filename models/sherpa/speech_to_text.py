@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 from models.sherpa.batch import Batcher
+from models.sherpa.doubled_rate import RATE
 from models.sherpa.hot_words import encoded
 from models.sherpa.pace import pace_of
 from models.sherpa.speed import streaming_speed
 from models.sherpa.stream import SherpaStream
 from models.sherpa.tokens import Tokens
 from models.sherpa.transcript import Transcript
+
+_RUN_S: Final = 0.08
+"""A caller who has ended a turn waits for the run that goes on: it is to take no longer."""
+_MOST: Final = 32
 
 
 class SherpaSpeechToText:
@@ -29,9 +34,11 @@ class SherpaSpeechToText:
         languages: Sequence[str],
         biased: bool,
         threads: int | None = None,
+        most: int | None = None,
     ) -> None:
-        """`recognizer` is sherpa-onnx's; `biased`: it can be made to expect words. Measures its speed, for a second or
-        less. Raises `StartupError`."""
+        """`recognizer` is sherpa-onnx's; `biased`: it can be made to expect words; `most`: streams in one run, by
+        default what this machine decodes in `_RUN_S`. Measures its speed, for a second or so. Raises
+        `StartupError`."""
         self.name = name
         self.languages = tuple(languages)
         self._recognizer = recognizer
@@ -41,7 +48,8 @@ class SherpaSpeechToText:
         self.speed = streaming_speed(recognizer, self._pace)
         count = threads or max(1, (os.cpu_count() or 1) // 4)
         self.threads = count
-        self._batchers = [Batcher(recognizer, f"{name}-{number}") for number in range(count)]
+        most = most or min(_MOST, self.speed.streams_in(_RUN_S, self._pace.step / RATE))
+        self._batchers = [Batcher(recognizer, f"{name}-{number}", most) for number in range(count)]
         self._streams: list[WeakSet[SherpaStream]] = [WeakSet() for _ in self._batchers]
 
     def open(

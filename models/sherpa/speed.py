@@ -26,6 +26,10 @@ class Speed:
 
     real_time_factor: Mapping[int, float]
 
+    def streams_in(self, seconds: float, piece_s: float) -> int:
+        """So many streams' pieces of sound, each `piece_s` long, are decoded together in that time; at least one."""
+        return max(1, int(seconds / (min(self.real_time_factor.values()) * piece_s)))
+
 
 def streaming_speed(recognizer: Any, pace: Pace, batches: Sequence[int] = BATCHES) -> Speed:
     """Decode a few pieces of noise. The first run is not counted: it makes ready what later ones find."""

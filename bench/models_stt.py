@@ -1,0 +1,133 @@
+"""Speech to text for many calls by a Zipformer of the real shape (`bench.zipformer_shape`): decoded in batches and one
+by one, with the two searches, and how long a caller waits for the text of a turn when others speak."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from bench import zipformer_shape
+from models.sherpa.pace import pace_of
+from models.sherpa.recipe import ENGINES, recipe
+from models.sherpa.speech_to_text import SherpaSpeechToText
+from models.sherpa.speed import streaming_speed
+from models.sherpa.stream import SherpaStream
+from models.sherpa.tokens import read_tokens
+from models.sherpa.trial import noise
+
+TICK_S: Final = 0.02
+CALL_RATE: Final = 8000
+TURN_S: Final = 2.56
+
+Row = dict[str, Any]
+
+
+async def run(quick: bool) -> list[Row]:
+    """The rows of the table. A minute; `quick`: half of that."""
+    with tempfile.TemporaryDirectory(prefix="trunkline-") as folder:
+        path = Path(folder)
+        await asyncio.to_thread(zipformer_shape.write, path)
+        rows = await asyncio.to_thread(_factors, path, quick)
+        for calls in (4, 16) if quick else (1, 4, 8, 16, 32):
+            for most in (None, 1):
+                rows.append(await _turns(path, calls, most))
+    return rows
+
+
+def _recognizer(folder: Path, beam: bool) -> Any:
+    make = ENGINES["zipformer"]
+    paths = {role: str(folder / ("tokens.txt" if role == "tokens" else f"{role}.onnx")) for role in make.files}
+    vocabulary = folder / "bpe.vocab"
+    tokens = read_tokens(folder / "tokens.txt")
+    vocabulary.write_text("".join(f"{symbol}\t{-place}\n" for place, symbol in enumerate(tokens.symbols)))
+    return recipe(make, paths, 1, (tokens.unit, str(vocabulary)) if beam else None).recognizer()
+
+
+def _factors(folder: Path, quick: bool) -> list[Row]:
+    """Seconds of a core for a second of a caller's sound, by the number of streams in a batch."""
+    rows = []
+    for search, beam in (("greedy", False), ("beam", True)):
+        recognizer = _recognizer(folder, beam)
+        speed = streaming_speed(recognizer, pace_of(recognizer), (1, 4, 16) if quick else (1, 2, 4, 8, 16, 32))
+        for count, factor in speed.real_time_factor.items():
+            rows.append({"what": "real-time factor", "search": search, "batch": count, "factor": round(factor, 4)})
+    return rows
+
+
+async def _turns(folder: Path, calls: int, most: int | None) -> Row:
+    """All callers speak at once for some seconds, and end their turns one after another."""
+    model = await asyncio.to_thread(
+        lambda: SherpaSpeechToText(
+            "zipformer",
+            _recognizer(folder, True),
+            read_tokens(folder / "tokens.txt"),
+            languages=("en",),
+            biased=False,
+            most=most,
+        )
+    )
+    try:
+        streams = [model.open(rate=CALL_RATE, language=None, on_words=lambda words: None) for _ in range(calls)]
+        began = time.process_time()
+        waits = await _speak(streams)
+        took = time.process_time() - began
+    finally:
+        await asyncio.to_thread(model.close)
+    return {
+        "what": "text after a turn's end",
+        "calls": calls,
+        "batch": "one by one" if most == 1 else "together",
+        "p50_ms": round(float(np.percentile(waits, 50)) * 1000),
+        "p95_ms": round(float(np.percentile(waits, 95)) * 1000),
+        "core": round(took / TURN_S, 2),
+        "cores": os.cpu_count(),
+    }
+
+
+async def _speak(streams: Sequence[SherpaStream]) -> list[float]:
+    """How long each waits for its text, in s. Sound comes as it does in calls: 20 ms of each, every 20 ms."""
+    sound = (noise(TURN_S * 2)[: int(TURN_S * CALL_RATE * 2)] * 20000).astype(np.int16)
+    frame = int(CALL_RATE * TICK_S)
+    over = [threading.Event() for _ in streams]
+
+    def tick() -> None:
+        began = time.monotonic()
+        for number in range(int(TURN_S / TICK_S) + len(streams)):
+            for at, stream in enumerate(streams):
+                if at <= number < at + int(TURN_S / TICK_S):
+                    stream.feed(sound[(number - at) * frame : (number - at + 1) * frame])
+                elif number == at + int(TURN_S / TICK_S):
+                    over[at].set()
+            time.sleep(max(0.0, began + (number + 1) * TICK_S - time.monotonic()))
+        for event in over:
+            event.set()
+
+    async def turn(stream: SherpaStream, ended: threading.Event) -> float:
+        await asyncio.to_thread(ended.wait)
+        began = time.monotonic()
+        await stream.finish()
+        return time.monotonic() - began
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    waits = await asyncio.gather(*(turn(stream, ended) for stream, ended in zip(streams, over, strict=True)))
+    await asyncio.to_thread(thread.join)
+    return list(waits)
+
+
+def main() -> None:
+    """Print the rows."""
+    for row in asyncio.run(run(quick=False)):
+        print(row)
+
+
+if __name__ == "__main__":
+    main()
