@@ -38,9 +38,15 @@ def _open_sherpa(store: Store, model: KnownModel) -> SpeechToText:
     return open_recognizer(store, model)
 
 
+def _open_piper(store: Store, models: Sequence[KnownModel]) -> TextToSpeech:
+    from models.piper.text_to_speech import open_piper
+
+    return open_piper(store, models)
+
+
 RECOGNIZERS: Final[Mapping[str, Callable[[Store, KnownModel], SpeechToText]]] = {SHERPA: _open_sherpa}
 """Open one model. Raise `StartupError`."""
-SYNTHESIZERS: Final[Mapping[str, Callable[[Store, Sequence[KnownModel]], TextToSpeech]]] = {}
+SYNTHESIZERS: Final[Mapping[str, Callable[[Store, Sequence[KnownModel]], TextToSpeech]]] = {"piper": _open_piper}
 """Open all voices of an engine as one synthesizer. Raise `StartupError`."""
 
 

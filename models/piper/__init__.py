@@ -1,0 +1,1 @@
+"""Piper's voices: VITS networks in ONNX files, run by onnxruntime for all calls."""

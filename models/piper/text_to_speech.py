@@ -1,0 +1,218 @@
+"""Text to speech with Piper's voices: the sound of a person, several times faster than speaking."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import soxr
+import structlog
+
+from config.errors import ModelError, ModelFileError, StartupError
+from media.ports import Samples
+from models.espeak_processes import EspeakProcesses
+from models.intonation import pitch_range
+from models.known_models import KnownModel
+from models.machine import cores
+from models.piper.phonemes import PhonemeIds, Sentence
+from models.piper.voice import Network, Run, Scales, Sound, check_network
+from models.piper.voice_config import VoiceConfig, read_config
+from models.piper.word_places import Piece, spoken_words
+from models.protocols import Speech, VoiceSettings
+from models.speech_edges import sounding
+from models.store import Store
+from models.tts_speed import TtsSpeed
+
+NAME: Final = "piper"
+MOST_LOADED: Final = 4
+"""Networks in memory at once, 100 MB each; the one that was used longest ago makes room."""
+_NICENESS: Final = 5
+"""Speaking gives way to the threads that move sound."""
+_PEAK: Final = 0.9
+"""Of the full scale: what the loudest sample of a sentence is brought to, as Piper does, and room for resampling."""
+_LEAST_PEAK: Final = 0.01
+"""What is more silent than this is not made louder than by this."""
+_TRIAL: Final = "One moment please, I will have a look."
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """A voice's files. `unknown_told`: phonemes that it has no id for and that the log has."""
+
+    path: Path
+    config: VoiceConfig
+    ids: PhonemeIds
+
+
+class PiperTextToSpeech:
+    """All Piper voices for all calls. Voice names are `piper/MODEL`, of a model with several speakers
+    `piper/MODEL/SPEAKER`."""
+
+    name = NAME
+
+    def __init__(self, voices: dict[str, tuple[Path, Path]], threads: int | None = None) -> None:
+        """`voices` are network and settings by model name, the best first. `threads` speak at once, by default one for
+        each core but one. A voice whose files are wrong is left out, with a line in the log. The first one is loaded
+        now and timed, which takes seconds; the others when they are needed. Raises `StartupError` when none is left."""
+        self._voices = _readable(voices)
+        self._names = {
+            f"{NAME}/{model}/{speaker}" if speaker else f"{NAME}/{model}": (model, number)
+            for model, voice in self._voices.items()
+            for speaker, number in (voice.config.speakers or {"": 0}).items()
+        }
+        self._lock = threading.Lock()
+        self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
+        self._networks: OrderedDict[str, Network] = OrderedDict()
+        self._at_once = threads or max(1, int(cores()) - 1)
+        self._espeak = EspeakProcesses(min(2, self._at_once))
+        self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix=NAME, initializer=_give_way)
+        try:
+            self.speed: Final = self._measured()
+        except ModelError as error:
+            self.close()
+            raise StartupError(error.message) from error
+
+    def voices(self) -> Sequence[str]:
+        """The voices that are installed, the best first."""
+        return tuple(self._names)
+
+    def language_of(self, voice: str) -> str | None:
+        """The BCP 47 tag that the voice's settings name."""
+        known = self._names.get(voice)
+        return self._voices[known[0]].config.tag if known else None
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        """Speak one sentence, or several. Cancelled, it stops within a few milliseconds. Raises `ModelError`."""
+        if settings.voice not in self._names:
+            raise ModelError(f"there is no voice {settings.voice}")
+        if not any(character.isalnum() for character in text):
+            return Speech(text, np.zeros(0, np.int16), settings.rate)
+        run = Run()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._speak, text, settings, run)
+        except asyncio.CancelledError:
+            run.stop()
+            raise
+
+    def close(self) -> None:
+        """Drop what waits; the threads end with the sentences that they speak. Does not wait. Idempotent."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._espeak.close()
+        with self._lock:
+            self._networks.clear()
+
+    def _speak(self, text: str, settings: VoiceSettings, run: Run) -> Speech:
+        model, speaker = self._names[settings.voice]
+        voice = self._voices[model]
+        network = self._network(model)
+        rate = voice.config.audio.sample_rate
+        pieces = [
+            Piece(_loud(sound), rate, sentence, sound.lengths)
+            for sentence in self._sentences(voice, text, model)
+            if (sound := self._sound(network, sentence, voice.config, settings, speaker, run)) is not None
+        ]
+        if not pieces:
+            return Speech(text, np.zeros(0, np.int16), settings.rate)
+        samples = np.concatenate([piece.samples for piece in pieces])
+        part = sounding(samples, rate)
+        samples = samples[part]
+        if len(samples) and rate != settings.rate:
+            samples = soxr.resample(samples, rate, settings.rate)
+        return Speech(text, samples, settings.rate, spoken_words(text, pieces, part.start, samples, settings.rate))
+
+    def _sound(
+        self, network: Network, sentence: Sentence, config: VoiceConfig, settings: VoiceSettings, speaker: int, run: Run
+    ) -> Sound | None:
+        """None once nobody waits for it."""
+        if run.stopped:
+            return None
+        normal, moves = config.inference, pitch_range(settings.stability)
+        scales = Scales(normal.noise_scale * moves, normal.length_scale / settings.speed, normal.noise_w * moves)
+        return network.speak(sentence.ids, scales, speaker, run)
+
+    def _sentences(self, voice: _Voice, text: str, model: str) -> list[Sentence]:
+        if voice.config.phoneme_type == "text":
+            return voice.ids.spelled(text)
+        known = len(voice.ids.unknown)
+        sentences = voice.ids.sentences(text, self._espeak.phonemes(text, voice.config.espeak.voice))
+        if len(voice.ids.unknown) > known:
+            _log.warning("voice.phonemes_unknown", voice=model, phonemes=sorted(voice.ids.unknown))
+        return sentences
+
+    def _network(self, model: str) -> Network:
+        """The network, loaded now if it is not; meanwhile other voices speak. Raises `ModelError`."""
+        with self._loading[model]:
+            with self._lock:
+                if model in self._networks:
+                    self._networks.move_to_end(model)
+                    return self._networks[model]
+            began = time.monotonic()
+            voice = self._voices[model]
+            network = Network(voice.path, voice.config, 1)
+            _log.info("voice.loaded", voice=model, seconds=round(time.monotonic() - began, 2))
+            with self._lock:
+                self._networks[model] = network
+                while len(self._networks) > MOST_LOADED:
+                    dropped, _ = self._networks.popitem(last=False)
+                    _log.info("voice.dropped", voice=dropped)
+            return network
+
+    def _measured(self) -> TtsSpeed:
+        """Time the first voice, with the second of two sentences: the first one warms it up."""
+        settings = VoiceSettings(self.voices()[0], 1.0, 0.5, 8000)
+        took, seconds = 0.0, 1.0
+        for _ in range(2):
+            began = time.perf_counter()
+            speech = self._threads.submit(self._speak, _TRIAL, settings, Run()).result()
+            took, seconds = time.perf_counter() - began, max(0.1, len(speech.samples) / speech.rate)
+        return TtsSpeed(took / seconds / self._at_once, took * 1000, self._at_once)
+
+
+def open_piper(store: Store, models: Sequence[KnownModel]) -> PiperTextToSpeech:
+    """The installed Piper voices as one synthesizer. Raises `StartupError`."""
+    try:
+        return PiperTextToSpeech(
+            {model.name: (store.path(model, "model"), store.path(model, "config")) for model in models}
+        )
+    except ModelFileError as error:
+        raise StartupError(error.message) from error
+
+
+def _readable(voices: dict[str, tuple[Path, Path]]) -> dict[str, _Voice]:
+    """Those whose files are what they should be. Raises `StartupError` when there is none."""
+    good: dict[str, _Voice] = {}
+    failures: list[str] = []
+    for model, (network, settings) in voices.items():
+        try:
+            config = read_config(settings)
+            check_network(network, config)
+        except ValueError as error:
+            failures.append(str(error))
+            _log.warning("voice.unusable", voice=model, error=str(error))
+        else:
+            good[model] = _Voice(network, config, PhonemeIds(config.phoneme_id_map))
+    if not good:
+        raise StartupError("; ".join(failures) or "there is no Piper voice: run `trunkline models pull`")
+    return good
+
+
+def _give_way() -> None:
+    # On Linux this sets the niceness of the calling thread alone, and of those that it starts.
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _loud(sound: Sound) -> Samples:
+    peak = max(_LEAST_PEAK, float(np.abs(sound.samples).max(initial=0)))
+    loud: Samples = np.rint(sound.samples * (_PEAK * 32767 / peak)).astype(np.int16)
+    return loud
