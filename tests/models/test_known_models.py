@@ -29,7 +29,7 @@ def test_every_shipped_entry_names_one_version_and_its_licence(tmp_path: Path) -
         assert (host, path.split("/")[2]) == ("huggingface.co", "resolve"), model.name
         revision = path.split("/")[3]
         assert len(revision) == 40 and int(revision, 16), model.name
-        assert model.licence and model.languages and model.package
+        assert model.licence and model.languages
         assert model.size and all(file.sha256 for file in model.files), f"{model.name}: sums are known, or say so here"
 
 
