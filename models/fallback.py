@@ -84,6 +84,12 @@ class FallbackLanguageModel:
         if isinstance(self.models[0], Prepares):
             await self.models[0].prepare(prompt)
 
+    def close(self) -> None:
+        """Close those that can be. Idempotent."""
+        for model in self.models:
+            if callable(close := getattr(model, "close", None)):
+                close()
+
     async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         """See `Constrained.complete`: by the first model that can and does."""
         able = [model for model in self.models if isinstance(model, Constrained)]

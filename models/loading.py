@@ -15,6 +15,7 @@ from config.errors import ModelFileError, StartupError
 from models import end_of_turn, engines, espeak_tts, flite_tts, responder, smart_turn
 from models.catalogue import ANY, Catalogue, Closable, LanguageModelInfo, language_model_id
 from models.choosing import AUTO, Makers, one_of, refuse_what_is_not_here, tried
+from models.fallback import FallbackLanguageModel
 from models.known_models import read_known
 from models.loading_recognizers import BUILT_IN, recognizers
 from models.on_demand import OnDemandLanguageModel
@@ -85,18 +86,23 @@ def gguf_files(store: Store) -> dict[str, Path]:
 
 
 def _language_models(store: Store, wanted: str, opened: ExitStack) -> dict[LanguageModelInfo, LanguageModel]:
-    """The one that a setting names, or the best; all others that are here when a call needs them."""
+    """The one that a setting names, or the best; all others that are here when a call needs them. Behind each that is
+    a file there is the responder: a caller is never left without an answer."""
     files = gguf_files(store)
     makers: Makers[LanguageModel] = {
         **{name: partial(engines.open_gguf, path, name) for name, path in files.items()}, **_LLM
     }  # fmt: skip
     refuse_what_is_not_here(store, "llm", wanted, makers)
     default = one_of("llm", wanted, makers, opened)
+    spare = default if default.name in _LLM else _LLM[responder.NAME]()
     models = {_info(default.name, _context_length(default), files, is_default=True): default}
     for name in makers:
         if name != default.name and (info := _peeked(name, files)):
-            models[info] = OnDemandLanguageModel(name, makers[name]) if name in files else makers[name]()
-    return models
+            models[info] = OnDemandLanguageModel(name, makers[name]) if name in files else spare
+    return {
+        info: FallbackLanguageModel(info.name, [model, spare]) if info.name in files else model
+        for info, model in models.items()
+    }
 
 
 def _info(

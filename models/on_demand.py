@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import cast
+from typing import Any, cast
 
 import structlog
 
 from config.errors import ModelError, StartupError
-from models.protocols import AnswerPart, ChatPrompt, LanguageModel, Prepares, SaysWait
+from models.protocols import AnswerPart, ChatPrompt, Constrained, LanguageModel, Prepares, SaysWait
 
 _log = structlog.get_logger()
 
@@ -40,6 +40,13 @@ class OnDemandLanguageModel:
         model = await self.loaded()
         if isinstance(model, Prepares):
             await model.prepare(prompt)
+
+    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        """See `Constrained.complete`. Raises `ModelError` for a model that cannot be held to a form too."""
+        model = await self.loaded()
+        if not isinstance(model, Constrained):
+            raise ModelError(f"{self.name} cannot be held to a form")
+        return await model.complete(prompt, schema)
 
     async def loaded(self) -> LanguageModel:
         """The model, loaded now if it is not. Raises `ModelError`."""

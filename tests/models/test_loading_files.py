@@ -55,6 +55,24 @@ async def test_each_of_them_answers(catalogue: Catalogue) -> None:
         assert any(isinstance(part, TextDelta) and part.text for part in parts), info.name
 
 
+@pytest.fixture
+def bereft(folder: Path, tmp_path: Path) -> Iterator[Catalogue]:
+    """Its second model's file is gone when a call first needs it."""
+    for name in ("a-first.gguf", "b-second.gguf"):
+        shutil.copy(folder / "a-first.gguf", tmp_path / name)
+    catalogue = load(tmp_path, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn")
+    (tmp_path / "b-second.gguf").unlink()
+    yield catalogue
+    catalogue.close()
+
+
+async def test_the_responder_answers_when_a_model_fails(bereft: Catalogue) -> None:
+    told = [TextDelta("The kitchen opens at seven.")]
+    assert await answer_of(bereft.llm(language_model_id("b-second"))) == told
+    await asyncio.to_thread(bereft.close)
+    assert await answer_of(bereft.llm(None)) == told
+
+
 def test_a_file_that_is_no_model_is_told_and_stops_nothing(folder: Path) -> None:
     with capture_logs() as logs:
         load(folder, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn").close()
