@@ -22,6 +22,7 @@ from models.protocols import (
     Constrained,
     LanguageModel,
     Prepares,
+    SaysWait,
     Speech,
     TextDelta,
     TextToSpeech,
@@ -83,6 +84,16 @@ class FallbackLanguageModel:
         """See `Prepares.prepare`: by the best, if it can; the others are not expected to be asked."""
         if isinstance(self.models[0], Prepares):
             await self.models[0].prepare(prompt)
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`: for the first model; the others are for when it fails, not for when it is busy."""
+        first = self.models[0]
+        return first.expected_wait_s() if isinstance(first, SaysWait) else 0.0
+
+    @property
+    def speed(self) -> Any:
+        """Of the first model, as it was measured; None when it was not."""
+        return getattr(self.models[0], "speed", None)
 
     def close(self) -> None:
         """Close those that can be. Idempotent."""
