@@ -23,7 +23,8 @@ from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles, now, read_identity
 from storage import lock
 from storage.database import Database
-from trunkline import check_sip
+from trunkline import check_remote, check_sip
+from trunkline.remote_models import settings_here
 
 TONE_HZ: Final = 440
 TONE_S: Final = 0.5
@@ -38,6 +39,7 @@ async def check(settings: Settings) -> int:
         ("data", _data),
         ("database", _database),
         ("models", _models),
+        *await check_remote.checks(settings),
         ("voice activity", _voice_activity),
         ("API port", _api_port),
         ("SIP ports", _sip_ports),
@@ -82,7 +84,7 @@ async def _database(settings: Settings) -> str:
 
 
 async def _models(settings: Settings) -> str:
-    chosen = settings.models
+    chosen = (await settings_here(settings)).models
     models = await asyncio.to_thread(
         loading.load, settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second
     )

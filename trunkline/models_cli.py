@@ -43,7 +43,7 @@ async def show(options: argparse.Namespace, settings: Settings) -> int:
     """Print every model, those of a kind together."""
     store = await _store(settings)
     with told(store.directory):
-        rows = await asyncio.to_thread(_rows, store)
+        rows = await asyncio.to_thread(_rows, store) + await _remote_rows(settings)
     for line in table(_COLUMNS, sorted(rows, key=lambda row: _PLACES[row["kind"]])):
         print(line)
     return 0
@@ -118,6 +118,17 @@ def _rows(store: Store) -> list[dict[str, str]]:
         }
         for model in store.known
     ]
+
+
+async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
+    from storage import remote_models
+    from trunkline.admin import database_of
+
+    async with database_of(settings) as database:
+        return [
+            {"kind": each.kind, "name": each.name, "size": "-", "licence": "-", "languages": "-", "state": "remote"}
+            for each in await database.read(remote_models.all_of)
+        ]
 
 
 def _here(store: Store) -> list[str]:

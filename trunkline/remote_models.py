@@ -42,11 +42,24 @@ def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
     )  # fmt: skip
 
 
-async def found(settings: Settings, name: str) -> tuple[RemoteModel, EgressClient]:
-    """One by its name, and a client to ask it with, to be closed by the caller. Raises `NotFound`."""
+async def configured_in(settings: Settings) -> list[RemoteModel]:
+    """The same, for commands that have no database open. Raises `SecretUnreadable`, `StartupError`."""
     key = secrets.load_or_create(settings.secret_key_path)
     async with database_of(settings) as database:
-        model = next((each for each in await configured(database, key) if each.name == name), None)
+        return await configured(database, key)
+
+
+async def settings_here(settings: Settings) -> Settings:
+    """`without_remote`, for commands that have no database open."""
+    chosen = settings.models
+    if {chosen.stt, chosen.llm, chosen.tts, chosen.embedding} == {AUTO}:
+        return settings
+    return without_remote(settings, await configured_in(settings))
+
+
+async def found(settings: Settings, name: str) -> tuple[RemoteModel, EgressClient]:
+    """One by its name, and a client to ask it with, to be closed by the caller. Raises `NotFound`."""
+    model = next((each for each in await configured_in(settings) if each.name == name), None)
     if model is None:
         raise NotFound(f"there is no remote model {name!r}: see `trunkline models remote list`")
     return model, await egress_client(settings)

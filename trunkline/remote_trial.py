@@ -38,7 +38,7 @@ async def _language_model(model: RemoteModel, http: HttpClient) -> str:
 async def _speech_to_text(model: RemoteModel, http: HttpClient) -> str:
     sound = await _spoken()
     began = time.monotonic()
-    text = await RemoteTranscriber(Endpoint(model, http)).transcribe(sound, _RATE, "en")
+    text = await RemoteTranscriber(Endpoint(model, http)).transcribe([sound], _RATE, "en")
     return f"{len(sound) / _RATE:.1f} s of speech in {_ms(began)} ms: {text or 'no words'}"
 
 

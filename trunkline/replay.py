@@ -34,6 +34,7 @@ from storage.agents import Agent
 from storage.calls import Call
 from storage.database import Database
 from storage.reading import look as look_into
+from trunkline.remote_models import settings_here
 from trunkline.replay_report import Column, Report, as_json, as_text
 from trunkline.replay_run import Hearing, Replay
 from trunkline.replay_settings import changed
@@ -92,7 +93,7 @@ async def replay(
     runs = [("as set now" if case.agent else "defaults", case.settings)]
     if assignments:
         runs.append((" ".join(assignments), changed(case.settings, assignments)))
-    models = await asyncio.to_thread(_load_models, settings)
+    models = await asyncio.to_thread(_load_models, await settings_here(settings))
     try:
         report = await compare(case, runs, models)
     finally:

@@ -13,13 +13,15 @@ from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.remote.endpoint import Endpoint, HttpClient
 from models.remote.language_model import RemoteLanguageModel
 from models.remote.remote_model import RemoteKind, RemoteModel
-from models.remote.speech_to_text import RemoteSpeechToText
 from models.remote.text_to_speech import RemoteTextToSpeech
 from models.remote.transcriber import RemoteTranscriber
+from models.second_pass import SecondPass
 from models.speech_cache import Remembering, SpeechCache
 
 AUTO: Final = "auto"
 PROVIDER: Final = "openai"
+_GRACE_S: Final = 0.1
+"""What a turn waits longer than the remote model's own limit, so that the breaker hears of its failure."""
 
 
 def chosen(remotes: Sequence[RemoteModel], kind: RemoteKind, wanted: str) -> RemoteModel | None:
@@ -79,4 +81,9 @@ def _info(remote: RemoteModel, is_default: bool) -> LanguageModelInfo:
 
 def _hearing(remote: RemoteModel, http: HttpClient) -> Callable[[SpeechToText], SpeechToText]:
     transcriber = RemoteTranscriber(Endpoint(remote, http))
-    return lambda streaming: RemoteSpeechToText(transcriber, streaming)
+    limit_s = remote.limits.whole_s + _GRACE_S
+
+    def hears_again(ear: SpeechToText) -> SpeechToText:
+        return SecondPass(ear.streaming if isinstance(ear, SecondPass) else ear, transcriber, limit_s)
+
+    return hears_again

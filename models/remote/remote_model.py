@@ -26,7 +26,7 @@ class Limits:
 
 DEFAULT_LIMITS: Final[Mapping[RemoteKind, Limits]] = {
     "llm": Limits(),
-    "stt": Limits(first_s=3.0, whole_s=3.0),
+    "stt": Limits(first_s=1.5, whole_s=1.5),
     "tts": Limits(gap_s=2.0, whole_s=15.0),
     "embedding": Limits(whole_s=30.0),
 }

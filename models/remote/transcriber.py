@@ -1,11 +1,13 @@
-"""Speech to text behind `/v1/audio/transcriptions`: whole turns, heard a second time by a larger model."""
+"""Speech to text behind `/v1/audio/transcriptions`: whole turns, as a second pass (`models.second_pass`)."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from media.ports import Samples
 from models.remote.endpoint import Body, Endpoint
@@ -19,29 +21,30 @@ _PATH: Final = "/audio/transcriptions"
 
 
 class RemoteTranscriber:
-    """Knows words of a whole turn, not while it is spoken."""
+    """Hears whole turns. Hot words are not sent: the protocol has only a prompt, which models repeat when they hear
+    nothing."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.model.name
         self._endpoint = endpoint
 
-    async def transcribe(self, samples: Samples, rate: int, language: str | None) -> str:
-        """The text of mono int16[n] at `rate` Hz; `language` is a BCP 47 tag or None. Raises `RemoteTrouble`."""
-        body = await asyncio.to_thread(self._body, samples, rate, language)
+    async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
+        """The text of mono int16 sound at `rate` Hz; `language` is a BCP 47 tag or None. Raises `RemoteTrouble`."""
+        body = await asyncio.to_thread(self._body, blocks, rate, language)
         answer = json_bytes(await self._endpoint.fetch(_PATH, body, max_bytes=MOST_BYTES))
         text = answer.get("text") if isinstance(answer, dict) else None
         if not isinstance(text, str) or len(text) > _MOST_TEXT:
             raise RemoteTrouble("broken", f"{self.name} sends no text of what was said")
         return " ".join(clean(text).split())
 
-    def _body(self, samples: Samples, rate: int, language: str | None) -> Body:
+    def _body(self, blocks: Sequence[Samples], rate: int, language: str | None) -> Body:
         fields = {"model": self._endpoint.model.model, "response_format": "json"}
         if language is not None:
             fields["language"] = language.replace("_", "-").partition("-")[0].lower()
         extra = {
             name: value if isinstance(value, str) else str(value) for name, value in self._endpoint.model.extra.items()
         }
-        return multipart({**fields, **extra}, "file", "turn.wav", "audio/wav", wave_bytes(samples, rate))
+        return multipart({**fields, **extra}, "file", "turn.wav", "audio/wav", wave_bytes(np.concatenate(blocks), rate))
 
 
 def multipart(fields: Mapping[str, str], file_field: str, filename: str, kind: str, content: bytes) -> Body:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import struct
@@ -14,14 +13,14 @@ import pytest
 
 from config.errors import ModelError
 from media.ports import Samples
-from models.protocols import SpeechToTextStream, VoiceSettings
+from models.protocols import SpeechToText, SpeechToTextStream, VoiceSettings
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.remote_model import RemoteVoice
-from models.remote.speech_to_text import LONGEST_S, RemoteSpeechToText
 from models.remote.text_to_speech import RemoteTextToSpeech
 from models.remote.transcriber import RemoteTranscriber
 from models.remote.trouble import RemoteTrouble
 from models.remote.wave_sound import sound_of, wave_bytes
+from models.second_pass import SecondPass
 from tests.models.remote.raw_server import QUICK, Answer, gives, remote, status, then_hangs
 
 VOICES = (RemoteVoice("heart", "en-US"), RemoteVoice("any"))
@@ -98,7 +97,9 @@ def test_what_is_no_sound_is_told_as_such(content: bytes) -> None:
 async def test_a_turn_is_sent_as_a_file_with_its_language() -> None:
     sound = tone(8000)
     async with remote(heard(" Good \n morning. "), kind="stt", prompt="Names: Ada") as (endpoint, server):
-        assert await RemoteTranscriber(endpoint).transcribe(sound, 8000, "de-AT") == "Good morning."
+        assert (
+            await RemoteTranscriber(endpoint).transcribe([sound[:1000], sound[1000:]], 8000, "de-AT") == "Good morning."
+        )
     head, _, form = server.requests[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/audio/transcriptions ")
     boundary = re.search(rb"boundary=(\S+)", head)
@@ -114,134 +115,63 @@ async def test_a_turn_is_sent_as_a_file_with_its_language() -> None:
 async def test_a_text_that_is_none_is_told_as_such(body: bytes) -> None:
     async with remote(answers(body), kind="stt") as (endpoint, _):
         with pytest.raises(RemoteTrouble):
-            await RemoteTranscriber(endpoint).transcribe(tone(8000), 8000, None)
+            await RemoteTranscriber(endpoint).transcribe([tone(8000)], 8000, None)
 
 
 class Ear(SpeechToTextStream):
-    """Hears what it is told to."""
-
-    def __init__(self) -> None:
-        self.words: str | None = "local words"
-        self.closed = False
-        self.discarded = False
+    """Hears what it always hears."""
 
     def feed(self, samples: Samples) -> None:
         pass
 
     def partial(self) -> str:
-        return self.words or ""
+        return "local words"
 
     async def settle(self) -> str:
-        if self.words is None:
-            raise ModelError("the local recognizer fails")
-        return self.words
+        return "local words"
 
     async def finish(self) -> str:
-        return await self.settle()
+        return "local words"
 
     def discard(self) -> None:
-        self.discarded = True
+        pass
 
     def close(self) -> None:
-        self.closed = True
+        pass
 
 
-class Ears:
-    """Gives one `Ear`."""
+class Ears(SpeechToText):
+    """Gives one `Ear` to each call."""
 
     name = "ears"
-
-    def __init__(self) -> None:
-        self.ear = Ear()
-        self.closed = False
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> Ear:
-        return self.ear
-
-    def close(self) -> None:
-        self.closed = True
+        return Ear()
 
 
-def opened(endpoint: object, ears: Ears) -> SpeechToTextStream:
-    recognizer = RemoteSpeechToText(RemoteTranscriber(endpoint), ears)  # type: ignore[arg-type]
-    return recognizer.open(rate=8000, language=None, on_words=lambda _: None)
-
-
-async def test_the_remote_text_is_the_turns_and_the_local_words_come_meanwhile() -> None:
-    ears = Ears()
-    async with remote(heard("Remote words."), kind="stt") as (endpoint, server):
-        stream = opened(endpoint, ears)
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (heard("Remote words."), "Remote words."),
+        (heard(""), "local words"),
+        (status(500), "local words"),
+        (then_hangs(), "local words"),
+    ],
+)
+async def test_a_turn_is_what_the_remote_model_hears_and_else_what_the_local_one_heard(
+    answer: Answer, text: str
+) -> None:
+    limits = replace(QUICK, whole_s=0.5) if text == "local words" else QUICK
+    async with remote(answer, kind="stt", limits=limits) as (endpoint, server):
+        ears = SecondPass(Ears(), RemoteTranscriber(endpoint), limits.whole_s + 5)
+        stream = ears.open(rate=8000, language=None, on_words=lambda _: None)
         stream.feed(tone(8000))
         assert stream.partial() == "local words"
-        assert await stream.finish() == "Remote words."
-        assert await stream.finish() == "local words", "of nothing there is nothing to send"
+        assert await stream.finish() == text
         stream.close()
-    assert len(server.requests) == 1
-    assert ears.ear.closed
-
-
-@pytest.mark.parametrize("answer", [status(500), then_hangs(), heard("")])
-async def test_where_the_remote_one_hears_nothing_the_local_words_are_the_text(answer: Answer) -> None:
-    async with remote(answer, kind="stt", limits=replace(QUICK, first_s=0.5)) as (endpoint, _):
-        stream = opened(endpoint, Ears())
-        stream.feed(tone(8000))
-        assert await stream.finish() == "local words"
-
-
-async def test_where_the_local_one_fails_the_remote_text_is_the_turns() -> None:
-    ears = Ears()
-    ears.ear.words = None
-    async with remote(heard("Remote words."), status(401), kind="stt") as (endpoint, _):
-        stream = opened(endpoint, ears)
-        for expected in ("Remote words.", None):
-            stream.feed(tone(8000))
-            if expected is None:
-                with pytest.raises(ModelError, match="local recognizer"):
-                    await stream.finish()
-            else:
-                assert await stream.finish() == expected
-
-
-async def test_a_turn_that_was_asked_about_early_is_not_sent_again_unless_words_came() -> None:
-    ears = Ears()
-    async with remote(heard("First."), heard("Second."), kind="stt") as (endpoint, server):
-        stream = opened(endpoint, ears)
-        for more, expected, count in (("", "First.", 1), (" and more", "Second.", 3)):
-            stream.feed(tone(8000))
-            await stream.settle()
-            stream.feed(np.zeros(1600, np.int16))
-            ears.ear.words = f"local words{more}"
-            assert await stream.finish() == expected
-            assert len(server.requests) == count
-
-
-async def test_an_early_question_that_is_given_up_is_taken_back() -> None:
-    async with remote(then_hangs(), heard("Second."), kind="stt") as (endpoint, server):
-        stream = opened(endpoint, Ears())
-        stream.feed(tone(8000))
-        early = asyncio.create_task(stream.settle())
-        async with asyncio.timeout(10):
-            await server.asked.wait()
-        early.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await early
-        assert await stream.finish() == "Second."
-
-
-async def test_what_was_discarded_is_not_sent_and_a_very_long_turn_neither() -> None:
-    ears = Ears()
-    async with remote(heard("Remote words."), kind="stt") as (endpoint, server):
-        stream = opened(endpoint, ears)
-        stream.feed(tone(8000))
-        stream.discard()
-        assert await stream.finish() == "local words"
-        assert ears.ear.discarded
-        stream.feed(np.zeros(8000 * LONGEST_S, np.int16))
-        stream.feed(np.zeros(8000, np.int16))
-        assert await stream.finish() == "local words"
-    assert server.requests == []
+    assert server.requests
 
 
 # Text to speech.
