@@ -15,6 +15,8 @@ from typing import Any
 
 KEY = "sk-of-the-llama-server"
 MODEL = "tiny"
+WITH_TOOLS = "tiny-tools"
+VECTORS = "tiny-vectors"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ async def llama_server(folder: Path, *, token_ms: int = 0) -> AsyncIterator[Llam
     process = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(55):
             port = int(await process.stdout.readline())
         yield LlamaServer(f"http://127.0.0.1:{port}/v1", process)
     finally:
@@ -67,12 +69,24 @@ def main(path: Path, token_s: float) -> None:
         time.sleep(token_s)
         evaluate(self, tokens)
 
-    llama_cpp.Llama.eval = slowly
+    made = llama_cpp.Llama.__init__
+
+    def pooled(self: Any, *arguments: Any, **named: Any) -> None:
+        """A vector for each text, as files of embedding models ask for by themselves."""
+        if named.get("embedding"):
+            named["pooling_type"] = llama_cpp.LLAMA_POOLING_TYPE_MEAN
+        made(self, *arguments, **named)
+
+    llama_cpp.Llama.eval, llama_cpp.Llama.__init__ = slowly, pooled
     write_tiny_gguf(path)
-    settings = ModelSettings(
-        model=str(path), model_alias=MODEL, n_ctx=4096, n_threads=1, n_threads_batch=1, verbose=False
-    )
-    app = create_app(server_settings=ServerSettings(api_key=KEY), model_settings=[settings])
+    kinds: dict[str, dict[str, Any]] = {
+        MODEL: {}, WITH_TOOLS: {"chat_format": "chatml-function-calling"}, VECTORS: {"embedding": True}
+    }  # fmt: skip
+    settings = [
+        ModelSettings(model=str(path), model_alias=name, n_ctx=4096, n_threads=1, verbose=False, **kind)
+        for name, kind in kinds.items()
+    ]
+    app = create_app(server_settings=ServerSettings(api_key=KEY), model_settings=settings)
     listening = socket.create_server(("127.0.0.1", 0))
 
     class Telling(uvicorn.Server):

@@ -1,0 +1,167 @@
+"""Remote models beside those that are here: which one an agent gets, what stands behind it, what lists tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from config.errors import EgressError, StartupError
+from models.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
+from models.end_of_turn import LexicalEndOfTurn
+from models.fallback import FallbackLanguageModel, FallbackTextToSpeech
+from models.protocols import AnswerPart, ChatPrompt, Speech, SpeechToText, TextDelta, VoiceSettings
+from models.remote.joining import join
+from models.remote.remote_model import RemoteModel, RemoteVoice, base_url_of
+from models.responder import ExtractiveResponder
+from models.second_pass import SecondPass
+
+URL = "http://gpu:8000/v1"
+LLM = RemoteModel("gpu-llm", "llm", URL, "qwen3-8b", context_length=16_384)
+SECOND = replace(LLM, name="gpu-second")
+STT = RemoteModel("gpu-ear", "stt", URL, "whisper")
+TTS = RemoteModel("gpu-voice", "tts", URL, "kokoro", voices=(RemoteVoice("heart", "en-US"), RemoteVoice("other")))
+PROMPT = ChatPrompt("call", "We are open from nine to five.", [])
+
+
+class Nowhere:
+    """No server can be reached."""
+
+    def open(self, *_: Any, **__: Any) -> Any:
+        raise EgressError("connection", "there is no network")
+
+
+class Local:
+    """The language model that is here."""
+
+    name = "local"
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        yield TextDelta("Local.")
+
+
+class Voice:
+    """The voices that are here."""
+
+    name = "here"
+
+    def voices(self) -> Sequence[str]:
+        return ("here/en", "here/de")
+
+    def language_of(self, voice: str) -> str | None:
+        return voice.removeprefix("here/")
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        return Speech(settings.voice, np.ones(1, np.int16), settings.rate)
+
+
+class Ear(SpeechToText):
+    """The recognizer that is here."""
+
+    name = "here"
+
+
+@pytest.fixture
+def here() -> Catalogue:
+    def info(name: str, *, is_default: bool) -> LanguageModelInfo:
+        return LanguageModelInfo(language_model_id(name), name, "builtin", 4096, is_default)
+
+    responder = ExtractiveResponder()
+    llms = {info("local", is_default=True): Local(), info(responder.name, is_default=False): responder}
+    ear, german = Ear(), Ear()
+    return Catalogue(ear, llms, [Voice()], LexicalEndOfTurn(), {"en": ear, "de": german})
+
+
+def names(catalogue: Catalogue) -> list[tuple[str, bool]]:
+    return [(info.name, info.is_default) for info in catalogue.language_models()]
+
+
+def test_without_remote_models_nothing_changes(here: Catalogue) -> None:
+    assert join(here, [], Nowhere()) is here
+
+
+def test_what_an_operator_added_first_is_what_agents_get(here: Catalogue) -> None:
+    joined = join(here, [LLM, SECOND, STT, TTS], Nowhere())
+    assert names(joined) == [(LLM.name, True), (SECOND.name, False), ("local", False), ("extractive-responder", False)]
+    assert joined.language_models()[0] == LanguageModelInfo(
+        language_model_id(LLM.name), LLM.name, "openai", 16_384, True
+    )
+    assert joined.voice(None, "en")[1] == "gpu-voice/heart"
+    assert [voice.name for voice in joined.voices()] == ["gpu-voice/heart", "gpu-voice/other", "here/en", "here/de"]
+    assert isinstance(joined.stt("de"), SecondPass)
+
+
+def test_a_setting_chooses_among_them_or_one_that_is_here(here: Catalogue) -> None:
+    remotes = [LLM, SECOND, STT, TTS]
+    assert names(join(here, remotes, Nowhere(), llm=SECOND.name))[0] == (SECOND.name, True)
+    kept = join(here, remotes, Nowhere(), llm="local", stt="here", tts="here")
+    assert names(kept)[0] == ("local", True)
+    assert len(names(kept)) == 4, "all can be chosen by agents"
+    assert kept.voice(None, "en")[1] == "here/en"
+    assert kept.voice(voice_id("gpu-voice/other"), "en")[1] == "gpu-voice/other"
+    assert kept.stt("en") is here.stt("en")
+
+
+def test_a_language_that_no_remote_voice_speaks_gets_one_that_is_here(here: Catalogue) -> None:
+    assert join(here, [TTS], Nowhere()).voice(None, "de")[1] == "here/de"
+
+
+def test_each_recognizer_that_is_here_gets_a_second_pass(here: Catalogue) -> None:
+    joined = join(here, [STT], Nowhere())
+    ears = [joined.stt(language) for language in (None, "en", "de")]
+    inner = [ear.streaming for ear in ears if isinstance(ear, SecondPass)]
+    assert inner == [here.stt(None), here.stt("en"), here.stt("de")]
+    assert ears[0] is ears[1] and ears[0] is not ears[2]
+
+
+async def test_behind_a_remote_language_model_stand_the_best_that_is_here_and_the_responder(here: Catalogue) -> None:
+    model = join(here, [LLM], Nowhere()).llm(None)
+    assert isinstance(model, FallbackLanguageModel)
+    assert [each.name for each in model.models] == [LLM.name, "local", "extractive-responder"]
+    for endpoint in [model.models[0]._endpoint]:  # type: ignore[attr-defined]
+        endpoint.pauses_s = (0.0, 0.0)
+    assert [part async for part in model.answer(PROMPT)] == [TextDelta("Local.")]
+
+
+async def test_behind_a_remote_voice_stands_one_that_is_here_of_the_calls_language(here: Catalogue) -> None:
+    joined = join(here, [replace(TTS, limits=replace(TTS.limits, first_s=0.2))], Nowhere())
+    voice, name = joined.voice(voice_id("gpu-voice/other"), "de")
+    assert isinstance(voice, FallbackTextToSpeech)
+    assert (await voice.synthesize("Guten Tag.", VoiceSettings(name, 1, 0.5, 8000))).text == "here/de"
+    assert not isinstance(joined.voice(voice_id("here/en"), None)[0], FallbackTextToSpeech)
+    await asyncio.sleep(0)
+
+
+def test_two_models_of_one_name_stop_the_start(here: Catalogue) -> None:
+    with pytest.raises(StartupError, match="both called local"):
+        join(here, [replace(LLM, name="local")], Nowhere())
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("http://gpu:8000/v1", "http://gpu:8000/v1"),
+        ("http://gpu:8000/v1/", "http://gpu:8000/v1"),
+        ("http://gpu:8000", "http://gpu:8000/v1"),
+        ("https://[fd00::1]:11434/openai/v1//", "https://[fd00::1]:11434/openai/v1"),
+    ],
+)
+def test_addresses_get_one_form(given: str, kept: str) -> None:
+    assert base_url_of(given) == kept
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "gpu:8000", "ftp://gpu/v1", "http:///v1", "http://ada:hush@gpu/v1", "http://hush@gpu/v1", "http://gpu:99999/v1",
+        "http://gpu:0/v1", "http://gpu/v1?key=hush", "http://gpu/v1#hush", "http://gpu/v 1", "http://g\nu/v1",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_none_or_hold_secrets_are_refused_without_repeating_them(url: str) -> None:
+    with pytest.raises(ValueError, match="address") as refused:
+        base_url_of(url)
+    assert "hush" not in str(refused.value)
