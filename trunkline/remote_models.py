@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from calls import metrics
 from calls.egress import EgressClient
@@ -14,7 +14,7 @@ from config.errors import NotFound
 from config.secrets import Secrets
 from config.settings import Settings
 from models.catalogue import Catalogue
-from models.remote.joining import AUTO, join
+from models.remote.joining import AUTO, chosen, join
 from models.remote.remote_model import DEFAULT_LIMITS, RemoteModel, RemoteVoice
 from models.speech_cache import SpeechCache
 from storage import remote_models
@@ -22,6 +22,8 @@ from storage.database import Database
 from storage.remote_models import StoredRemoteModel
 from trunkline.admin import database_of
 from trunkline.egress import egress_client
+
+OFF: Final = "off"
 
 
 async def configured(database: Database, key: Secrets) -> list[RemoteModel]:
@@ -51,8 +53,8 @@ async def configured_in(settings: Settings) -> list[RemoteModel]:
 
 async def settings_here(settings: Settings) -> Settings:
     """`without_remote`, for commands that have no database open."""
-    chosen = settings.models
-    if {chosen.stt, chosen.llm, chosen.tts, chosen.embedding} == {AUTO}:
+    wanted = settings.models
+    if {wanted.stt, wanted.llm, wanted.tts, wanted.embedding} == {AUTO} and wanted.stt_second in (AUTO, OFF):
         return settings
     return without_remote(settings, await configured_in(settings))
 
@@ -67,9 +69,18 @@ async def found(settings: Settings, name: str) -> tuple[RemoteModel, EgressClien
 
 def without_remote(settings: Settings, remotes: Sequence[RemoteModel]) -> Settings:
     """What to load here: the best, where a setting names a model that is elsewhere."""
-    chosen = settings.models.model_dump()
-    elsewhere = {remote.kind: AUTO for remote in remotes if chosen[remote.kind] == remote.name}
-    return settings.with_changes({"models": elsewhere})
+    given = settings.models.model_dump()
+    changes: dict[str, str] = {remote.kind: AUTO for remote in remotes if given[remote.kind] == remote.name}
+    if chosen(remotes, "stt", _second_pass(settings, remotes)):
+        changes["stt_second"] = OFF
+    return settings.with_changes({"models": changes})
+
+
+def _second_pass(settings: Settings, remotes: Sequence[RemoteModel]) -> str:
+    """What hears turns again: a remote model that either setting names."""
+    wanted = settings.models
+    named = any(remote.kind == "stt" and remote.name == wanted.stt for remote in remotes)
+    return wanted.stt if named else wanted.stt_second
 
 
 async def with_remote(
@@ -83,4 +94,5 @@ async def with_remote(
     stack.push_async_callback(client.close)
     wanted = settings.models
     cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc())
-    return join(here, remotes, client, stt=wanted.stt, llm=wanted.llm, tts=wanted.tts, cache=cache)
+    second = _second_pass(settings, remotes)
+    return join(here, remotes, client, stt_second=second, llm=wanted.llm, tts=wanted.tts, cache=cache)

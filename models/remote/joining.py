@@ -36,14 +36,14 @@ def join(
     remotes: Sequence[RemoteModel],
     http: HttpClient,
     *,
-    stt: str = AUTO,
+    stt_second: str = AUTO,
     llm: str = AUTO,
     tts: str = AUTO,
     cache: SpeechCache | None = None,
 ) -> Catalogue:
-    """The models that are `here`, and the remote ones as the settings `[models] stt llm tts` want them: all language
-    models and voices can be chosen, one of each kind is what agents get that choose none. Raises `StartupError` when
-    two models have one name."""
+    """The models that are `here`, and the remote ones as the settings `[models] llm tts stt_second` want them: all
+    language models and voices can be chosen, one of each kind is what agents get that choose none. Raises
+    `StartupError` when two models have one name."""
     if not remotes:
         return here
     taken = {info.name for info in here.language_models()}
@@ -51,7 +51,7 @@ def join(
         raise StartupError(
             f"a remote model and one that is here are both called {twice}: run `trunkline models remote remove {twice}`"
         )
-    default, ear, voice = chosen(remotes, "llm", llm), chosen(remotes, "stt", stt), chosen(remotes, "tts", tts)
+    default, ear, voice = chosen(remotes, "llm", llm), chosen(remotes, "stt", stt_second), chosen(remotes, "tts", tts)
     spares = _spares(here)
     llms: dict[LanguageModelInfo, LanguageModel] = {
         _info(remote, remote is default): _language_model(remote, http, spares)

@@ -98,7 +98,7 @@ def test_what_an_operator_added_first_is_what_agents_get(here: Catalogue) -> Non
 def test_a_setting_chooses_among_them_or_one_that_is_here(here: Catalogue) -> None:
     remotes = [LLM, SECOND, STT, TTS]
     assert names(join(here, remotes, Nowhere(), llm=SECOND.name))[0] == (SECOND.name, True)
-    kept = join(here, remotes, Nowhere(), llm="local", stt="here", tts="here")
+    kept = join(here, remotes, Nowhere(), llm="local", stt_second="off", tts="here")
     assert names(kept)[0] == ("local", True)
     assert len(names(kept)) == 4, "all can be chosen by agents"
     assert kept.voice(None, "en")[1] == "here/en"
