@@ -4,7 +4,6 @@ by one, with the two searches, and how long a caller waits for the text of a tur
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import threading
 import time
@@ -20,7 +19,7 @@ from models.sherpa.recipe import ENGINES, recipe
 from models.sherpa.speech_to_text import SherpaSpeechToText
 from models.sherpa.speed import streaming_speed
 from models.sherpa.stream import SherpaStream
-from models.sherpa.tokens import read_tokens
+from models.sherpa.tokens import Tokens, read_tokens
 from models.sherpa.trial import noise
 
 TICK_S: Final = 0.02
@@ -36,10 +35,17 @@ async def run(quick: bool) -> list[Row]:
         path = Path(folder)
         await asyncio.to_thread(zipformer_shape.write, path)
         rows = await asyncio.to_thread(_factors, path, quick)
-        for calls in (4, 16) if quick else (1, 4, 8, 16, 32):
-            for most in (None, 1):
-                rows.append(await _turns(path, calls, most))
+        recognizer, tokens = await asyncio.to_thread(_recognizer, path, True), read_tokens(path / "tokens.txt")
+        for most in (None, 1):
+            model = await asyncio.to_thread(_loaded, recognizer, tokens, most)
+            for calls in (4, 16) if quick else (1, 4, 8, 16, 32):
+                rows.append(await _turns(model, calls, "one by one" if most else "together"))
+            await asyncio.to_thread(model.close)
     return rows
+
+
+def _loaded(recognizer: Any, tokens: Tokens, most: int | None) -> SherpaSpeechToText:
+    return SherpaSpeechToText("zipformer", recognizer, tokens, languages=("en",), biased=False, threads=1, most=most)
 
 
 def _recognizer(folder: Path, beam: bool) -> Any:
@@ -62,33 +68,21 @@ def _factors(folder: Path, quick: bool) -> list[Row]:
     return rows
 
 
-async def _turns(folder: Path, calls: int, most: int | None) -> Row:
+async def _turns(model: SherpaSpeechToText, calls: int, how: str) -> Row:
     """All callers speak at once for some seconds, and end their turns one after another."""
-    model = await asyncio.to_thread(
-        lambda: SherpaSpeechToText(
-            "zipformer",
-            _recognizer(folder, True),
-            read_tokens(folder / "tokens.txt"),
-            languages=("en",),
-            biased=False,
-            most=most,
-        )
-    )
-    try:
-        streams = [model.open(rate=CALL_RATE, language=None, on_words=lambda words: None) for _ in range(calls)]
-        began = time.process_time()
-        waits = await _speak(streams)
-        took = time.process_time() - began
-    finally:
-        await asyncio.to_thread(model.close)
+    streams = [model.open(rate=CALL_RATE, language=None, on_words=lambda words: None) for _ in range(calls)]
+    began = time.process_time()
+    waits = await _speak(streams)
+    took = time.process_time() - began
+    for stream in streams:
+        stream.close()
     return {
         "what": "text after a turn's end",
         "calls": calls,
-        "batch": "one by one" if most == 1 else "together",
+        "batch": how,
         "p50_ms": round(float(np.percentile(waits, 50)) * 1000),
         "p95_ms": round(float(np.percentile(waits, 95)) * 1000),
-        "core": round(took / TURN_S, 2),
-        "cores": os.cpu_count(),
+        "core_s_per_s": round(took / TURN_S / calls, 3),
     }
 
 
