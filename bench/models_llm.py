@@ -2,7 +2,8 @@
 llama.cpp's own server (xllamacpp), on the same files of random weights (`model_shapes`), with the same threads, all
 taking the likeliest word.
 
-Each model has a process of its own; they measure in turns, so that what else the machine does hits all of them.
+Each model has a process of its own; they measure in turns, so that what else the machine does hits all of them. Threads
+that wait do so alike (`models.llama` says why).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -43,10 +45,14 @@ class Effort:
     shape: str
     calls: tuple[int, ...] = (1, 4, 8, 16)
     seconds: float = 10.0
-    times: int = 3
+    times: int = 2
 
 
-FULL: Final = (Effort("15M", seconds=4.0), Effort("0.6B"), Effort("1.7B", calls=(1, 8), seconds=15.0, times=1))
+FULL: Final = (
+    Effort("15M", seconds=4.0),
+    Effort("0.6B", seconds=8.0),
+    Effort("1.7B", calls=(1, 8), seconds=15.0, times=1),
+)
 QUICK: Final = (Effort("15M", calls=(1, 4), seconds=0.5, times=1),)
 
 
@@ -65,6 +71,7 @@ async def run(quick: bool) -> list[Row]:
 async def measure(effort: Effort) -> list[Row]:
     """The rows of one shape."""
     writing = [str(PEER_PYTHON), "-m", "bench.model_shapes", effort.shape]
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     path = (await asyncio.to_thread(subprocess.check_output, writing, text=True)).strip()
     async with AsyncExitStack() as stack:
         models: dict[str, Worker] = {}
@@ -72,8 +79,8 @@ async def measure(effort: Effort) -> list[Row]:
             python = str(PEER_PYTHON) if name == PEER else sys.executable
             models[name] = await stack.enter_async_context(Worker("bench.talks_server", python))
             await models[name].do("start", model=name, path=path)
-        rows = [*await _turns(models, effort), *await _first_tokens(models, effort), *await _beside(models, effort)]
-    return [{"model": effort.shape, **row} for row in rows]
+        parts = [await part(models, effort) for part in (_first_tokens, _beside, _turns)]
+    return [{"model": effort.shape, **row} for rows in parts for row in rows]
 
 
 async def _in_turns(models: dict[str, Worker], times: int, what: str, **how: Any) -> dict[str, list[Row]]:
@@ -82,6 +89,7 @@ async def _in_turns(models: dict[str, Worker], times: int, what: str, **how: Any
     for _ in range(times):
         for name, model in models.items():
             said[name].append(await model.do("measure", name=what, **how))
+            print(f"    {what} {name}: {json.dumps(said[name][-1])[:200]}", file=sys.stderr, flush=True)
     return said
 
 

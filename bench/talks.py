@@ -16,12 +16,14 @@ from typing import Any, Final, Protocol
 from bench.model_words import sentence
 
 SYSTEM_TOKENS: Final = 600
+SHORT_SYSTEM_TOKENS: Final = 200
+"""Of the agent of calls of which the speed is measured: the peer reads it anew for each of them."""
 ASKED: Final = 20
 ANSWERED: Final = 30
 """Tokens of a caller's turn and of its answer."""
 EARLIER: Final = 3
 """Turns that lie behind the calls of which the speed is measured."""
-LATEST: Final = 13
+LATEST: Final = 10
 """Turns after which such a call forgets all but its beginning: else the quickest model would have the longest talks."""
 LONG: Final = 150
 """Tokens of an answer beside which another call begins."""
@@ -63,11 +65,11 @@ class Answering(Protocol):
 class Call:
     """A talk: everything that was said is told again with each turn, as chat interfaces want it."""
 
-    def __init__(self, model: Answering, name: str, agent: str, earlier: int = 0) -> None:
+    def __init__(self, model: Answering, name: str, agent: str, earlier: int = 0, prompt: int = SYSTEM_TOKENS) -> None:
         """`earlier` turns were said before, somewhere else."""
         self._model, self._name = model, name
         # Marks of the template take five tokens.
-        self._messages: list[Message] = [{"role": "system", "content": sentence(agent, SYSTEM_TOKENS - 5)}]
+        self._messages: list[Message] = [{"role": "system", "content": sentence(agent, prompt - 5)}]
         for turn in range(earlier):
             self._say("user", sentence(f"{name} asks {turn}", ASKED))
             self._say("assistant", sentence(f"{name} hears {turn}", ANSWERED))
@@ -140,7 +142,7 @@ class Talks:
     async def prepare(self, calls: int) -> Row:
         """Let so many calls of one agent have `EARLIER` turns behind them."""
         while len(self._calls) < calls:
-            call = self._new_call("the agent", EARLIER)
+            call = Call(self._model, self._new_name("call"), "the agent", EARLIER, SHORT_SYSTEM_TOKENS)
             await call.read()
             self._calls.append(call)
         return {}
@@ -171,8 +173,8 @@ class Talks:
         first = [answer.times[0] - asked for asked, answer in answers if answer.times]
         return {"turns_per_s": tokens / ANSWERED / (ended - began), "first_s": median(first) if first else None}
 
-    def _new_call(self, agent: str, earlier: int = 0) -> Call:
-        return Call(self._model, self._new_name("call"), agent, earlier)
+    def _new_call(self, agent: str) -> Call:
+        return Call(self._model, self._new_name("call"), agent)
 
     def _new_name(self, what: str) -> str:
         self._made += 1

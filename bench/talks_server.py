@@ -17,7 +17,7 @@ from bench.talks import LONG, Answer, Answering, Message, Talks
 THREADS: Final = len(os.sched_getaffinity(0))
 SEQUENCES: Final = 17
 """Calls that each remembers: 16, and one that begins."""
-CELLS: Final = 2048
+CELLS: Final = 1536
 """Tokens of a call."""
 
 

@@ -56,16 +56,23 @@ class Bounds:
     """How long a step may take, and how much it may hold.
 
     `step_s`: while a caller hears an answer, and while nobody waits for one, for a turn that begins waits for the
-    step's end; `idle_step_s`: else. `least_chunk`: tokens of a prompt that are read in every step, however slow the
-    machine. `patience_s`: how long work after a call rests while callers need the model, and `ageing_s`: it rests half
-    as long when it is that old, a third when twice as old, and so on."""
+    step's end; `idle_step_s`: else. `least_chunk` and `idle_chunk`: tokens of a prompt that are then read in every
+    step, however slow the machine: of 64 each takes half as long as of 8. `patience_s`: how long work after a call
+    rests while callers need the model, and `ageing_s`: it rests half as long when it is that old, a third when twice as
+    old, and so on."""
 
     step_s: float = 0.1
-    idle_step_s: float = 0.2
+    idle_step_s: float = 0.3
     batch_tokens: int = 512
     least_chunk: int = 8
+    idle_chunk: int = 64
     patience_s: float = 2.0
     ageing_s: float = 30.0
+
+    def room(self, pace: Pace, speaking: int, *, idle: bool) -> int:
+        """How many tokens of prompts are read in a step in which so many calls speak."""
+        limit_s, least = (self.idle_step_s, self.idle_chunk) if idle else (self.step_s, self.least_chunk)
+        return min(max(pace.tokens_within(limit_s) - speaking, least), self.batch_tokens - speaking)
 
 
 class Pace:
@@ -133,8 +140,7 @@ def next_step(works: Sequence[Work], now_s: float, pace: Pace, bounds: Bounds) -
         (work for work in admitted if not work.speaks),
         key=lambda work: (work.priority, urgency(work, now_s, pace)),
     )
-    room = pace.tokens_within(bounds.idle_step_s if waiting and not heard else bounds.step_s) - len(shares)
-    room = min(max(room, bounds.least_chunk), bounds.batch_tokens - len(shares))
+    room = bounds.room(pace, len(shares), idle=waiting and not heard)
     rested = live and reading and reading[-1].priority is Priority.AFTER_CALL
     kept = min(bounds.least_chunk, room // 2) if rested else 0
     for work in reading:
@@ -171,8 +177,7 @@ def wait_s(tokens: int, works: Sequence[Work], pace: Pace, bounds: Bounds) -> fl
     live = [work for work in works if work.priority is Priority.LIVE]
     speaking = sum(work.speaks for work in live)
     before = sum(work.pending for work in live if not work.speaks and work.pending <= tokens)
-    limit = bounds.step_s if speaking else bounds.idle_step_s
-    chunk = max(pace.tokens_within(limit) - speaking, bounds.least_chunk)
-    steps, rest = divmod(before + tokens, min(chunk, bounds.batch_tokens))
-    whole = steps * pace.step_s(speaking + min(chunk, bounds.batch_tokens))
+    chunk = max(bounds.room(pace, speaking, idle=not speaking), 1)
+    steps, rest = divmod(before + tokens, chunk)
+    whole = steps * pace.step_s(speaking + chunk)
     return whole + (pace.step_s(speaking + rest) if rest else 0.0)

@@ -37,7 +37,7 @@ def test_calls_side_by_side_get_what_each_would_get_alone(
 ) -> None:
     """They come one after the other while those before them speak: prompts are copied, and read in small chunks."""
     prompts = [prompt_of(tiny, question) for question in QUESTIONS]
-    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=7))
+    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=7, idle_chunk=7))
     calls: list[Heard] = []
     first_asked, all_asked = threading.Event(), threading.Event()
 
@@ -104,7 +104,7 @@ def test_a_turn_after_turns_is_what_it_would_be_alone(tiny: Model, make_engine: 
 
 
 def test_a_turn_evaluates_only_what_is_new(tiny: Model, make_engine: MakeEngine) -> None:
-    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=1))
+    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=1, idle_chunk=1))
     prompt = prompt_of(tiny, QUESTIONS[0])
     said = ask(engine, "a", prompt, 5).wait()
     before = engine.steps
@@ -151,7 +151,7 @@ def test_one_may_be_cancelled_before_it_began_and_after_it_ended(tiny: Model, ma
 
 
 def test_what_was_given_up_while_it_read_is_not_read_again(tiny: Model, make_engine: MakeEngine) -> None:
-    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=4))
+    engine = make_engine(bounds=Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=4, idle_chunk=4))
     prompt = prompt_of(tiny, QUESTIONS[1])
     ask(engine, "a", prompt[:100], 0).wait()
     before = engine.steps

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
 
 PACE = Pace(step_s=0.02, token_s=0.005)
-BOUNDS = Bounds(step_s=0.1, idle_step_s=0.2, batch_tokens=512, least_chunk=8, patience_s=2.0)
+BOUNDS = Bounds(step_s=0.1, idle_step_s=0.2, batch_tokens=512, least_chunk=8, idle_chunk=8, patience_s=2.0)
 
 
 def reads(key: int, pending: int, arrived_s: float = 0.0, **more: object) -> Work:
@@ -196,3 +196,12 @@ def test_the_wait_counts_what_is_read_before_and_the_tokens_of_those_who_speak()
 
 def test_urgency_grows_as_time_passes() -> None:
     assert urgency(reads(1, 100), 1.0, PACE) < urgency(reads(1, 100), 0.5, PACE)
+
+
+def test_while_nobody_speaks_prompts_are_read_in_chunks_that_are_worth_a_step() -> None:
+    """However slow the machine; a caller who listens still waits no longer than for the least of them."""
+    slow, bounds = Pace(step_s=0.1, token_s=0.05), Bounds()
+    alone = next_step([reads(0, 600)], 0.0, slow, bounds)
+    assert [share.tokens for share in alone] == [bounds.idle_chunk]
+    beside = next_step([reads(0, 600), speaks(1, 0.0)], 0.0, slow, bounds)
+    assert {share.key: share.tokens for share in beside} == {0: bounds.least_chunk, 1: 1}
