@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from config.errors import ModelError
 
@@ -19,7 +20,7 @@ class TextRequest:
 
     def settle(self, text: str, error: ModelError | None = None) -> None:
         """Hand the result over from another thread. The first one counts."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._set, text, error)
 
     def _set(self, text: str, error: ModelError | None) -> None:

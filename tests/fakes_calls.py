@@ -163,10 +163,12 @@ class ScriptedEars:
     def __init__(self, *texts: str) -> None:
         self.texts = deque(texts)
         self.streams: list[ScriptedStream] = []
+        self.hot_words: Sequence[str] = ()
 
     def open(
         self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
     ) -> SpeechToTextStream:
+        self.hot_words = hot_words
         stream = ScriptedStream(self.texts, on_words)
         self.streams.append(stream)
         return stream

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -58,13 +58,22 @@ class _Job:
 class OfflineSpeechToText:
     """A loaded model and the thread that runs it, for several turns at a time."""
 
-    def __init__(self, name: str, recognizer: Any, tokens: Tokens, *, languages: Sequence[str], engine: str) -> None:
-        """`recognizer` is sherpa-onnx's, made by its method `engine`. Measures its speed, for a few seconds."""
+    def __init__(
+        self,
+        name: str,
+        recognizer: Any,
+        tokens: Tokens,
+        *,
+        languages: Sequence[str],
+        told: Collection[str] | None = None,
+    ) -> None:
+        """`recognizer` is sherpa-onnx's; `told`: the languages by which Whisper is told what to hear, None for other
+        models. Measures its speed, for a few seconds."""
         self.name = name
         self.languages = tuple(languages)
         self._recognizer = recognizer
         self._tokens = tokens
-        self._whisper = engine == "from_whisper"
+        self._told = told
         self.speed = offline_speed(recognizer)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._streams: WeakSet[TurnStream] = WeakSet()
@@ -135,7 +144,7 @@ class OfflineSpeechToText:
 
     def _group(self, job: _Job) -> str:
         """Whisper is told the language for a whole run; without one it finds it out for each turn."""
-        return whisper_language(job.language) if self._whisper else ""
+        return "" if self._told is None else whisper_language(job.language, self._told)
 
     def _hear(self, jobs: Sequence[_Job]) -> None:
         try:
@@ -149,7 +158,7 @@ class OfflineSpeechToText:
             job.answer(text, None)
 
     def _texts(self, jobs: Sequence[_Job]) -> list[str]:
-        if self._whisper:
+        if self._told is not None:
             self._recognizer.config.model_config.whisper.language = self._group(jobs[0])
             self._recognizer.recognizer.set_config(self._recognizer.config)
         streams: list[list[Any]] = []

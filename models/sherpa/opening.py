@@ -49,7 +49,8 @@ def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
         recognizer = _load(made, model)
     if make.streaming:
         return SherpaSpeechToText(model.name, recognizer, tokens, languages=model.languages, biased=make.biased)
-    return OfflineSpeechToText(model.name, recognizer, tokens, languages=model.languages, engine=make.maker)
+    told = _whisper_languages(paths["encoder"]) if make.maker == "from_whisper" else None
+    return OfflineSpeechToText(model.name, recognizer, tokens, languages=model.languages, told=told)
 
 
 def _paths(store: Store, model: KnownModel, make: Make) -> Mapping[str, Path]:
@@ -78,6 +79,11 @@ def _check_vocabulary(paths: Mapping[str, Path], tokens: Tokens) -> None:
             raise StartupError(
                 f"{paths['tokens']} has {tokens.count} tokens, and {path.name} {size}: get the model again"
             )
+
+
+def _whisper_languages(encoder: Path) -> list[str]:
+    """None for one that knows English alone."""
+    return [code for code in onnx_metadata(encoder).get("all_language_codes", "").split(",") if code]
 
 
 def _bpe_model(store: Store, model: KnownModel) -> Path | None:

@@ -50,10 +50,10 @@ def read_tokens(path: Path) -> Tokens:
     """From `tokens.txt`: a symbol and its number on each line; numbers are used once. Raises `StartupError`."""
     numbers: dict[int, str] = {}
     try:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            symbol, _, number = line.rpartition(" ")
-            if line:
-                numbers[int(number)] = symbol.strip() or " "
+        # Not `splitlines`: a token may be a sign that Python takes for the end of a line.
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+            if fields := line.rsplit(maxsplit=1):
+                numbers[int(fields[-1])] = fields[0].strip() if len(fields) > 1 else " "
     except (OSError, ValueError) as error:
         raise StartupError(f"{path} is no list of a model's tokens: {error}: get the model again") from error
     if not numbers:

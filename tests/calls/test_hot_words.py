@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from calls.hot_words import MOST, hot_words
+from calls.role import AgentModels
+from calls.talk import Parties, open_senses
+from calls.tools import ToolBelt
 from models.protocols import HANG_UP, ToolDefinition
+from tests.fakes_calls import AlwaysOver, ScriptedEars
 
 
 def tool(properties: dict[str, object]) -> ToolDefinition:
@@ -61,3 +68,12 @@ def test_a_word_is_expected_once_and_the_likeliest_are_kept() -> None:
 def test_odd_schemas_do_no_harm() -> None:
     odd = ToolDefinition("odd", "", {"properties": ["a"], "enum": "b", "items": 3})
     assert hot_words("", "", [], [odd, tool({"a_b": 3, "c": {"enum": [None, 1]}})]) == ["a b"]
+
+
+def test_a_call_tells_its_recognizer_what_to_expect() -> None:
+    ears = ScriptedEars()
+    agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
+    parties = SimpleNamespace(agent=agent, call=SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3}))
+    models = SimpleNamespace(ear=ears, end_of_turn=AlwaysOver())
+    open_senses(cast(AgentModels, models), cast(Parties, parties), ToolBelt(), 8000, lambda only: None).close()
+    assert ears.hot_words == ["Biscuit", "Ada", "Mr Okonkwo"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import subprocess
 import sys
@@ -10,12 +11,13 @@ from pathlib import Path
 
 import onnx
 import pytest
+import sherpa_onnx
 
 from config.errors import StartupError
 from models.known_models import read_known
 from models.sherpa import trial
 from models.sherpa.opening import open_recognizer
-from models.sherpa.recipe import ENGINES, PREFIX
+from models.sherpa.recipe import ENGINES, PREFIX, recipe
 from models.sherpa.speech_to_text import SherpaSpeechToText
 from tests.models.sherpa.conftest import installed
 
@@ -101,6 +103,17 @@ def test_every_known_model_for_sherpa_has_the_files_that_its_engine_takes() -> N
     for model in known:
         make = ENGINES[model.engine.removeprefix(PREFIX)]
         assert set(make.files) <= {file.role for file in model.files}, model.name
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_sherpa_takes_what_an_engine_hands_it(name: str) -> None:
+    make = ENGINES[name]
+    kind = sherpa_onnx.OnlineRecognizer if make.streaming else sherpa_onnx.OfflineRecognizer
+    taken = inspect.signature(getattr(kind, make.maker)).parameters
+    handed = recipe(make, dict.fromkeys(make.files, "x"), 1, ("bpe", "x") if make.biased else None).arguments
+    assert handed.keys() <= taken.keys()
+    needed = {name for name, each in taken.items() if each.default is inspect.Parameter.empty}
+    assert needed <= handed.keys()
 
 
 @pytest.mark.parametrize("first", ["onnxruntime", "sherpa_onnx"])

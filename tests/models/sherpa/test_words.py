@@ -60,9 +60,9 @@ def test_another_language_has_no_i_and_a_model_with_both_cases_is_left_alone() -
 
 def test_tokens_that_are_no_list_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokens.txt"
-    path.write_text("<blk> 0\n▁a 1\n  2\n")
-    assert read_tokens(path).symbols == ("▁a", " ")
-    for content in (b"", b"a\n", b"\xff\xfe 0\n"):
+    path.write_text("<blk> 0\r\n▁a\t1\n  2\n\u2028b 3\n\n")
+    assert read_tokens(path).symbols == ("▁a", " ", "b") and read_tokens(path).count == 4
+    for content in (b"", b"a\n", b"a 0 b\n"):
         path.write_bytes(content)
         with pytest.raises(StartupError, match=r"tokens\.txt"):
             read_tokens(path)

@@ -54,21 +54,21 @@ def write_tokens(path: Path, tokens: Sequence[str] = TOKENS) -> None:
 
 def write_transducer(folder: Path) -> None:
     """A streaming transducer: encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt."""
-    _save(folder / "encoder.onnx", *_encoder())
-    _save(folder / "decoder.onnx", *_decoder())
-    _save(folder / "joiner.onnx", *_joiner())
+    save(folder / "encoder.onnx", *_encoder())
+    save(folder / "decoder.onnx", *_decoder())
+    save(folder / "joiner.onnx", *_joiner())
     write_tokens(folder / "tokens.txt")
 
 
 def write_streaming_ctc(folder: Path) -> None:
     """A streaming CTC model as NeMo exports them: model.onnx and tokens.txt. It remembers the tone too."""
-    _save(folder / "model.onnx", *_streaming_ctc())
+    save(folder / "model.onnx", *_streaming_ctc())
     write_tokens(folder / "tokens.txt")
 
 
 def write_sense_voice(folder: Path) -> None:
     """An offline model: model.onnx and tokens.txt. It hears the rival's letter in the rival's tone."""
-    _save(folder / "model.onnx", *_sense_voice())
+    save(folder / "model.onnx", *_sense_voice())
     write_tokens(folder / "tokens.txt", [*TOKENS, "<|en|>", "<|NEUTRAL|>", "<|Speech|>", "<|woitn|>"])
 
 
@@ -261,7 +261,8 @@ def _sense_voice() -> Graph:
     return graph, about
 
 
-def _save(path: Path, graph: onnx.GraphProto, about: Mapping[str, object]) -> None:
+def save(path: Path, graph: onnx.GraphProto, about: Mapping[str, object]) -> None:
+    """Write a model with its metadata."""
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     helper.set_model_props(model, {key: str(value) for key, value in about.items()})
     onnx.checker.check_model(model)
