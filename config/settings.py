@@ -264,6 +264,9 @@ class ModelSettings(Section):
     tts: Text = Field("auto", description="text to speech: a name from `trunkline models list`, or auto")
     eot: Text = Field("auto", description="end-of-turn model: a name from `trunkline models list`, or auto")
     embedding: Text = Field("auto", description="embedding model: a name from `trunkline models list`, or auto")
+    speech_cache_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        256, description="most disk space for speech that is kept in data_dir/speech: MiB, 0 keeps none there"
+    )
 
 
 class BillingSettings(Section):

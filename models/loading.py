@@ -21,6 +21,7 @@ from models.loading_recognizers import BUILT_IN, recognizers
 from models.on_demand import OnDemandLanguageModel
 from models.protocols import EndOfTurn, LanguageModel, TextToSpeech
 from models.speech_cache import Origin, Remembering, SpeechCache
+from models.speech_files import SpeechFiles
 from models.store import Store
 
 _log = structlog.get_logger()
@@ -44,18 +45,20 @@ def load(
     eot: str = AUTO,
     stt_second: str = AUTO,
     on_speech: Callable[[Origin], None] = lambda _: None,
+    speech_files: SpeechFiles | None = None,
 ) -> Catalogue:
     """Load the models that the settings `[models] stt stt_second llm tts eot` name; `auto` takes the best that is
     installed: for `stt` the best for each language, for `tts` all of them; they share one cache, which tells
-    `on_speech` of every piece that is asked for. `directory` is where models that are files lie. Takes seconds: call it
-    before the event loop has work. Raises `StartupError`: one line that names the cause and the remedy."""
+    `on_speech` of every piece that is asked for, and keeps some in `speech_files`. `directory` is where models that are
+    files lie. Takes seconds: call it before the event loop has work. Raises `StartupError`: one line that names the
+    cause and the remedy."""
     try:
         store = Store(directory, read_known(directory))
     except ModelFileError as error:
         raise StartupError(error.message) from error
     with ExitStack() as opened:
         language_models = _language_models(store, llm, opened)
-        cache = SpeechCache(on_use=on_speech)
+        cache = SpeechCache(on_use=on_speech, files=speech_files)
         synthesizers = [Remembering(voice, cache) for voice in _synthesizers(store, tts, opened)]
         ears = recognizers(store, stt, stt_second, opened)
         judge = one_of("eot", eot, _EOT, opened)

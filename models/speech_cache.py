@@ -11,13 +11,23 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.speech_files import SpeechFiles
 
 LIMIT_BYTES: Final = 32 * 1024 * 1024
 """Default size: about 17 minutes of wide-band sound, or twice that in narrow band."""
 
-Origin = Literal["cache", "shared", "made"]
-"""Where a piece of speech came from: kept, just being made for another call, made for this one."""
+Origin = Literal["cache", "shared", "disk", "made"]
+"""Where a piece of speech came from: kept in memory, just being made for another call, kept on the disk, made for this
+one."""
 _Key: TypeAlias = tuple[str, VoiceSettings]
+
+
+@runtime_checkable
+class SlowToMake(Protocol):
+    """A synthesizer whose speech is worth keeping on the disk."""
+
+    def identity(self, voice: str) -> str:
+        """What makes the voice's sound: another text when the same words would sound otherwise."""
 
 
 @dataclass(eq=False)
@@ -32,11 +42,18 @@ class _Making:
 
 class SpeechCache:
     """Least recently used speeches go first once the samples take more than `limit` bytes. `on_use` is told of every
-    piece that is asked for. For one event loop at a time."""
+    piece that is asked for. With `files` speech that is slow to make is kept on the disk too. For one event loop at a
+    time."""
 
-    def __init__(self, limit: int = LIMIT_BYTES, on_use: Callable[[Origin], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        limit: int = LIMIT_BYTES,
+        on_use: Callable[[Origin], None] = lambda _: None,
+        files: SpeechFiles | None = None,
+    ) -> None:
         self._limit = limit
         self._on_use = on_use
+        self._files = files
         self._size = 0
         self._kept: OrderedDict[_Key, Speech] = OrderedDict()
         self._making: dict[_Key, _Making] = {}
@@ -61,7 +78,8 @@ class SpeechCache:
             self._on_use("cache")
             return kept
         making = self._making.get(key)
-        self._on_use("shared" if making else "made")
+        if making is not None:
+            self._on_use("shared")
         if making is None:
             making = self._making[key] = _Making(
                 asyncio.create_task(self._make(voice, text, settings)), voice, time.monotonic()
@@ -94,8 +112,23 @@ class SpeechCache:
             _, oldest = self._kept.popitem(last=False)
             self._size -= oldest.samples.nbytes
 
+    def close(self) -> None:
+        """End the work of the disk. Idempotent."""
+        if self._files is not None:
+            self._files.close()
+
     async def _make(self, voice: TextToSpeech, text: str, settings: VoiceSettings) -> Speech:
-        speech = await voice.synthesize(text, settings)
+        files = self._files
+        if files is None or not isinstance(voice, SlowToMake):
+            self._on_use("made")
+            speech = await voice.synthesize(text, settings)
+        elif kept := await files.get(identity := voice.identity(settings.voice), text, settings):
+            self._on_use("disk")
+            speech = kept
+        else:
+            self._on_use("made")
+            speech = await voice.synthesize(text, settings)
+            files.put(identity, speech, settings)
         self.put(text, settings, speech)
         return speech
 
@@ -131,6 +164,7 @@ class Remembering:
         return self._cache.oldest_s(self.voice)
 
     def close(self) -> None:
-        """Close the synthesizer, if it can be closed."""
+        """Close the synthesizer, if it can be closed, and the cache."""
+        self._cache.close()
         if isinstance(self.voice, _Closable):
             self.voice.close()

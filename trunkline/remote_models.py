@@ -17,6 +17,7 @@ from models.catalogue import Catalogue
 from models.remote.joining import AUTO, chosen, join
 from models.remote.remote_model import DEFAULT_LIMITS, RemoteModel, RemoteVoice
 from models.speech_cache import SpeechCache
+from models.speech_files import SpeechFiles
 from storage import remote_models
 from storage.database import Database
 from storage.remote_models import StoredRemoteModel
@@ -84,15 +85,19 @@ def _second_pass(settings: Settings, remotes: Sequence[RemoteModel]) -> str:
 
 
 async def with_remote(
-    here: Catalogue, remotes: Sequence[RemoteModel], settings: Settings, stack: AsyncExitStack
+    here: Catalogue,
+    remotes: Sequence[RemoteModel],
+    settings: Settings,
+    stack: AsyncExitStack,
+    speech_files: SpeechFiles | None,
 ) -> Catalogue:
-    """The models that are here and those that are elsewhere; their connections end with `stack`. Raises
-    `StartupError`."""
+    """The models that are here and those that are elsewhere, whose speech may be kept in `speech_files`; their
+    connections end with `stack`. Raises `StartupError`."""
     if not remotes:
         return here
     client = await egress_client(settings)
     stack.push_async_callback(client.close)
     wanted = settings.models
-    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc())
+    cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), files=speech_files)
     second = _second_pass(settings, remotes)
     return join(here, remotes, client, stt_second=second, llm=wanted.llm, tts=wanted.tts, cache=cache)

@@ -43,6 +43,7 @@ from media.engine import Engine
 from media.recording import RecordingWriter
 from models import loading
 from models.catalogue import Catalogue
+from models.speech_files import SpeechFiles
 from sipcore.digest import InboundDigest
 from sipcore.endpoint import Endpoint
 from sipcore.headers import bracketed
@@ -180,9 +181,11 @@ async def running(
         presets = asyncio.create_task(preset_sounds.put_in_place(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
         remotes = await configured(database, key)
-        here = await asyncio.to_thread(load_models or _load_models, without_remote(settings, remotes))
+        files = await asyncio.to_thread(_speech_files, settings)
+        loads = load_models or partial(_load_models, speech_files=files)
+        here = await asyncio.to_thread(loads, without_remote(settings, remotes))
         stack.push_async_callback(asyncio.to_thread, here.close)
-        models = await with_remote(here, remotes, settings, stack)
+        models = await with_remote(here, remotes, settings, stack, files)
         load = load_of(settings, models, await asyncio.to_thread(expected_calls, settings, models))
         deliverer, outside = await _open_ways_out(settings, database, key, stack)
         inbox = _Inbox()
@@ -276,11 +279,16 @@ async def _open_database(settings: Settings, key: Secrets, stack: AsyncExitStack
     return database
 
 
-def _load_models(settings: Settings) -> Catalogue:
+def _speech_files(settings: Settings) -> SpeechFiles | None:
+    most = settings.models.speech_cache_mb * 1024 * 1024
+    return SpeechFiles(settings.data_dir / "speech", most) if most else None
+
+
+def _load_models(settings: Settings, speech_files: SpeechFiles | None) -> Catalogue:
     chosen = settings.models
     return loading.load(
         settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
-        on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(),
+        on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), speech_files=speech_files,
     )  # fmt: skip
 
 

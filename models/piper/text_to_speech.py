@@ -29,7 +29,7 @@ from models.piper.voice_config import VoiceConfig, read_config
 from models.piper.word_places import Piece, spoken_words
 from models.protocols import Speech, VoiceSettings
 from models.speech_edges import sounding
-from models.store import Store
+from models.store import Store, sha256_of
 from models.tts_speed import TtsSpeed
 
 NAME: Final = "piper"
@@ -48,11 +48,12 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class _Voice:
-    """A voice's files. `unknown_told`: phonemes that it has no id for and that the log has."""
+    """A voice's files; `identity` is another one when they are."""
 
     path: Path
     config: VoiceConfig
     ids: PhonemeIds
+    identity: str
 
 
 class PiperTextToSpeech:
@@ -91,6 +92,11 @@ class PiperTextToSpeech:
         """The BCP 47 tag that the voice's settings name."""
         known = self._names.get(voice)
         return self._voices[known[0]].config.tag if known else None
+
+    def identity(self, voice: str) -> str:
+        """The SHA-256 of the voice's files; see `SlowToMake`."""
+        known = self._names.get(voice)
+        return self._voices[known[0]].identity if known else ""
 
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """Speak one sentence, or several. Cancelled, it stops within a few milliseconds. Raises `ModelError`."""
@@ -197,11 +203,12 @@ def _readable(voices: dict[str, tuple[Path, Path]]) -> dict[str, _Voice]:
         try:
             config = read_config(settings)
             check_network(network, config)
+            identity = f"{sha256_of(network).hexdigest()} {sha256_of(settings).hexdigest()}"
         except ValueError as error:
             failures.append(str(error))
             _log.warning("voice.unusable", voice=model, error=str(error))
         else:
-            good[model] = _Voice(network, config, PhonemeIds(config.phoneme_id_map))
+            good[model] = _Voice(network, config, PhonemeIds(config.phoneme_id_map), identity)
     if not good:
         raise StartupError("; ".join(failures) or "there is no Piper voice: run `trunkline models pull`")
     return good

@@ -39,6 +39,11 @@ class RemoteTextToSpeech:
         """The BCP 47 tag of what a voice speaks; None: any, or not known."""
         return self._voices[voice].language if voice in self._voices else None
 
+    def identity(self, voice: str) -> str:
+        """All that its operator said of the model but the key; see `SlowToMake`."""
+        model = self._endpoint.model
+        return repr((model.base_url, model.model, voice, sorted(model.extra.items(), key=repr)))
+
     async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
         """Speak one sentence. The protocol knows no stability. Raises `ModelError`, for an unknown voice too."""
         if settings.voice not in self._voices:

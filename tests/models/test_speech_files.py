@@ -1,0 +1,266 @@
+"""Speech on the disk: found again, within its limit, private, and never a reason for an error."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from models import speech_files
+from models.protocols import Speech, SpokenWord, VoiceSettings
+from models.speech_cache import Origin, Remembering, SpeechCache
+from models.speech_files import SpeechFiles
+
+SETTINGS = VoiceSettings("slow/one", 1.0, 0.5, 8000)
+TEXT = "Your balance is 12 euros."
+
+
+def speech_of(text: str, samples: int = 1000) -> Speech:
+    sound = np.random.RandomState(len(text)).randint(-9000, 9000, samples).astype(np.int16)
+    return Speech(text, sound, 8000, (SpokenWord(4, 200), SpokenWord(len(text), samples)))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Callable[..., SpeechFiles]]:
+    """Opens the same folder, as often as one likes."""
+    made: list[SpeechFiles] = []
+
+    def open_files(limit: int = 1_000_000) -> SpeechFiles:
+        made.append(SpeechFiles(tmp_path / "speech", limit))
+        return made[-1]
+
+    yield open_files
+    for files in made:
+        files.close()
+
+
+def kept(files: SpeechFiles, text: str, settings: VoiceSettings = SETTINGS, identity: str = "v1") -> Speech | None:
+    return asyncio.run(files.get(identity, text, settings))
+
+
+def put(files: SpeechFiles, *speeches: Speech) -> None:
+    """Write them, and wait for it."""
+    for speech in speeches:
+        files.put("v1", speech, SETTINGS)
+    files.close()
+
+
+def named(folder: Path) -> list[Path]:
+    return sorted((folder / "speech").glob("*.speech"))
+
+
+def test_what_was_kept_is_found_after_a_restart_as_it_was(opened: Callable[..., SpeechFiles]) -> None:
+    speech = speech_of(TEXT)
+    put(opened(), speech)
+    found = kept(opened(), TEXT)
+    assert found is not None and (found.text, found.rate, tuple(found.words)) == (TEXT, 8000, tuple(speech.words))
+    assert np.array_equal(found.samples, speech.samples) and found.samples.dtype == np.int16
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(SETTINGS, speed=1.1), replace(SETTINGS, stability=0.4), replace(SETTINGS, rate=16000),
+     replace(SETTINGS, voice="slow/two")],
+)  # fmt: skip
+def test_another_manner_or_another_voice_file_is_another_sound(
+    opened: Callable[..., SpeechFiles], other: VoiceSettings
+) -> None:
+    put(opened(), speech_of(TEXT))
+    files = opened()
+    assert kept(files, TEXT, other) is None and kept(files, TEXT, identity="v2") is None
+    assert kept(files, TEXT + " ") is None
+
+
+def test_what_was_used_longest_ago_goes_first(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+    """Also when the use was before a restart."""
+    texts = ["one", "two", "three", "four"]
+    put(opened(), *(speech_of(text) for text in texts))
+    for path in named(tmp_path):
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    earlier = opened()
+    assert kept(earlier, "one") is not None and kept(earlier, "three") is not None
+    files = opened(limit=9000)
+    assert kept(files, "two") is not None
+    put(files, speech_of("five five"))
+    again = opened()
+    assert files.size <= 9000 and again.size == files.size
+    assert [text for text in (*texts, "five five") if kept(again, text)] == ["one", "two", "three", "five five"]
+
+
+def test_a_smaller_limit_is_kept_from_the_start(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+    put(opened(), *(speech_of("a" * number) for number in range(1, 9)))
+    assert len(named(tmp_path)) == 8
+    assert opened(limit=5000).size <= 5000 and len(named(tmp_path)) == 2
+
+
+def test_a_piece_that_would_fill_a_quarter_is_not_kept(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+    put(opened(limit=10_000), speech_of(TEXT, samples=1300))
+    assert not named(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other", "gone", "folder"])
+def test_a_damaged_file_is_as_if_it_were_not_there(
+    opened: Callable[..., SpeechFiles], tmp_path: Path, damage: str
+) -> None:
+    put(opened(), speech_of(TEXT))
+    files = opened()
+    (path,) = named(tmp_path)
+    content = path.read_bytes()
+    match damage:
+        case "cut":
+            path.write_bytes(content[:-10])
+        case "changed":
+            path.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
+        case "empty":
+            path.write_bytes(b"")
+        case "other":
+            path.write_bytes(os.urandom(len(content)))
+        case "gone":
+            path.unlink()
+        case "folder":
+            path.unlink()
+            path.mkdir()
+    with capture_logs() as logs:
+        assert kept(files, TEXT) is None and kept(files, TEXT) is None
+    assert [line["event"] for line in logs] == ["speech_files.unreadable"] and files.size == 0
+    assert damage == "folder" or not named(tmp_path)
+    if damage != "folder":
+        put(files := opened(), speech_of(TEXT))
+        assert kept(opened(), TEXT) is not None
+
+
+def test_nobody_else_can_read_them_and_their_names_tell_nothing(
+    opened: Callable[..., SpeechFiles], tmp_path: Path
+) -> None:
+    put(opened(), speech_of(TEXT))
+    folder = tmp_path / "speech"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert set(modes.values()) == {0o600} and folder.stat().st_mode & 0o777 == 0o700
+    (path,) = named(tmp_path)
+    assert b"balance" not in path.read_bytes()
+    elsewhere = SpeechFiles(tmp_path / "elsewhere", 1_000_000)
+    put(elsewhere, speech_of(TEXT))
+    assert {each.name for each in (tmp_path / "elsewhere").glob("*.speech")} != {path.name}
+
+
+_WRITER = """
+import sys, numpy as np
+from pathlib import Path
+from models.protocols import Speech, VoiceSettings
+from models.speech_files import SpeechFiles
+files = SpeechFiles(Path(sys.argv[1]), 10**9)
+print("ready", flush=True)
+for number in range(10**6):
+    speech = Speech(str(number), np.full(20000, number % 30000, np.int16), 8000)
+    files._write(files._name("v1", speech.text, VoiceSettings("slow/one", 1.0, 0.5, 8000)), speech)
+"""
+
+
+def test_a_server_that_is_killed_while_it_writes_leaves_whole_files(
+    opened: Callable[..., SpeechFiles], tmp_path: Path
+) -> None:
+    for pause in (0.02, 0.05):
+        command = [sys.executable, "-c", _WRITER, str(tmp_path / "speech")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            time.sleep(pause)
+            writer.send_signal(signal.SIGKILL)
+        files = opened(limit=10**9)
+        there = {path.name for path in (tmp_path / "speech").iterdir()}
+        assert all(name.endswith(".speech") or name == ".key" for name in there)
+        with capture_logs() as logs:
+            found = [speech for number in range(len(there)) if (speech := kept(files, str(number)))]
+        assert len(found) >= len(there) - 1 and not logs
+        assert all(int(speech.text) % 30000 == speech.samples[0] for speech in found)
+
+
+def test_on_a_full_disk_speech_is_not_kept_and_half_of_it_makes_room(
+    opened: Callable[..., SpeechFiles], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(opened(), *(speech_of("a" * number) for number in range(1, 9)))
+    files = opened()
+    before = files.size
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with capture_logs() as logs, monkeypatch.context() as patched:
+        patched.setattr(speech_files, "_create", full)
+        put(files, speech_of(TEXT))
+    assert [line["event"] for line in logs] == ["speech_files.not_written"]
+    assert 0 < files.size <= before // 2 and kept(opened(), TEXT) is None
+
+
+def test_a_folder_that_cannot_be_used_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "speech").write_text("a file")
+    with capture_logs() as logs:
+        files = SpeechFiles(tmp_path / "speech", 1000)
+    assert [line["event"] for line in logs] == ["speech_files.unusable"]
+    assert kept(files, TEXT) is None
+    put(files, speech_of(TEXT))
+
+
+def test_what_is_closed_keeps_no_more(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+    files = opened()
+    files.close()
+    files.close()
+    files.put("v1", speech_of(TEXT), SETTINGS)
+    assert not named(tmp_path)
+
+
+class Fast:
+    """A voice that speaks at once."""
+
+    name = "fast"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def voices(self) -> Sequence[str]:
+        return ("slow/one",)
+
+    def language_of(self, voice: str) -> str | None:
+        return "en"
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        self.asked.append(text)
+        return speech_of(text)
+
+
+class Slow(Fast):
+    """A voice that is worth keeping on the disk."""
+
+    def identity(self, voice: str) -> str:
+        return f"{voice} 1"
+
+
+def test_a_phrase_is_made_once_and_then_comes_from_the_disk_and_from_memory(
+    opened: Callable[..., SpeechFiles],
+) -> None:
+    origins: list[Origin] = []
+    for _ in range(2):
+        voice, files = Slow(), opened()
+        remembering = Remembering(voice, SpeechCache(on_use=origins.append, files=files))
+        for _ in range(2):
+            assert asyncio.run(remembering.synthesize(TEXT, SETTINGS)).text == TEXT
+        remembering.close()
+    assert origins == ["made", "cache", "disk", "cache"] and not voice.asked
+
+
+def test_a_voice_that_is_fast_leaves_the_disk_alone(opened: Callable[..., SpeechFiles], tmp_path: Path) -> None:
+    remembering = Remembering(Fast(), SpeechCache(files=opened()))
+    asyncio.run(remembering.synthesize(TEXT, SETTINGS))
+    remembering.close()
+    assert not named(tmp_path)
