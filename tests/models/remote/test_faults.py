@@ -157,6 +157,31 @@ async def test_signs_of_life_that_say_nothing_do_not_prolong_the_time_between_wo
     assert (raised.what, "".join(heard)) == ("late", "Hello.")
 
 
+@pytest.mark.parametrize(("whole_s", "heard"), [(60, "Hello."), (9, "Hel")])
+async def test_time_for_the_first_word_ends_with_it_and_that_for_the_whole_answer_does_not(
+    whole_s: float, heard: str
+) -> None:
+    first_was_heard, now_s = asyncio.Event(), 100.0
+
+    async def in_two(writer: asyncio.StreamWriter) -> None:
+        await gives(HEAD, event(content="Hel"))(writer)
+        await first_was_heard.wait()
+        await gives(event(content="lo."), b"data: [DONE]\n\n")(writer)
+
+    async with remote(in_two, limits=replace(QUICK, whole_s=whole_s)) as (endpoint, _):
+        endpoint.clock = lambda: now_s
+        said = ""
+        try:
+            async for part in RemoteLanguageModel(endpoint).answer(PROMPT):
+                assert isinstance(part, TextDelta)
+                said += part.text
+                now_s += QUICK.first_s + 2
+                first_was_heard.set()
+        except RemoteTrouble as late:
+            said += f" ({late.what})"
+    assert said == (heard if whole_s > 10 else f"{heard} (late)")
+
+
 async def test_an_answer_without_an_end_is_cut() -> None:
     async def endless(writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD)
