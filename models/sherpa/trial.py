@@ -53,10 +53,10 @@ def try_out(recipe: Recipe, name: str, folder: Path) -> None:
     passed = folder.parent / _NOTES / f"{name}.json"
     if passed.is_file() and passed.read_text() == stamp:
         return
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "models.sherpa.trial"],
+            [sys.executable, "-P", "-m", "models.sherpa.trial"],
             input=json.dumps(asdict(recipe)),
             capture_output=True,
             text=True,

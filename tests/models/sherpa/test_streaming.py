@@ -55,7 +55,19 @@ async def test_a_turn_is_heard_to_its_end_at_either_rate(
     stream.close()
 
 
-async def test_many_calls_at_once_hear_what_each_hears_alone(streaming: SherpaSpeechToText) -> None:
+@pytest.fixture(scope="module")
+def several_threads(streaming: SherpaSpeechToText) -> Iterator[SherpaSpeechToText]:
+    """Three threads that decode with one network, three streams at most in each run."""
+    model = SherpaSpeechToText(
+        "threads", streaming._recognizer, streaming._tokens, languages=("en",), biased=True, threads=3, most=3
+    )
+    yield model
+    model.close()
+
+
+@pytest.mark.parametrize("name", ["streaming", "several_threads"])
+async def test_many_calls_at_once_hear_what_each_hears_alone(name: str, request: pytest.FixtureRequest) -> None:
+    streaming: SherpaSpeechToText = request.getfixturevalue(name)
     letters = list(TURNS) * 6
     streams = [streaming.open(rate=(8000, 16000)[n % 2], language=None, on_words=no_words) for n in range(len(letters))]
     sounds = [tones(each, (8000, 16000)[n % 2]) for n, each in enumerate(letters)]
