@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from math import exp
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -29,6 +29,7 @@ _COUNTS_AS: Final = 3.0
 """Times the longest wait, at most: how far too long it was is forgotten within a quarter of a minute or so."""
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 
 class Gate:
@@ -37,7 +38,7 @@ class Gate:
     def __init__(self, most_wait_s: float, expected_calls: int | None = None) -> None:
         """`expected_calls`: how many are expected to be answered within `most_wait_s`; None when nothing is known."""
         self.most_wait_s: Final = most_wait_s
-        self.expected_calls: Final = expected_calls
+        self.expected_calls = expected_calls
         self.wait_s = 0.0
         """Evened out."""
         self.is_closed = False
@@ -72,12 +73,20 @@ class Gate:
 
 
 class Load:
-    """The gate of a running server. `expected_wait_s` asks the models; without `refuses` a wait that is too long is
-    logged alone."""
+    """The gate of a running server. `expected_wait_s` asks the models; `expect` measures them, in a thread, and tells how
+    many calls they are expected to hold; without `refuses` a wait that is too long is logged alone."""
 
-    def __init__(self, gate: Gate, expected_wait_s: Callable[[], float], *, refuses: bool = True) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        expected_wait_s: Callable[[], float],
+        *,
+        expect: Callable[[], int | None] | None = None,
+        refuses: bool = True,
+    ) -> None:
         self._gate = gate
         self._expected_wait_s = expected_wait_s
+        self._expect = expect
         self._refuses = refuses
         self._entering = 0
         self._first = asyncio.Lock()  # fair: who waits longest is next
@@ -129,7 +138,9 @@ class Load:
         self._look_again.clear()
 
     async def run(self) -> None:
-        """Look from time to time, for ever."""
+        """Measure, then look from time to time, for ever."""
+        if self._expect is not None:
+            self._gate.expected_calls = await _to_its_end(self._expect)
         while True:
             self.look()
             await asyncio.sleep(LOOK_S)
@@ -139,3 +150,13 @@ class Load:
 
     def _why_not(self) -> str | None:
         return self._gate.why_not(time.monotonic(), self._talking()) if self._refuses else None
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """What it returns, in a thread. Who is cancelled meanwhile waits for it nevertheless: it uses models, which are
+    closed next."""
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    finally:
+        await asyncio.wait((working,))

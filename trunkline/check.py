@@ -16,15 +16,13 @@ from config.errors import TrunklineError
 from config.settings import Settings
 from media.ports import INFO_COLUMNS, Samples, row_of
 from media.voice import silero_path
-from models import loading
 from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles, now, read_identity
 from storage import lock
 from storage.database import Database
-from trunkline import check_remote, check_sip
-from trunkline.remote_models import settings_here
+from trunkline import check_models, check_remote, check_sip
 
 TONE_HZ: Final = 440
 TONE_S: Final = 0.5
@@ -34,11 +32,13 @@ AUDIO_WAIT_S: Final = 5.0
 async def check(settings: Settings) -> int:
     """Print the lines; 0 when everything is in order."""
     structlog.configure(processors=[_drop])  # the lines below say it all
+    models = check_models.Models()
     checks: list[tuple[str, Callable[[Settings], Awaitable[str]]]] = [
         ("settings", _settings),
         ("data", _data),
         ("database", _database),
-        ("models", _models),
+        ("models", models.named),
+        ("capacity", models.capacity),
         *await check_remote.checks(settings),
         ("voice activity", _voice_activity),
         ("API port", _api_port),
@@ -52,7 +52,8 @@ async def check(settings: Settings) -> int:
     failed = 0
     for name, one in checks:
         try:
-            print(f"ok    {name:15} {await one(settings)}")
+            for number, line in enumerate((await one(settings)).splitlines()):
+                print(f"ok    {'' if number else name:15} {line}")
         except (TrunklineError, OSError) as error:
             failed += 1
             print(f"FAIL  {name:15} {str(error) or type(error).__name__}")
@@ -81,17 +82,6 @@ async def _database(settings: Settings) -> str:
     finally:
         await database.close()
     return str(database.path)
-
-
-async def _models(settings: Settings) -> str:
-    chosen = (await settings_here(settings)).models
-    models = await asyncio.to_thread(
-        loading.load, settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second
-    )
-    voices, llm = len(models.voices()), models.language_models()[0].name
-    names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
-    models.close()
-    return names
 
 
 async def _voice_activity(settings: Settings) -> str:

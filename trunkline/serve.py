@@ -56,7 +56,7 @@ from trunkline.descriptors import allow_enough
 from trunkline.egress import egress_rules, egress_tls
 from trunkline.endpoint_settings import endpoint_settings
 from trunkline.metrics import GuardCollector, SoundCollector
-from trunkline.model_load import expected_calls, load_of
+from trunkline.model_load import load_of
 from trunkline.remote_models import configured, with_remote, without_remote
 from trunkline.signals import StopSignals
 from trunkline.sip_answers import SipAnswers, Told
@@ -186,7 +186,7 @@ async def running(
         here = await asyncio.to_thread(loads, without_remote(settings, remotes))
         stack.push_async_callback(asyncio.to_thread, here.close)
         models = await with_remote(here, remotes, settings, stack, files)
-        load = load_of(settings, models, await asyncio.to_thread(expected_calls, settings, models))
+        load = load_of(settings, models)
         deliverer, outside = await _open_ways_out(settings, database, key, stack)
         inbox = _Inbox()
         endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)

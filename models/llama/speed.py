@@ -13,6 +13,8 @@ from models.llama.schedule import Pace
 READ: Final = 64
 """Tokens of the prompt that is read."""
 _TRIALS: Final = 3
+_ENOUGH_S: Final = 1.0
+"""When a trial took so long, it is not made again."""
 
 
 @dataclass(frozen=True)
@@ -68,4 +70,6 @@ def _best_s(context: Context, chunks: list[Chunk], pace: Pace) -> float:
         context.evaluate(chunks)
         took.append(time.perf_counter() - began)
         pace.learn(sum(len(chunk.tokens) for chunk in chunks), took[-1])
+        if sum(took) > _ENOUGH_S:
+            break
     return min(took)

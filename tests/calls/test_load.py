@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -176,3 +178,27 @@ async def test_callers_who_come_at_once_count_before_they_talk(tmp_path: Path) -
         phones = [house.rings() for _ in range(5)]
         await until(lambda: all(phone.sent and phone.sent[-1] >= 200 for phone in phones))
         assert sorted(phone.sent[-1] for phone in phones) == [200, 200, 503, 503, 503]
+
+
+async def test_models_are_measured_before_they_are_watched_and_to_the_end_before_they_are_closed() -> None:
+    began, goes_on, is_over = threading.Event(), threading.Event(), False
+
+    def measure() -> int:
+        nonlocal is_over
+        began.set()
+        goes_on.wait(10)
+        is_over = True
+        return 7
+
+    gate = Gate(3.0)
+    watching = asyncio.create_task(Load(gate, lambda: 0.0, expect=measure).run())
+    await asyncio.to_thread(began.wait, 10)
+    watching.cancel()
+    await asyncio.sleep(0)
+    assert not watching.done()
+    goes_on.set()
+    await asyncio.wait((watching,))
+    assert is_over
+    again = asyncio.create_task(Load(gate, lambda: 0.0, expect=lambda: 7).run())
+    await until(lambda: gate.expected_calls == 7)
+    again.cancel()

@@ -63,8 +63,9 @@ async def _open(server: Server) -> AsyncIterator[Office]:
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
-    """The server that tests share: 12 calls at once, real models."""
-    async with _open(Server(tmp_path_factory.mktemp("office"), fresh=True, limits={"max_calls": 12})) as office:
+    """The server that tests share: 12 calls at once, real models, which are measured."""
+    limits = {"max_calls": 12, "slow_answers": "warn"}
+    async with _open(Server(tmp_path_factory.mktemp("office"), fresh=True, limits=limits)) as office:
         yield office
 
 

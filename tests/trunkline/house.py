@@ -32,7 +32,7 @@ LOOPBACK: dict[str, Any] = {
     "sip": {"host": "127.0.0.1", "rtp_ports": "{}-{}".format(*RTP_PORTS)},
     "webhooks": {"allow_http": True},
     "egress": {"allow": ["127.0.0.0/8"]},
-    "limits": {"requests_per_minute": 100_000},
+    "limits": {"requests_per_minute": 100_000, "slow_answers": "off"},
 }
 
 

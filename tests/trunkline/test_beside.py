@@ -145,15 +145,18 @@ async def test_check_says_a_line_for_each_thing(office: Office, tmp_path: Path) 
             ),
         )
     names = [
-        "settings", "data", "database", "models", "voice activity", "API port", "SIP ports", "SIP over TLS",
+        "settings", "data", "database", "models", "capacity", "voice activity", "API port", "SIP ports", "SIP over TLS",
         "SIP addresses", "RTP ports", "trunks", "audio path",
     ]  # fmt: skip
     lines = good[1].splitlines()
-    assert [line[6:22].strip() for line in lines] == names
+    named = [line for line in lines if line[6:22].strip()]
+    assert [line[6:22].strip() for line in named] == names
     assert all(line.startswith("ok ") for line in lines), lines
     assert (good[0], good[2]) == (0, "")
     assert "in use by a running server" in lines[1]
-    assert "held by the running server" in lines[5]
+    assert sum("times as fast" in line for line in lines) == 2, "the recognizer and the voice"
+    assert sum(" calls at once have answers within " in line for line in lines) == 3
+    assert "held by the running server" in named[6]
     assert "a call to ourselves has sound" in lines[-1]
     failures = [line for line in bad[1].splitlines() if line.startswith("FAIL")]
     assert bad[0] == 1

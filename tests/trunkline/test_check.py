@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from config.errors import StartupError
 from config.settings import Settings
 from sipcore.leg import Leg
+from tests.models.tiny_gguf import write_tiny_gguf
 from trunkline import check
+from trunkline.check_models import Models
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -30,3 +33,27 @@ async def test_a_call_to_ourselves_that_is_not_answered_is_told_in_words(
     monkeypatch.setattr(owner, verb, instead)
     with pytest.raises(OSError, match=r"was not answered within 0\.5 s: is a firewall"):
         await check._audio_path(Settings(data_dir=tmp_path))
+
+
+async def test_the_models_speed_and_memory_are_told_and_how_many_calls_they_hold(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    write_tiny_gguf(tmp_path / "models" / "tiny.gguf")
+    wanted = {"models": {"tts": "flite", "eot": "lexical-end-of-turn"}, "limits": {"max_calls": 3}}
+    settings, models = Settings(data_dir=tmp_path).with_changes(wanted), Models()
+    lines = (await models.named(settings)).splitlines()
+    assert lines[0].startswith("pocketsphinx, tiny, ")
+    [read] = [line for line in lines if line.startswith("tiny reads ")]
+    assert "1 / 4 / 16 at once" in read
+    [memory] = [line for line in lines if line.startswith("tiny takes ")]
+    assert "remembers the talk of 16 calls" in memory
+    held = (await models.capacity(settings)).splitlines()
+    assert [line.split(" within ")[1][:5] for line in held[:3]] == ["0.5 s", "1 s, ", "2 s, "]
+    assert "a turn every 8 s" in held[3]
+
+
+async def test_models_that_are_not_there_hold_no_calls(tmp_path: Path) -> None:
+    settings, models = Settings(data_dir=tmp_path).with_changes({"models": {"llm": "no-such"}}), Models()
+    with pytest.raises(StartupError, match="no-such"):
+        await models.named(settings)
+    with pytest.raises(StartupError, match="not known without models"):
+        await models.capacity(settings)

@@ -47,7 +47,8 @@ def quickly() -> Iterator[None]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory, quickly: None) -> AsyncIterator[Place]:
-    async with open_place(tmp_path_factory.mktemp("place"), busy_models) as place:
+    folder = tmp_path_factory.mktemp("place")
+    async with open_place(folder, busy_models, limits={"slow_answers": "refuse"}) as place:
         yield place
 
 

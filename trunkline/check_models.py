@@ -1,0 +1,93 @@
+"""What `trunkline check` says of the models: which ones answer, how quick they are here, how many calls they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from config.errors import StartupError
+from config.settings import Settings
+from models import loading
+from models.budget import Speeds, capacities
+from models.catalogue import Catalogue
+from models.llama.language_model import LlamaLanguageModel
+from models.machine import cores, free_bytes
+from models.measuring import speeds_of
+from trunkline.model_load import TALK
+
+WITHIN_S = (0.5, 1.0, 2.0)
+_AT_ONCE = (1, 4, 16)
+_BOUNDS = {"max_calls": "[limits] max_calls", "memory": "the language model's memory"}
+_TALKED_IN = 900
+"""Cells in use when the speed of a language model is told."""
+
+
+class Models:
+    """Loaded and measured once, for two lines of the check."""
+
+    def __init__(self) -> None:
+        self._speeds: Speeds | None = None
+
+    async def named(self, settings: Settings) -> str:
+        """Which models answer, and how quick they are here. Raises `StartupError`."""
+        return await asyncio.to_thread(self._load, settings)
+
+    async def capacity(self, settings: Settings) -> str:
+        """How many calls they hold. Raises `StartupError` when they could not be loaded."""
+        if self._speeds is None:
+            raise StartupError("not known without models")
+        return "\n".join(await asyncio.to_thread(lambda speeds: list(_capacity(settings, speeds)), self._speeds))
+
+    def _load(self, settings: Settings) -> str:
+        chosen = settings.models
+        models = loading.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot)
+        try:
+            voices, llm = len(models.voices()), models.language_models()[0].name
+            names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
+            self._speeds = speeds_of(models)
+            return "\n".join([names, *_told(self._speeds), *_memory(models)])
+        finally:
+            models.close()
+
+
+def _told(speeds: Speeds) -> Iterator[str]:
+    """A line for each that was measured."""
+    if (hearing := speeds.hearing) is not None:
+        times = " / ".join(f"{1 / factor:.3g}" for factor in hearing.factors.values())
+        yield f"{hearing.name} hears {times} times as fast as callers speak, {_at_once(hearing.factors)}"
+    if (judging := speeds.judging) is not None:
+        yield f"{judging.name} judges a turn in {judging.answer_s * 1000:.0f} ms"
+    if (writing := speeds.writing) is not None:
+        written = " / ".join(f"{count / writing.steps(count, _TALKED_IN):.0f}" for count in _AT_ONCE)
+        read = 64 / writing.steps(64, _TALKED_IN)
+        told = f"reads {read:.0f} tokens/s and writes {written}, {_at_once(_AT_ONCE)}, with talk in memory"
+        yield f"{writing.name} {told}"
+    if (speaking := speeds.speaking) is not None:
+        yield f"{speaking.name} speaks {1 / speaking.factor:.3g} times as fast as it is heard"
+
+
+def _at_once(calls: Iterable[int]) -> str:
+    return f"{' / '.join(map(str, calls))} at once"
+
+
+def _memory(models: Catalogue) -> Iterator[str]:
+    model = models.llm(None)
+    if isinstance(model, LlamaLanguageModel):
+        there = model.memory
+        yield (
+            f"{model.name} takes {_mebibytes(there.weights_bytes + there.bytes)} of memory and remembers the talk of "
+            f"{there.talks} calls; {_mebibytes(free_bytes())} are free beside it"
+        )
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"
+
+
+def _capacity(settings: Settings, speeds: Speeds) -> Iterator[str]:
+    """For each time how many calls get their answers in it and what bounds them; and what they are taken to do."""
+    there = cores()
+    for each in capacities(speeds, there, settings.limits.max_calls, TALK, WITHIN_S):
+        bound = _BOUNDS.get(each.bound, f"the {each.bound}")
+        yield f"about {each.calls} calls at once have answers within {each.within_s:g} s, bound by {bound}"
+    yield f"on {there:g} cores, for 95 of 100 answers, with {TALK}"
