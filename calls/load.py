@@ -73,8 +73,8 @@ class Gate:
 
 
 class Load:
-    """The gate of a running server. `expected_wait_s` asks the models; `expect` measures them, in a thread, and tells how
-    many calls they are expected to hold; without `refuses` a wait that is too long is logged alone."""
+    """The gate of a running server. `expected_wait_s` asks the models; `expect` measures them, in a thread, and tells
+    how many calls they are expected to hold; without `refuses` a wait that is too long is logged alone."""
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from models.known_models import KnownModel
+from models.machine import cores
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.store import Store
 
@@ -17,11 +18,13 @@ LLAMA: Final = "llama.cpp"
 """Also what `/slm-models` calls the provider of its models."""
 
 
-def open_gguf(path: Path, name: str) -> LanguageModel:
-    """A GGUF file, ready to answer. Takes seconds. Raises `StartupError`."""
+def open_gguf(path: Path, name: str, calls: int) -> LanguageModel:
+    """A GGUF file, ready to answer so many calls, or as many as the machine can. Takes seconds. Raises
+    `StartupError`."""
     from models.llama.language_model import LlamaLanguageModel
+    from models.llama.memory import sequences_for
 
-    return LlamaLanguageModel(path, name=name)
+    return LlamaLanguageModel(path, name=name, sequences=sequences_for(calls, cores()))
 
 
 def gguf_context_length(path: Path) -> int:

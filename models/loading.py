@@ -46,18 +46,19 @@ def load(
     stt_second: str = AUTO,
     on_speech: Callable[[Origin], None] = lambda _: None,
     speech_files: SpeechFiles | None = None,
+    calls: int = 16,
 ) -> Catalogue:
     """Load the models that the settings `[models] stt stt_second llm tts eot` name; `auto` takes the best that is
     installed: for `stt` the best for each language, for `tts` all of them; they share one cache, which tells
     `on_speech` of every piece that is asked for, and keeps some in `speech_files`. `directory` is where models that are
-    files lie. Takes seconds: call it before the event loop has work. Raises `StartupError`: one line that names the
-    cause and the remedy."""
+    files lie. Language models get memory for so many `calls`, if the machine has it. Takes seconds: call it before the
+    event loop has work. Raises `StartupError`: one line that names the cause and the remedy."""
     try:
         store = Store(directory, read_known(directory))
     except ModelFileError as error:
         raise StartupError(error.message) from error
     with ExitStack() as opened:
-        language_models = _language_models(store, llm, opened)
+        language_models = _language_models(store, llm, opened, calls)
         cache = SpeechCache(on_use=on_speech, files=speech_files)
         synthesizers = [Remembering(voice, cache) for voice in _synthesizers(store, tts, opened)]
         ears = recognizers(store, stt, stt_second, opened)
@@ -88,12 +89,14 @@ def gguf_files(store: Store) -> dict[str, Path]:
     return {**listed, **others}
 
 
-def _language_models(store: Store, wanted: str, opened: ExitStack) -> dict[LanguageModelInfo, LanguageModel]:
+def _language_models(
+    store: Store, wanted: str, opened: ExitStack, calls: int
+) -> dict[LanguageModelInfo, LanguageModel]:
     """The one that a setting names, or the best; all others that are here when a call needs them. Behind each that is
     a file there is the responder: a caller is never left without an answer."""
     files = gguf_files(store)
     makers: Makers[LanguageModel] = {
-        **{name: partial(engines.open_gguf, path, name) for name, path in files.items()}, **_LLM
+        **{name: partial(engines.open_gguf, path, name, calls) for name, path in files.items()}, **_LLM
     }  # fmt: skip
     refuse_what_is_not_here(store, "llm", wanted, makers)
     default = one_of("llm", wanted, makers, opened)

@@ -16,6 +16,7 @@ from media.ports import Samples
 from models.budget import Hearing, Judging, Speaking, Speeds, Writing
 from models.catalogue import Catalogue
 from models.espeak_tts import EspeakTextToSpeech
+from models.fallback import FallbackLanguageModel
 from models.flite_tts import FliteTextToSpeech
 from models.llama.forecast import StepTimes
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
@@ -34,8 +35,13 @@ def speeds_of(models: Catalogue, language: str | None = None) -> Speeds:
     synthesizer, voice = models.voice(None, language)
     speaking, sound = _speaking(synthesizer, voice)
     return Speeds(
-        _hearing(models.stt(language), sound), _judging(models.eot), _writing(models.llm(None)), speaking
+        _hearing(models.stt(language), sound), _judging(models.eot), _writing(first_asked(models.llm(None))), speaking
     )  # fmt: skip
+
+
+def first_asked(model: LanguageModel) -> LanguageModel:
+    """The model itself; of a chain the one that answers unless it fails."""
+    return first_asked(model.models[0]) if isinstance(model, FallbackLanguageModel) else model
 
 
 def _hearing(model: SpeechToText, sound: Samples) -> Hearing | None:

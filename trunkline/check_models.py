@@ -12,7 +12,7 @@ from models.budget import Speeds, capacities
 from models.catalogue import Catalogue
 from models.llama.language_model import LlamaLanguageModel
 from models.machine import cores, free_bytes
-from models.measuring import speeds_of
+from models.measuring import first_asked, speeds_of
 from trunkline.model_load import TALK
 
 WITHIN_S = (0.5, 1.0, 2.0)
@@ -40,7 +40,10 @@ class Models:
 
     def _load(self, settings: Settings) -> str:
         chosen = settings.models
-        models = loading.load(settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot)
+        models = loading.load(
+            settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
+            calls=settings.limits.max_calls,
+        )  # fmt: skip
         try:
             voices, llm = len(models.voices()), models.language_models()[0].name
             names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
@@ -71,7 +74,7 @@ def _at_once(calls: Iterable[int]) -> str:
 
 
 def _memory(models: Catalogue) -> Iterator[str]:
-    model = models.llm(None)
+    model = first_asked(models.llm(None))
     if isinstance(model, LlamaLanguageModel):
         there = model.memory
         yield (

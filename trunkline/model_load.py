@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from calls.load import Gate, Load
+from config.errors import ModelError
 from config.settings import Settings
 from models.budget import Talk, capacities
 from models.catalogue import Catalogue
@@ -30,10 +31,14 @@ def load_of(settings: Settings, models: Catalogue) -> Load | None:
 
 
 def _expected_calls(settings: Settings, models: Catalogue) -> int | None:
-    """How many calls get answers within `[limits] max_answer_wait_s`; None when the models cost nothing here. A second
-    or two."""
+    """How many calls get answers within `[limits] max_answer_wait_s`; None when the models cost nothing here, or
+    fail. A second or two."""
     limits = settings.limits
-    speeds = speeds_of(models)
+    try:
+        speeds = speeds_of(models)
+    except ModelError as error:
+        log.warning("models.not_measured", error=error.message)
+        return None
     if speeds.cost_nothing:
         return None
     [there] = capacities(speeds, cores(), limits.max_calls, TALK, [limits.max_answer_wait_s])

@@ -289,6 +289,7 @@ def _load_models(settings: Settings, speech_files: SpeechFiles | None) -> Catalo
     return loading.load(
         settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
         on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), speech_files=speech_files,
+        calls=settings.limits.max_calls,
     )  # fmt: skip
 
 

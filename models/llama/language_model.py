@@ -6,7 +6,6 @@ import asyncio
 import codecs
 import itertools
 import json
-import os
 import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -27,7 +26,7 @@ from models.llama.schedule import Pace, Priority
 from models.llama.speed import measure
 from models.llama.template import ChatTemplate
 from models.llama.tool_calls import ToolCallParser
-from models.machine import free_bytes
+from models.machine import cores, free_bytes
 from models.protocols import AnswerPart, ChatPrompt
 
 CAPACITY: Final = 4096
@@ -99,7 +98,7 @@ class LlamaLanguageModel:
             sequences=sequences,
             cells=cells or self.memory.cells,
             batch_tokens=BATCH_TOKENS,
-            threads=threads or os.cpu_count() or 1,
+            threads=threads or max(1, int(cores())),
         )
         pace = Pace()
         self.speed = measure(context, pace)

@@ -15,6 +15,11 @@ TALK_TOKENS: Final = 2048
 """Of one call: its agent's prompt and some minutes of talk. Calls of the same agent share the prompt."""
 LEAST_TOKENS: Final = 1024
 """With less, not even one call can be talked through."""
+MOST_SEQUENCES: Final = 64
+_LEAST_SEQUENCES: Final = 2
+"""One for work after calls."""
+_USUAL_SEQUENCES: Final = 16
+_CALLS_OF_A_CORE: Final = 4
 _RESERVE: Final = 256 * 2**20
 """Stays free whatever happens, bytes."""
 _SHARE: Final = 0.5
@@ -40,16 +45,19 @@ class Shape:
 
 @dataclass(frozen=True)
 class Plan:
-    """Memory for the talk of all calls together: `cells` tokens, which take `bytes`, beside the weights."""
+    """Memory for the talk of all calls together: `cells` tokens, which take `bytes`, beside the weights. So many
+    `talks` go on without forgetting one another's words."""
 
     cells: int
     bytes: int
     weights_bytes: int
+    talks: int
 
-    @property
-    def talks(self) -> int:
-        """How many calls can talk without forgetting one another's words."""
-        return max(1, self.cells // TALK_TOKENS)
+
+def sequences_for(calls: int, cores: float) -> int:
+    """How many talks to keep apart when there may be so many calls: not more than so many cores can answer in time with
+    a model that is worth it."""
+    return max(_LEAST_SEQUENCES, min(calls, MOST_SEQUENCES, max(_USUAL_SEQUENCES, int(_CALLS_OF_A_CORE * cores))))
 
 
 def plan(name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens: int, free_bytes: int) -> Plan:
@@ -67,7 +75,7 @@ def plan(name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens
         )
     wanted = max(capacity, sequences * min(capacity, TALK_TOKENS))
     cells = min(wanted, max(int(left * _SHARE) // cell, least))
-    return Plan(cells, cells * cell, shape.weights_bytes)
+    return Plan(cells, cells * cell, shape.weights_bytes, max(1, cells // min(capacity, TALK_TOKENS)))
 
 
 def _mebibytes(count: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 from config.errors import StartupError
 from models.llama.language_model import LlamaLanguageModel
 from models.llama.library import Model
-from models.llama.memory import LEAST_TOKENS, TALK_TOKENS, Shape, plan
+from models.llama.memory import LEAST_TOKENS, MOST_SEQUENCES, TALK_TOKENS, Shape, plan, sequences_for
 
 MIB = 2**20
 SMALL = Shape(layers=28, heads=16, kv_heads=8, key_size=128, value_size=128, weights_bytes=320 * MIB)
@@ -36,7 +36,7 @@ def test_on_a_smaller_one_half_of_what_the_weights_leave_is_for_talk() -> None:
 
 def test_talk_is_not_kept_longer_than_the_model_understands_it() -> None:
     there = plan("m", SMALL, sequences=16, capacity=512, batch_tokens=512, free_bytes=64 * 1024 * MIB)
-    assert there.cells == 16 * 512
+    assert (there.cells, there.talks) == (16 * 512, 16)
 
 
 def test_one_call_has_room_even_where_half_of_the_memory_would_be_too_little() -> None:
@@ -60,3 +60,11 @@ def test_the_shape_is_read_from_the_file(tiny_path: Path) -> None:
     shape = Model(tiny_path).shape
     assert (shape.layers, shape.heads, shape.kv_heads, shape.key_size, shape.value_size) == (2, 4, 2, 32, 32)
     assert 0 < shape.weights_bytes <= tiny_path.stat().st_size
+
+
+def test_talks_are_kept_apart_for_as_many_calls_as_there_may_be_and_as_the_cores_can_answer() -> None:
+    assert sequences_for(calls=250, cores=2) == 16
+    assert sequences_for(calls=250, cores=8) == 32
+    assert sequences_for(calls=250, cores=128) == MOST_SEQUENCES
+    assert sequences_for(calls=5, cores=8) == 5
+    assert sequences_for(calls=1, cores=0.5) == 2, "work after a call goes beside the next one"
