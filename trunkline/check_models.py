@@ -14,6 +14,7 @@ from models.llama.language_model import LlamaLanguageModel
 from models.machine import cores, free_bytes
 from models.measuring import first_asked, speeds_of
 from trunkline.model_load import TALK
+from trunkline.remote_models import settings_here
 
 WITHIN_S = (0.5, 1.0, 2.0)
 _AT_ONCE = (1, 4, 16)
@@ -30,15 +31,10 @@ class Models:
 
     async def named(self, settings: Settings) -> str:
         """Which models answer, and how quick they are here. Raises `StartupError`."""
-        return await asyncio.to_thread(self._load, settings)
+        return await asyncio.to_thread(self.measured, await settings_here(settings))
 
-    async def capacity(self, settings: Settings) -> str:
-        """How many calls they hold. Raises `StartupError` when they could not be loaded."""
-        if self._speeds is None:
-            raise StartupError("not known without models")
-        return "\n".join(await asyncio.to_thread(lambda speeds: list(_capacity(settings, speeds)), self._speeds))
-
-    def _load(self, settings: Settings) -> str:
+    def measured(self, settings: Settings) -> str:
+        """The same, of those that are here. Takes seconds. Raises `StartupError`."""
         chosen = settings.models
         models = loading.load(
             settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
@@ -51,6 +47,12 @@ class Models:
             return "\n".join([names, *_told(self._speeds), *_memory(models)])
         finally:
             models.close()
+
+    async def capacity(self, settings: Settings) -> str:
+        """How many calls they hold. Raises `StartupError` when they could not be loaded."""
+        if self._speeds is None:
+            raise StartupError("not known without models")
+        return "\n".join(await asyncio.to_thread(lambda speeds: list(_capacity(settings, speeds)), self._speeds))
 
 
 def _told(speeds: Speeds) -> Iterator[str]:
