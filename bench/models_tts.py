@@ -82,17 +82,18 @@ async def _program(times: int) -> Row:
 
 
 async def _together(piper: PiperTextToSpeech, at_once: int) -> Row:
-    """All begin a sentence at the same moment: the last one's wait, how many times faster than speaking, and how much of
-    a core a second of speech takes, which others on the machine do not change much."""
+    """All begin a sentence at the same moment: the last one's wait, how many times faster than speaking, and cores that
+    a second of speech takes, which other work on the machine does not change much."""
     settings = VoiceSettings("piper/medium", 1.0, 0.5, RATE)
     began, worked = time.perf_counter(), time.process_time()
     speeches = await asyncio.gather(*(piper.synthesize(f"{number}, {LONG}", settings) for number in range(at_once)))
-    took = time.perf_counter() - began
+    took, worked = time.perf_counter() - began, time.process_time() - worked
     spoken = sum(len(speech.samples) / speech.rate for speech in speeches)
     return {
         "what": f"piper, {at_once} at once",
         "last_ms": round(took * 1000),
         "times_real_time": round(spoken / took, 1),
+        "cores_a_second": round(worked / spoken, 3),
     }
 
 
@@ -119,3 +120,8 @@ async def _ms(work: Callable[[], Awaitable[Speech | bytes]]) -> float:
     began = time.perf_counter()
     await work()
     return (time.perf_counter() - began) * 1000
+
+
+if __name__ == "__main__":
+    for row in asyncio.run(run(quick=False)):
+        print(row)

@@ -39,7 +39,7 @@ class _Network:
         self.weights: list[onnx.TensorProto] = []
         self._random = np.random.default_rng(0)
 
-    def op(self, kind: str, *inputs: str, **attributes: object) -> str:
+    def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         name = f"t{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
         return name
