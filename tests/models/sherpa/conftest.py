@@ -14,7 +14,7 @@ from models.sherpa.offline import OfflineSpeechToText
 from models.sherpa.opening import open_recognizer
 from models.sherpa.speech_to_text import SherpaSpeechToText
 from models.store import FileRecord, Store, sha256_of
-from tests.models.sherpa import tiny_models, tiny_whisper
+from tests.models.sherpa import tiny_models, tiny_nemo, tiny_whisper
 
 
 def installed(directory: Path, name: str, engine: str, languages: Sequence[str] = ("en",)) -> tuple[Store, KnownModel]:
@@ -44,13 +44,14 @@ def installed(directory: Path, name: str, engine: str, languages: Sequence[str] 
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of each kind of model: transducer, ctc, sense-voice, whisper."""
+    """The files of each kind of model: transducer, ctc, sense-voice, whisper, parakeet."""
     folder = tmp_path_factory.mktemp("models")
     for name, write in (
         ("transducer", tiny_models.write_transducer),
         ("ctc", tiny_models.write_streaming_ctc),
         ("sense-voice", tiny_models.write_sense_voice),
         ("whisper", tiny_whisper.write),
+        ("parakeet", tiny_nemo.write),
     ):
         (folder / name).mkdir()
         write(folder / name)

@@ -173,6 +173,15 @@ def test_whisper_is_told_languages_that_it_knows_alone(tag: str | None, name: st
     assert whisper_language(tag, ["en", "de", "no"]) == name
 
 
+async def test_a_transducer_of_nemo_hears_several_turns(tiny_folder: Path) -> None:
+    store, parakeet = await asyncio.to_thread(installed, tiny_folder, "parakeet", "sherpa-onnx/nemo-transducer")
+    model = await asyncio.to_thread(open_recognizer, store, parakeet)
+    assert isinstance(model, OfflineSpeechToText)
+    texts = await asyncio.gather(*(model.transcribe([tones(each, 8000)], 8000, "en") for each in ("ABDE", "C", "CBG")))
+    assert texts == ["ABDE", "C", "CBG"]
+    await asyncio.to_thread(model.close)
+
+
 async def test_whisper_hears_each_call_in_its_language_and_finds_out_others(tiny_folder: Path) -> None:
     store, whisper = await asyncio.to_thread(installed, tiny_folder, "whisper", "sherpa-onnx/whisper", ("*",))
     model = await asyncio.to_thread(open_recognizer, store, whisper)

@@ -79,11 +79,12 @@ def _kaldi_mel(hz: float) -> float:
     return float(1127 * np.log(1 + hz / 700))
 
 
-def _slaney_mel(hz: float) -> float:
+def slaney_mel(hz: float) -> float:
+    """The scale of NeMo's features."""
     return 3 * hz / 200 if hz < 1000 else float(15 + 27 * np.log(hz / 1000) / np.log(6.4))
 
 
-def _band_weights(low_hz: float, high_hz: float, mel: Callable[[float], float] = _kaldi_mel) -> NDArray[np.float32]:
+def band_weights(low_hz: float, high_hz: float, mel: Callable[[float], float] = _kaldi_mel) -> NDArray[np.float32]:
     """[mels, tones]: the mean of the two mel bands around each tone."""
     step = (mel(high_hz) - mel(low_hz)) / (_MELS + 1)
     weights = np.zeros((_MELS, len(TONES)), np.float32)
@@ -93,7 +94,7 @@ def _band_weights(low_hz: float, high_hz: float, mel: Callable[[float], float] =
     return weights
 
 
-def _token_weights(rival: bool) -> NDArray[np.float32]:
+def token_weights(rival: bool) -> NDArray[np.float32]:
     """[1 + tones, tokens]: what each tone (and first: silence) says for each token."""
     weights = np.zeros((1 + len(TONES), len(TOKENS)), np.float32)
     for number, letter in enumerate(TONES):
@@ -104,13 +105,15 @@ def _token_weights(rival: bool) -> NDArray[np.float32]:
     return weights
 
 
-def _blank() -> NDArray[np.float32]:
+def blank_scores() -> NDArray[np.float32]:
+    """[tokens]: how likely nothing is."""
     bias = np.zeros(len(TOKENS), np.float32)
     bias[0] = _BLANK
     return bias
 
 
-def _constants(**values: NDArray[np.generic] | Sequence[int] | float) -> list[onnx.TensorProto]:
+def constants(**values: NDArray[np.generic] | Sequence[int] | float) -> list[onnx.TensorProto]:
+    """Tensors of a graph by their names: whole numbers for lists, else single floats."""
     return [
         numpy_helper.from_array(
             np.asarray(value, np.int64 if isinstance(value, list) else np.float32), name
@@ -123,7 +126,7 @@ def _float(name: str, *shape: str | int) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
-def _loudness_nodes(pooled: str, weights: str) -> list[onnx.NodeProto]:
+def loudness_nodes(pooled: str, weights: str) -> list[onnx.NodeProto]:
     """`heard` [batch, steps, 1 + tones]: near 1 for the tone of each step, or for silence."""
     return [
         helper.make_node("MatMul", [pooled, weights], ["energy"]),
@@ -141,7 +144,7 @@ def _encoder() -> Graph:
         helper.make_node("Slice", ["x", "zero", "chunk", "time_axis"], ["now"]),
         helper.make_node("Reshape", ["now", "by_step"], ["stepped"]),
         helper.make_node("ReduceMean", ["stepped", "pool_axis"], ["pooled"], keepdims=0),
-        *_loudness_nodes("pooled", "bands"),
+        *loudness_nodes("pooled", "bands"),
         helper.make_node("Transpose", ["h"], ["before"], perm=[1, 0, 2]),
         helper.make_node("Slice", ["heard", "zero", "but_last", "time_axis"], ["earlier"]),
         helper.make_node("Concat", ["before", "earlier"], ["previous"], axis=1),
@@ -153,10 +156,10 @@ def _encoder() -> Graph:
         helper.make_node("Transpose", ["latest"], ["new_h"], perm=[1, 0, 2]),
         helper.make_node("Identity", ["c"], ["new_c"]),
     ]
-    constants = _constants(
+    weights = constants(
         zero=[0], chunk=[_CHUNK], time_axis=[1], pool_axis=[2], last_axis=[2], but_last=[-1], end=[2**31 - 1],
         by_step=[0, _CHUNK // _POOL, _POOL, _MELS], loud=_LOUD, nothing=0.0, one=1.0,
-        bands=_band_weights(20, 7600), tokens_of=_token_weights(rival=True), blank=_blank(),
+        bands=band_weights(20, 7600), tokens_of=token_weights(rival=True), blank=blank_scores(),
     )  # fmt: skip
     graph = helper.make_graph(
         nodes,
@@ -164,7 +167,7 @@ def _encoder() -> Graph:
         [_float("x", "N", _WINDOW, _MELS), _float("h", 1, "N", classes), _float("c", 1, "N", 1)],
         [_float("encoder_out", "N", _CHUNK // _POOL, len(TOKENS)), _float("new_h", 1, "N", classes),
          _float("new_c", 1, "N", 1)],
-        constants,
+        weights,
     )  # fmt: skip
     about = {"model_type": "lstm", "num_encoder_layers": 1, "T": _WINDOW, "decode_chunk_len": _CHUNK,
              "rnn_hidden_size": 1, "d_model": classes}  # fmt: skip
@@ -180,7 +183,7 @@ def _streaming_ctc() -> Graph:
         helper.make_node("Slice", ["x", "zero", "chunk", "time_axis"], ["now"]),
         helper.make_node("Reshape", ["now", "by_step"], ["stepped"]),
         helper.make_node("ReduceMean", ["stepped", "pool_axis"], ["pooled"], keepdims=0),
-        *_loudness_nodes("pooled", "bands"),
+        *loudness_nodes("pooled", "bands"),
         helper.make_node("Squeeze", ["cache_last_channel", "time_axis"], ["before"]),
         helper.make_node("Slice", ["heard", "zero", "but_last", "time_axis"], ["earlier"]),
         helper.make_node("Concat", ["before", "earlier"], ["previous"], axis=1),
@@ -195,10 +198,10 @@ def _streaming_ctc() -> Graph:
         helper.make_node("Identity", ["cache_last_time"], ["cache_last_time_next"]),
         helper.make_node("Identity", ["cache_last_channel_len"], ["cache_last_channel_len_next"]),
     ]
-    constants = _constants(
+    weights = constants(
         zero=[0], chunk=[_CHUNK], time_axis=[1], pool_axis=[2], last_axis=[2], but_last=[-1], end=[2**31 - 1],
         by_step=[0, steps, _POOL, _MELS], loud=_LOUD - 6, nothing=0.0, one=1.0,
-        bands=_band_weights(0, 8000, _slaney_mel), tokens_of=_token_weights(rival=True), blank=_blank(),
+        bands=band_weights(0, 8000, slaney_mel), tokens_of=token_weights(rival=True), blank=blank_scores(),
     )  # fmt: skip
     names = ("length", "cache_last_channel_len", "encoded_lengths", "cache_last_channel_len_next")
     counts = [helper.make_tensor_value_info(name, TensorProto.INT64, ["N"]) for name in names]
@@ -210,15 +213,15 @@ def _streaming_ctc() -> Graph:
     about = {"window_size": _WINDOW, "chunk_shift": _CHUNK, "subsampling_factor": _POOL, "vocab_size": len(TOKENS) - 1,
              "cache_last_channel_dim1": 1, "cache_last_channel_dim2": 1, "cache_last_channel_dim3": classes,
              "cache_last_time_dim1": 1, "cache_last_time_dim2": 1, "cache_last_time_dim3": 1}  # fmt: skip
-    return helper.make_graph(nodes, "model", inputs, outputs, constants), about
+    return helper.make_graph(nodes, "model", inputs, outputs, weights), about
 
 
 def _decoder() -> Graph:
     nodes = [helper.make_node("Gather", ["table", "y"], ["each"]),
              helper.make_node("ReduceSum", ["each", "axis"], ["decoder_out"], keepdims=0)]  # fmt: skip
-    constants = _constants(table=np.zeros((len(TOKENS), len(TOKENS)), np.float32), axis=[1])
+    weights = constants(table=np.zeros((len(TOKENS), len(TOKENS)), np.float32), axis=[1])
     y = helper.make_tensor_value_info("y", TensorProto.INT64, ["N", 2])
-    graph = helper.make_graph(nodes, "decoder", [y], [_float("decoder_out", "N", len(TOKENS))], constants)
+    graph = helper.make_graph(nodes, "decoder", [y], [_float("decoder_out", "N", len(TOKENS))], weights)
     return graph, {"vocab_size": len(TOKENS), "context_size": 2}
 
 
@@ -234,10 +237,10 @@ def _sense_voice() -> Graph:
     size = len(TOKENS) + tags
     tag_scores = np.zeros((1, tags, size), np.float32)
     tag_scores[0, np.arange(tags), len(TOKENS) + np.arange(tags)] = 2 * _SURE
-    letters = np.pad(_token_weights(rival=False), ((0, 0), (0, tags)))
-    blank = np.pad(_blank(), (0, tags))
+    letters = np.pad(token_weights(rival=False), ((0, 0), (0, tags)))
+    blank = np.pad(blank_scores(), (0, tags))
     nodes = [
-        *_loudness_nodes("x", "bands"),
+        *loudness_nodes("x", "bands"),
         helper.make_node("MatMul", ["heard", "tokens_of"], ["likely"]),
         helper.make_node("Add", ["likely", "blank"], ["spoken"]),
         helper.make_node("Shape", ["x"], ["batch"], start=0, end=1),
@@ -245,14 +248,14 @@ def _sense_voice() -> Graph:
         helper.make_node("Expand", ["tags", "tags_shape"], ["all_tags"]),
         helper.make_node("Concat", ["all_tags", "spoken"], ["logits"], axis=1),
     ]
-    constants = _constants(
-        loud=_LOUD, nothing=0.0, last_axis=[2], bands=np.tile(_band_weights(20, 8000), (window, 1)) / window,
+    weights = constants(
+        loud=_LOUD, nothing=0.0, last_axis=[2], bands=np.tile(band_weights(20, 8000), (window, 1)) / window,
         tokens_of=letters, blank=blank, tags=tag_scores, tag_shape=[tags, size],
     )  # fmt: skip
     lengths = [helper.make_tensor_value_info(name, TensorProto.INT32, ["N"])
                for name in ("x_length", "language", "text_norm")]  # fmt: skip
     graph = helper.make_graph(
-        nodes, "model", [_float("x", "N", "T", window * _MELS), *lengths], [_float("logits", "N", "S", size)], constants
+        nodes, "model", [_float("x", "N", "T", window * _MELS), *lengths], [_float("logits", "N", "S", size)], weights
     )
     languages = {f"lang_{name}": number for number, name in enumerate(("auto", "zh", "en", "ja", "ko", "yue"))}
     about = {"vocab_size": size, "lfr_window_size": window, "lfr_window_shift": 6, "normalize_samples": 1,
