@@ -27,8 +27,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAME = "gpu-box"
 REMOTE = (
     "We are open on weekdays, and you will find us next to the train station, behind the old post office, between the "
-    "library and the little park where the fountain is."
+    "library and the little park where the fountain is, across from the bakery with the red door, not far from the "
+    "bridge over the river, where the boats to the islands leave every hour, near the market hall that opens early, "
+    "two streets up from the town hall, past the school and the cinema, on the left side of the square with the "
+    "chestnut trees, above the shop that sells bicycles and repairs them while you wait."
 )
+"""It takes its server ten seconds, of which the call needs one."""
 LOCAL = "We open at ten."
 
 
