@@ -23,6 +23,7 @@ from models.pocketsphinx_stt import PocketsphinxSpeechToText
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech, VoiceSettings
 from models.smart_turn import SmartTurn
 from models.speech_cache import Remembering
+from models.tts_speed import TtsSpeed
 
 _TEXT: Final = "Thank you for calling, I would like to know when you open on Sunday."
 _HEARD_S: Final = 2.5
@@ -91,9 +92,10 @@ def _writing(model: LanguageModel) -> Writing | None:
 def _speaking(model: TextToSpeech, voice: str) -> tuple[Speaking | None, Samples]:
     """The voice's speed, and the sentence that it spoke."""
     inner = model.voice if isinstance(model, Remembering) else model
-    factor = getattr(getattr(inner, "speed", None), "real_time_factor", None)
-    if isinstance(factor, float):
-        return Speaking(model.name, factor, os.cpu_count() or 1), np.zeros(0, np.int16)
+    measured = getattr(inner, "speed", None)
+    if isinstance(measured, TtsSpeed):
+        threads = measured.at_once
+        return Speaking(model.name, measured.real_time_factor * threads, threads), np.zeros(0, np.int16)
     if not isinstance(inner, FliteTextToSpeech | EspeakTextToSpeech):
         return None, np.zeros(0, np.int16)
     took, sounds = [], []

@@ -6,6 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from models.budget import Speeds
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.end_of_turn import LexicalEndOfTurn
@@ -16,6 +18,7 @@ from models.pocketsphinx_stt import PocketsphinxSpeechToText
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.responder import ExtractiveResponder
 from models.speech_cache import Remembering, SpeechCache
+from models.tts_speed import TtsSpeed
 from tests.fakes_calls import ScriptedEars, ScriptedVoice
 
 
@@ -56,9 +59,9 @@ async def test_what_a_model_has_measured_itself_counts() -> None:
     cast(Any, ears).speed = SimpleNamespace(real_time_factor={1: 0.2, 4: 0.1})
     cast(Any, ears).threads = 2
     voice = ScriptedVoice()
-    cast(Any, voice).speed = SimpleNamespace(real_time_factor=0.05)
+    cast(Any, voice).speed = TtsSpeed(real_time_factor=0.05, first_sentence_ms=90, at_once=3)
     speeds = await measured(catalogue(ears, ExtractiveResponder(), voice))
     assert speeds.hearing is not None
     assert (speeds.hearing.factors, speeds.hearing.threads) == ({1: 0.2, 4: 0.1}, 2)
     assert speeds.speaking is not None
-    assert speeds.speaking.factor == 0.05
+    assert (speeds.speaking.factor, speeds.speaking.threads) == (pytest.approx(0.15), 3)
