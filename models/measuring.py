@@ -15,7 +15,7 @@ from config.errors import ModelError
 from media.ports import Samples
 from models.budget import Hearing, Judging, Speaking, Speeds, Writing
 from models.catalogue import Catalogue
-from models.espeak_tts import EspeakTextToSpeech
+from models.espeak_tts import PROCESSES, EspeakTextToSpeech
 from models.fallback import FallbackLanguageModel
 from models.flite_tts import FliteTextToSpeech
 from models.llama.forecast import StepTimes
@@ -94,8 +94,7 @@ def _speaking(model: TextToSpeech, voice: str) -> tuple[Speaking | None, Samples
     inner = model.voice if isinstance(model, Remembering) else model
     measured = getattr(inner, "speed", None)
     if isinstance(measured, TtsSpeed):
-        threads = measured.at_once
-        return Speaking(model.name, measured.real_time_factor * threads, threads), np.zeros(0, np.int16)
+        return Speaking(model.name, measured.real_time_factor, measured.at_once), np.zeros(0, np.int16)
     if not isinstance(inner, FliteTextToSpeech | EspeakTextToSpeech):
         return None, np.zeros(0, np.int16)
     took, sounds = [], []
@@ -106,5 +105,5 @@ def _speaking(model: TextToSpeech, voice: str) -> tuple[Speaking | None, Samples
         except ModelError:
             return None, np.zeros(0, np.int16)
         took.append(time.perf_counter() - began)
-    threads = 1 if isinstance(inner, FliteTextToSpeech) else os.cpu_count() or 1
+    threads = 1 if isinstance(inner, FliteTextToSpeech) else PROCESSES
     return Speaking(model.name, min(took) * _RATE / max(1, len(sounds[0])), threads), sounds[0]

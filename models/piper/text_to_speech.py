@@ -182,7 +182,7 @@ class PiperTextToSpeech:
             began = time.perf_counter()
             speech = self._threads.submit(self._speak, _TRIAL, settings, Run()).result()
             took, seconds = time.perf_counter() - began, max(0.1, len(speech.samples) / speech.rate)
-        return TtsSpeed(took / seconds / self._at_once, took * 1000, self._at_once)
+        return TtsSpeed(took / seconds, took * 1000, self._at_once)
 
 
 def open_piper(store: Store, models: Sequence[KnownModel]) -> PiperTextToSpeech:

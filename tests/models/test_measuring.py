@@ -59,7 +59,7 @@ async def test_what_a_model_has_measured_itself_counts() -> None:
     cast(Any, ears).speed = SimpleNamespace(real_time_factor={1: 0.2, 4: 0.1})
     cast(Any, ears).threads = 2
     voice = ScriptedVoice()
-    cast(Any, voice).speed = TtsSpeed(real_time_factor=0.05, first_sentence_ms=90, at_once=3)
+    cast(Any, voice).speed = TtsSpeed(real_time_factor=0.15, first_sentence_ms=90, at_once=3)
     speeds = await measured(catalogue(ears, ExtractiveResponder(), voice))
     assert speeds.hearing is not None
     assert (speeds.hearing.factors, speeds.hearing.threads) == ({1: 0.2, 4: 0.1}, 2)
