@@ -41,7 +41,7 @@ def json_grammar(schema: Mapping[str, Any], brevity: int = 1) -> Grammar:
 def tagged_calls(tools: Sequence[ToolDefinition], *, forced: bool = False) -> Grammar:
     """Calls of these tools between tags, as Qwen and Hermes write them: `forced`, nothing but calls; else words as the
     model likes, and calls as they must be."""
-    rules = _Rules()
+    rules = _Rules(tagged=True)
     call = rules.add(f'line {_calls(rules, tools, "arguments")} line "{CLOSE}"')
     opened = f'line "{OPEN}" {call}'
     root = f"{call} ({opened}){{0,3}} line"
@@ -66,9 +66,12 @@ def _calls(rules: _Rules, tools: Sequence[ToolDefinition], arguments: str) -> st
 class _Rules:
     """The rules of one grammar."""
 
-    def __init__(self, brevity: int = 1) -> None:
+    def __init__(self, brevity: int = 1, *, tagged: bool = False) -> None:
+        """`tagged`: no text may hold what could be the closing tag."""
         self._longest, self._most = LONGEST_STRING // brevity, MOST_ITEMS // brevity
         self._rules = {**_BASE, "string": rf'"\"" char{{0,{self._longest}}} "\""', **_any(self._most)}
+        if tagged:
+            self._rules["char"] = _BASE["char"].replace('[^"', '[^<"', 1)
 
     def add(self, body: str) -> str:
         """A new rule's name."""

@@ -126,6 +126,7 @@ class LlamaLanguageModel:
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         sampling = replace(self._sampling, seed=_seed(prompt) ^ self._sampling.seed)
         request: _Wanted | None = _Wanted(prompt.call_id, tokens, self._most, sampling, grammar, priority, within_s)
+        gave = False
         while request is not None:
             written, thought, cut = 0, 0, None
             async with aclosing(self._written(request)) as tokens_written:
@@ -133,6 +134,7 @@ class LlamaLanguageModel:
                     request.prompt.append(token)
                     written += 1
                     for part in parser.feed(characters.decode(self._model.piece(token))):
+                        gave = True
                         yield part
                     thought = thought + 1 if parser.thought_end else 0
                     if thought > MOST_THOUGHT:
@@ -143,7 +145,10 @@ class LlamaLanguageModel:
                 for part in parser.feed(cut):
                     yield part
         for part in parser.finish():
+            gave = True
             yield part
+        if parser.broken and not gave:
+            raise ModelError("The language model wrote nothing that can be said or done")
 
     async def complete(
         self, prompt: ChatPrompt, schema: Mapping[str, Any], *, priority: Priority = Priority.AFTER_CALL

@@ -15,6 +15,9 @@ from models.llama.library import Context, Model
 
 _CANDIDATE: Final = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)], align=True)
 
+_LENGTHS: Final = {0xC: 2, 0xD: 2, 0xE: 3, 0xF: 4}
+"""Bytes of a letter in UTF-8, by the upper half of the first."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -101,6 +104,9 @@ class Sampler:
         state = self._text.getstate()
         try:
             self._text.decode(self._model.piece(token))
+            begun, _ = self._text.getstate()
+            if len(begun) > 1:  # of no letter, if not even this can end it
+                (begun + b"\x80" * (_LENGTHS[begun[0] >> 4] - len(begun))).decode()
         except UnicodeDecodeError:
             return False
         finally:

@@ -37,6 +37,8 @@ class ToolCallParser:
         self._python = python_names(tools)
         self._held = ""
         self._opened: str | None = None  # the mark, "" in a call as Python writes it
+        self.broken = False
+        """Something was left out that was neither words nor a call."""
         self._said = False
         self._trim = " \t\r\n"  # what is not said before the first words, and after a call
 
@@ -61,7 +63,9 @@ class ToolCallParser:
             yield from self._close(opened, held)
         elif _BEGINS_JSON.match(held):
             yield from self._use(calls_in(held, self._tools), held)
-        else:
+        elif not (
+            self._trim and _begun(held) == len(held.lstrip())
+        ):  # what begins behind a call is half of the next one
             yield from self._say(held)
 
     def _outside(self) -> Iterator[AnswerPart]:
@@ -133,6 +137,7 @@ class ToolCallParser:
     def _use(self, calls: list[Call], text: str) -> Iterator[AnswerPart]:
         self._trim = _BETWEEN_CALLS
         if not calls:
+            self.broken = True
             _log.warning("tool_call.broken", characters=len(text))
         for name, arguments in calls:
             yield ToolCall(self._new_id(), name, arguments)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -57,7 +57,7 @@ class Place:
 @asynccontextmanager
 async def open_place(
     data_dir: Path,
-    models: Callable[[Settings], Catalogue] = ready_models,
+    made: Callable[[Settings], Catalogue] = ready_models,
     *,
     prepare: Callable[[Settings], Awaitable[None]] | None = None,
     **settings: Any,
@@ -77,7 +77,7 @@ async def open_place(
     loaded: list[Catalogue] = []
 
     def load(settings: Settings) -> Catalogue:
-        loaded.append(models(settings))
+        loaded.append(made(settings))
         return loaded[0]
 
     changes = merged(merged(LOOPBACK, settings), {"sip": {"port": 0}, "api": {"port": 0}})
@@ -87,8 +87,7 @@ async def open_place(
     async with running(wanted, load) as server:
         owner = await server.database.write(lambda conn: organizations.create(conn, "place"))
         _, key = await server.database.write(lambda conn: api_keys.create(conn, owner.id))
-        language = loaded[0].llm(None)
-        assert isinstance(language, PromptedLanguage)
+        language = cast(PromptedLanguage, loaded[0].llm(None))  # tests of others do not ask it
         async with Client(server.api_origin, key, set()) as client:
             place = Place(server, client, log, language)
             await place.line("")
