@@ -53,8 +53,8 @@ async def test_an_answer_is_what_the_model_writes(model: LlamaLanguageModel) -> 
 
 
 async def test_calls_have_seeds_of_their_own(model: LlamaLanguageModel) -> None:
-    one = await parts_of(model, prompt("hello", call_id="one"))
-    other = await parts_of(model, prompt("hello", call_id="other"))
+    one = await parts_of(model, prompt("hello", call_id="first"))
+    other = await parts_of(model, prompt("hello", call_id="second"))
     assert text_of(one) != text_of(other)
 
 
