@@ -9,12 +9,22 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from config.errors import ModelError
 from models.llama.language_model import LlamaLanguageModel
 from models.llama.library import Chunk, Context
-from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
+from models.protocols import (
+    AnswerPart,
+    ChatMessage,
+    ChatPrompt,
+    Constrained,
+    Prepares,
+    TextDelta,
+    ToolCall,
+    ToolDefinition,
+)
 
 BOOK = ToolDefinition(
     "book_table",
@@ -159,6 +169,25 @@ async def test_what_comes_too_late_is_a_model_error(model: LlamaLanguageModel) -
     with pytest.raises(ModelError):
         async for _ in model.answer(prompt("hello", call_id="late"), within_s=-1):
             pass
+
+
+async def test_json_by_schema_is_valid_whatever_the_model_writes(model: LlamaLanguageModel) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string", "maxLength": 40},
+            "mood": {"enum": ["good", "bad", None]},
+            "calls": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+            "cost": {"type": ["number", "null"]},
+            "done": {"type": "boolean"},
+        },
+        "required": ["reason", "mood", "done"],
+    }
+    for number in range(3):
+        text = await model.complete(prompt(f"what happened in call {number}", call_id=f"json {number}"), schema)
+        jsonschema.validate(json.loads(text), schema)
+    assert isinstance(model, Constrained)
+    assert isinstance(model, Prepares)
 
 
 async def test_after_closing_it_answers_no_more(tiny_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama.overflow import first_kept, without_middle
+from models.llama.overflow import first_kept, squeezed, without_middle
+from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 
 TURNS = [True, False] * 5
 COSTS = [10] * 10
@@ -49,3 +50,57 @@ def test_what_is_kept_fits_or_is_the_last_turn(
     first = first_kept(costs, begins, room, dropped)
     assert dropped <= first < len(costs)
     assert sum(costs[first:]) <= room or not any(begins[first + 1 :])
+
+
+def count(text: str) -> int:
+    """A token for each letter."""
+    return len(text)
+
+
+def tool(name: str, words: int = 5) -> ToolDefinition:
+    meaning = {"type": "string", "description": "word " * words}
+    return ToolDefinition(name, "does it " * words, {"type": "object", "properties": {"x": meaning}, "required": ["x"]})
+
+
+def used(number: int, result: str) -> tuple[ChatMessage, ChatMessage]:
+    call = ToolCall(f"c{number}", "look", "{}")
+    return ChatMessage("assistant", "", tool_calls=[call]), ChatMessage("tool", result, tool_call_id=call.id)
+
+
+def test_what_is_longest_is_cut_in_its_middle() -> None:
+    asked = ChatPrompt("c", "Be brief.", [ChatMessage("user", "short"), *used(1, "a" * 5000 + "z")], None, ())
+    told = squeezed(asked, 500, count)
+    assert (told.system, told.messages[0].content) == ("Be brief.", "short")
+    result = told.messages[2].content
+    assert len(result) < 500
+    assert result.startswith("aaa") and result.endswith("z")
+
+
+def test_all_tools_stay_in_fewer_words() -> None:
+    tools = (tool("one", 300), tool("two", 300))
+    told = squeezed(ChatPrompt("c", "s", [ChatMessage("user", "hi")], None, tools), 1200, count)
+    assert [each.name for each in told.tools] == ["one", "two"]
+    assert all(each.parameters["required"] == ["x"] for each in told.tools)
+
+
+def test_the_oldest_uses_of_tools_go_with_their_results_and_the_question_stays() -> None:
+    lines = [line for number in range(40) for line in used(number, "told")]
+    told = squeezed(ChatPrompt("c", "s", [ChatMessage("user", "my question"), *lines], None, ()), 400, count).messages
+    assert told[0].content == "my question"
+    assert len(told) < 20
+    called = {call.id for line in told for call in line.tool_calls}
+    assert called == {line.tool_call_id for line in told if line.role == "tool"}
+
+
+@settings(deadline=None)
+@given(st.integers(0, 3000), st.integers(0, 30), st.integers(0, 3000), st.integers(0, 20), st.integers(1, 2000))
+def test_any_prompt_is_made_shorter_without_an_error(
+    system: int, uses: int, result: int, tools: int, room: int
+) -> None:
+    lines = [line for number in range(uses) for line in used(number, "r" * result)]
+    given_tools = tuple(tool(f"t{number}") for number in range(tools))
+    asked = ChatPrompt("c", "s" * system, [ChatMessage("user", "u" * result), *lines], None, given_tools)
+    told = squeezed(asked, room, count)
+    assert told.messages
+    called = {call.id for line in told.messages for call in line.tool_calls}
+    assert {line.tool_call_id for line in told.messages if line.role == "tool"} == called

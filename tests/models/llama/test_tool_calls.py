@@ -12,7 +12,7 @@ from models.llama.call_shapes import Tools
 from models.llama.tool_calls import ToolCallParser
 from models.protocols import AnswerPart, TextDelta, ToolCall
 
-TOOLS = {
+TOOLS: Tools = {
     "book_table": {"type": "object", "properties": {"people": {"type": "integer"}, "note": {"type": "string"}}},
     "end_call": {"type": "object"},
 }
