@@ -28,6 +28,7 @@ from models.protocols import (
     TextToSpeech,
     VoiceSettings,
 )
+from models.remote.trouble import RemoteTrouble
 
 GO_ON: Final = "(You were cut off. Go on from there. Do not repeat what you have said, and do not excuse yourself.)"
 """The last line of what the next model is asked."""
@@ -115,7 +116,8 @@ class FallbackLanguageModel:
 
     def _tell(self, call_id: str, place: int, error: ModelError, said: str) -> None:
         following = self.models[place + 1].name if place + 1 < len(self.models) else None
-        log.warning(
+        known = isinstance(error, RemoteTrouble) and error.what == "resting"
+        (log.info if known else log.warning)(
             "model.fell_back", call_id=call_id, model=self.models[place].name, to=following, error=error.message,
             said_characters=len(said),
         )  # fmt: skip
