@@ -36,7 +36,7 @@ lint: setup-test ## style, types and the order of imports
 	@$(bin)/mypy
 	@$(bin)/lint-imports
 
-bench: setup ## the benchmarks: tables here, JSON in bench/results
+bench: setup-test ## the benchmarks: tables here, JSON in bench/results
 	@scripts/apt-packages.sh bench
 	@scripts/venv.sh peer
 	@$(bin)/python -m bench

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import api, capacity, models, pump, turn, turn_peer
+from bench import api, capacity, models_llm, models_stt, models_turn, pump, turn, turn_peer
 from bench.process import machine
 from config import logging as logs
 
@@ -112,9 +112,9 @@ BENCHES: Final = {
         },
         api.misses,
     ),
-    "models": Bench(
-        "Models of real shapes with random weights, and in which proportion ours stand to their peers",
-        models.run,
+    "models-llm": Bench(
+        "Language models of real shapes, ours and two peers with the same files and threads",
+        models_llm.run,
         {
             "model": "model",
             "what": "what",
@@ -124,7 +124,34 @@ BENCHES: Final = {
             "times_locked": "times the lock's",
             "times_peer": "times xllamacpp's",
         },
-        models.misses,
+        models_llm.misses,
+    ),
+    "models-stt": Bench(
+        "Speech to text by a Zipformer of real size, in batches and one by one",
+        models_stt.run,
+        {
+            "what": "what",
+            "search": "search",
+            "batch": "batch",
+            "calls": "calls",
+            "factor": "s of a core for 1 s of sound",
+            "p50_ms": "p50, ms",
+            "p95_ms": "p95, ms",
+            "core_s_per_s": "s of a core for 1 s of a call",
+        },
+    ),
+    "models-turn": Bench(
+        "A whole turn with models of real sizes on the processors: end of speech to first sound",
+        models_turn.run,
+        {
+            "what": "models",
+            "calls": "calls",
+            "n": "n",
+            "p50_ms": "p50, ms",
+            "p95_ms": "p95, ms",
+            "max_ms": "max, ms",
+        },
+        models_turn.misses,
     ),
 }
 
@@ -166,18 +193,24 @@ async def run_one(name: str, quick: bool) -> None:
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
+def _called(name: str) -> list[str]:
+    """The benches of a name: one, or all of a family ("models")."""
+    return [bench for bench in BENCHES if bench == name or bench.startswith(f"{name}-")]
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("benches", nargs="*", metavar="|".join(BENCHES), help="which; all without one")
+    parser.add_argument(
+        "benches", nargs="*", metavar="|".join(BENCHES), help="which; all without; models: all of theirs"
+    )
     parser.add_argument("--quick", action="store_true", help="small runs, to see that they work")
     options = parser.parse_args()
-    unknown = set(options.benches) - set(BENCHES)
-    if unknown:
-        parser.error(f"no bench is called {', '.join(sorted(unknown))}")
+    if unknown := [name for name in options.benches if not _called(name)]:
+        parser.error(f"no bench is called {', '.join(unknown)}")
     logs.configure("warning", "console")
     print(f"Machine: {json.dumps(machine())}", flush=True)
-    for name in options.benches or BENCHES:
+    for name in [name for each in options.benches for name in _called(each)] or BENCHES:
         asyncio.run(run_one(name, options.quick))
 
 

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -23,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bench.model_shapes import shape_file
 from bench.process import Worker
 
 PEER_PYTHON: Final = Path(__file__).parent.parent / "build/peer-models/bin/python"
@@ -50,7 +50,7 @@ class Effort:
 
 FULL: Final = (
     Effort("15M", seconds=4.0),
-    Effort("0.6B", seconds=8.0),
+    Effort("0.6B", seconds=6.0),
     Effort("1.7B", calls=(1, 8), seconds=15.0, times=1),
 )
 QUICK: Final = (Effort("15M", calls=(1, 4), seconds=0.5, times=1),)
@@ -70,9 +70,8 @@ async def run(quick: bool) -> list[Row]:
 
 async def measure(effort: Effort) -> list[Row]:
     """The rows of one shape."""
-    writing = [str(PEER_PYTHON), "-m", "bench.model_shapes", effort.shape]
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    path = (await asyncio.to_thread(subprocess.check_output, writing, text=True)).strip()
+    path = str(await asyncio.to_thread(shape_file, effort.shape))
     async with AsyncExitStack() as stack:
         models: dict[str, Worker] = {}
         for name in NAMES:

@@ -27,6 +27,8 @@ LATEST: Final = 10
 """Turns after which such a call forgets all but its beginning: else the quickest model would have the longest talks."""
 LONG: Final = 150
 """Tokens of an answer beside which another call begins."""
+_FEW: Final = 5
+"""Tokens of an answer that is not measured."""
 _BEGUN: Final = 15
 """Tokens of it that are spoken by then."""
 
@@ -70,9 +72,18 @@ class Call:
         self._model, self._name = model, name
         # Marks of the template take five tokens.
         self._messages: list[Message] = [{"role": "system", "content": sentence(agent, prompt - 5)}]
-        for turn in range(earlier):
-            self._say("user", sentence(f"{name} asks {turn}", ASKED))
-            self._say("assistant", sentence(f"{name} hears {turn}", ANSWERED))
+        self._add(earlier)
+
+    def _add(self, turns: int) -> None:
+        for turn in range(turns):
+            self._say("user", sentence(f"{self._name} asks {turn}", ASKED))
+            self._say("assistant", sentence(f"{self._name} hears {turn}", ANSWERED))
+
+    async def skip(self, turns: int) -> None:
+        """Have so many turns behind it, of which the model knows."""
+        if turns:
+            self._add(turns)
+            await self.read()
 
     async def turn(self, tokens: int = ANSWERED, into: Answer | None = None) -> tuple[float, Answer]:
         """Ask and be answered: when it was asked (s), and the answer."""
@@ -108,18 +119,20 @@ class Talks:
 
     async def first_tokens(self, turns: Sequence[int]) -> Row:
         """Seconds to the first token of these turns of a single call, of an agent that is new to the model."""
-        call, took = self._new_call(self._new_name("agent")), dict[int, float]()
-        for turn in range(1, max(turns) + 1):
-            began, answer = await call.turn()
-            took[turn] = answer.times[0] - began
-        return {"first_s": [took[turn] for turn in turns]}
+        call, took, done = self._new_call(self._new_name("agent")), list[float](), 0
+        for turn in turns:
+            await call.skip(turn - 1 - done)
+            began, answer = await call.turn(_FEW)
+            took.append(answer.times[0] - began)
+            done = turn
+        return {"first_s": took}
 
     async def second_turns(self, calls: int) -> Row:
         """Seconds to the first token of each of so many calls that ask for their second turn in one moment."""
         agent = self._new_name("agent")
         talks = [self._new_call(agent) for _ in range(calls)]
         for call in talks:
-            await call.turn()
+            await call.turn(_FEW)
         turns = await asyncio.gather(*(call.turn() for call in talks))
         return {"first_s": sorted(answer.times[0] - began for began, answer in turns)}
 

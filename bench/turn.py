@@ -71,6 +71,8 @@ class Scene:
     goal_ms: Callable[[int], float | None]
     delays: Delays = NONE
     over: bool = False
+    weights: str | None = None
+    """A language model's file: the models compute instead of waiting (`weighty`)."""
 
     @property
     def answer(self) -> str:
@@ -150,7 +152,12 @@ async def measure(scene: Scene, calls: int, seconds: float) -> Row:
     with TemporaryDirectory() as folder:
         async with Worker("bench.turn_server") as server, Worker("bench.turn_load") as load:
             facts = await server.do(
-                "start", folder=folder, answer=scene.answer, delays=asdict(scene.delays), agent=scene.agent
+                "start",
+                folder=folder,
+                answer=scene.answer,
+                delays=asdict(scene.delays),
+                agent=scene.agent,
+                weights=scene.weights,
             )
             await load.do("start", calls=calls, port=facts["port"], number=NUMBER, over=scene.over)
             await asyncio.sleep(SETTLE_S)

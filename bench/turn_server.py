@@ -19,6 +19,7 @@ from bench.scripted import Delays, scripted_models
 from config import logging as logs
 from config.log_writer import LogWriter
 from config.settings import Settings
+from models.catalogue import Catalogue
 from storage import agents, organizations, phone_numbers, tables
 from storage.agents import AgentFields
 from storage.phone_numbers import PhoneNumberFields
@@ -55,6 +56,14 @@ def _prepare(conn: sa.Connection, agent: dict[str, Any]) -> None:
         sip_qualify_seconds=0,
     )
     phone_numbers.create(conn, organization.id, number)
+
+
+def _models(answer: str, delays: Delays, weights: str | None, folder: Path) -> Catalogue:
+    if weights is None:
+        return scripted_models(answer, delays)
+    from bench.weighty import weighty_models  # nothing of it counts as memory of the other benches
+
+    return weighty_models(weights, folder)
 
 
 def _name_threads() -> None:
@@ -112,10 +121,11 @@ async def main() -> None:
             delays: dict[str, float],
             agent: dict[str, Any],
             settings: dict[str, Any] | None = None,
+            weights: str | None = None,
         ) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
             logs.configure("info", "json", stack.enter_context(LogWriter(log)))
-            models = scripted_models(answer, Delays(**delays))
+            models = await asyncio.to_thread(_models, answer, Delays(**delays), weights, Path(folder))
             server = await stack.enter_async_context(running(_settings(Path(folder), settings or {}), lambda _: models))
             await server.database.write(partial(_prepare, agent=agent))
             await server.sources.refresh()

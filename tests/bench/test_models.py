@@ -10,7 +10,7 @@ import pytest
 from bench.model_shapes import SHAPES, shape_file
 from bench.model_words import sentence, words
 from bench.models_llm import LOCKED, OURS, PEER, misses
-from bench.talks import ANSWERED, EARLIER, LATEST, SYSTEM_TOKENS, Answer, Message, Talks
+from bench.talks import EARLIER, LATEST, SYSTEM_TOKENS, Answer, Message, Talks
 from models.llama.library import Model
 
 
@@ -55,10 +55,10 @@ async def test_each_turn_tells_the_whole_talk_again() -> None:
     assert len(times["first_s"]) == 2
     calls, told, tokens = zip(*model.heard, strict=True)
     assert len(set(calls)) == 1
-    assert [len(messages) for messages in told] == [2, 4, 6]
-    assert told[2][:4] == told[1], "what was said does not change"
+    assert [len(messages) for messages in told] == [2, 5, 6]
+    assert told[2][:5] == told[1], "what was said does not change"
     assert len(told[0][0]["content"].split()) == SYSTEM_TOKENS - 5
-    assert set(tokens) == {ANSWERED}
+    assert tokens == (5, 1, 5), "what lies between is read, not written"
 
 
 async def test_calls_that_talk_on_forget_before_their_talk_grows_too_long() -> None:
