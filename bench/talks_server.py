@@ -100,8 +100,8 @@ class Locked:
 
 
 class Peer:
-    """llama.cpp's own server, asked in its process, without HTTP. A slot for each call; all else are its defaults:
-    flash attention on, memory of its own for each slot."""
+    """llama.cpp's own server, asked in its process, without HTTP. Each call is told its slot; all else are its
+    defaults: flash attention on, memory of its own for each slot."""
 
     def __init__(self, path: str) -> None:
         import xllamacpp
@@ -111,11 +111,20 @@ class Peer:
         parameters.n_parallel, parameters.n_ctx = SEQUENCES, SEQUENCES * CELLS
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = THREADS
         self._server = xllamacpp.Server(parameters)
+        self._slots: dict[str, int] = {}
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
         """See `Answering`."""
+        # Left to itself, it gives a call of the same agent the slot of another call, which then reads its talk anew.
+        slot = self._slots.setdefault(call, len(self._slots) % SEQUENCES)
         stop = threading.Event()
-        request = {"messages": list(messages), "max_tokens": tokens, "temperature": 0, "stream": True}
+        request = {
+            "messages": list(messages),
+            "max_tokens": tokens,
+            "temperature": 0,
+            "stream": True,
+            "id_slot": slot,
+        }
 
         def hear(part: Any) -> bool:
             choices = part.get("choices") or [{}]

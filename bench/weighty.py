@@ -1,5 +1,5 @@
-"""Models of real sizes in calls: they compute as much as real ones; what callers say and hear is set, for random weights
-hear and say nothing.
+"""Models of real sizes in calls: they compute as much as real ones. What callers say and hear is set, for random
+weights hear and say nothing.
 
 The recognizer is a Zipformer (`zipformer_shape`), whose words are replaced by scripted ones. The language model
 (`model_shapes`) writes words of its own, of which every eighth ends a sentence. The voice is flite.

@@ -2,6 +2,7 @@
 # Builds llama.cpp with its Python bindings for this machine's processor into ~/.cache/trunkline/llama-KEY, once for each
 # version, set of options and processor.
 # usage: build-llama.sh [path]   path: only say where the wheel is
+# With LLAMA_PROCESSORS=all it is built for every kind of processor, and the best one is taken when it is loaded.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline
@@ -11,9 +12,15 @@ remedy="see $cache/logs/llama.log; check that pip reaches its package index, the
 
 # For the machine: a build for the least of all processors takes several times as long for every word. Programs, server
 # and the part for images are not needed.
-options="-DGGML_NATIVE=ON -DMTMD_BUILD=OFF -DLLAVA_BUILD=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF
+if [ "${LLAMA_PROCESSORS:-}" = all ]; then
+    target="-DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DCMAKE_INSTALL_BINDIR=llama_cpp/lib"
+    processor=all files=360
+else
+    target=-DGGML_NATIVE=ON files=140
+    processor=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | tr ' ' '\n' | LC_ALL=C sort -u)
+fi
+options="$target -DMTMD_BUILD=OFF -DLLAVA_BUILD=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
-processor=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | tr ' ' '\n' | LC_ALL=C sort -u)
 key=$({ cat requirements-llama.lock; echo "$options $(uname -m) $processor"; } | sha256sum | cut -c 1-16)
 wheel=$cache/llama-$key
 
@@ -34,7 +41,7 @@ watched "1/2 installing what builds it" '^Collecting' "$(grep -c == requirements
     "$work/venv/bin/pip" install --no-input --disable-pip-version-check --no-deps --require-hashes \
     -r requirements-llama-build.lock
 export CMAKE_ARGS="$options" CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}" PATH="$work/venv/bin:$PATH" TMPDIR="$work"
-watched "2/2 compiling" '^ *\[[0-9]+/[0-9]+\]' 140 \
+watched "2/2 compiling" '^ *\[[0-9]+/[0-9]+\]' "$files" \
     "$work/venv/bin/pip" wheel -v --no-input --disable-pip-version-check --no-deps --no-build-isolation \
     --no-binary :all: --no-cache-dir --require-hashes -r requirements-llama.lock --wheel-dir "$work/wheel"
 mv "$work/wheel" "$wheel"

@@ -35,7 +35,14 @@ def _logged(level: int, text: bytes, _data: Any) -> None:
         _log.warning("llama.message", text=text.decode(errors="replace").strip())
 
 
+def _load_processors(folder: Path) -> None:
+    """A build for all kinds of processors has the code for each in a file of its own: load the best for this one."""
+    if any(folder.glob("libggml-cpu-*.so")):
+        ctypes.CDLL(str(folder / "libggml.so")).ggml_backend_load_all_from_path(str(folder).encode())
+
+
 lib.llama_log_set(_logged, None)
+_load_processors(Path(lib.__file__).parent / "lib")
 lib.llama_backend_init()
 
 

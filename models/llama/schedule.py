@@ -55,24 +55,29 @@ class Share:
 class Bounds:
     """How long a step may take, and how much it may hold.
 
-    `step_s`: while a caller hears an answer, and while nobody waits for one, for a turn that begins waits for the
-    step's end; `idle_step_s`: else. `least_chunk` and `idle_chunk`: tokens of a prompt that are then read in every
-    step, however slow the machine: of 64 each takes half as long as of 8. `patience_s`: how long work after a call
-    rests while callers need the model, and `ageing_s`: it rests half as long when it is that old, a third when twice as
-    old, and so on."""
+    `step_s`: how much longer it takes for the prompts that are read in it, while a caller hears an answer, and while
+    nobody waits for one, for a turn that begins waits for the step's end. `idle_step_s`: how long it takes else, and
+    for prompts of at most `turn` tokens when there are more of those than callers who hear an answer. `least_chunk`
+    and `idle_chunk`: tokens of a prompt that are then read in every step, however slow the machine: of 64 each takes
+    half as long as of 8. `patience_s`: how long work after a call rests while callers need the model, and `ageing_s`:
+    it rests half as long when it is that old, a third when twice as old, and so on."""
 
     step_s: float = 0.1
     idle_step_s: float = 0.3
     batch_tokens: int = 512
     least_chunk: int = 8
     idle_chunk: int = 64
+    turn: int = 64
     patience_s: float = 2.0
     ageing_s: float = 30.0
 
     def room(self, pace: Pace, speaking: int, *, idle: bool) -> int:
         """How many tokens of prompts are read in a step in which so many calls speak."""
-        limit_s, least = (self.idle_step_s, self.idle_chunk) if idle else (self.step_s, self.least_chunk)
-        return min(max(pace.tokens_within(limit_s) - speaking, least), self.batch_tokens - speaking)
+        if idle:
+            tokens = max(pace.tokens_within(self.idle_step_s) - speaking, self.idle_chunk)
+        else:
+            tokens = max(int(self.step_s / pace.token_s), self.least_chunk)
+        return min(tokens, self.batch_tokens - speaking)
 
 
 class Pace:
@@ -140,15 +145,18 @@ def next_step(works: Sequence[Work], now_s: float, pace: Pace, bounds: Bounds) -
         (work for work in admitted if not work.speaks),
         key=lambda work: (work.priority, urgency(work, now_s, pace)),
     )
+    turns = sum(not work.speaks and work.pending <= bounds.turn for work in live)
+    short = bounds.room(pace, len(shares), idle=waiting and (not heard or turns > len(shares)))
     room = bounds.room(pace, len(shares), idle=waiting and not heard)
     rested = live and reading and reading[-1].priority is Priority.AFTER_CALL
     kept = min(bounds.least_chunk, room // 2) if rested else 0
     for work in reading:
         least = bool(live) and work.priority is Priority.AFTER_CALL
-        chunk = min(work.pending, min(room, bounds.least_chunk) if least else room - kept)
+        most = short if work.pending <= bounds.turn else room
+        chunk = min(work.pending, min(most, bounds.least_chunk) if least else most - kept)
         if chunk > 0:
             shares.append(Share(work.key, chunk))
-            room -= chunk
+            room, short = room - chunk, short - chunk
     return shares
 
 

@@ -36,8 +36,9 @@ def test_everyone_who_speaks_gets_a_token_in_every_step() -> None:
 
 
 def test_a_long_prompt_is_read_in_chunks_that_a_listener_does_not_notice() -> None:
-    # 0.02 s + 16 * 0.005 s = 0.1 s: the speaker's token and 15 of the prompt.
-    assert shares(speaks(1), reads(2, 600)) == {1: 1, 2: 15}
+    # 20 * 0.005 s = 0.1 s, however many speak.
+    assert shares(speaks(1), reads(2, 600)) == {1: 1, 2: 20}
+    assert shares(speaks(1), speaks(3), reads(2, 600)) == {1: 1, 3: 1, 2: 20}
 
 
 def test_with_nobody_speaking_chunks_are_longer() -> None:
@@ -72,14 +73,14 @@ def test_work_after_a_call_rests_while_callers_need_the_model() -> None:
 
 def test_while_nobody_waits_a_question_finds_no_long_step() -> None:
     for priority in (Priority.AHEAD, Priority.AFTER_CALL):
-        assert shares(reads(2, 600, priority=priority)) == {2: 16}
+        assert shares(reads(2, 600, priority=priority)) == {2: 20}
 
 
 def test_nothing_is_read_ahead_while_somebody_waits_for_a_first_word() -> None:
     ahead = reads(2, 600, priority=Priority.AHEAD)
     assert shares(reads(1, 5), ahead, now_s=60.0) == {1: 5}
-    assert shares(speaks(1), ahead) == {1: 1, 2: 15}
-    assert shares(ahead, reads(3, 600, priority=Priority.AFTER_CALL)) == {2: 16}
+    assert shares(speaks(1), ahead) == {1: 1, 2: 20}
+    assert shares(ahead, reads(3, 600, priority=Priority.AFTER_CALL)) == {2: 20}
 
 
 @pytest.mark.parametrize(("age_s", "rest_s"), [(0, 2.0), (30, 1.0), (270, 0.2)])
@@ -92,7 +93,7 @@ def test_the_older_work_after_a_call_is_the_less_it_rests(age_s: float, rest_s: 
 def test_work_after_a_call_moves_however_much_callers_read() -> None:
     after = reads(2, 600, priority=Priority.AFTER_CALL)
     assert shares(reads(1, 600, 3.0), after, now_s=3.0) == {1: 28, 2: 8}
-    assert shares(speaks(0), reads(1, 600, 3.0), after, now_s=3.0) == {0: 1, 1: 8, 2: 7}
+    assert shares(speaks(0), reads(1, 600, 3.0), after, now_s=3.0) == {0: 1, 1: 12, 2: 8}
 
 
 def test_work_after_a_call_goes_on_by_little_when_it_has_rested_too_long() -> None:
@@ -143,8 +144,12 @@ def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
     speaking = sum(work.speaks for work in works)
     live_speaks = any(work.speaks and work.priority is Priority.LIVE for work in works)
     live_waits = any(not work.speaks and work.priority is Priority.LIVE for work in works)
-    limit = BOUNDS.idle_step_s if live_waits and not live_speaks else BOUNDS.step_s
-    assert PACE.step_s(tokens) <= max(limit, PACE.step_s(speaking + BOUNDS.least_chunk)) + 1e-9
+    turns = sum(not work.speaks and work.pending <= BOUNDS.turn for work in works if work.priority is Priority.LIVE)
+    if live_waits and (not live_speaks or turns > sum(share.tokens == 1 for share in given_out)):
+        assert PACE.step_s(tokens) <= max(BOUNDS.idle_step_s, PACE.step_s(speaking + BOUNDS.idle_chunk)) + 1e-9
+    elif not turns:
+        more_s = PACE.step_s(tokens) - PACE.step_s(speaking)
+        assert more_s <= max(BOUNDS.step_s, BOUNDS.least_chunk * PACE.token_s) + 1e-9
 
 
 def test_no_prompt_waits_longer_than_to_read_it_and_what_is_as_long_takes() -> None:
@@ -205,3 +210,14 @@ def test_while_nobody_speaks_prompts_are_read_in_chunks_that_are_worth_a_step() 
     assert [share.tokens for share in alone] == [bounds.idle_chunk]
     beside = next_step([reads(0, 600), speaks(1, 0.0)], 0.0, slow, bounds)
     assert {share.key: share.tokens for share in beside} == {0: bounds.least_chunk, 1: 1}
+
+
+def test_when_many_callers_end_their_turns_at_once_the_few_who_hear_an_answer_wait_for_them() -> None:
+    """One after the other in small steps, all would wait longer; long prompts do not get that room."""
+    waiting = [reads(key, 30) for key in range(4)]
+    many = {share.key: share.tokens for share in next_step([*waiting, speaks(9, 0.0)], 0.0, PACE, Bounds())}
+    assert sum(many.values()) - 1 > Bounds().step_s / PACE.token_s
+    few = {share.key: share.tokens for share in next_step([reads(0, 30), speaks(9, 0.0)], 0.0, PACE, Bounds())}
+    assert few[0] <= Bounds().step_s / PACE.token_s
+    long = next_step([reads(0, 600), reads(1, 600), speaks(9, 0.0)], 0.0, PACE, Bounds())
+    assert sum(share.tokens for share in long) - 1 <= Bounds().step_s / PACE.token_s
