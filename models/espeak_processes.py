@@ -1,5 +1,5 @@
-"""espeak-ng's library for all calls: a few processes that stay (`models.espeak_speaker`), each for one sentence at a
-time. A text that breaks it costs that sentence alone.
+"""espeak-ng for all calls: a few processes that stay (`models.espeak_speaker`), each for one sentence at a time. A text
+that breaks it costs that sentence alone.
 """
 
 from __future__ import annotations
@@ -42,61 +42,39 @@ class Utterance:
     words: Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Clause:
-    """Phonemes in IPA, and the text that they were read from, which ends with the clause's punctuation, white space
-    and perhaps a character of the next clause."""
-
-    phonemes: str
-    read: str
-
-
 class _Broken(Exception):
     """The process has ended."""
 
 
-class EspeakProcesses:
-    """Any thread may use it; it waits for a process that is free."""
+class Processes:
+    """Any thread may use them; it waits for a process that is free."""
 
-    def __init__(self, count: int, library: str = SONAME) -> None:
-        """One process is started now, up to `count` when they are needed. Takes 0.1 s. Raises `StartupError`."""
-        self._library = library
+    def __init__(self, count: int, *arguments: str, remedy: str) -> None:
+        """`arguments` are the script's. One process is started now, up to `count` when they are needed. Takes 0.1 s.
+        Raises `StartupError`, which ends with the remedy."""
+        self._arguments, self._remedy = arguments, remedy
         self._lock = threading.Lock()
         self._closed = False
         self._live: set[_Process] = set()
         first = self._start()
-        self.languages: Final = tuple(first.languages)
-        """The language tags that it speaks, in its order."""
+        self.greeting: Final = first.greeting
+        """What the script tells of what it has loaded."""
         self._free: SimpleQueue[_Process | None] = SimpleQueue()
         self._free.put(first)
         for _ in range(count - 1):
             self._free.put(None)
 
-    def speak(self, text: str, language: str, words_per_minute: int, pitch_range: float = 1.0) -> Utterance:
-        """Speak a text; `pitch_range` is the share of the voice's own pitch movement. Raises `ModelError`."""
-        request = {
-            "do": "speak", "text": text.translate(_UNSAYABLE), "language": language,
-            "words_per_minute": words_per_minute, "pitch_range": pitch_range,
-        }  # fmt: skip
-        header, body, rate = self._ask(request)
-        words = [(int(start), int(end)) for start, end in header["words"]]
-        return Utterance(np.frombuffer(body, "<i2").astype(np.int16), rate, words)
-
-    def phonemes(self, text: str, language: str) -> list[Clause]:
-        """What the clauses of a text are pronounced like. Raises `ModelError`."""
-        header, _, _ = self._ask({"do": "phonemes", "text": text.translate(_UNSAYABLE), "language": language})
-        return [Clause(phonemes, read) for phonemes, read in header["clauses"]]
-
     def close(self) -> None:
-        """End the processes; what they speak now fails. Idempotent."""
+        """End them; what they work on now fails. Idempotent."""
         with self._lock:
             self._closed = True
             live, self._live = self._live, set()
         for process in live:
             process.end()
 
-    def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes, int]:
-        """The answer, and the rate of its samples."""
+    def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Have a request answered, whose "text" may be any. Raises `ModelError`."""
+        request = {**request, "text": request["text"].translate(_UNSAYABLE)}
         process: _Process | None = self._free.get()
         try:
             for _ in range(_TRIES):
@@ -116,10 +94,10 @@ class EspeakProcesses:
             self._free.put(process)
         if "error" in header:
             raise ModelError(header["error"])
-        return header, body, process.rate
+        return header, body
 
     def _start(self) -> _Process:
-        process = _Process(self._library)
+        process = _Process(self._arguments, self._remedy)
         with self._lock:
             if not self._closed:
                 self._live.add(process)
@@ -136,22 +114,44 @@ class EspeakProcesses:
             _log.warning("espeak.process_ended", status=process.end())
 
 
-class _Process:
-    """One process that speaks, for one thread at a time."""
+class EspeakProcesses:
+    """The distribution's library, which speaks. Any thread may use it."""
 
-    def __init__(self, library: str) -> None:
+    def __init__(self, count: int, library: str = SONAME) -> None:
+        """See `Processes`. Raises `StartupError`."""
+        self._processes = Processes(count, "speak", library, remedy=_REMEDY)
+        self._rate = int(self._processes.greeting["rate"])
+        self.languages: Final = tuple(self._processes.greeting["languages"])
+        """The language tags that it speaks, in its order."""
+
+    def speak(self, text: str, language: str, words_per_minute: int, pitch_range: float = 1.0) -> Utterance:
+        """Speak a text; `pitch_range` is the share of the voice's own pitch movement. Raises `ModelError`."""
+        request = {
+            "text": text, "language": language, "words_per_minute": words_per_minute, "pitch_range": pitch_range
+        }  # fmt: skip
+        header, body = self._processes.ask(request)
+        words = [(int(start), int(end)) for start, end in header["words"]]
+        return Utterance(np.frombuffer(body, "<i2").astype(np.int16), self._rate, words)
+
+    def close(self) -> None:
+        """End the processes; what they speak now fails. Idempotent."""
+        self._processes.close()
+
+
+class _Process:
+    """One process, for one thread at a time."""
+
+    def __init__(self, arguments: Sequence[str], remedy: str) -> None:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
-        command = [sys.executable, "-I", "-S", str(_SCRIPT), library]
+        command = [sys.executable, "-I", "-S", str(_SCRIPT), *arguments]
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)
-            header, _ = self._answer()
+            self.greeting, _ = self._answer()
         except (OSError, _Broken) as error:
-            raise StartupError(f"{library} cannot be used ({error}): {_REMEDY}") from error
-        if "error" in header:
+            raise StartupError(f"{arguments[-1]} cannot be used ({error}): {remedy}") from error
+        if "error" in self.greeting:
             self.end()
-            raise StartupError(f"{header['error']}: {_REMEDY}")
-        self.rate = int(header["rate"])
-        self.languages: list[str] = header["languages"]
+            raise StartupError(f"{self.greeting['error']}: {remedy}")
 
     def ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         """Send a request and wait for its answer. Raises `_Broken`."""

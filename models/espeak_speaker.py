@@ -1,12 +1,13 @@
-"""espeak-ng's library in a process of its own: started as a script by `models.espeak_processes`, of the standard
-library alone, so that it begins in a tenth of a second.
+"""espeak-ng in a process of its own: started as a script by `models.espeak_processes`, of the standard library alone,
+so that it begins in a tenth of a second. `speak LIBRARY` speaks with the distribution's library, `phonemes FOLDER` has
+phonemes from the one inside the package piper-tts, which lies in that folder.
 
-Some texts end the library with a memory fault, others only leave damage behind, and every sentence changes how the next
-begins. So each is spoken by a fork, which has the library as it was when it was loaded: that takes a millisecond, ends
-no call, and makes the same sound of the same text always.
+Some texts end espeak-ng with a memory fault, others only leave damage behind, and every sentence changes how the next
+begins. So each is worked on by a fork, which has the library as it was when it was loaded: that takes a millisecond,
+ends no call, and makes the same of the same text always.
 
 Requests and answers are frames on standard input and output: two little-endian uint32, the lengths of what follows; a
-JSON object; bytes. The first answer, to no request, has the languages.
+JSON object; bytes. The first answer, to no request, tells what was loaded.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import os
 import signal
 import struct
 import sys
+from collections.abc import Callable, Mapping
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, BinaryIO
 
 SONAME = "libespeak-ng.so.1"
@@ -26,7 +29,7 @@ _NICENESS = 5  # Speaking gives way to the threads that move sound.
 _LONGEST_S = 10  # The kernel ends a fork that works longer on its text.
 _SYNCHRONOUS, _BUFFER_MS = 2, 1000
 _PHONEME_EVENTS, _DO_NOT_EXIT = 0x0001, 0x8000
-_UTF8, _IPA, _POSITION_IS_CHARACTER = 1, 2, 1
+_ANY_ENCODING, _UTF8, _IPA, _POSITION_IS_CHARACTER = 0, 1, 2, 1
 _RATE, _VOLUME, _PITCH, _RANGE = 1, 2, 3, 4
 _LIST_END, _WORD, _PHONEME = 0, 1, 7
 _USUAL_RANGE = 50
@@ -70,7 +73,6 @@ class Espeak:
 
     def __init__(self, library: str) -> None:
         self._library = ctypes.CDLL(library)
-        self._library.espeak_TextToPhonemes.restype = ctypes.c_char_p
         self._library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
         self.rate = self._library.espeak_Initialize(_SYNCHRONOUS, _BUFFER_MS, None, _PHONEME_EVENTS | _DO_NOT_EXIT)
         if self.rate <= 0:
@@ -93,6 +95,17 @@ class Espeak:
         # It lists one tag in capitals that it does not find again itself.
         return list(dict.fromkeys(tag for tag in tags if tag.islower()))
 
+    def greeting(self) -> dict[str, Any]:
+        """The rate of its samples and its languages."""
+        return {"rate": self.rate, "languages": self.languages()}
+
+    def answer(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """Speak. Raises `ValueError`."""
+        sound, words = self.speak(
+            request["text"], request["language"], request["words_per_minute"], request["pitch_range"]
+        )
+        return {"words": words}, sound
+
     def speak(self, text: str, language: str, words_per_minute: int, moves: float) -> tuple[bytes, list[list[int]]]:
         """Mono int16 at `rate`, and for each word the index of its first character and the sample behind its last
         sound. `moves` is the share of the voice's own pitch movement."""
@@ -108,21 +121,6 @@ class Espeak:
         if status:
             raise ValueError(f"espeak-ng's status is {status}")
         return self._samples.tobytes(), self._word_ends()
-
-    def phonemes(self, text: str, language: str) -> list[list[str]]:
-        """For each clause its phonemes in IPA and the text that it was read from, which ends with its punctuation and
-        what had to be read to know it."""
-        self._choose(language)
-        encoded = text.encode()
-        buffer = ctypes.create_string_buffer(encoded)
-        start = ctypes.addressof(buffer)
-        place, read, clauses = ctypes.c_void_p(start), 0, []
-        while place.value is not None:
-            spoken = self._library.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, _IPA)
-            end = len(encoded) if place.value is None else place.value - start
-            clauses.append([spoken.decode(errors="ignore"), encoded[read:end].decode(errors="ignore")])
-            read = end
-        return clauses
 
     def _choose(self, language: str) -> None:
         """As the program espeak-ng chooses: a voice of that name, else one that speaks that language."""
@@ -164,15 +162,61 @@ class Espeak:
         return words
 
 
-def answer(espeak: Espeak, request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+class PiperPhonemizer:
+    """What Piper itself has its phonemes from: an extension module with an espeak-ng and data of its own
+    (https://github.com/OHF-Voice/piper1-gpl). Raises `OSError` when it cannot be loaded."""
+
+    def __init__(self, folder: str) -> None:
+        module = os.path.join(folder, "espeakbridge.so")
+        try:
+            spec = spec_from_file_location("espeakbridge", module)
+            if spec is None or spec.loader is None:
+                raise ImportError("it is no module")
+            self._bridge = module_from_spec(spec)
+            spec.loader.exec_module(self._bridge)
+            self._bridge.initialize(os.path.join(folder, "espeak-ng-data"))
+            # The module does not tell what text a clause was read from; its library, the same one, does.
+            self._library = ctypes.CDLL(module)
+            self._library.espeak_TextToPhonemes.restype = ctypes.c_char_p
+        except (ImportError, RuntimeError, AttributeError) as error:
+            raise OSError(f"{module}: {error}") from error
+
+    def greeting(self) -> dict[str, Any]:
+        """Nothing to tell."""
+        return {}
+
+    def answer(self, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        """The clauses of a text: phonemes in IPA, the sign that ended it ("" for none), whether it ends a sentence, and
+        the text that it was read from, which ends with what had to be read to know its end. Raises `ValueError`."""
+        text, language = request["text"], request["language"]
+        try:
+            self._bridge.set_voice(language)
+        except RuntimeError as error:
+            raise ValueError(f"espeak-ng has no voice for {language}") from error
+        clauses = self._bridge.get_phonemes(text)
+        return {"clauses": [[*clause, read] for clause, read in zip(clauses, self._read(text), strict=True)]}, b""
+
+    def _read(self, text: str) -> list[str]:
+        """The text clause by clause."""
+        encoded = text.encode()
+        buffer = ctypes.create_string_buffer(encoded)
+        start = ctypes.addressof(buffer)
+        place, before, clauses = ctypes.c_void_p(start), 0, []
+        while place.value is not None:
+            self._library.espeak_TextToPhonemes(ctypes.byref(place), _ANY_ENCODING, _IPA)
+            end = len(encoded) if place.value is None else place.value - start
+            clauses.append(encoded[before:end].decode(errors="ignore"))
+            before = end
+        return clauses
+
+
+_KINDS: dict[str, Callable[[str], Espeak | PiperPhonemizer]] = {"speak": Espeak, "phonemes": PiperPhonemizer}
+
+
+def answer(espeak: Espeak | PiperPhonemizer, request: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Do what is asked for."""
     try:
-        if request["do"] == "phonemes":
-            return {"clauses": espeak.phonemes(request["text"], request["language"])}, b""
-        sound, words = espeak.speak(
-            request["text"], request["language"], request["words_per_minute"], request["pitch_range"]
-        )
-        return {"words": words}, sound
+        return espeak.answer(request)
     except ValueError as error:
         return {"error": str(error)}, b""
 
@@ -185,11 +229,11 @@ def main() -> None:
     os.nice(_NICENESS)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     try:
-        espeak = Espeak(sys.argv[1])
+        espeak = _KINDS[sys.argv[1]](sys.argv[2])
     except OSError as error:
         _write(answers, {"error": str(error)}, b"")
         return
-    _write(answers, {"rate": espeak.rate, "languages": espeak.languages()}, b"")
+    _write(answers, espeak.greeting(), b"")
     while lengths := requests.read(LENGTHS.size):
         request = json.loads(requests.read(LENGTHS.unpack(lengths)[0]))
         fork = os.fork()

@@ -1,8 +1,7 @@
 """What a Piper voice reads: the ids of a sentence's phonemes, as in its training.
 
 Piper takes the phonemes that espeak-ng finds and keeps the punctuation that ends clauses as if it were phonemes
-(https://github.com/OHF-Voice/piper1-gpl). espeak-ng 1.51, which Debian brings, finds those that the published voices
-were trained with; newer ones put glides between vowels that these voices never learned.
+(https://github.com/OHF-Voice/piper1-gpl).
 """
 
 from __future__ import annotations
@@ -13,26 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from models.espeak_processes import Clause
+from models.piper.phonemizer import Clause
 
 PAD: Final = "_"
 BEGIN: Final = "^"
 END: Final = "$"
 _LANGUAGE_SWITCH: Final = re.compile(r"\([^)]+\)")
 """espeak-ng's marks around words that it reads as another language's."""
-_TERMINATORS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(".\u3002\uff0e\u0964\u0589\u06d4\u1362", "."),
-    **dict.fromkeys("?\uff1f\u061f\u037e\u1367", "?"),
-    **dict.fromkeys("!\uff01\u055c", "!"),
-    **dict.fromkeys(",\uff0c\u3001\u060c\u1363", ","),
-    **dict.fromkeys(";\uff1b\u061b\u1364\u2013\u2014", ";"),
-    **dict.fromkeys(":\uff1a\u1365", ":"),
-}
-"""What ends a clause, as Piper writes it."""
-_SENTENCE_ENDS: Final = ".?!"
 _WITHIN: Final = ",;:"
-_BEHIND: Final = re.compile("[\\s\"'\u2019\u201d\u201c\u201e\u00ab\u00bb()\\[\\]*_\u00bf\u00a1]")
-"""What may stand behind the punctuation that ends a clause, before the next clause."""
+"""Signs within a sentence."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +54,10 @@ class PhonemeIds:
         ids, words, read = self._begun(), list[Word](), 0
         for clause in clauses:
             begin, read = read, read + len(clause.read)
-            sign = terminator(clause.read, is_last=read >= len(text))
-            self._add(clause, sign, text, begin, read, ids, words)
-            if sign and sign in _SENTENCE_ENDS and words:
-                sentences.append(self._ended(ids, words))
+            self._add(clause, text, begin, read, ids, words)
+            if clause.ends_sentence:
+                if words:
+                    sentences.append(self._ended(ids, words))
                 ids, words = self._begun(), []
         if words:
             sentences.append(self._ended(ids, words))
@@ -89,16 +77,14 @@ class PhonemeIds:
     def _ended(self, ids: list[int], words: list[Word]) -> Sentence:
         return Sentence((*ids, *self._ids[END]), tuple(words))
 
-    def _add(
-        self, clause: Clause, sign: str, text: str, begin: int, read: int, ids: list[int], words: list[Word]
-    ) -> None:
+    def _add(self, clause: Clause, text: str, begin: int, read: int, ids: list[int], words: list[Word]) -> None:
         """Add a clause, which was read from `text[begin:read]`, to a sentence."""
         spoken = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", clause.phonemes))
         ends = []
         for place, group in enumerate(spoken.split(" ")):
             self._append(group if not place else f" {group}", ids)
             ends.append(len(ids))
-        self._append(f"{sign} " if sign in _WITHIN and sign else sign, ids)
+        self._append(f"{clause.sign} " if clause.sign and clause.sign in _WITHIN else clause.sign, ids)
         if spoken.strip():
             words.extend(_words(text, begin, read, ends))
 
@@ -108,27 +94,6 @@ class PhonemeIds:
                 ids += (*self._ids[phoneme], *self._ids[PAD])
             else:
                 self.unknown.add(phoneme)
-
-
-def terminator(read: str, *, is_last: bool) -> str:
-    """The sign that ended a clause, as Piper writes it, from the text that espeak-ng read for it, "" for none. Of
-    three dots or more espeak-ng makes a pause, not an end."""
-    end = len(read) if is_last else len(read) - 1  # One character of the next clause was read too.
-    while end and _BEHIND.fullmatch(read[end - 1]):
-        end -= 1
-    if not is_last and not (end and read[end - 1] in _TERMINATORS):
-        return _terminator_within(read)
-    if read[:end].endswith(("...", "\u2026")):
-        return ""
-    while end > 1 and read[end - 2] in "?!":  # Of several the first counts.
-        end -= 1
-    return _TERMINATORS.get(read[end - 1], "") if end else ""
-
-
-def _terminator_within(read: str) -> str:
-    """Of a clause behind which more than a character was read: the last sign that white space follows."""
-    signs = [read[at] for at in range(len(read) - 1) if read[at] in _TERMINATORS and _BEHIND.fullmatch(read[at + 1])]
-    return _TERMINATORS[signs[-1]] if signs else ""
 
 
 def _words(text: str, begin: int, read: int, ends: Sequence[int]) -> list[Word]:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,11 @@ import structlog
 
 from config.errors import ModelError, ModelFileError, StartupError
 from media.ports import Samples
-from models.espeak_processes import EspeakProcesses
 from models.intonation import pitch_range
 from models.known_models import KnownModel
 from models.machine import cores
 from models.piper.phonemes import PhonemeIds, Sentence
+from models.piper.phonemizer import Phonemizer
 from models.piper.voice import Network, Run, Scales, Sound, check_network
 from models.piper.voice_config import VoiceConfig, read_config
 from models.piper.word_places import Piece, spoken_words
@@ -58,7 +58,7 @@ class _Voice:
 
 class PiperTextToSpeech:
     """All Piper voices for all calls. Voice names are `piper/MODEL`, of a model with several speakers
-    `piper/MODEL/SPEAKER`."""
+    `piper/MODEL/SPEAKER`; MODEL is the model's name without a leading `piper-`."""
 
     name = NAME
 
@@ -68,7 +68,7 @@ class PiperTextToSpeech:
         now and timed, which takes seconds; the others when they are needed. Raises `StartupError` when none is left."""
         self._voices = _readable(voices)
         self._names = {
-            f"{NAME}/{model}/{speaker}" if speaker else f"{NAME}/{model}": (model, number)
+            "/".join([NAME, _plain(model, self._voices), *([speaker] if speaker else [])]): (model, number)
             for model, voice in self._voices.items()
             for speaker, number in (voice.config.speakers or {"": 0}).items()
         }
@@ -76,7 +76,7 @@ class PiperTextToSpeech:
         self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
         self._networks: OrderedDict[str, Network] = OrderedDict()
         self._at_once = threads or max(1, int(cores()) - 1)
-        self._espeak = EspeakProcesses(min(2, self._at_once))
+        self._phonemizer = Phonemizer(min(2, self._at_once))
         self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix=NAME, initializer=_give_way)
         try:
             self.speed: Final = self._measured()
@@ -114,7 +114,7 @@ class PiperTextToSpeech:
     def close(self) -> None:
         """Drop what waits; the threads end with the sentences that they speak. Does not wait. Idempotent."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._espeak.close()
+        self._phonemizer.close()
         with self._lock:
             self._networks.clear()
 
@@ -151,7 +151,7 @@ class PiperTextToSpeech:
         if voice.config.phoneme_type == "text":
             return voice.ids.spelled(text)
         known = len(voice.ids.unknown)
-        sentences = voice.ids.sentences(text, self._espeak.phonemes(text, voice.config.espeak.voice))
+        sentences = voice.ids.sentences(text, self._phonemizer.clauses(text, voice.config.espeak.voice))
         if len(voice.ids.unknown) > known:
             _log.warning("voice.phonemes_unknown", voice=model, phonemes=sorted(voice.ids.unknown))
         return sentences
@@ -212,6 +212,12 @@ def _readable(voices: dict[str, tuple[Path, Path]]) -> dict[str, _Voice]:
     if not good:
         raise StartupError("; ".join(failures) or "there is no Piper voice: run `trunkline models pull`")
     return good
+
+
+def _plain(model: str, models: Collection[str]) -> str:
+    """The model's name in that of its voices: no other model's."""
+    plain = model.removeprefix(f"{NAME}-")
+    return model if plain in models else plain
 
 
 def _give_way() -> None:

@@ -165,18 +165,10 @@ def test_characters_without_a_meaning_do_no_harm(processes: EspeakProcesses) -> 
     assert len(odd.samples) > 0.9 * len(whole.samples)
 
 
-def test_phonemes_come_clause_by_clause_with_the_text_that_they_were_read_from(processes: EspeakProcesses) -> None:
-    clauses = processes.phonemes("Hello, house. No", "en-us")
-    assert [clause.read for clause in clauses] == ["Hello, h", "ouse. N", "o"]
-    assert [clause.phonemes for clause in clauses] == [
-        "h\u0259l\u02c8o\u028a", "h\u02c8a\u028as", "n\u02c8o\u028a"
-    ]  # fmt: skip
-
-
 def test_an_unknown_language_is_an_error_of_the_model_and_the_process_lives(processes: EspeakProcesses) -> None:
     before = _speakers()
     with pytest.raises(ModelError, match="no voice for xx-none"):
-        processes.phonemes("Hello", "xx-none")
+        processes.speak("Hello", "xx-none", 165)
     assert _speakers() == before
 
 

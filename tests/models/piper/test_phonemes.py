@@ -1,55 +1,129 @@
-"""Ids are those that Piper itself would give; the ONNX file is read and extended without a library for it."""
+"""Ids are those that Piper itself gives; the ONNX file is read and extended without a library for it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
-from models.espeak_processes import EspeakProcesses
+from config.errors import ModelError, StartupError
+from models.known_models import read_known
 from models.piper.onnx_file import read_graph, with_output
-from models.piper.phonemes import PhonemeIds, terminator
-from tests.models.data import piper_ids_reference
+from models.piper.phonemes import PhonemeIds
+from models.piper.phonemizer import Clause, Phonemizer
+from tests.models.piper.piper_itself import PiperItself, by_piper_itself
 from tests.models.piper.tiny_voice import network_of
 
-REFERENCE = json.loads(Path(piper_ids_reference.__file__).with_suffix(".json").read_text())
+SENTENCES = {
+    "en-us": [
+        "Hello, world.",
+        "What is your name?",
+        "Yes: please wait; I will have a look!",
+        "He said \u201cstop\u201d. Then he left.",
+        "Thanks... I will call back",
+        "The office on the corner is open, the other one (really?!) is not. Mr. Smith owes 1,234.50 euros",
+        "One line\n\nand another one",
+    ],
+    "de": [
+        "Guten Tag, wie geht es Ihnen?",
+        "Einen Moment bitte \u2013 der Download l\u00e4uft.",
+        "Danke aus K\u00f6ln!",
+    ],
+    "fr": ["Bonjour, comment allez-vous ?", "Un instant; je regarde."],
+    "es": ["\u00bfC\u00f3mo est\u00e1 usted? Muy bien.", "Un momento, por favor."],
+    "cmn": ["\u4f60\u597d\u3002\u4f60\u662f\u8c01\uff1f"],
+}
+TEXTS = [(voice, text) for voice, texts in SENTENCES.items() for text in texts]
 
 
 @pytest.fixture(scope="module")
-def espeak() -> Iterator[EspeakProcesses]:
-    processes = EspeakProcesses(1)
+def phonemizer() -> Iterator[Phonemizer]:
+    processes = Phonemizer(1)
     yield processes
     processes.close()
 
 
-@pytest.mark.parametrize("case", REFERENCE["sentences"], ids=lambda case: case["text"][:20])
-def test_the_ids_of_a_text_are_those_of_piper(espeak: EspeakProcesses, case: dict[str, object]) -> None:
-    text, voice = str(case["text"]), str(case["espeak"])
-    ids = PhonemeIds(REFERENCE["map"])
-    sentences = ids.sentences(text, espeak.phonemes(text, voice))
-    assert [list(sentence.ids) for sentence in sentences] == case["ids"]
-    assert not ids.unknown
+@pytest.fixture(scope="module")
+def piper() -> PiperItself:
+    return by_piper_itself(TEXTS)
 
 
-@pytest.mark.parametrize(
-    ("read", "is_last", "sign"),
-    [
-        ("Hello, w", False, ","), ("ow are you? (", False, "?"), ("what?! N", False, "?"), ("now... g", False, ""),
-        ('ok"! W', False, "!"), ("the end", True, ""), ("the end.\u201d ", True, "."), ("said", False, ""),
-        ("\u4f60\u597d\u3002\u4f60", False, "."), ("b \u2013 c", False, ";"), ("", True, "")
-    ],
-)  # fmt: skip
-def test_a_clause_ends_with_the_sign_that_was_read_for_it(read: str, is_last: bool, sign: str) -> None:
-    assert terminator(read, is_last=is_last) == sign
+def test_the_ids_of_texts_are_those_of_piper_itself(phonemizer: Phonemizer, piper: PiperItself) -> None:
+    for (voice, text), theirs in zip(TEXTS, piper.texts, strict=True):
+        ids = PhonemeIds(piper.ids)
+        sentences = ids.sentences(text, phonemizer.clauses(text, voice))
+        assert [list(sentence.ids) for sentence in sentences] == theirs, text
+        assert not ids.unknown
 
 
-def test_words_are_told_by_the_phonemes_where_there_are_as_many(espeak: EspeakProcesses) -> None:
+def test_clauses_come_with_the_sign_that_ends_them_and_the_text_that_they_were_read_from(
+    phonemizer: Phonemizer,
+) -> None:
+    assert phonemizer.clauses("Hello, house. No", "en-us") == [
+        Clause("h\u0259l\u02c8o\u028a", ",", False, "Hello, h"),
+        Clause("h\u02c8a\u028as", ".", True, "ouse. N"),
+        Clause("n\u02c8o\u028a", "", True, "o"),
+    ]
+
+
+def test_what_is_read_of_all_clauses_is_the_text(phonemizer: Phonemizer) -> None:
+    for voice, text in [*TEXTS, ("en-us", "..."), ("de", "\u00e4\u00f6\U0001f600\u00fc, \u2014 ja"), ("de", "")]:
+        assert "".join(clause.read for clause in phonemizer.clauses(text, voice)) == text
+
+
+def test_a_sentence_without_words_is_left_out_and_leaves_nothing_behind(
+    phonemizer: Phonemizer, piper: PiperItself
+) -> None:
+    ids = PhonemeIds(piper.ids)
+    wordless = [Clause("", "?", True, "?! "), *phonemizer.clauses("Yes.", "en-us")]
+    assert ids.sentences("?! Yes.", wordless)[0].ids == ids.sentences("Yes.", wordless[1:])[0].ids
+
+
+def test_the_server_does_not_load_the_library(phonemizer: Phonemizer) -> None:
+    phonemizer.clauses("Hello", "en-us")
+    assert "espeakbridge" not in Path("/proc/self/maps").read_text()
+
+
+def test_texts_that_mean_nothing_and_unknown_voices_cost_no_process(phonemizer: Phonemizer) -> None:
+    with pytest.raises(ModelError, match="no voice for xx-none"):
+        phonemizer.clauses("Hello", "xx-none")
+    odd = phonemizer.clauses("Hello\0 \ud800", "en-us")
+    assert odd[0].phonemes.startswith(phonemizer.clauses("Hello", "en-us")[0].phonemes)
+
+
+def test_without_its_package_no_voice_of_the_list_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    voices = [model for model in read_known(tmp_path) if model.engine == "piper"]
+    assert voices and {model.missing_package for model in voices} == {None}
+
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("models.known_models.distribution", missing)
+    monkeypatch.setattr("models.piper.phonemizer.distribution", missing)
+    assert {model.missing_package for model in voices} == {"piper-tts"}
+    with pytest.raises(StartupError, match=r"^Piper's voices need the package piper-tts: run `make setup` again$"):
+        Phonemizer(1)
+
+
+@pytest.mark.parametrize("content", [None, b"no library"])
+def test_a_package_that_is_damaged_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    if content is not None:
+        (tmp_path / "espeakbridge.so").write_bytes(content)
+    monkeypatch.setattr("models.piper.phonemizer._folder", lambda: tmp_path)
+    with pytest.raises(StartupError, match=r"espeakbridge\.so: .*: run `make setup` again$") as caught:
+        Phonemizer(1)
+    assert "\n" not in caught.value.message
+
+
+def test_words_are_told_by_the_phonemes_where_there_are_as_many(phonemizer: Phonemizer, piper: PiperItself) -> None:
     text = "Stop, a dog. It is 42 now."
-    sentences = PhonemeIds(REFERENCE["map"]).sentences(text, espeak.phonemes(text, "en-us"))
+    sentences = PhonemeIds(piper.ids).sentences(text, phonemizer.clauses(text, "en-us"))
     ends = [[text[: word.char_end] for word in sentence.words] for sentence in sentences]
     assert ends == [["Stop,", "Stop, a", "Stop, a dog."], [text]]
     for sentence in sentences:
@@ -57,10 +131,10 @@ def test_words_are_told_by_the_phonemes_where_there_are_as_many(espeak: EspeakPr
         assert places == sorted(set(places)) and places[-1] < len(sentence.ids)
 
 
-def test_phonemes_that_a_voice_does_not_know_are_left_out(espeak: EspeakProcesses) -> None:
-    known = {phoneme: number for phoneme, number in REFERENCE["map"].items() if phoneme != "h"}
+def test_phonemes_that_a_voice_does_not_know_are_left_out(phonemizer: Phonemizer, piper: PiperItself) -> None:
+    known = {phoneme: number for phoneme, number in piper.ids.items() if phoneme != "h"}
     ids = PhonemeIds(known)
-    (sentence,) = ids.sentences("hi", espeak.phonemes("hi", "en-us"))
+    (sentence,) = ids.sentences("hi", phonemizer.clauses("hi", "en-us"))
     assert ids.unknown == {"h"} and len(sentence.ids) > 5
 
 

@@ -39,7 +39,9 @@ def piper(folder: Path) -> Iterator[PiperTextToSpeech]:
     tts = PiperTextToSpeech(
         {
             "one": write_voice(folder, "one"),
-            "two": write_voice(folder, "two", speakers=("low", "high"), rate=16000, language="de_DE", espeak="de"),
+            "piper-two": write_voice(
+                folder, "two", speakers=("low", "high"), rate=16000, language="de_DE", espeak="de"
+            ),
             "spelled": write_voice(folder, "spelled", phoneme_type="text", tells_lengths=True),
         },
         threads=2,
@@ -54,6 +56,13 @@ async def test_its_voices_have_names_and_languages(piper: PiperTextToSpeech) -> 
     assert piper.language_of("piper/three") is None
     for voice in piper.voices():
         assert len((await piper.synthesize(TEXT, replace(NORMAL, voice=voice))).samples) > 8000
+
+
+def test_models_whose_names_differ_by_the_engine_alone_keep_theirs(tmp_path: Path) -> None:
+    files = write_voice(tmp_path)
+    tts = PiperTextToSpeech({"piper-one": files, "one": files}, threads=1)
+    assert list(tts.voices()) == ["piper/piper-one", "piper/one"]
+    tts.close()
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 48000])
@@ -275,7 +284,7 @@ def test_what_is_closed_speaks_no_more(tmp_path: Path) -> None:
 def test_an_installed_voice_is_loaded_and_speaks_for_agents_of_its_language(tmp_path: Path) -> None:
     network, settings = write_voice(tmp_path, "thorsten", language="de_DE", espeak="de")
     files = {"model.onnx": network.read_bytes(), "config.json": settings.read_bytes()}
-    model = model_of(files, name="our-voice", kind="tts", engine="piper", languages=["de-DE"])
+    model = model_of(files, name="piper-our-voice", kind="tts", engine="piper", languages=["de-DE"])
     (tmp_path / "models").mkdir()
     (tmp_path / "models/known_models.json").write_text(json.dumps([model.model_dump(mode="json")]))
     _install(Store(tmp_path / "models", [model]), files)
