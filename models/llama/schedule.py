@@ -62,7 +62,7 @@ class Bounds:
     half as long as of 8. `patience_s`: how long work after a call rests while callers need the model, and `ageing_s`:
     it rests half as long when it is that old, a third when twice as old, and so on."""
 
-    step_s: float = 0.1
+    step_s: float = 0.06
     idle_step_s: float = 0.3
     batch_tokens: int = 512
     least_chunk: int = 8
