@@ -7,6 +7,8 @@ WORKDIR /srv/trunkline
 COPY scripts scripts
 RUN scripts/apt-packages.sh build run && scripts/check-python.sh && scripts/build-pjsip.sh
 COPY requirements-llama.lock requirements-llama-build.lock ./
+# The image may run on another processor than the one that builds it.
+ENV LLAMA_PROCESSORS=all
 RUN scripts/build-llama.sh
 COPY . .
 RUN scripts/venv.sh \

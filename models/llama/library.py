@@ -38,7 +38,7 @@ def _logged(level: int, text: bytes, _data: Any) -> None:
 def _load_processors(folder: Path) -> None:
     """A build for all kinds of processors has the code for each in a file of its own: load the best for this one."""
     if any(folder.glob("libggml-cpu-*.so")):
-        ctypes.CDLL(str(folder / "libggml.so")).ggml_backend_load_all_from_path(str(folder).encode())
+        lib._lib.ggml_backend_load_all_from_path(str(folder).encode())
 
 
 lib.llama_log_set(_logged, None)
