@@ -5,6 +5,8 @@ that breaks it costs that sentence alone.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -145,7 +147,8 @@ class _Process:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         command = [sys.executable, "-I", "-S", str(_SCRIPT), *arguments]
         try:
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)
+            # A group of its own: a fork that is at a sentence ends with it.
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True)
             self.greeting, _ = self._answer()
         except (OSError, _Broken) as error:
             raise StartupError(f"{arguments[-1]} cannot be used ({error}): {remedy}") from error
@@ -166,7 +169,9 @@ class _Process:
 
     def end(self) -> int:
         """Kill it; its exit status."""
-        self._process.kill()
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         status = self._process.wait()
         assert self._process.stdin is not None and self._process.stdout is not None
         with suppress(OSError):  # What was written last has no reader any more.

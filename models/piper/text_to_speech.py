@@ -66,12 +66,7 @@ class PiperTextToSpeech:
         """`voices` are network and settings by model name, the best first. `threads` speak at once, by default one for
         each core but one. A voice whose files are wrong is left out, with a line in the log. The first one is loaded
         now and timed, which takes seconds; the others when they are needed. Raises `StartupError` when none is left."""
-        self._voices = _readable(voices)
-        self._names = {
-            "/".join([NAME, _plain(model, self._voices), *([speaker] if speaker else [])]): (model, number)
-            for model, voice in self._voices.items()
-            for speaker, number in (voice.config.speakers or {"": 0}).items()
-        }
+        self._voices, self._failures = _readable(voices)
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
         self._networks: OrderedDict[str, Network] = OrderedDict()
@@ -79,10 +74,11 @@ class PiperTextToSpeech:
         self._phonemizer = Phonemizer(min(2, self._at_once))
         self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix=NAME, initializer=_give_way)
         try:
-            self.speed: Final = self._measured()
-        except ModelError as error:
+            self.speed: Final = self._first_that_speaks()
+        except StartupError:
             self.close()
-            raise StartupError(error.message) from error
+            raise
+        self._names = _names(self._voices)
 
     def voices(self) -> Sequence[str]:
         """The voices that are installed, the best first."""
@@ -174,8 +170,29 @@ class PiperTextToSpeech:
                     _log.info("voice.dropped", voice=dropped)
             return network
 
-    def _measured(self) -> TtsSpeed:
-        """Time the first voice, with the second of two sentences: the first one warms it up."""
+    def _first_that_speaks(self) -> TtsSpeed:
+        """Leave out voices that do not speak, and time the first that does. Raises `StartupError`."""
+        for model, voice in [*self._voices.items()]:
+            try:
+                self._sentences(voice, _TRIAL, model)
+            except ModelError as error:
+                self._leave_out(model, error)
+        while self._voices:
+            model = next(iter(self._voices))
+            try:
+                return self._measured(model)
+            except ModelError as error:
+                self._leave_out(model, error)
+        raise StartupError("; ".join(self._failures) or "there is no Piper voice: run `trunkline models pull`")
+
+    def _leave_out(self, model: str, error: ModelError) -> None:
+        del self._voices[model]
+        self._failures.append(f"the voice {model} cannot speak ({error.message}): `trunkline models verify {model}`")
+        _log.warning("voice.unusable", voice=model, error=error.message)
+
+    def _measured(self, model: str) -> TtsSpeed:
+        """Time a voice, with the second of two sentences: the first one warms it up."""
+        self._names = _names({model: self._voices[model]})
         settings = VoiceSettings(self.voices()[0], 1.0, 0.5, 8000)
         took, seconds = 0.0, 1.0
         for _ in range(2):
@@ -195,8 +212,8 @@ def open_piper(store: Store, models: Sequence[KnownModel]) -> PiperTextToSpeech:
         raise StartupError(error.message) from error
 
 
-def _readable(voices: dict[str, tuple[Path, Path]]) -> dict[str, _Voice]:
-    """Those whose files are what they should be. Raises `StartupError` when there is none."""
+def _readable(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], list[str]]:
+    """Those whose files are what they should be, and what is wrong with the others."""
     good: dict[str, _Voice] = {}
     failures: list[str] = []
     for model, (network, settings) in voices.items():
@@ -209,9 +226,16 @@ def _readable(voices: dict[str, tuple[Path, Path]]) -> dict[str, _Voice]:
             _log.warning("voice.unusable", voice=model, error=str(error))
         else:
             good[model] = _Voice(network, config, PhonemeIds(config.phoneme_id_map), identity)
-    if not good:
-        raise StartupError("; ".join(failures) or "there is no Piper voice: run `trunkline models pull`")
-    return good
+    return good, failures
+
+
+def _names(voices: dict[str, _Voice]) -> dict[str, tuple[str, int]]:
+    """Voices' models and speakers' numbers, by names."""
+    return {
+        "/".join([NAME, _plain(model, voices), *([speaker] if speaker else [])]): (model, number)
+        for model, voice in voices.items()
+        for speaker, number in (voice.config.speakers or {"": 0}).items()
+    }
 
 
 def _plain(model: str, models: Collection[str]) -> str:

@@ -159,6 +159,44 @@ def test_what_is_closed_speaks_no_more_and_leaves_no_process() -> None:
     assert _speakers() == before
 
 
+def test_what_is_closed_ends_in_the_middle_of_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_it = tmp_path / "at it"
+    script = tmp_path / "endless.py"
+    script.write_text(_ENDLESS.format(path=espeak_speaker.__file__, at_it=str(at_it)))
+    monkeypatch.setattr("models.espeak_processes._SCRIPT", script)
+    os.mkfifo(at_it)
+    pool = EspeakProcesses(1)
+    failures: list[ModelError] = []
+
+    def speak() -> None:
+        try:
+            pool.speak("Hallo", "de", 165)
+        except ModelError as error:
+            failures.append(error)
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    assert at_it.read_text() == "endless"  # it has begun
+    began = time.monotonic()
+    pool.close()
+    speaker.join()
+    assert time.monotonic() - began < 5 and len(failures) == 1
+
+
+_ENDLESS = """
+import importlib.util, pathlib, time
+spec = importlib.util.spec_from_file_location("speaker", {path!r})
+speaker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(speaker)
+def endless(espeak, request):
+    pathlib.Path({at_it!r}).write_text("endless")
+    while True:
+        time.sleep(1)
+speaker.answer = endless
+speaker.main()
+"""
+
+
 def test_characters_without_a_meaning_do_no_harm(processes: EspeakProcesses) -> None:
     whole = processes.speak("Guten Tag", "de", 165)
     odd = processes.speak("Guten\0Tag \ud800", "de", 165)

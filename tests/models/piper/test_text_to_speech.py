@@ -273,6 +273,23 @@ def test_it_leaves_the_others_their_voices(tmp_path: Path) -> None:
     tts.close()
 
 
+def test_voices_that_do_not_speak_leave_the_others_theirs(tmp_path: Path) -> None:
+    network, settings = write_voice(tmp_path, "unknown", espeak="xx-none")
+    broken, its_settings = write_voice(tmp_path, "broken")
+    content = bytearray(broken.read_bytes())
+    at = content.index(b"RandomNormalLike")
+    content[at : at + 16] = b"NoSuchOperation!"
+    broken.write_bytes(content)
+    voices = {"unknown": (network, settings), "broken": (broken, its_settings)}
+    with pytest.raises(StartupError, match=r"the voice unknown cannot speak .*; the voice broken cannot speak"):
+        PiperTextToSpeech(voices, threads=1)
+    with capture_logs() as logs:
+        tts = PiperTextToSpeech({**voices, "good": write_voice(tmp_path, "good")}, threads=1)
+    assert list(tts.voices()) == ["piper/good"]
+    assert [line["voice"] for line in logs if line["event"] == "voice.unusable"] == ["unknown", "broken"]
+    tts.close()
+
+
 def test_what_is_closed_speaks_no_more(tmp_path: Path) -> None:
     tts = PiperTextToSpeech({"one": write_voice(tmp_path)}, threads=1)
     tts.close()
