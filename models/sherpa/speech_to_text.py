@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
+from models.machine import cores
 from models.sherpa.batch import Batcher
 from models.sherpa.doubled_rate import RATE
 from models.sherpa.hot_words import encoded
@@ -46,7 +46,7 @@ class SherpaSpeechToText:
         self._biased = biased
         self._pace = pace_of(recognizer)
         self.speed = streaming_speed(recognizer, self._pace)
-        count = threads or max(1, (os.cpu_count() or 1) // 4)
+        count = threads or max(1, int(cores()) // 4)
         self.threads = count
         most = most or min(_MOST, self.speed.streams_in(_RUN_S, self._pace.step / RATE))
         self._batchers = [Batcher(recognizer, f"{name}-{number}", most) for number in range(count)]

@@ -80,8 +80,9 @@ class SherpaStream:
 
     @property
     def behind_s(self) -> float:
-        """Seconds of sound that have waited since there was enough of it for the model."""
-        return max(0, self._fed - self._wake_at) / self._rate if self._work else 0.0
+        """Seconds of sound that the model has not taken in, beyond what it needs for a piece."""
+        needed = self._pace.first / self._turn.per_sample
+        return 0.0 if self._closed else max(0.0, self._fed - self._taken - needed) / self._rate
 
     def feed(self, samples: Samples) -> None:
         """Queue mono samples at the stream's rate; returns at once."""
