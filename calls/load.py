@@ -3,13 +3,16 @@
 Two things count. The wait that the models expect at the moment, evened out over some seconds, closes the door when it
 is too long, and opens it when it has fallen to half of that, so that it does not flap. And as calls make themselves
 felt only after a while, those beyond the number that the machine is expected to hold come in one by one.
+
+Callers ask once, calls that we make wait and ask again and again. So callers come first: calls that wait leave some
+places free, and come in neither by one of the callers' turns nor shortly after a caller was refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import exp
 from typing import Final, TypeVar
 
@@ -23,6 +26,8 @@ EVENED_OUT_S: Final = 10.0
 """About as long as it takes a call's turns to come round."""
 ONE_BY_ONE_S: Final = 8.0
 """Between two calls beyond the expected number: a turn."""
+_LEFT_FREE: Final = 0.2
+"""Of the expected number: places for callers that calls which wait do not take. At least one."""
 _OPENS_AT: Final = 0.5
 """Of the longest wait."""
 _COUNTS_AS: Final = 3.0
@@ -43,7 +48,9 @@ class Gate:
         """Evened out."""
         self.is_closed = False
         self._seen_s: float | None = None
-        self._took_s = float("-inf")
+        self._took_s: dict[bool, list[float]] = {False: [], True: []}
+        """When the latest calls came in, by whether they could wait."""
+        self._refused_s = float("-inf")
 
     def saw(self, now_s: float, wait_s: float, talking: int) -> None:
         """An answer would wait so long now, with so many calls."""
@@ -56,20 +63,36 @@ class Gate:
         limit_s = self.most_wait_s * (_OPENS_AT if self.is_closed else 1)
         self.is_closed = self.wait_s > limit_s
 
-    def why_not(self, now_s: float, talking: int) -> str | None:
-        """Why one more call has to go elsewhere, beside so many; None when it is welcome. The first one always is."""
+    def why_not(self, now_s: float, talking: int, *, waits: bool = False) -> str | None:
+        """Why one more call has to go elsewhere, beside so many, or to wait if it can; None when it is welcome. The
+        first one always is."""
         if talking == 0:
             return None
         if self.is_closed:
             return f"answers wait {self.wait_s:.1f} s for the models, {self.most_wait_s:g} s is the most"
-        many = self.expected_calls is not None and talking >= self.expected_calls
-        if many and now_s - self._took_s < ONE_BY_ONE_S:
+        if waits and now_s - self._refused_s < ONE_BY_ONE_S:
+            return "callers come first, and one was refused just now"
+        if self.expected_calls is None:
+            return None
+        left_free = max(1, round(_LEFT_FREE * self.expected_calls)) if waits else 0
+        many = talking >= self.expected_calls - left_free
+        before_s = max((*self._took_s[False], *(self._took_s[True] if waits else ())), default=float("-inf"))
+        if many and now_s - before_s < ONE_BY_ONE_S:
             return f"the models are expected to hold {self.expected_calls} calls: more come in one by one"
         return None
 
-    def took(self, now_s: float) -> None:
+    def took(self, now_s: float, *, waited: bool = False) -> None:
         """One more call is there."""
-        self._took_s = now_s
+        lately = [took_s for took_s in self._took_s[waited] if now_s - took_s < ONE_BY_ONE_S]
+        self._took_s[waited] = [*lately, now_s]
+
+    def gave_back(self, *, waited: bool = False) -> None:
+        """One that was there came to nothing: another one may come in its place."""
+        del self._took_s[waited][-1:]
+
+    def refused(self, now_s: float) -> None:
+        """A caller was told to go elsewhere."""
+        self._refused_s = now_s
 
 
 class Load:
@@ -89,6 +112,7 @@ class Load:
         self._expect = expect
         self._refuses = refuses
         self._entering = 0
+        self._faults: set[type[Exception]] = set()
         self._first = asyncio.Lock()  # fair: who waits longest is next
         self._look_again = asyncio.Event()
         self.talking: Callable[[], int] = lambda: 0
@@ -102,31 +126,53 @@ class Load:
         return self._why_not() if self._gate.is_closed else None
 
     def enter(self) -> str | None:
-        """One more call comes in, and is counted by `talking` once it `is_in`; or why it cannot."""
-        why = self._why_not()
-        if why is None:
-            self._gate.took(time.monotonic())
-            self._entering += 1
+        """A caller comes in, and is counted by `talking` once it `is_in`; or why it cannot."""
+        why = self._enter(waits=False)
+        if why is not None:
+            self._gate.refused(time.monotonic())
         return why
 
     def is_in(self) -> None:
         """One that came in is counted by `talking` from now on, or has gone."""
         self._entering -= 1
 
-    async def entered(self) -> None:
-        """Wait until there is room for one more call, in the order of asking, and come in."""
+    def gave_back(self, *, waited: bool = False) -> None:
+        """One that came in has gone without having talked, and takes nobody's turn. Before `is_in`."""
+        self._gate.gave_back(waited=waited)
+
+    async def turn(self, take: Callable[[], Awaitable[None]]) -> None:
+        """Wait in the order of asking until there is room for one more call that waits, and `take` its turn. It comes
+        in by `enter_after_turn` when all that it needs has been found, which may take a while."""
         async with self._first:
-            why = self.enter()
-            if why is not None:
-                log.info("call.waits_for_models", why=why)
-            while why is not None:
-                await self._look_again.wait()
-                why = self.enter()
+            await self._room()
+            await take()
+            while self._why_not(waits=True) is not None:
+                await self._room()
+                await take()
+
+    def enter_after_turn(self) -> bool:
+        """Come in; False when there is no room any more, then it waits for another turn."""
+        return self._enter(waits=True) is None
+
+    async def _room(self) -> None:
+        why = self._why_not(waits=True)
+        if why is not None:
+            log.info("call.waits_for_models", why=why)
+        while why is not None:
+            await self._look_again.wait()
+            why = self._why_not(waits=True)
+
+    def _enter(self, *, waits: bool) -> str | None:
+        why = self._why_not(waits=waits)
+        if why is None:
+            self._gate.took(time.monotonic(), waited=waits)
+            self._entering += 1
+        return why
 
     def look(self) -> None:
         """See how the models are. On the event loop, at once."""
         was_closed = self._gate.is_closed
-        self._gate.saw(time.monotonic(), self._expected_wait_s(), self._talking())
+        self._gate.saw(time.monotonic(), self._asked_wait_s(), self._talking())
         metrics.EXPECTED_WAIT.set(self._gate.wait_s)
         metrics.SLOW.set(self._gate.is_closed)
         if self._gate.is_closed != was_closed:
@@ -138,18 +184,38 @@ class Load:
         self._look_again.clear()
 
     async def run(self) -> None:
-        """Measure, then look from time to time, for ever."""
+        """Measure, then look from time to time, for ever: who cannot be asked does not let wait, for a gate that is
+        closed would stay so."""
         if self._expect is not None:
-            self._gate.expected_calls = await _to_its_end(self._expect)
+            try:
+                self._gate.expected_calls = await _to_its_end(self._expect)
+            except Exception as error:
+                log.warning("models.not_measured", error=repr(error), exc_info=error)
         while True:
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the next look may go well
+                self._tell_fault(error)
             await asyncio.sleep(LOOK_S)
+
+    def _asked_wait_s(self) -> float:
+        try:
+            return self._expected_wait_s()
+        except Exception as error:  # noqa: BLE001 - the next look may go well
+            self._tell_fault(error)
+            return 0.0
+
+    def _tell_fault(self, error: Exception) -> None:
+        """Once of each kind."""
+        if type(error) not in self._faults:
+            self._faults.add(type(error))
+            log.error("models.look_failed", error=repr(error), exc_info=error)
 
     def _talking(self) -> int:
         return self.talking() + self._entering
 
-    def _why_not(self) -> str | None:
-        return self._gate.why_not(time.monotonic(), self._talking()) if self._refuses else None
+    def _why_not(self, *, waits: bool = False) -> str | None:
+        return self._gate.why_not(time.monotonic(), self._talking(), waits=waits) if self._refuses else None
 
 
 async def _to_its_end(work: Callable[[], T]) -> T:

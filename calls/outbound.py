@@ -199,6 +199,8 @@ class OutboundCall:
         if live is not None:
             self._live = live
         if self._in_load is not None:
+            if live is None:
+                self._in_load.gave_back(waited=True)
             self._in_load.is_in()
         if live is None:
             await self._finish_unplaced(await self._ending)
@@ -213,36 +215,41 @@ class OutboundCall:
         if problem is not None:
             self._give_up(problem)
             return None
-        if not await self._comes_in() or not await self._way_out.turns.taken_before(self._ending):
-            return None
         line = await self._line()
         leg = None if line is None else await self._place(line)
         if line is None or leg is None:
             return None
         return LiveCall(self.call, line.agent, line.number, leg, self._house, self._transfers)
 
-    async def _comes_in(self) -> bool:
-        """Wait until the models keep up; False when the call is ended first."""
-        load = self._way_out.load
+    async def _turn_comes(self) -> bool:
+        """Wait until the models keep up, and for a turn; False when the call is ended first."""
+        load, turns = self._way_out.load, self._way_out.turns
         if load is None:
-            return True
+            return await turns.taken_before(self._ending)
+        return await _done_before(self._ending, load.turn(turns.take))
 
-        async def come_in() -> None:
-            await load.entered()
+    def _comes_in(self) -> bool:
+        """Beside the others; False when there is no room any more."""
+        load = self._way_out.load
+        if load is not None:
+            if not load.enter_after_turn():
+                return False
             self._in_load = load
-
-        return await _done_before(self._ending, come_in())
+        return True
 
     async def _line(self) -> Line | None:
         """What the call is dialled with as everything stands at its turn: it was queued a while ago. None when it is
-        not dialled. A number that was changed while its trunk was looked for is asked for again."""
-        self.call = replace(self.call, call_sid=str(uuid4()))
-        asked = partial(
-            phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
-        )
-        number = await self._house.database.read(asked)
+        not dialled, or ended before. It takes a place beside the others only when its trunk, which may have to be
+        looked for, is there. A number that was changed meanwhile is asked for again."""
         while True:
+            if not await self._turn_comes():
+                return None
+            number = await self._number_now()
             trunk, problem = (None, "") if number is None else await self._trunk(number)
+            if self._comes_in():
+                break
+        self.call = replace(self.call, call_sid=str(uuid4()))
+        while True:
             cleared = await self._cleared()
             if isinstance(cleared, str):
                 self._give_up(cleared)
@@ -250,11 +257,18 @@ class OutboundCall:
             if cleared.number == number:
                 break
             number = cleared.number
+            trunk, problem = await self._trunk(number)
         self._agent = cleared.agent
         if trunk is None:
             self._give_up(problem)
             return None
         return Line(cleared.number, cleared.agent, trunk)
+
+    async def _number_now(self) -> PhoneNumber | None:
+        asked = partial(
+            phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
+        )
+        return await self._house.database.read(asked)
 
     async def _trunk(self, number: PhoneNumber) -> tuple[Trunk | None, str]:
         """The number's trunk; None and why there is none."""

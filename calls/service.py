@@ -300,6 +300,9 @@ class CallService:
             raise Refused(503, why, RETRY_AFTER_S)
         try:
             return await self._create(caller, who)
+        except BaseException:
+            self._load.gave_back()
+            raise
         finally:
             self._load.is_in()
 

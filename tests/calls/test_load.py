@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from calls.admission import Refused
+from calls.live import LiveCall
 from calls.load import ONE_BY_ONE_S, Gate, Load
+from sipcore.trunk import Trunk
+from storage.phone_numbers import PhoneNumber
 from tests.calls.house import House, open_house, until
 from tests.calls.outbound import callee, queue, stored
 
@@ -202,3 +207,147 @@ async def test_models_are_measured_before_they_are_watched_and_to_the_end_before
     again = asyncio.create_task(Load(gate, lambda: 0.0, expect=lambda: 7).run())
     await until(lambda: gate.expected_calls == 7)
     again.cancel()
+
+
+def test_calls_that_wait_leave_places_to_callers() -> None:
+    gate = Gate(3.0, expected_calls=10)
+    gate.took(0.0, waited=True)
+    assert gate.why_not(0.1, 7, waits=True) is None
+    assert gate.why_not(0.1, 8, waits=True) is not None
+    assert gate.why_not(0.1, 9) is None
+
+
+def test_calls_that_wait_take_no_turn_of_callers_but_one_of_their_own_while_no_caller_is_refused() -> None:
+    gate = Gate(3.0, expected_calls=2)
+    assert gate.why_not(20.0, 5, waits=True) is None
+    gate.took(20.0, waited=True)
+    assert gate.why_not(20.1, 5, waits=True) is not None
+    assert gate.why_not(20.1, 5) is None, "the callers' turn is still there"
+    gate.took(20.1)
+    gate.refused(27.0)
+    assert gate.why_not(20.2 + ONE_BY_ONE_S, 5, waits=True) == "callers come first, and one was refused just now"
+    assert gate.why_not(27.1 + ONE_BY_ONE_S, 5, waits=True) is None
+    assert gate.why_not(27.1 + ONE_BY_ONE_S, 0, waits=True) is None
+
+
+def test_a_turn_that_is_given_back_is_another_ones() -> None:
+    gate = Gate(3.0, expected_calls=2)
+    gate.took(20.0)
+    gate.gave_back()
+    assert gate.why_not(20.1, 2) is None
+
+
+async def test_a_queue_of_calls_that_we_make_does_not_shut_callers_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calls.load.LOOK_S", 0.001)
+    load = Load(Gate(3.0, expected_calls=5), lambda: 0.0)
+    talking = 0
+    load.talking = lambda: talking
+    watching = asyncio.create_task(load.run())
+
+    async def place() -> None:
+        nonlocal talking
+        await load.turn(lambda: asyncio.sleep(0))
+        if load.enter_after_turn():
+            talking += 1
+            load.is_in()
+
+    queue_ = [asyncio.create_task(place()) for _ in range(20)]
+    await until(lambda: talking == 4)
+    await asyncio.sleep(0.02)
+    assert talking == 4
+    assert load.enter() is None
+    talking += 1
+    load.is_in()
+    assert load.enter() is not None
+    talking -= 3
+    await asyncio.sleep(0.02)
+    assert talking == 2, "a caller was refused: who has called again finds a place"
+    assert load.enter() is None
+    for task in (*queue_, watching):
+        task.cancel()
+
+
+async def test_a_call_that_waits_for_its_turn_or_its_trunk_counts_for_nothing(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    async with open_house(tmp_path, load=load, per_second=0.001) as house:
+        line = await house.number()
+        await queue(house, line)
+        await callee(house)
+        for _ in range(3):
+            await queue(house, line)
+        await until(lambda: len(house.service.live()) == 4)
+        phone = house.rings()
+        await until(lambda: phone.sent and phone.sent[-1] >= 200)
+        assert phone.sent[-1] == 200
+
+
+async def test_a_call_that_finds_its_place_taken_when_its_trunk_is_there_waits_again(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    async with open_house(tmp_path, load=load) as house:
+        line = await house.number()
+        trunk_of, asked, goes_on = house.service._way_out.trunk_of, asyncio.Event(), asyncio.Event()  # type: ignore[union-attr]
+
+        async def slow(number: PhoneNumber) -> Trunk:
+            asked.set()
+            await goes_on.wait()
+            return await trunk_of(number)
+
+        house.service._way_out = replace(house.service._way_out, trunk_of=slow)  # type: ignore[type-var]
+        call = await queue(house, line)
+        await asked.wait()
+        first, second = house.rings(), house.rings()
+        await until(lambda: 200 in first.sent and 200 in second.sent)
+        with capture_logs() as lines:
+            goes_on.set()
+            await until(lambda: any(line["event"] == "call.waits_for_models" for line in lines))
+        assert (await stored(house, call)).status == "queued"
+
+
+async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=1), lambda: 0.0)
+    async with open_house(tmp_path, load=load) as house:
+        await house.number()
+        first = house.rings()
+        await until(lambda: 200 in first.sent)
+        load._gate.gave_back()  # its turn is over
+        create = house.service._create
+
+        async def full(*_: object) -> LiveCall:
+            raise Refused(486, "the organization has too many calls")
+
+        house.service._create = full  # type: ignore[method-assign]
+        refused = house.rings()
+        await until(refused.leg.ended.done)
+        assert refused.sent == [486]
+        house.service._create = create  # type: ignore[method-assign]
+        second = house.rings()
+        await until(lambda: second.sent and second.sent[-1] >= 200)
+        assert second.sent[-1] == 200
+
+
+async def test_models_that_cannot_be_asked_do_not_keep_the_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calls.load.LOOK_S", 0.001)
+    monkeypatch.setattr("calls.load.EVENED_OUT_S", 1e-6)
+    gate = Gate(3.0)
+    watched(gate, 10, 9.0)
+    gate._seen_s = 0.0
+    assert gate.is_closed
+
+    def broken() -> float:
+        raise RuntimeError("a model is gone")
+
+    def unmeasurable() -> int:
+        raise RuntimeError("cannot be measured")
+
+    load = Load(gate, broken, expect=unmeasurable)
+    load.talking = lambda: 4
+    with capture_logs() as lines:
+        watching = asyncio.create_task(load.run())
+        await until(lambda: not gate.is_closed)
+        await asyncio.sleep(0.01)
+    assert not watching.done()
+    assert [line["event"] for line in lines if line["log_level"] in ("warning", "error")] == [
+        "models.not_measured",
+        "models.look_failed",
+    ]
+    watching.cancel()
