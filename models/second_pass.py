@@ -60,8 +60,9 @@ class SecondPass:
         return int(getattr(self.streaming, "threads", 1))
 
     def expected_wait_s(self) -> float:
-        """See `SaysWait`: of the streaming model."""
-        return self.streaming.expected_wait_s() if isinstance(self.streaming, SaysWait) else 0.0
+        """See `SaysWait`: of the two that is busier."""
+        models = (self.streaming, self.offline)
+        return max((model.expected_wait_s() for model in models if isinstance(model, SaysWait)), default=0.0)
 
     @property
     def languages(self) -> Sequence[str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -53,6 +55,7 @@ class _Job:
     language: str | None
     wanted: Callable[[], bool]
     answer: Callable[[str, ModelError | None], None]
+    since: float = field(default_factory=time.monotonic)
 
 
 class OfflineSpeechToText:
@@ -75,7 +78,10 @@ class OfflineSpeechToText:
         self._tokens = tokens
         self._told = told
         self.speed = offline_speed(recognizer)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        # One word for each job; False ends the thread.
+        self._woken: SimpleQueue[bool] = SimpleQueue()
+        self._awaited: deque[_Job] = deque()
+        self._meanwhile: deque[_Job] = deque()
         self._streams: WeakSet[TurnStream] = WeakSet()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -93,7 +99,7 @@ class OfflineSpeechToText:
         """The text of mono int16 sound at `rate` Hz. Cancelling it takes it back if it has not begun. Raises
         `ModelError`."""
         request = TextRequest()
-        self.submit(blocks, rate, language, lambda: not request.future.done(), request.settle)
+        self.submit(blocks, rate, language, lambda: not request.future.done(), request.settle, awaited=True)
         return await request.future
 
     def submit(
@@ -103,44 +109,62 @@ class OfflineSpeechToText:
         language: str | None,
         wanted: Callable[[], bool],
         answer: Callable[[str, ModelError | None], None],
+        *,
+        awaited: bool = False,
     ) -> None:
-        """Hear a turn when its time comes; returns at once. `answer` is not called when it is not `wanted` then."""
+        """Hear a turn when its time comes; returns at once. `answer` is not called when it is not `wanted` then.
+        `awaited`: somebody waits for it, so that it goes before the others."""
         if not self._thread.is_alive():
             answer("", ModelError("the recognizer is closed"))
             return
-        self._jobs.put(_Job(blocks, rate, language, wanted, answer))
+        (self._awaited if awaited else self._meanwhile).append(_Job(blocks, rate, language, wanted, answer))
+        self._woken.put(True)
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`: for as long as the oldest of what waits has waited."""
+        waiting = [jobs[0].since for jobs in (self._awaited.copy(), self._meanwhile.copy()) if jobs]
+        return max(0.0, time.monotonic() - min(waiting)) if waiting else 0.0
 
     def close(self) -> None:
         """Close all streams and stop the thread; waits for what it does. Idempotent."""
         for stream in list(self._streams):
             stream.close()
-        self._jobs.put(None)
+        self._woken.put(False)
         self._thread.join()
-        while not self._jobs.empty():
-            if (job := self._jobs.get()) is not None:
-                job.answer("", ModelError("the recognizer is closed"))
+        while jobs := self._next():
+            for job in jobs:
+                self._answer(job, "", ModelError("the recognizer is closed"))
 
     def _run(self) -> None:
         # On Linux this sets the niceness of the calling thread alone.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        while (first := self._jobs.get()) is not None:
-            jobs = [job for job in [first, *self._more()] if job.wanted()]
+        while self._woken.get():
+            jobs = [job for job in self._next() if self._wanted(job)]
             for _, alike in groupby(sorted(jobs, key=self._group), key=self._group):
                 self._hear(list(alike))
 
-    def _more(self) -> list[_Job]:
-        """What waits besides."""
-        jobs: list[_Job] = []
+    def _next(self) -> list[_Job]:
+        """What somebody waits for, or else what is heard meanwhile, the oldest first."""
+        jobs = self._awaited or self._meanwhile
+        return [jobs.popleft() for _ in range(min(_MOST, len(jobs)))]
+
+    def _wanted(self, job: _Job) -> bool:
         try:
-            while len(jobs) < _MOST - 1:
-                job = self._jobs.get_nowait()
-                if job is None:
-                    self._jobs.put(None)
-                    break
-                jobs.append(job)
-        except Empty:
-            pass
-        return jobs
+            return job.wanted()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is lost for this turn alone
+            self._failed([job], error)
+            return False
+
+    def _answer(self, job: _Job, text: str, error: ModelError | None) -> None:
+        try:
+            job.answer(text, error)
+        except Exception as broken:  # noqa: BLE001 - other calls are still to be heard by this thread
+            _log.error("stt.answer_failed", model=self.name, error=str(broken), exc_info=True)
+
+    def _failed(self, jobs: Sequence[_Job], error: Exception) -> None:
+        _log.error("stt.failed", model=self.name, error=str(error), exc_info=True)
+        for job in jobs:
+            self._answer(job, "", ModelError(f"speech recognition failed: {error}"))
 
     def _group(self, job: _Job) -> str:
         """Whisper is told the language for a whole run; without one it finds it out for each turn."""
@@ -150,12 +174,10 @@ class OfflineSpeechToText:
         try:
             texts = self._texts(jobs)
         except Exception as error:  # noqa: BLE001 - whatever it is, these turns alone are lost
-            _log.error("stt.failed", model=self.name, error=str(error), exc_info=True)
-            for job in jobs:
-                job.answer("", ModelError(f"speech recognition failed: {error}"))
+            self._failed(jobs, error)
             return
         for job, text in zip(jobs, texts, strict=True):
-            job.answer(text, None)
+            self._answer(job, text, None)
 
     def _texts(self, jobs: Sequence[_Job]) -> list[str]:
         if self._told is not None:
@@ -166,7 +188,7 @@ class OfflineSpeechToText:
             streams.append([])
             for piece in pieces(_wide(job)):
                 stream = self._recognizer.create_stream()
-                stream.accept_waveform(RATE, np.concatenate([piece, _AFTER]).tolist())
+                stream.accept_waveform(RATE, _as_list(np.concatenate([piece, _AFTER])))
                 streams[-1].append(stream)
         if any(streams):
             self._recognizer.decode_streams([stream for each in streams for stream in each])
@@ -279,3 +301,13 @@ def _wide(job: _Job) -> Sound:
     if not job.blocks:
         return np.zeros(0, np.float32)
     return at_model_rate(job.rate).push(np.concatenate(job.blocks))
+
+
+def _as_list(sound: Sound) -> list[float]:
+    """Second by second, so that other threads need not wait for all of it. sherpa-onnx must be given it at once: after
+    each call it takes the sound for ended."""
+    samples: list[float] = []
+    for start in range(0, len(sound), RATE):
+        samples += sound[start : start + RATE].tolist()
+        time.sleep(0)
+    return samples

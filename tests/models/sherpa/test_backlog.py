@@ -1,4 +1,4 @@
-"""How much sound waits to be heard, and by how many threads it is."""
+"""How much sound waits to be heard, in which order it is, and by how many threads."""
 
 from __future__ import annotations
 
