@@ -32,7 +32,9 @@ def gguf_context_length(path: Path) -> int:
     from models.llama.language_model import CAPACITY
     from models.llama.library import Model
 
-    return min(CAPACITY, Model(path, vocabulary_only=True).trained_for)
+    model = Model(path, vocabulary_only=True)
+    model.must_write()
+    return min(CAPACITY, model.trained_for)
 
 
 def _open_sherpa(store: Store, model: KnownModel) -> SpeechToText:

@@ -6,19 +6,22 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import structlog
 
-from config.errors import ModelError, StartupError
+from config.errors import ModelError, TrunklineError
 from models.protocols import AnswerPart, ChatPrompt, Constrained, LanguageModel, Prepares, SaysWait
+
+REST_S: Final = 60.0
+"""After a failure: to try takes seconds, in which the caller waits."""
 
 _log = structlog.get_logger()
 
 
 class OnDemandLanguageModel:
     """See `LanguageModel`. The first call waits some seconds for its first answer; the model stays loaded. One that
-    cannot be loaded is tried again by the next answer. For one event loop."""
+    cannot be loaded is tried again a minute later. For one event loop."""
 
     def __init__(self, name: str, load: Callable[[], LanguageModel]) -> None:
         """`load` is called in a thread, once at a time; it raises `StartupError`."""
@@ -27,6 +30,8 @@ class OnDemandLanguageModel:
         self._model: LanguageModel | None = None
         self._loading: asyncio.Task[LanguageModel] | None = None
         self._closed = False
+        self._failure: tuple[float, str] | None = None
+        """When it was, and why."""
 
     async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
         """See `LanguageModel.answer`. Raises `ModelError`, when the model cannot be loaded too."""
@@ -52,13 +57,16 @@ class OnDemandLanguageModel:
         """The model, loaded now if it is not. Raises `ModelError`."""
         if self._model is not None:
             return self._model
+        if self._failure is not None and time.monotonic() < self._failure[0] + REST_S:
+            raise ModelError(self._failure[1])
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(self._open), name=f"load {self.name}")
             self._loading.add_done_callback(self._done)
         try:
             return await asyncio.shield(self._loading)
-        except StartupError as error:
-            raise ModelError(f"the language model {self.name} cannot be loaded: {error.message}") from error
+        except Exception as error:
+            cause = error.message if isinstance(error, TrunklineError) else repr(error)
+            raise ModelError(f"the language model {self.name} cannot be loaded: {cause}") from error
 
     def expected_wait_s(self) -> float:
         """See `SaysWait`; 0 before it is loaded."""
@@ -81,6 +89,7 @@ class OnDemandLanguageModel:
     def _done(self, task: asyncio.Task[LanguageModel]) -> None:
         self._loading = None
         if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = time.monotonic(), f"the language model {self.name} could not be loaded: {error}"
             _log.warning("model.not_loaded", name=self.name, kind="llm", error=str(error))
 
 

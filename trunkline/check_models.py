@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from config.errors import StartupError
 from config.settings import Settings
@@ -13,8 +14,9 @@ from models.catalogue import Catalogue
 from models.llama.language_model import LlamaLanguageModel
 from models.machine import cores, free_bytes
 from models.measuring import first_asked, speeds_of
+from models.remote.joining import chosen
 from trunkline.model_load import TALK
-from trunkline.remote_models import settings_here
+from trunkline.remote_models import configured_in, without_remote
 
 WITHIN_S = (0.5, 1.0, 2.0)
 _AT_ONCE = (1, 4, 16)
@@ -31,10 +33,14 @@ class Models:
 
     async def named(self, settings: Settings) -> str:
         """Which models answer, and how quick they are here. Raises `StartupError`."""
-        return await asyncio.to_thread(self.measured, await settings_here(settings))
+        remotes = await configured_in(settings)
+        away = {kind: found.name for kind in ("llm", "tts")
+                if (found := chosen(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
+        return await asyncio.to_thread(self.measured, without_remote(settings, remotes), away)
 
-    def measured(self, settings: Settings) -> str:
-        """The same, of those that are here. Takes seconds. Raises `StartupError`."""
+    def measured(self, settings: Settings, away: Mapping[str, str]) -> str:
+        """The same, of those that are here; `away` are remote ones by kind, behind which those stand. Takes seconds.
+        Raises `StartupError`."""
         chosen = settings.models
         models = loading.load(
             settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
@@ -42,8 +48,9 @@ class Models:
         )  # fmt: skip
         try:
             voices, llm = len(models.voices()), models.language_models()[0].name
+            llm = f"{away['llm']} with {llm} behind it" if "llm" in away else llm
             names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
-            self._speeds = speeds_of(models)
+            self._speeds = _without(speeds_of(models), away)
             return "\n".join([names, *_told(self._speeds), *_memory(models)])
         finally:
             models.close()
@@ -53,6 +60,12 @@ class Models:
         if self._speeds is None:
             raise StartupError("not known without models")
         return "\n".join(await asyncio.to_thread(lambda speeds: list(_capacity(settings, speeds)), self._speeds))
+
+
+def _without(speeds: Speeds, away: Mapping[str, str]) -> Speeds:
+    """What other machines do counts for nothing here."""
+    speeds = replace(speeds, writing=None) if "llm" in away else speeds
+    return replace(speeds, speaking=None) if "tts" in away else speeds
 
 
 def _told(speeds: Speeds) -> Iterator[str]:
@@ -81,7 +94,7 @@ def _memory(models: Catalogue) -> Iterator[str]:
         there = model.memory
         yield (
             f"{model.name} takes {_mebibytes(there.weights_bytes + there.bytes)} of memory and remembers the talk of "
-            f"{there.talks} calls; {_mebibytes(free_bytes())} are free beside it"
+            f"{there.talks} calls; {_mebibytes(max(0, free_bytes() - there.weights_bytes))} are free beside it"
         )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import itertools
 import json
+import threading
 import zlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -15,10 +16,10 @@ from typing import Any, Final
 
 import structlog
 
-from config.errors import ModelError
+from config.errors import ModelError, StartupError
 from models.llama.engine import End, Engine, Request
 from models.llama.grammar import bare_call, json_grammar, tagged_calls
-from models.llama.library import Context, Model
+from models.llama.library import Context, Model, weights_in_memory
 from models.llama.memory import plan
 from models.llama.reading import Reader
 from models.llama.sampling import Grammar, Sampler, Sampling
@@ -59,6 +60,10 @@ class _Wanted:
     within_s: float | None = None
 
 
+_one_by_one = threading.Lock()
+"""Held while a model takes its memory."""
+
+
 class LlamaLanguageModel:
     """See `LanguageModel`. Answers are drawn by seeds of their calls: the same call gets the same answers."""
 
@@ -81,33 +86,46 @@ class LlamaLanguageModel:
         give. An answer for whose prompt `forces_tool` holds is nothing but calls of its tools. Takes seconds. Raises
         `StartupError`, also when there is not enough memory."""
         self.name = name or path.stem
-        self._model = Model(path)
+        with _one_by_one:
+            context = self._loaded(path, sequences, capacity, cells, free, threads)
+        capacity = min(capacity, self._model.trained_for)
         self._template = ChatTemplate(self._model.template, bos=self._model.bos, eos=self._model.eos)
         self._reader = Reader(self._model, self._template)
-        capacity = min(capacity, self._model.trained_for)
-        self.memory = plan(
-            self.name,
-            self._model.shape,
-            sequences=sequences,
-            capacity=capacity,
-            batch_tokens=BATCH_TOKENS,
-            free_bytes=free_bytes() if free is None else free,
-        )
-        context = Context(
-            self._model,
-            sequences=sequences,
-            cells=cells or self.memory.cells,
-            batch_tokens=BATCH_TOKENS,
-            threads=threads or max(1, int(cores())),
-        )
         pace = Pace()
-        self.speed = measure(context, pace)
+        try:
+            self.speed = measure(context, pace)
+        except ModelError as error:
+            context.close()
+            raise StartupError(f"The language model {path} cannot be used: {error.message}") from error
         self.engine = Engine(self._model, context, pace=pace)
         self.context_length = min(capacity, context.cells)
         self._sampling = sampling or Sampling()
         self._most = min(most_tokens, self.context_length // 2)
         self._forces_tool = forces_tool
         self._ids = itertools.count(1)
+
+    def _loaded(
+        self, path: Path, sequences: int, capacity: int, cells: int | None, free: int | None, threads: int | None
+    ) -> Context:
+        """Weights, and memory as there is room for it now: while one is loaded, no other takes what it was promised."""
+        others = weights_in_memory()
+        self._model = Model(path)
+        self._model.must_write()
+        self.memory = plan(
+            self.name,
+            self._model.shape,
+            sequences=sequences,
+            capacity=min(capacity, self._model.trained_for),
+            batch_tokens=BATCH_TOKENS,
+            free_bytes=free_bytes() - others if free is None else free,
+        )
+        return Context(
+            self._model,
+            sequences=sequences,
+            cells=cells or self.memory.cells,
+            batch_tokens=BATCH_TOKENS,
+            threads=threads or max(1, int(cores())),
+        )
 
     def close(self) -> None:
         """End the answers in the making and the thread. Idempotent."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,17 +23,24 @@ from config.errors import ModelError, StartupError
 from models.llama.marks import matters
 from models.llama.memory import Shape
 
-_ERROR_LEVEL: Final = 3
+_ERROR_LEVEL: Final = 4
+"""`GGML_LOG_LEVEL_ERROR`."""
 _NO_ROOM: Final = 1
 """What `llama_decode` gives when it finds no cells."""
 _CONTROL: Final = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
 _log = structlog.get_logger()
 
 
+_told = threading.local()
+"""`first`: the first error that llama.cpp told of in a thread since it was set to ""; those after it say less."""
+
+
 @lib.llama_log_callback  # type: ignore[untyped-decorator]
 def _logged(level: int, text: bytes, _data: Any) -> None:
     if level == _ERROR_LEVEL:
-        _log.warning("llama.message", text=text.decode(errors="replace").strip())
+        told = " ".join(text.decode(errors="replace").split())
+        _told.first = getattr(_told, "first", "") or told
+        _log.warning("llama.message", text=told)
 
 
 def _load_processors(folder: Path) -> None:
@@ -46,6 +54,15 @@ _load_processors(Path(lib.__file__).parent / "lib")
 lib.llama_backend_init()
 
 
+_loaded: weakref.WeakSet[Model] = weakref.WeakSet()
+
+
+def weights_in_memory() -> int:
+    """Bytes of the weights of all models that are loaded now. Linux says that they are free, because it could read
+    them again from their files; but they are needed for every word."""
+    return sum(model.shape.weights_bytes for model in list(_loaded))
+
+
 class Model:
     """A GGUF file, loaded; freed when nobody has it any more, neither a context nor a thread that reads."""
 
@@ -54,15 +71,30 @@ class Model:
         llama.cpp can run."""
         parameters = lib.llama_model_default_params()
         parameters.vocab_only = vocabulary_only
+        _told.first = ""
         self.handle = lib.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.handle:
-            raise StartupError(f"The language model {path} cannot be loaded: it is no GGUF file that llama.cpp runs.")
+            cause = f" ({_told.first})" if _told.first else ""
+            raise StartupError(
+                f"The language model {path} cannot be loaded: it is no GGUF file that llama.cpp runs{cause}."
+            )
         freed = weakref.finalize(self, lib.llama_model_free, self.handle)
         freed.atexit = False  # a thread may still compute then
         self.vocabulary = lib.llama_model_get_vocab(self.handle)
         self.size = int(lib.llama_vocab_n_tokens(self.vocabulary))
         self.trained_for = int(self.fact("{architecture}.context_length") or 0)
+        self.path = path
         self._pieces: dict[int, bytes] = {}
+        if not vocabulary_only:
+            _loaded.add(self)
+
+    def must_write(self) -> None:
+        """Raises `StartupError` for a model that reads texts and writes none: one for embeddings sees what follows a
+        word too, or is made to sum up a text."""
+        pools = self.fact("{architecture}.pooling_type") or "0"
+        causal = self.fact("{architecture}.attention.causal") != "false"
+        if lib.llama_model_has_encoder(self.handle) or not causal or pools != "0":
+            raise StartupError(f"The model {self.path} is no language model: it reads texts and writes none.")
 
     def fact(self, key: str) -> str | None:
         """What the file says under a key, `{architecture}` in it filled in; None: nothing."""
@@ -76,7 +108,7 @@ class Model:
     def template(self) -> str | None:
         """The chat template that the file brings."""
         text = lib.llama_model_chat_template(self.handle, None)
-        return None if text is None else text.decode()
+        return None if text is None else text.decode(errors="replace")
 
     @cached_property
     def bos(self) -> str:
@@ -93,8 +125,7 @@ class Model:
         """What its memory depends on. Layers that remember by other means than keys and values count like the rest."""
         heads = int(lib.llama_model_n_head(self.handle))
         usual = int(lib.llama_model_n_embd(self.handle)) // max(1, heads)
-        architecture = self._said("general.architecture") or ""
-        sizes = [self._said(f"{architecture}.attention.{each}_length") for each in ("key", "value")]
+        sizes = [self.fact(f"{{architecture}}.attention.{each}_length") for each in ("key", "value")]
         key, value = (int(size) if size and size.isdigit() else usual for size in sizes)
         layers, groups = int(lib.llama_model_n_layer(self.handle)), int(lib.llama_model_n_head_kv(self.handle))
         return Shape(layers, heads, groups, key, value, int(lib.llama_model_size(self.handle)))
@@ -108,7 +139,7 @@ class Model:
 
     def tokens(self, text: str) -> list[int]:
         """A text's tokens; those of control are read as such. Begins as the model wants it."""
-        data = text.encode()
+        data = text.encode(errors="replace")
         begins = bool(lib.llama_vocab_get_add_bos(self.vocabulary)) and not (self.bos and text.startswith(self.bos))
         room = len(data) + 2
         found = (ctypes.c_int32 * room)()
@@ -130,12 +161,6 @@ class Model:
     def ends(self, token: int) -> bool:
         """Whether an answer is over with this token."""
         return bool(lib.llama_vocab_is_eog(self.vocabulary, token))
-
-    def _said(self, key: str) -> str | None:
-        """What the file says of itself under a key."""
-        text = ctypes.create_string_buffer(256)
-        length = lib.llama_model_meta_val_str(self.handle, key.encode(), text, len(text))
-        return None if length < 0 else text.value.decode(errors="replace")
 
     def _is_control(self, token: int) -> bool:
         return bool(lib.llama_vocab_get_attr(self.vocabulary, token) & _CONTROL)

@@ -188,7 +188,7 @@ def _object(arguments: str) -> Any:
     """Arguments as templates want them; as they are when they are no JSON."""
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError, StartupError
+from models import on_demand
 from models.catalogue import Catalogue, language_model_id
 from models.loading import load
 from models.on_demand import OnDemandLanguageModel
@@ -77,6 +78,22 @@ def test_a_file_that_is_no_model_is_told_and_stops_nothing(folder: Path) -> None
     with capture_logs() as logs:
         load(folder, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn").close()
     assert [line["name"] for line in logs if line["event"] == "model.missing"] == ["c-broken"]
+
+
+def test_a_model_for_embeddings_is_no_language_model(tmp_path: Path) -> None:
+    write_tiny_gguf(tmp_path / "embed.gguf", pools=True)
+    with capture_logs() as logs:
+        catalogue = load(tmp_path, stt="pocketsphinx", tts="flite", eot="lexical-end-of-turn")
+    assert [info.name for info in catalogue.language_models()] == ["extractive-responder"]
+    assert "reads texts and writes none" in next(line["error"] for line in logs if line["event"] == "model.missing")
+    catalogue.close()
+
+
+def test_what_llama_cpp_says_of_a_file_is_told(tmp_path: Path) -> None:
+    made = write_tiny_gguf(tmp_path / "strange.gguf").read_bytes()
+    (tmp_path / "strange.gguf").write_bytes(made.replace(b"qwen3", b"qwenX"))
+    with pytest.raises(StartupError, match=r"runs \(.*unknown model architecture: 'qwenX'"):
+        load(tmp_path, llm="strange")
 
 
 def test_a_setting_that_names_a_broken_model_stops_the_start(folder: Path) -> None:
@@ -163,13 +180,27 @@ async def test_a_call_that_ends_while_the_model_is_loaded_leaves_it_to_the_next(
     assert await second and loads.count == 1
 
 
-async def test_a_model_that_cannot_be_loaded_fails_that_answer_and_is_tried_again_by_the_next() -> None:
+async def test_a_model_that_cannot_be_loaded_fails_answers_and_is_tried_again_after_a_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     loads = Loads(failures=1)
     loads.gate.set()
     model = OnDemandLanguageModel("late", loads)
     with pytest.raises(ModelError, match="late cannot be loaded: no such file"):
         await answer_of(model)
+    with pytest.raises(ModelError, match="late could not be loaded: no such file"):
+        await answer_of(model)
+    assert loads.count == 1
+    monkeypatch.setattr(on_demand, "REST_S", 0.0)
     assert await answer_of(model)
+
+
+async def test_a_fault_in_loading_fails_that_answer_alone() -> None:
+    def load_it() -> LanguageModel:
+        raise UnicodeDecodeError("utf-8", b"x", 0, 1, "strange")
+
+    with pytest.raises(ModelError, match="late cannot be loaded: UnicodeDecodeError"):
+        await answer_of(OnDemandLanguageModel("late", load_it))
 
 
 async def test_a_model_that_is_closed_while_it_is_loaded_is_freed() -> None:

@@ -65,8 +65,10 @@ def write_tiny_gguf(
     shape: Shape = TINY,
     kind: GGMLQuantizationType = GGMLQuantizationType.F32,
     template: str | None = CHATML,
+    pools: bool = False,
 ) -> Path:
-    """A GGUF file of the architecture qwen3 at `path`, the same bytes for the same arguments; returns `path`."""
+    """A GGUF file of the architecture qwen3 at `path`, the same bytes for the same arguments; returns `path`. One that
+    `pools` is for embeddings."""
     writer = gguf.GGUFWriter(path, "qwen3")
     writer.add_name("tiny")
     writer.add_context_length(shape.context)
@@ -79,6 +81,8 @@ def write_tiny_gguf(
     writer.add_value_length(shape.head_size)
     writer.add_rope_freq_base(10_000.0)
     writer.add_layer_norm_rms_eps(1e-6)
+    if pools:
+        writer.add_pooling_type(gguf.PoolingType.LAST)
     count = _add_tokenizer(writer, shape.vocabulary, template)
     for name, tensor in _weights(np.random.default_rng(seed), shape, count).items():
         if tensor.ndim == 2 and kind is not GGMLQuantizationType.F32:

@@ -80,6 +80,21 @@ async def test_the_next_turn_reads_only_what_is_new(model: LlamaLanguageModel) -
     assert answer == text_of(await parts_of(model, again))
 
 
+@pytest.mark.parametrize(
+    "arguments", ['{"people": "\ud83d"}', '{"people": "\\ud83d"}', "[" * 20_000], ids=["surrogate", "escaped", "deep"]
+)
+async def test_arguments_that_are_no_text_or_have_no_end_are_read_like_others(
+    model: LlamaLanguageModel, arguments: str
+) -> None:
+    """A model wrote them, and they were refused."""
+    messages = [
+        ChatMessage("user", "a table please"),
+        ChatMessage("assistant", "", [ToolCall("call00001", "book_table", arguments)]),
+        ChatMessage("tool", "this is no JSON", tool_call_id="call00001", ok=False),
+    ]
+    assert await parts_of(model, ChatPrompt("strange", SYSTEM, messages, None, (BOOK,)))
+
+
 async def test_a_forced_tool_call_is_one_that_the_tool_takes(tiny_path: Path) -> None:
     forced = await asyncio.to_thread(
         LlamaLanguageModel,
