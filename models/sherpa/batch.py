@@ -34,11 +34,18 @@ class Decodable(Protocol):
     def awaited(self) -> bool:
         """Whether somebody waits for its text."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether its next piece is to be decoded in a run of its own."""
+
     def prepare(self) -> bool:
         """Do all that needs no network; True when the next piece is ready for it."""
 
     def heard(self) -> None:
         """The piece has been decoded."""
+
+    def again(self) -> bool:
+        """A run has failed and lost what it had heard: begin anew, and be `alone` in that place; False: it cannot."""
 
     def fail(self, error: Exception) -> None:
         """Something went wrong in it."""
@@ -99,9 +106,11 @@ class Batcher:
             active[stream] = active.pop(stream)
         try:
             self._recognizer.decode_streams([stream.ear for stream in batch])
-        except Exception as error:  # noqa: BLE001 - what the network lost is lost for all turns of the batch
+        except Exception as error:  # noqa: BLE001 - what the network had heard is lost for all turns of the batch
+            _log.warning("stt.run_failed", turns=len(batch), error=str(error))
             for stream in batch:
-                _failed(stream, error)
+                if len(batch) == 1 or not _again(stream):
+                    _failed(stream, error)
             return
         for stream in batch:
             try:
@@ -114,9 +123,23 @@ class Batcher:
         awaited = [stream for stream in active if stream.awaited]
         if awaited and self._favoured < _FAVOURED:
             self._favoured += 1
-            return awaited[: self._most]
+            return self._together(awaited)
         self._favoured = 0
-        return list(active)[: self._most]
+        return self._together(list(active))
+
+    def _together(self, streams: list[Decodable]) -> list[Decodable]:
+        """The first ones that can be decoded in one run."""
+        if streams and streams[0].alone:
+            return streams[:1]
+        return [stream for stream in streams if not stream.alone][: self._most]
+
+
+def _again(stream: Decodable) -> bool:
+    try:
+        return stream.again()
+    except Exception as error:  # noqa: BLE001 - its turn is lost, for the reason why the run failed
+        _log.error("stt.again_failed", error=str(error), exc_info=True)
+        return False
 
 
 def _prepared(stream: Decodable) -> bool:

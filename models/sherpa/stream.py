@@ -21,6 +21,8 @@ from models.text_request import TextRequest
 _BACKLOG_MS: Final = 30_000
 """More than this waiting means that the machine does not keep up: the oldest sound is dropped."""
 _TAIL_MS: Final = 100
+_KEPT_S: Final = 30
+"""Of a longer turn the sound is not kept: it is lost when a run fails."""
 
 _log = structlog.get_logger()
 _Work = Samples | TextRequest | Literal["discard"]
@@ -70,6 +72,10 @@ class SherpaStream:
         self.ear: Any = None
         self._accepted = 0
         self._pieces = 0
+        # The turn's sound, and the pieces of it that an ear before this one had heard; -1: there was none before.
+        self._kept: list[Samples] = []
+        self._kept_length = 0
+        self._heard_before = -1
         self._flushed = False
         self._behind = False
         self._partial = ""
@@ -137,6 +143,11 @@ class SherpaStream:
         """Whether somebody waits for its text."""
         return self._request is not None
 
+    @property
+    def alone(self) -> bool:
+        """Whether its next piece is one with which a run has failed: it may fail again."""
+        return self._pieces == self._heard_before
+
     def prepare(self) -> bool:
         """Take in sound and answer requests, until the next piece is ready or nothing is left to do."""
         if self._closed:
@@ -153,11 +164,25 @@ class SherpaStream:
     def heard(self) -> None:
         """A piece has been decoded."""
         self._pieces += 1
+        if self._pieces <= self._heard_before:
+            return
         words = self._transcript.of(self._recognizer.get_result(self.ear))
         if words != self._partial:
             self._partial = words
             if words:
                 self._on_words(words)
+
+    def again(self) -> bool:
+        """After a run that failed, in which its ear was lost: begin the turn once more. False when that cannot be."""
+        if self._heard_before >= 0 or self._kept_length > _KEPT_S * self._rate:
+            return False
+        kept, self._kept, self._kept_length = self._kept, [], 0
+        self._heard_before, self._pieces, self._accepted = self._pieces, 0, 0
+        self.ear = None
+        self._turn = at_model_rate(self._rate)
+        for samples in kept:
+            self._accept(samples)
+        return True
 
     def fail(self, error: Exception) -> None:
         """This turn is lost; the call hears of it in `finish`."""
@@ -227,10 +252,18 @@ class SherpaStream:
     def _accept(self, samples: Samples) -> None:
         if self.ear is None:
             self.ear = self._begin()
+        self._keep(samples)
         sound = self._turn.push(samples)
         self._accepted += len(sound)
         # A list: of an array each sample would become a Python object of its own first.
         self.ear.accept_waveform(RATE, sound.tolist())
+
+    def _keep(self, samples: Samples) -> None:
+        self._kept_length += len(samples)
+        if self._kept_length <= _KEPT_S * self._rate:
+            self._kept.append(samples)
+        else:
+            self._kept.clear()
 
     def _flush(self) -> None:
         """Follow the sound by as much silence as the network looks ahead, so that all of it is decoded, and a little
@@ -251,6 +284,9 @@ class SherpaStream:
         self.ear = None
         self._turn = at_model_rate(self._rate)
         self._accepted = self._pieces = 0
+        self._kept = []
+        self._kept_length = 0
+        self._heard_before = -1
         self._flushed = self._behind = False
         self._partial = ""
         self._error = None
