@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import api, capacity, models_llm, models_stt, models_turn, pump, turn, turn_peer
+from bench import api, capacity, models_llm, models_stt, models_tts, models_turn, pump, turn, turn_peer
 from bench.process import machine
 from config import logging as logs
 
@@ -138,6 +138,19 @@ BENCHES: Final = {
             "p50_ms": "p50, ms",
             "p95_ms": "p95, ms",
             "core_s_per_s": "s of a core for 1 s of a call",
+        },
+    ),
+    "models-tts": Bench(
+        "Text to speech: a Piper voice of real size, flite, espeak-ng, and what is kept",
+        models_tts.run,
+        {
+            "what": "what",
+            "first_clause_ms": "first clause, ms",
+            "real_time_factor": "real-time factor",
+            "last_ms": "the last one waits, ms",
+            "times_real_time": "times as fast as heard",
+            "cores_a_second": "s of a core for 1 s of speech",
+            "sentence_ms": "a sentence, ms",
         },
     ),
     "models-turn": Bench(
