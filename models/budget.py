@@ -58,8 +58,10 @@ class Hearing:
     threads: int
 
     def factor(self, calls: float) -> float:
-        """That of the largest number measured which is not above `calls`, else of the least."""
-        return self.factors[max((count for count in self.factors if count <= calls), default=min(self.factors))]
+        """When so many are spread over the threads: that of the largest number measured which is not above each one's
+        share, else of the least."""
+        share = calls / self.threads
+        return self.factors[max((count for count in self.factors if count <= share), default=min(self.factors))]
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,14 @@ class Speeds:
     judging: Judging | None = None
     writing: Writing | None = None
     speaking: Speaking | None = None
+    again: Hearing | None = None
+    """What hears each turn whole, when it is over."""
 
     @property
     def cost_nothing(self) -> bool:
         """No model was measured: only lines take cores."""
-        return (self.hearing, self.judging, self.writing, self.speaking) == (None, None, None, None)
+        models = self.hearing, self.judging, self.writing, self.speaking, self.again
+        return all(model is None for model in models)
 
 
 @dataclass(frozen=True)
@@ -199,6 +204,10 @@ def _lines(speeds: Speeds, cores: float, calls: int, talk: Talk) -> list[_Line]:
         factor = speeds.hearing.factor(calls * talk.caller_speaks)
         threads = min(cores, speeds.hearing.threads)
         lines.append(_Line("recognizer", factor * _LAST_WORDS_S, calls * talk.caller_speaks * factor, threads))
+    if speeds.again is not None:  # one turn after the other, at worst: few end at the same moment
+        factor, threads = speeds.again.factor(1), min(cores, speeds.again.threads)
+        turn_s = talk.turn_every_s * talk.caller_speaks
+        lines.append(_Line("second pass", factor * turn_s, calls * talk.caller_speaks * factor, threads))
     if speeds.judging is not None:  # it is asked before the turn is over
         questions = calls * talk.questions / talk.turn_every_s
         lines.append(_Line("end of turn", 0.0, questions * speeds.judging.answer_s, cores))

@@ -154,18 +154,18 @@ class Catalogue:
     def expected_wait_s(self) -> float:
         """How long a caller would wait for the models now: until the words are heard, answered and spoken, by the
         busiest model of each kind. On the event loop, at once."""
-        kinds = self._recognizers, [model for _, model in self._llms.values()], self._synthesizers
+        kinds = self.recognizers, [model for _, model in self._llms.values()], self._synthesizers
         return sum(max((_wait_s(model) for model in kind), default=0.0) for kind in kinds)
 
     def close(self) -> None:
         """Stop the models' threads and free their memory. Waits for work in progress (0.1 s): not for the event loop.
         Idempotent."""
-        for model in (*self._recognizers, *(model for _, model in self._llms.values()), *self._synthesizers, self.eot):
+        for model in (*self.recognizers, *(model for _, model in self._llms.values()), *self._synthesizers, self.eot):
             if isinstance(model, Closable):
                 model.close()
 
     @property
-    def _recognizers(self) -> list[SpeechToText]:
+    def recognizers(self) -> list[SpeechToText]:
         """Each of them once."""
         return list({id(each): each for each in (self._stt, *self._stt_by_language.values())}.values())
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -34,6 +35,7 @@ class Workers:
 
     def __init__(self, threads: int, name: str) -> None:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._clocks: list[int] = []
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
@@ -43,6 +45,10 @@ class Workers:
     def submit(self, job: Job) -> None:
         """Queue one step of `job`."""
         self._queue.put(job)
+
+    def worked_s(self) -> float:
+        """Seconds of a core that the threads have taken; while they are there."""
+        return sum(time.clock_gettime(clock) for clock in list(self._clocks))
 
     def close(self) -> None:
         """Let the threads finish the steps that are queued, and wait for them."""
@@ -54,6 +60,7 @@ class Workers:
     def _run(self) -> None:
         # On Linux this sets the niceness of the calling thread alone.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        self._clocks.append(time.pthread_getcpuclockid(threading.get_ident()))
         while (job := self._queue.get()) is not None:
             if job.step():
                 self._queue.put(job)

@@ -4,7 +4,6 @@ Models elsewhere take no cores of this machine and are not measured."""
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -21,6 +20,7 @@ from models.flite_tts import FliteTextToSpeech
 from models.llama.forecast import StepTimes
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech, VoiceSettings
+from models.second_pass import SecondPass
 from models.smart_turn import SmartTurn
 from models.speech_cache import Remembering
 from models.tts_speed import TtsSpeed
@@ -32,12 +32,13 @@ _TRIALS: Final = 3
 
 
 def speeds_of(models: Catalogue, language: str | None = None) -> Speeds:
-    """Of the models that calls get which name none, in a language. Takes up to a second: not for the event loop."""
+    """Of the models that calls get which name none, in a language; with None, of the slowest recognizer, whatever
+    languages it is for. Takes a second or two: not for the event loop."""
     synthesizer, voice = models.voice(None, language)
     speaking, sound = _speaking(synthesizer, voice)
-    return Speeds(
-        _hearing(models.stt(language), sound), _judging(models.eot), _writing(first_asked(models.llm(None))), speaking
-    )  # fmt: skip
+    ears = models.recognizers if language is None else [models.stt(language)]
+    hearing, again = max((_heard(ear, sound) for ear in ears), key=_work)
+    return Speeds(hearing, _judging(models.eot), _writing(first_asked(models.llm(None))), speaking, again)
 
 
 def first_asked(model: LanguageModel) -> LanguageModel:
@@ -45,14 +46,37 @@ def first_asked(model: LanguageModel) -> LanguageModel:
     return first_asked(model.models[0]) if isinstance(model, FallbackLanguageModel) else model
 
 
-def _hearing(model: SpeechToText, sound: Samples) -> Hearing | None:
+def _heard(model: SpeechToText, sound: Samples) -> tuple[Hearing | None, Hearing | None]:
+    """What hears while the caller speaks, and what hears the turn again."""
+    again = None
+    while isinstance(model, SecondPass):
+        factors = _factors(model.offline)
+        if factors:
+            again = Hearing(model.offline.name, factors, getattr(model.offline, "threads", 1))
+        model = model.streaming
+    return _hearing(model, sound), again
+
+
+def _work(heard: tuple[Hearing | None, Hearing | None]) -> float:
+    """For a second of one caller's sound."""
+    return sum(each.factor(1) for each in heard if each is not None)
+
+
+def _factors(model: object) -> dict[int, float]:
+    """As the model has measured itself; empty when it has not."""
     factors = getattr(getattr(model, "speed", None), "real_time_factor", None)
-    if isinstance(factors, Mapping) and factors:
-        return Hearing(model.name, dict(factors), getattr(model, "threads", 1))
+    return dict(factors) if isinstance(factors, Mapping) else {}
+
+
+def _hearing(model: SpeechToText, sound: Samples) -> Hearing | None:
+    factors = _factors(model)
+    if factors:
+        return Hearing(model.name, factors, getattr(model, "threads", 1))
     if not isinstance(model, PocketsphinxSpeechToText):
         return None
     heard = (sound if len(sound) else _noise())[: int(_HEARD_S * _RATE)]
-    return Hearing(model.name, {1: _takes_to_hear_s(model, heard) * _RATE / len(heard)}, max(2, os.cpu_count() or 2))
+    took_s = min(_takes_to_hear_s(model, heard) for _ in range(_TRIALS))
+    return Hearing(model.name, {1: took_s * _RATE / len(heard)}, model.threads)
 
 
 def _noise() -> Samples:
@@ -60,16 +84,16 @@ def _noise() -> Samples:
     return np.random.default_rng(1).normal(0, 3000, int(_HEARD_S * _RATE)).astype(np.int16)
 
 
-def _takes_to_hear_s(model: SpeechToText, sound: Samples) -> float:
-    """Seconds of a core: no other thread has something to do yet."""
+def _takes_to_hear_s(model: PocketsphinxSpeechToText, sound: Samples) -> float:
+    """Seconds of a core, by the clocks of its threads: what other models and calls do meanwhile does not count."""
 
     async def hear() -> float:
         stream = model.open(rate=_RATE, language=None, on_words=lambda _: None)
         try:
-            began = time.process_time()
+            began = model.worked_s()
             stream.feed(sound)
             await stream.finish()
-            return time.process_time() - began
+            return model.worked_s() - began
         finally:
             stream.close()
 

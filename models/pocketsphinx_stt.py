@@ -281,7 +281,8 @@ class PocketsphinxSpeechToText:
             _TELEPHONE_RATE: DecoderPool(lambda: Decoder(library, telephone), ready, limit),
             RATE: DecoderPool(lambda: Decoder(library, base), 0, limit),
         }
-        self._workers = Workers(threads or max(2, cores), NAME)
+        self.threads = threads or max(2, cores)
+        self._workers = Workers(self.threads, NAME)
         self._streams: WeakSet[PocketsphinxStream] = WeakSet()
 
     def open(
@@ -300,6 +301,10 @@ class PocketsphinxSpeechToText:
     def expected_wait_s(self) -> float:
         """See `SaysWait`: as much sound as waits to be heard of the caller who is the furthest behind."""
         return max((stream.behind_s for stream in list(self._streams)), default=0.0)
+
+    def worked_s(self) -> float:
+        """Seconds of a core that its threads have taken."""
+        return self._workers.worked_s()
 
     def close(self) -> None:
         """Close all streams, stop the threads and free the decoders; waits for the pieces that are being decoded.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 import structlog
@@ -40,7 +40,7 @@ class Transcribes(Protocol):
 
 
 class SecondPass:
-    """See `SpeechToText`. It has what its streaming model has besides: `languages`, `speed`."""
+    """See `SpeechToText`. It has the `languages` of its streaming model."""
 
     def __init__(self, streaming: SpeechToText, offline: Transcribes, limit_s: float = LIMIT_S) -> None:
         """Both are closed with it."""
@@ -48,16 +48,6 @@ class SecondPass:
         self.streaming = streaming
         self.offline = offline
         self._limit_s = limit_s
-
-    @property
-    def speed(self) -> Any:
-        """Of the streaming model, which works as long as callers speak; None when it has not been measured."""
-        return getattr(self.streaming, "speed", None)
-
-    @property
-    def threads(self) -> int:
-        """Of the streaming model."""
-        return int(getattr(self.streaming, "threads", 1))
 
     def expected_wait_s(self) -> float:
         """See `SaysWait`: of the two that is busier."""

@@ -73,6 +73,8 @@ def _told(speeds: Speeds) -> Iterator[str]:
     if (hearing := speeds.hearing) is not None:
         times = " / ".join(f"{1 / factor:.3g}" for factor in hearing.factors.values())
         yield f"{hearing.name} hears {times} times as fast as callers speak, {_at_once(hearing.factors)}"
+    if (again := speeds.again) is not None:
+        yield f"{again.name} hears a turn again {1 / again.factor(1):.3g} times as fast as it was spoken"
     if (judging := speeds.judging) is not None:
         yield f"{judging.name} judges a turn in {judging.answer_s * 1000:.0f} ms"
     if (writing := speeds.writing) is not None:

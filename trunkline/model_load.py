@@ -39,6 +39,9 @@ def _expected_calls(settings: Settings, models: Catalogue) -> int | None:
     except ModelError as error:
         log.warning("models.not_measured", error=error.message)
         return None
+    except Exception as error:
+        log.warning("models.not_measured", error=repr(error), exc_info=error)
+        return None
     if speeds.cost_nothing:
         return None
     [there] = capacities(speeds, cores(), limits.max_calls, TALK, [limits.max_answer_wait_s])

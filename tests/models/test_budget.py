@@ -95,5 +95,20 @@ def test_what_is_cheaper_together_counts_so_only_when_so_many_speak() -> None:
     ]
 
 
+def test_those_who_speak_are_spread_over_the_threads_that_hear() -> None:
+    ears = Hearing("ears", {1: 0.2, 4: 0.1, 16: 0.05}, threads=4)
+    assert [ears.factor(speaking) for speaking in (1, 4, 15, 16, 63, 64)] == [0.2, 0.2, 0.2, 0.1, 0.1, 0.05]
+
+
+def test_a_second_pass_takes_cores_and_its_time_is_on_the_way_to_the_answer() -> None:
+    ears = Speeds(hearing=Hearing("ears", {1: 0.03}, threads=1))
+    twice = replace(ears, again=Hearing("better ears", {1: 0.13}, threads=1))
+    assert not Speeds(again=twice.again).cost_nothing
+    assert outlook(twice, 64, 1, TALK).wait_s == pytest.approx(outlook(ears, 64, 1, TALK).wait_s + 3.2 * 0.13, rel=0.05)
+    assert outlook(twice, 2, 5, TALK).busy == pytest.approx(outlook(ears, 2, 5, TALK).busy + 5 * 0.4 * 0.13 / 2)
+    assert held(twice, 2, 1.0).calls < held(ears, 2, 1.0).calls / 2
+    assert held(twice, 2, 1.0).bound == "second pass"
+
+
 def test_less_than_a_core_works_more_slowly() -> None:
     assert outlook(BOX, 0.5, 1, TALK).wait_s > 1.9 * outlook(BOX, 1, 1, TALK).wait_s

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from media.ports import Samples
 from models.budget import Speeds
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.decoder_pool import Workers
 from models.end_of_turn import LexicalEndOfTurn
 from models.espeak_tts import EspeakTextToSpeech
 from models.flite_tts import FliteTextToSpeech
@@ -17,6 +22,8 @@ from models.measuring import speeds_of
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.responder import ExtractiveResponder
+from models.second_pass import SecondPass, Transcribes
+from models.sherpa.speed import Speed
 from models.speech_cache import Remembering, SpeechCache
 from models.tts_speed import TtsSpeed
 from tests.fakes_calls import ScriptedEars, ScriptedVoice
@@ -52,6 +59,64 @@ async def test_the_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> 
     speeds = await measured(catalogue(ScriptedEars(), ExtractiveResponder(), espeak), "de")
     assert speeds.speaking is not None
     assert speeds.speaking.name == "espeak-ng"
+
+
+class BetterEars:
+    """Hears turns whole, as a second pass; no sound is brought to it here."""
+
+    name = "better"
+    speed = Speed({1: 0.13, 4: 0.12})
+
+    async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
+        return ""
+
+
+async def test_behind_a_second_pass_both_recognizers_are_measured(recognizer: PocketsphinxSpeechToText) -> None:
+    both = SecondPass(SecondPass(recognizer, BetterEars()), cast(Transcribes, SimpleNamespace(name="elsewhere")))
+    speeds = await measured(catalogue(both, ExtractiveResponder(), ScriptedVoice()))
+    assert speeds.hearing is not None
+    assert (speeds.hearing.name, speeds.hearing.threads) == ("pocketsphinx", recognizer.threads)
+    assert 0.01 < speeds.hearing.factor(1) < 2
+    assert speeds.again is not None
+    assert (speeds.again.name, speeds.again.factors) == ("better", {1: 0.13, 4: 0.12})
+
+
+async def test_of_several_recognizers_the_slowest_counts() -> None:
+    names = {"quick": 0.01, "slow": 0.2, "usual": 0.1}
+    ears = {name: ScriptedEars() for name in names}
+    for name, factor in names.items():
+        cast(Any, ears[name]).name = name
+        cast(Any, ears[name]).speed = Speed({1: factor})
+    info = LanguageModelInfo(language_model_id("x"), "x", "builtin", 4096, True)
+    by_language: dict[str, SpeechToText] = {"de": ears["slow"], "fr": ears["usual"]}
+    models = Catalogue(ears["quick"], {info: ExtractiveResponder()}, [ScriptedVoice()], LexicalEndOfTurn(), by_language)
+    slowest, french = await measured(models), await measured(models, "fr")
+    assert slowest.hearing is not None and slowest.hearing.name == "slow"
+    assert french.hearing is not None and french.hearing.name == "usual"
+
+
+def test_what_others_do_meanwhile_is_not_the_recognizers_work() -> None:
+    workers = Workers(2, "test")
+    done = threading.Event()
+
+    class Job:
+        def step(self) -> bool:
+            work(time.thread_time)
+            done.set()
+            return False
+
+    def work(clock: Callable[[], float]) -> None:
+        until_s = clock() + 0.05
+        while clock() < until_s:
+            pass
+
+    before_s = workers.worked_s()
+    work(time.thread_time)
+    assert workers.worked_s() - before_s < 0.02
+    workers.submit(Job())
+    done.wait(10)
+    assert workers.worked_s() - before_s >= 0.05
+    workers.close()
 
 
 async def test_what_a_model_has_measured_itself_counts() -> None:
