@@ -41,7 +41,7 @@ async def test_the_models_speed_and_memory_are_told_and_how_many_calls_they_hold
     write_tiny_gguf(tmp_path / "models" / "tiny.gguf")
     wanted = {"models": {"tts": "flite", "eot": "lexical-end-of-turn"}, "limits": {"max_calls": 3}}
     settings, models = Settings(data_dir=tmp_path).with_changes(wanted), Models()
-    lines = (await asyncio.to_thread(models.measured, settings)).splitlines()
+    lines = (await asyncio.to_thread(models.measured, settings, {})).splitlines()
     assert lines[0].startswith("pocketsphinx, tiny, ")
     [read] = [line for line in lines if line.startswith("tiny reads ")]
     assert "1 / 4 / 16 at once" in read
@@ -55,6 +55,6 @@ async def test_the_models_speed_and_memory_are_told_and_how_many_calls_they_hold
 async def test_models_that_are_not_there_hold_no_calls(tmp_path: Path) -> None:
     settings, models = Settings(data_dir=tmp_path).with_changes({"models": {"llm": "no-such"}}), Models()
     with pytest.raises(StartupError, match="no-such"):
-        await asyncio.to_thread(models.measured, settings)
+        await asyncio.to_thread(models.measured, settings, {})
     with pytest.raises(StartupError, match="not known without models"):
         await models.capacity(settings)
