@@ -18,6 +18,13 @@ class Circuit(Enum):
     HALF_OPEN = "half-open"
 
 
+@dataclass(frozen=True, eq=False)
+class Permit:
+    """One request may be sent. `openings`: how often the circuit had opened before."""
+
+    openings: int
+
+
 @dataclass(frozen=True)
 class BreakerBounds:
     """So many `failures` in a row open the circuit, for `open_s`; each time that the try after it fails, twice as long,
@@ -32,55 +39,61 @@ USUAL: Final = BreakerBounds()
 
 
 class Breaker:
-    """What is known of one server. Whoever was let through by `allows` says once how it went: `succeeded`, `failed`, or
-    `abandoned` when nobody wanted to know any more."""
+    """What is known of one server. Whoever got a permit from `allows` says once how it went: `succeeded`, `failed`, or
+    `abandoned` when nobody wanted to know any more. A half-open circuit hears of its one try alone, not of requests
+    from before it opened."""
 
     def __init__(self, bounds: BreakerBounds = USUAL) -> None:
         self._bounds = bounds
         self._failures = 0
         self._open_until: float | None = None
         self._open_s = bounds.open_s
-        self._trying = False
+        self._openings = 0
+        self._trial: Permit | None = None
 
     def circuit(self, now_s: float) -> Circuit:
         """How it stands."""
         if self._open_until is None:
             return Circuit.CLOSED
-        return Circuit.HALF_OPEN if self._trying or now_s >= self._open_until else Circuit.OPEN
+        return Circuit.HALF_OPEN if self._trial or now_s >= self._open_until else Circuit.OPEN
 
     def wait_s(self, now_s: float) -> float:
         """How long nothing will be asked, 0 when the next request may find out."""
         return 0.0 if self._open_until is None else max(0.0, self._open_until - now_s)
 
-    def allows(self, now_s: float) -> bool:
-        """Whether a request may be sent; of a half-open circuit it is the only one."""
+    def allows(self, now_s: float) -> Permit | None:
+        """The permit for a request, None when none may be sent; of a half-open circuit there is one."""
         match self.circuit(now_s):
             case Circuit.CLOSED:
-                return True
+                return Permit(self._openings)
             case Circuit.OPEN:
-                return False
+                return None
             case Circuit.HALF_OPEN:
-                may, self._trying = not self._trying, True
-                return may
+                if self._trial is not None:
+                    return None
+                self._trial = Permit(self._openings)
+                return self._trial
 
     def succeeded(self) -> None:
-        """A request was answered: all is well."""
-        self._failures, self._open_until, self._trying = 0, None, False
+        """A request was answered, whichever: all is well."""
+        self._failures, self._open_until, self._trial = 0, None, None
         self._open_s = self._bounds.open_s
 
-    def failed(self, now_s: float) -> bool:
+    def failed(self, permit: Permit, now_s: float) -> bool:
         """A request was not answered. Returns whether that opened the circuit."""
+        if permit.openings != self._openings:
+            return False  # it was sent before the circuit opened
         if self._open_until is None:
             self._failures += 1
             if self._failures < self._bounds.failures:
                 return False
-        elif self._trying:
+        else:  # only the try can have a permit of this time
             self._open_s = min(2 * self._open_s, self._bounds.longest_s)
-        else:  # it was sent before the circuit opened
-            return False
-        self._open_until, self._trying = now_s + self._open_s, False
+        self._openings += 1
+        self._open_until, self._trial = now_s + self._open_s, None
         return True
 
-    def abandoned(self) -> None:
-        """A request was given up: the next one may find out."""
-        self._trying = False
+    def abandoned(self, permit: Permit) -> None:
+        """A request was given up: if it was the try, the next one may find out."""
+        if permit is self._trial:
+            self._trial = None

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import structlog
 
 from config.errors import EgressError
-from models.remote.breaker import Breaker
+from models.remote.breaker import Breaker, Permit
 from models.remote.json_texts import error_told, json_bytes
 from models.remote.remote_model import RemoteModel
 from models.remote.trouble import RemoteTrouble, What
@@ -116,29 +116,29 @@ class Endpoint:
         """One answer, which the breaker must allow and hears about; `first_s`: seconds for its first word, by default
         those of the model's limits. Raises `RemoteTrouble`, whose message names the model."""
         name = self.model.name
-        if not self.breaker.allows(self.clock()):
+        if (permit := self.breaker.allows(self.clock())) is None:
             wait_s = self.breaker.wait_s(self.clock())
             raise RemoteTrouble("resting", f"{name} failed several times and is not asked for {wait_s:.0f} s")
         turn = Turn(self.clock() + (self.model.limits.first_s if first_s is None else first_s))
         try:
             yield turn
         except RemoteTrouble as trouble:
-            self._note(trouble)
+            self._note(trouble, permit)
             message = self._without_key(f"{name} {trouble.message}")
             raise RemoteTrouble(trouble.what, message, counts=trouble.counts) from trouble
         except BaseException:
             if turn.begun:
                 self.breaker.succeeded()
             else:
-                self.breaker.abandoned()
+                self.breaker.abandoned(permit)
             raise
         else:
             self.breaker.succeeded()
 
-    def _note(self, trouble: RemoteTrouble) -> None:
+    def _note(self, trouble: RemoteTrouble, permit: Permit) -> None:
         if not trouble.counts:
             self.breaker.succeeded()  # it is there and answers
-        elif self.breaker.failed(self.clock()):
+        elif self.breaker.failed(permit, self.clock()):
             log.warning("remote_model.rests", model=self.model.name, seconds=round(self.breaker.wait_s(self.clock())))
 
     async def may_retry(self, turn: Turn, trouble: RemoteTrouble) -> None:
