@@ -19,7 +19,7 @@ from models.remote.remote_model import KINDS, base_url_of
 from trunkline.tables import table
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
-_TAKEN: Final = ("auto", "default")
+_TAKEN: Final = ("auto", "default", "off")
 _COLUMNS: Final = {"kind": "KIND", "name": "NAME", "url": "URL", "model": "MODEL", "key": "KEY", "more": "MORE"}
 _KEY_BYTES: Final = 8192
 

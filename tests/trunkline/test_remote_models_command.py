@@ -128,6 +128,7 @@ async def test_whoever_adds_one_of_this_machine_is_told_which_setting_it_needs(
         llm("http://ada:hush@gpu/v1"),
         llm(name="../gpu"),
         llm(name="auto"),
+        llm(name="off"),
         ("add", "x", "--kind", "cat", "--url", "http://gpu/v1", "--model", "m"),
         (*llm(), "--context", "0"),
         (*llm(), "--first-timeout", "nan"),
