@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from models.remote.trouble import RemoteTrouble
 
 _TOLD: Final = 200
 """Characters of a server's own words in an error of ours."""
+_ECHO: Final = re.compile(r"""["']input(?:_value)?\\*["']\s*:|\binput(?:_value)?\s*=""")
+"""Where a server's words begin to repeat what it was sent: a field of JSON or of Python."""
 
 
-def json_bytes(content: bytes | str) -> Any:
-    """What a JSON text holds. Raises `RemoteTrouble`."""
+def json_bytes(content: bytes | str, *, counts: bool = True) -> Any:
+    """What a JSON text holds. Raises `RemoteTrouble`, which `counts` as it says."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise RemoteTrouble("broken", "sends what is no JSON") from error
+        raise RemoteTrouble("broken", "sends what is no JSON", counts=counts) from error
 
 
 def clean(text: str) -> str:
@@ -37,4 +40,4 @@ def error_told(content: bytes | str) -> str:
     if not isinstance(told, str):
         return ""
     line = " ".join(clean(told).split())
-    return "".join(each for each in line if each.isprintable())[:_TOLD].partition("input")[0].strip()
+    return _ECHO.split("".join(each for each in line if each.isprintable()))[0][:_TOLD].strip()

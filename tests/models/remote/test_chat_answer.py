@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import count
 from typing import Any
 
@@ -199,3 +200,9 @@ def test_of_an_error_only_its_own_words_are_told() -> None:
     assert len(error_told(b"x" * 500)) == 200
     assert error_told(b'{"detail": [{"msg": "bad", "input": "what the caller said"}]}') == ""
     assert "caller" not in error_told(b'{"message": "1 error, input_value=\'what the caller said\'"}')
+    told = error_told(b"{\"message\": \"[{'msg': 'missing', 'input': {'text': 'what the caller said'}}]\"}")
+    assert "missing" in told and "caller" not in told
+    assert "caller" not in error_told(json.dumps({"error": json.dumps({"input": "what the caller said"})}))
+    assert "caller" not in error_told(b'{"input": "what the caller said", ')
+    refused = "Invalid input: model qwen not found"
+    assert error_told(json.dumps({"error": {"message": refused}})) == refused
