@@ -7,10 +7,10 @@ begins with the same words, those are not said again.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 import structlog
 
@@ -49,7 +49,8 @@ class AnswersAlone(Protocol):
 
 
 class FallbackLanguageModel:
-    """Asks its models in order, the best first. See `LanguageModel`, and `Constrained` for those that can."""
+    """Asks its models in order, the best first. See `LanguageModel`, and `Constrained` for those that can. A model that
+    breaks fails like one that says so, but is told of as a fault."""
 
     def __init__(self, name: str, models: Sequence[LanguageModel]) -> None:
         self.name = name
@@ -57,7 +58,7 @@ class FallbackLanguageModel:
 
     async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
         """See `LanguageModel.answer`. A model that fails after it has called a tool has said enough: it is asked again
-        with the tool's result. Raises the error of the last model."""
+        with the tool's result. Raises `ModelError` when the last model fails too."""
         said: list[str] = []
         calls = 0
         for place, model in enumerate(self.models):
@@ -74,12 +75,12 @@ class FallbackLanguageModel:
                 if behind is not None and (text := behind.rest()):
                     yield TextDelta(text)
                 return
-            except ModelError as error:
-                self._tell(prompt.call_id, place, error, "".join(said))
+            except Exception as error:
+                failure = _told(prompt.call_id, self.models[place:], error, "".join(said))
                 if calls:
                     return
                 if place + 1 == len(self.models):
-                    raise
+                    raise failure from error
 
     async def prepare(self, prompt: ChatPrompt) -> None:
         """See `Prepares.prepare`: by the best, if it can; the others are not expected to be asked."""
@@ -107,20 +108,34 @@ class FallbackLanguageModel:
         able = [model for model in self.models if isinstance(model, Constrained)]
         for place, model in enumerate(able):
             try:
-                return await model.complete(prompt, schema)
-            except ModelError as error:
-                self._tell(prompt.call_id, place, error, "")
+                return await cast(Constrained, model).complete(prompt, schema)
+            except Exception as error:
+                failure = _told(prompt.call_id, able[place:], error, "")
                 if place + 1 == len(able):
-                    raise
+                    raise failure from error
         raise ModelError(f"{self.name} cannot be held to a form")
 
-    def _tell(self, call_id: str, place: int, error: ModelError, said: str) -> None:
-        following = self.models[place + 1].name if place + 1 < len(self.models) else None
-        known = isinstance(error, RemoteTrouble) and error.what == "resting"
-        (log.info if known else log.warning)(
-            "model.fell_back", call_id=call_id, model=self.models[place].name, to=following, error=error.message,
-            said_characters=len(said),
-        )  # fmt: skip
+
+def _told(call_id: str, models: Sequence[LanguageModel], error: Exception, said: str) -> ModelError:
+    """Tell the log that the first of `models` failed. Returns it as an error of that model."""
+    fault = not isinstance(error, ModelError)
+    failure = error if isinstance(error, ModelError) else ModelError(f"{models[0].name} broke: {type(error).__name__}")
+    known = isinstance(error, RemoteTrouble) and error.what == "resting"
+    tell = log.error if fault else log.info if known else log.warning
+    tell(
+        "model.fell_back", call_id=call_id, model=models[0].name, to=models[1].name if models[1:] else None,
+        error=failure.message, said_characters=len(said), exc_info=error if fault else None,
+    )  # fmt: skip
+    return failure
+
+
+def in_a_row(models: Iterable[LanguageModel]) -> list[LanguageModel]:
+    """The same in one chain: chains among them give their own models, and no name comes twice."""
+    single: dict[str, LanguageModel] = {}
+    for model in models:
+        for each in in_a_row(model.models) if isinstance(model, FallbackLanguageModel) else [model]:
+            single.setdefault(each.name, each)
+    return list(single.values())
 
 
 def _taken_up(model: LanguageModel, prompt: ChatPrompt, said: str) -> ChatPrompt:
@@ -174,10 +189,12 @@ class Behind:
         if not likely:
             return self._anew(self._held.lstrip())
         tail = max(likely, key=len)
-        place = list(_WORD.finditer(self._held))[len(tail) - 1].start() + len(tail[-1])
-        rest = self._held[place:]
+        last = list(_WORD.finditer(self._held))[len(tail) - 1]
+        rest = self._held[last.start() + _length(last[0], tail[-1]) :]
         if self._said[-1:].isalnum():
             return rest
+        if rest[:1] in (".", ",") and rest[1:2].isdigit():  # a number was not over
+            return rest[1:] if self._said.endswith(rest[0]) else self._anew(self._held.lstrip())
         return ("" if self._said[-1:].isspace() else " ") + rest.lstrip(_BETWEEN)
 
     def _anew(self, text: str) -> str:
@@ -190,6 +207,11 @@ class Behind:
 
 def _words(text: str) -> list[str]:
     return [word.casefold() for word in _WORD.findall(text)]
+
+
+def _length(word: str, beginning: str) -> int:
+    """Characters of a word that are `beginning`, which is casefolded: longer than what is written where there is ß."""
+    return next(end for end in range(1, len(word) + 1) if len(word[:end].casefold()) >= len(beginning))
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Final
 from config.errors import StartupError
 from models import responder
 from models.catalogue import Catalogue, Elsewhere, LanguageModelInfo, language_model_id
-from models.fallback import FallbackLanguageModel
+from models.fallback import FallbackLanguageModel, in_a_row
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
 from models.remote.endpoint import Endpoint, HttpClient
 from models.remote.language_model import RemoteLanguageModel
@@ -65,10 +65,11 @@ def join(
 
 
 def _spares(here: Catalogue) -> list[LanguageModel]:
-    """What answers when a remote model does not: the best that is here, and what needs no weights."""
+    """What answers when a remote model does not: the best that is here, and what needs no weights; one by one, so that
+    each is told what was said of an answer as it needs it."""
     names = dict.fromkeys((here.llm(None).name, responder.NAME))
     models = {info.name: here.llm(info.id) for info in here.language_models()}
-    return [models[name] for name in names if name in models]
+    return in_a_row(models[name] for name in names if name in models)
 
 
 def _language_model(remote: RemoteModel, http: HttpClient, spares: Sequence[LanguageModel]) -> LanguageModel:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from config.errors import ModelError
-from models.fallback import GO_ON, Behind, FallbackLanguageModel, FallbackTextToSpeech
+from models.fallback import GO_ON, Behind, FallbackLanguageModel, FallbackTextToSpeech, in_a_row
 from models.protocols import (
     AnswerPart,
     ChatMessage,
@@ -112,10 +113,25 @@ async def test_a_tool_that_was_not_called_yet_can_be_called_by_the_next() -> Non
     assert await answered(Model("first", "One moment.", FAILS), Model("other", CALL)) == ("One moment.", [CALL])
 
 
-async def test_errors_of_our_own_are_not_hidden() -> None:
-    other = Model("other", "Yes.")
-    with pytest.raises(RuntimeError):
-        await answered(Model("first", RuntimeError("a fault")), other)
+@pytest.mark.parametrize(
+    "error", [RuntimeError("a fault"), RecursionError(), UnicodeEncodeError("utf-8", "\ud83d", 0, 1, "half")]
+)
+async def test_a_model_that_breaks_fails_alone_and_the_log_tells_of_a_fault_once(error: Exception) -> None:
+    with capture_logs() as logs:
+        assert await answered(Model("first", "We open", error), Model("other", "at nine.")) == ("We open at nine.", [])
+    (line,) = logs
+    assert (line["log_level"], line["model"], line["to"], line["exc_info"]) == ("error", "first", "other", error)
+
+
+async def test_a_fault_of_the_last_model_is_an_error_of_a_model() -> None:
+    with capture_logs() as logs, pytest.raises(ModelError, match="last broke: RuntimeError"):
+        await answered(Model("first", FAILS), Model("last", RuntimeError("a fault")))
+    assert [line["log_level"] for line in logs] == ["warning", "error"]
+
+
+async def test_a_fault_after_a_tool_was_called_leaves_the_call_as_it_is() -> None:
+    other = Model("other", CALL)
+    assert await answered(Model("first", CALL, RuntimeError("a fault")), other) == ("", [CALL])
     assert other.asked == []
 
 
@@ -134,6 +150,19 @@ async def test_a_form_is_filled_by_the_first_model_that_can() -> None:
         await FallbackLanguageModel("chain", [Formed("first", FAILS)]).complete(PROMPT, {})
     with pytest.raises(ModelError, match="form"):
         await FallbackLanguageModel("chain", [Model("none", "x")]).complete(PROMPT, {})
+
+
+async def test_a_form_is_filled_by_the_next_when_a_model_breaks_and_the_log_names_both() -> None:
+    models = [Model("none", "x"), Formed("first", RuntimeError("a fault")), Formed("second", "{}")]
+    with capture_logs() as logs:
+        assert await FallbackLanguageModel("chain", models).complete(PROMPT, {}) == "{}"
+    assert [(line["log_level"], line["model"], line["to"]) for line in logs] == [("error", "first", "second")]
+
+
+def test_chains_in_a_chain_are_one_and_no_model_comes_twice() -> None:
+    one, two, three = Model("one"), Model("two"), Model("three")
+    inner = FallbackLanguageModel("two", [two, FallbackLanguageModel("three", [three, one])])
+    assert in_a_row([one, inner, three]) == [one, two, three]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +185,14 @@ async def test_a_form_is_filled_by_the_first_model_that_can() -> None:
         ("Wir öffnen um", "Wir öffnen um neun.", "Wir öffnen um neun."),
         ("営業時間は", "営業時間は九時からです。", "営業時間は九時からです。"),
         ("…", "Yes.", "… Yes."),
+        ("Die Straße", "Die Straße ist gesperrt.", "Die Straße ist gesperrt."),
+        ("Die Stra", "Die Straße ist gesperrt.", "Die Straße ist gesperrt."),
+        ("Die Straß", "Die Straße ist gesperrt.", "Die Straße ist gesperrt."),
+        ("Die große Straße, ", "Die große Straße, sie ist gesperrt.", "Die große Straße, sie ist gesperrt."),
+        ("It costs 3", "It costs 3.50 euros.", "It costs 3.50 euros."),
+        ("It costs 3.", "It costs 3.50 euros.", "It costs 3.50 euros."),
+        ("Es kostet 3,", "Es kostet 3,50 Euro.", "Es kostet 3,50 Euro."),
+        ("It costs 3. ", "It costs 3.50 euros.", "It costs 3. It costs 3.50 euros."),
         ("We open", "", "We open"),
         ("We open", "…", "We open"),
     ],
