@@ -15,6 +15,8 @@ from models.remote.remote_model import RemoteModel
 
 MOST_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""
+MOST_FORMED_TOKENS: Final = 1024
+"""Of JSON."""
 BEGINS: Final = "(The call begins.)"
 """In the place of a caller who has said nothing yet: many templates want the user to speak first."""
 _BYTES_PER_TOKEN: Final = 3
@@ -33,45 +35,62 @@ class ChatRequests:
 
     def __init__(self, model: RemoteModel) -> None:
         self._model = model
-        self._most = min(MOST_TOKENS, model.context_length // 2)
         self._dropped: OrderedDict[str, int] = OrderedDict()
 
     def streamed(self, prompt: ChatPrompt) -> bytes:
         """For an answer that is spoken while it comes."""
-        request = self._request(prompt) | {"stream": True}
+        most = self._most(MOST_TOKENS)
+        fixed = _tokens(prompt.system) + sum(_tokens(json.dumps(_signature(tool))) for tool in prompt.tools)
+        kept = self._kept(prompt, self._model.context_length - most - fixed)
+        request = self._request(prompt.system, kept, most)
         if prompt.tools:
             request["tools"] = [_signature(tool) for tool in prompt.tools]
         return self._written(request)
 
     def formed(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> bytes:
-        """For JSON that `schema` takes."""
+        """For JSON that `schema` takes. It may be about anything of a call: what answers left out of the talk does not
+        matter."""
+        most = self._most(MOST_FORMED_TOKENS)
+        dropped = _first(prompt.messages, 0, self._model.context_length - most - _tokens(prompt.system))
+        request = self._request(prompt.system, prompt.messages[dropped:], most)
         form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": False}}
-        return self._written(self._request(prompt) | {"stream": True, "response_format": form})
+        return self._written(request | {"response_format": form})
 
-    def _request(self, prompt: ChatPrompt) -> Json:
+    def _most(self, tokens: int) -> int:
+        return min(tokens, self._model.context_length // 2)
+
+    def _request(self, system: str, messages: Sequence[ChatMessage], most: int) -> Json:
         return {
             "model": self._model.model,
-            "messages": _lines(prompt.system, self._kept(prompt)),
-            "max_tokens": self._most,
+            "messages": _lines(system, messages),
+            "max_tokens": most,
+            "stream": True,
         }
 
     def _written(self, request: Json) -> bytes:
         return json.dumps({**request, **self._model.extra}, ensure_ascii=False).encode("utf-8", "replace")
 
-    def _kept(self, prompt: ChatPrompt) -> Sequence[ChatMessage]:
+    def _kept(self, prompt: ChatPrompt, room: int) -> Sequence[ChatMessage]:
         """The messages for which there is room. Always the same beginning is left out until that is too little: what
         the server has read of a talk stays good."""
-        fixed = _tokens(prompt.system) + sum(_tokens(json.dumps(_signature(tool))) for tool in prompt.tools)
-        costs = [_cost(message) for message in prompt.messages]
-        before = min(self._dropped.get(prompt.call_id, 0), len(costs))
-        begins = [message.role == "user" for message in prompt.messages]
-        dropped = first_kept(costs, begins, self._model.context_length - self._most - fixed, before)
+        before = self._dropped.get(prompt.call_id, 0)
+        dropped = _first(prompt.messages, before, room)
         if dropped != before:
             log.info("language_model.turns_left_out", call_id=prompt.call_id, messages=dropped)
             self._dropped[prompt.call_id] = dropped
             while len(self._dropped) > _KEPT_CALLS:
                 self._dropped.popitem(last=False)
         return prompt.messages[dropped:]
+
+
+def _first(messages: Sequence[ChatMessage], before: int, room: int) -> int:
+    """The place of the first message to keep, where `before` were left out the last time. (The talk may have become
+    another one since.) It is no tool's result, which would have lost its call."""
+    start = before if before < len(messages) else 0
+    while start and messages[start].role == "tool":
+        start -= 1
+    dropped = first_kept([_cost(each) for each in messages], [each.role == "user" for each in messages], room, start)
+    return next((place for place in range(dropped, len(messages)) if messages[place].role != "tool"), len(messages))
 
 
 def _tokens(text: str) -> int:

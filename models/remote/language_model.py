@@ -41,12 +41,14 @@ class RemoteLanguageModel:
                     yield part
 
     async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
-        """See `Constrained.complete`. Time for the first word is all of the time: nobody waits at the telephone."""
+        """See `Constrained.complete`. Time for the first word is all of the time: nobody waits at the telephone.
+        Raises `RemoteTrouble` also for what is no JSON, or was cut off."""
         body = Body(self._requests.formed(prompt, schema))
         with self._endpoint.turn(self._endpoint.model.limits.whole_s) as turn:
             async with aclosing(self._tried(turn, body)) as parts:
                 said = [part.text async for part in parts if isinstance(part, TextDelta)]
-        return "".join(said)
+            json_bytes(text := "".join(said), counts=False)
+        return text
 
     async def _tried(self, turn: Turn, body: Body) -> AsyncGenerator[AnswerPart, None]:
         while True:

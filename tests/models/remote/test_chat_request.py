@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
-from models.remote.chat_request import BEGINS, ChatRequests
+from models.remote.chat_request import BEGINS, MOST_FORMED_TOKENS, ChatRequests
 from models.remote.remote_model import RemoteModel
 
 MODEL = RemoteModel("gpu", "llm", "http://gpu:8000/v1", "qwen3-8b", context_length=4096)
@@ -103,3 +105,51 @@ def test_a_form_is_asked_for_by_its_schema() -> None:
     request = json.loads(ChatRequests(MODEL).formed(ChatPrompt("call", "", [user("x")]), schema))
     assert request["response_format"]["json_schema"]["schema"] == schema
     assert "tools" not in request
+    assert request["max_tokens"] == MOST_FORMED_TOKENS
+
+
+def long_talk() -> list[ChatMessage]:
+    return [line for turn in range(12) for line in (user(f"question {turn} " + "word " * 40), agent("answer " * 40))]
+
+
+def contents(request: bytes) -> list[str]:
+    return [line["content"] for line in json.loads(request)["messages"]]
+
+
+def test_what_answers_left_out_of_a_long_talk_is_not_left_out_of_a_form() -> None:
+    requests = ChatRequests(replace(MODEL, context_length=1024))
+    answer = ChatPrompt("call", "You help.", [*long_talk(), user("and now?")])
+    spoken = contents(requests.streamed(answer))
+    form = ChatPrompt("call", "Sum it up.", [user("The talk.")])
+    assert contents(requests.formed(form, {})) == ["Sum it up.", "The talk."]
+    assert contents(requests.streamed(answer)) == spoken, "a form does not change what is left out of answers"
+
+
+def test_a_form_about_a_long_talk_leaves_nothing_out_of_answers() -> None:
+    requests = ChatRequests(replace(MODEL, context_length=1024))
+    requests.formed(ChatPrompt("call", "Sum it up.", long_talk()), {})
+    assert len(contents(requests.streamed(ChatPrompt("call", "", long_talk()[:4])))) == 4
+
+
+def test_a_talk_that_has_become_another_one_loses_nothing_that_fits() -> None:
+    requests = ChatRequests(replace(MODEL, context_length=1024))
+    requests.streamed(ChatPrompt("call", "You help.", [*long_talk(), user("and now?")]))
+    assert contents(requests.streamed(ChatPrompt("call", "", [user("Hello?")]))) == ["Hello?"]
+    short = long_talk()[:4]
+    assert len(contents(requests.streamed(ChatPrompt("call", "", short)))) == len(short)
+
+
+@pytest.mark.parametrize("turns", [1, 6])
+def test_no_talk_begins_with_a_tools_result(turns: int) -> None:
+    """Where the old talk was cut there is a result in the new one."""
+    requests = ChatRequests(replace(MODEL, context_length=1024))
+    requests.streamed(ChatPrompt("call", "", [*long_talk(), user("and now?")]))
+    (dropped,) = requests._dropped.values()
+    result = ChatMessage("tool", "It is there.", tool_call_id="c1")
+    before = [user("x"), agent("y")] * (dropped // 2 - 1) + [user("x")]
+    for talk in ([*before, agent("", CALL), *[result] * turns, user("next")], [result, user("next")]):
+        lines = json.loads(requests.streamed(ChatPrompt("call", "", talk)))["messages"]
+        assert lines[0]["role"] != "tool"
+        assert lines[-1]["content"].endswith("next")
+        called = {call["id"] for line in lines for call in line.get("tool_calls", [])}
+        assert all(line["tool_call_id"] in called for line in lines if line["role"] == "tool")

@@ -6,13 +6,16 @@ import asyncio
 import json
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from config.errors import EgressError, ErrorKind
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
 from models.remote.breaker import Circuit
 from models.remote.endpoint import Endpoint
 from models.remote.language_model import MOST_BYTES, RemoteLanguageModel
+from models.remote.remote_model import RemoteModel
 from models.remote.trouble import RemoteTrouble
 from tests.models.remote.raw_server import (
     HEAD,
@@ -268,3 +271,35 @@ async def test_a_form_is_filled() -> None:
         filled = await RemoteLanguageModel(endpoint).complete(PROMPT, {"type": "object"})
     assert filled == '{"mood": "good"}'
     assert b'"response_format"' in server.requests[0]
+
+
+@pytest.mark.parametrize("cut", ['{"mood": "go', "The caller was glad."])
+async def test_a_form_that_is_cut_off_or_none_is_an_error_of_this_answer_alone(cut: str) -> None:
+    async with remote(gives(text(cut))) as (endpoint, server):
+        for _ in range(4):
+            with pytest.raises(RemoteTrouble, match="gpu sends what is no JSON"):
+                await RemoteLanguageModel(endpoint).complete(PROMPT, {"type": "object"})
+    assert len(server.requests) == 4
+
+
+class Unanswered:
+    """No connection comes about in time."""
+
+    def __init__(self, kind: ErrorKind) -> None:
+        self.kind = kind
+        self.asked = 0
+
+    def open(self, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        raise EgressError(self.kind, "no connection")
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("timeout", 1), ("connection", 3)])
+async def test_a_connection_that_is_refused_is_tried_again_and_one_that_takes_too_long_is_not(
+    kind: ErrorKind, asked: int
+) -> None:
+    nowhere = Unanswered(kind)
+    endpoint = Endpoint(RemoteModel("gpu", "llm", "http://gpu/v1", "m", limits=QUICK), nowhere)
+    endpoint.pauses_s = (0.0, 0.0)
+    await trouble(endpoint)
+    assert nowhere.asked == asked
