@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from config.errors import EgressError, StartupError
+from config.errors import EgressError, ModelError, StartupError
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
 from models.end_of_turn import LexicalEndOfTurn
-from models.fallback import FallbackLanguageModel, FallbackTextToSpeech
-from models.protocols import AnswerPart, ChatPrompt, Speech, SpeechToText, TextDelta, VoiceSettings
+from models.fallback import GO_ON, FallbackLanguageModel, FallbackTextToSpeech
+from models.protocols import AnswerPart, ChatMessage, ChatPrompt, Speech, SpeechToText, TextDelta, VoiceSettings
 from models.remote.joining import join
 from models.remote.remote_model import RemoteModel, RemoteVoice, base_url_of
 from models.responder import ExtractiveResponder
@@ -125,6 +127,56 @@ async def test_behind_a_remote_language_model_stand_the_best_that_is_here_and_th
     for endpoint in [model.models[0]._endpoint]:  # type: ignore[attr-defined]
         endpoint.pauses_s = (0.0, 0.0)
     assert [part async for part in model.answer(PROMPT)] == [TextDelta("Local.")]
+
+
+class Fails:
+    """A language model that is here, and too busy; it keeps what it was asked."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.asked: list[ChatPrompt] = []
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        self.asked.append(prompt)
+        raise ModelError("too busy")
+        yield  # makes it a generator
+
+
+class BreaksOff:
+    """A server that is gone in the middle of a sentence."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        delta = {"choices": [{"delta": {"content": "We are open from "}}]}
+        self._chunks = [f"data: {json.dumps(delta)}\n\n".encode()]
+
+    @asynccontextmanager
+    async def open(self, *_: Any, **__: Any) -> AsyncIterator[BreaksOff]:
+        yield self
+
+    async def read(self, within_s: float) -> bytes:
+        if self._chunks:
+            return self._chunks.pop()
+        raise EgressError("connection", "it is gone")
+
+
+async def test_a_model_that_is_here_and_fails_too_leaves_the_callers_question_to_the_responder() -> None:
+    """A file's model has the responder behind itself; the responder is asked what the caller asked."""
+    local, responder = Fails(), ExtractiveResponder()
+    gguf = LanguageModelInfo(language_model_id("local"), "local", "llama.cpp", 4096, True)
+    spare = LanguageModelInfo(language_model_id(responder.name), responder.name, "builtin", 4096, False)
+    chain = FallbackLanguageModel("local", [local, responder])
+    here = Catalogue(Ear(), {gguf: chain, spare: responder}, [Voice()], LexicalEndOfTurn())
+    model = join(here, [LLM], BreaksOff()).llm(None)
+    assert isinstance(model, FallbackLanguageModel)
+    assert [each.name for each in model.models] == [LLM.name, "local", "extractive-responder"]
+    parts = [part async for part in model.answer(replace(PROMPT, messages=[ChatMessage("user", "When open?")]))]
+    text = "".join(part.text for part in parts if isinstance(part, TextDelta))
+    assert text.startswith("We are open from nine to five.")
+    assert local.asked[0].messages[-1].content == GO_ON
 
 
 async def test_behind_a_remote_voice_stands_one_that_is_here_of_the_calls_language(here: Catalogue) -> None:
