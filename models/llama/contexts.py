@@ -81,8 +81,33 @@ class Contexts:
 
     def enter(self, owner: str, wanted: list[int], most: int, now_s: float, *, rank: int = 0) -> Place | None:
         """A place to read `wanted` for `owner` and to write at most `most` tokens after it, busy from now on; None
-        while there is none, or while it is better to wait (`is_coming`). Both together fit into the cells. `rank` is
+        while there is none, or while it is better to wait (`_is_coming`). Both together fit into the cells. `rank` is
         how important it is, 0 most."""
+        found = self._find(owner, wanted, most, rank)
+        if found is None:
+            return None
+        giver, target, kept, victims = found
+        sequence = self._sequences[target]
+        changes = [*(self._cut(victim, 0) for victim in victims), *self._take_over(giver, target, kept)]
+        sequence.owner, sequence.used_s, sequence.busy = owner, now_s, True
+        sequence.coming, sequence.until, sequence.rank = wanted, len(wanted) + most, rank
+        return Place(target, kept, tuple(changes))
+
+    def would_enter(
+        self, owner: str, wanted: list[int], most: int, now_s: float, left: Sequence[int], *, rank: int = 0
+    ) -> bool:
+        """Whether `enter` would find a place if the busy sequences `left` were left."""
+        leaving = [self._sequences[number] for number in left]
+        used_s = [sequence.used_s for sequence in leaving]
+        for sequence in leaving:
+            sequence.busy, sequence.used_s = False, now_s
+        found = self._find(owner, wanted, most, rank)
+        for sequence, before_s in zip(leaving, used_s, strict=True):
+            sequence.busy, sequence.used_s = True, before_s
+        return found is not None
+
+    def _find(self, owner: str, wanted: list[int], most: int, rank: int) -> tuple[int, int, int, list[int]] | None:
+        """Which sequence gives how many tokens to which, and which are emptied: giver, target, tokens, victims."""
         idle = [number for number, sequence in enumerate(self._sequences) if not sequence.busy]
         if not idle:
             return None
@@ -100,16 +125,8 @@ class Contexts:
             kept = min(common[giver], len(wanted) - 1)
             victims = self._victims(len(wanted) + most - kept, giver, target, kept)
             if victims is not None:
-                sequence = self._sequences[target]
-                changes = [*(self._cut(victim, 0) for victim in victims), *self._take_over(giver, target, kept)]
-                sequence.owner, sequence.used_s, sequence.busy = owner, now_s, True
-                sequence.coming, sequence.until, sequence.rank = wanted, len(wanted) + most, rank
-                return Place(target, kept, tuple(changes))
+                return giver, target, kept, victims
         return None
-
-    def is_coming(self, wanted: list[int], rank: int = 0) -> bool:
-        """Whether one that is at least as important is about to read what `wanted` begins with."""
-        return self._is_coming(wanted, max(_common(sequence.held, wanted) for sequence in self._sequences), rank)
 
     def empty_oldest(self) -> Keep | None:
         """Forget what nobody has used for the longest time. None: all that is held is in use."""

@@ -105,6 +105,7 @@ class Engine:
         self._keys = itertools.count()
         self._answers: dict[int, _Answer] = {}
         self._works: list[Work] = []  # as of the last step, for other threads
+        self._lacking_since_s: float | None = None  # likewise: a caller's answer has no place
         self._inbox: SimpleQueue[_Answer | None] = SimpleQueue()  # None: look whether something has changed
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="language-model", daemon=True)
@@ -124,8 +125,11 @@ class Engine:
         return Ticket(answer, self._inbox)
 
     def expected_wait_s(self, tokens: int) -> float:
-        """How long an answer with so many new tokens would wait for its first. Any thread."""
-        return wait_s(tokens, self._works, self._pace, self._bounds)
+        """How long an answer with so many new tokens would wait for its first: at least as long as a caller's answer
+        has waited by now for its place in the memory. Any thread."""
+        since_s = self._lacking_since_s
+        lacking_s = 0.0 if since_s is None else time.monotonic() - since_s
+        return max(wait_s(tokens, self._works, self._pace, self._bounds), lacking_s)
 
     def close(self) -> None:
         """Give up what is in the making, and end the thread. Waits for the step that runs. Idempotent."""
@@ -164,7 +168,7 @@ class Engine:
                 self._let_go(answer)
             if self._closing or self._answers:
                 return not self._closing
-            self._works = []
+            self._works, self._lacking_since_s = [], None
             self._take(self._inbox.get())
 
     def _take(self, arrived: _Answer | None) -> None:
@@ -198,7 +202,7 @@ class Engine:
                     self._fail([answer], ModelError(f"The answer cannot be drawn: {error}"))
 
     def _place(self, answer: _Answer, now_s: float) -> Place | None:
-        """A place for one; those who wait for an answer take it from work for which nobody waits."""
+        """A place for one; those who wait for an answer take it from work for which nobody waits, if that is enough."""
         request, rank = answer.request, int(answer.request.priority)
         placed = [other for other in self._answers.values() if other.sequence is not None]
         if placed and request.priority is not Priority.LIVE and self._contexts.idle <= _KEPT_FREE:
@@ -208,7 +212,12 @@ class Engine:
         lesser = sorted(
             (other for other in placed if other.request.priority > rank), key=lambda one: one.work().priority
         )
-        while place is None and lesser and not self._contexts.is_coming(answer.known, rank):
+        taken = [other.sequence for other in lesser if other.sequence is not None]
+        if place is not None or not self._contexts.would_enter(
+            request.owner, answer.known, most, now_s, taken, rank=rank
+        ):
+            return place
+        while place is None and lesser:
             self._put_back(lesser.pop(), now_s)
             place = self._contexts.enter(request.owner, answer.known, most, now_s, rank=rank)
         return place
@@ -233,6 +242,8 @@ class Engine:
     def _step(self, now_s: float) -> None:
         placed = [answer for answer in self._answers.values() if answer.sequence is not None]
         self._works = [answer.work() for answer in self._answers.values()]
+        live = (answer for answer in self._answers.values() if answer.request.priority is Priority.LIVE)
+        self._lacking_since_s = min((answer.served_s for answer in live if answer.sequence is None), default=None)
         shares = next_step([answer.work() for answer in placed], now_s, self._pace, self._bounds)
         shares = next(([share] for share in shares if self._answers[share.key].alone), shares)
         if not shares:

@@ -30,9 +30,10 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """An answer in the making. `pending` tokens must be evaluated before its next token is known: one when it speaks,
-    else what is left of its prompt. `served_s` is when it was last given a place in a step, at first `arrived_s`;
-    `deadline_s` is when its first token comes too late."""
+    """An answer in the making. `pending` tokens must be evaluated before its next token is known: what is left of its
+    prompt; one when it `speaks`, which is to say that it has had its first token, or more when it has lost its place
+    since. `served_s` is when it was last given a place in a step, at first `arrived_s`; `deadline_s` is when its first
+    token comes too late."""
 
     key: int
     pending: int
@@ -41,6 +42,11 @@ class Work:
     served_s: float
     priority: Priority = Priority.LIVE
     deadline_s: float | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether there is more to evaluate than the token before the next."""
+        return not self.speaks or self.pending > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +139,19 @@ def next_step(works: Sequence[Work], now_s: float, pace: Pace, bounds: Bounds) -
     """The next step's shares; empty when there is no work. Calls that speak come first, one token each; what time is
     left goes to prompts, the most urgent first. Nothing is read ahead while somebody waits for a first word."""
     live = [work for work in works if work.priority is Priority.LIVE]
-    heard, waiting = any(work.speaks for work in live), any(not work.speaks for work in live)
+    heard, waiting = any(not work.reads for work in live), any(work.reads for work in live)
     after = [work for work in works if work.priority is Priority.AFTER_CALL]
     if live:
         after = [work for work in after if now_s - work.served_s >= _rest_s(work, now_s, bounds)]
     ahead = [] if waiting else [work for work in works if work.priority is Priority.AHEAD]
     admitted = [*live, *ahead, *after]
-    speaking = sorted((work for work in admitted if work.speaks), key=lambda work: (work.priority, work.served_s))
+    speaking = sorted((work for work in admitted if not work.reads), key=lambda work: (work.priority, work.served_s))
     shares = [Share(work.key, 1) for work in speaking[: bounds.batch_tokens]]
     reading = sorted(
-        (work for work in admitted if not work.speaks),
+        (work for work in admitted if work.reads),
         key=lambda work: (work.priority, urgency(work, now_s, pace)),
     )
-    turns = sum(not work.speaks and work.pending <= bounds.turn for work in live)
+    turns = sum(work.reads and work.pending <= bounds.turn for work in live)
     short = bounds.room(pace, len(shares), idle=waiting and (not heard or turns > len(shares)))
     room = bounds.room(pace, len(shares), idle=waiting and not heard)
     rested = live and reading and reading[-1].priority is Priority.AFTER_CALL
@@ -183,8 +189,8 @@ def wait_s(tokens: int, works: Sequence[Work], pace: Pace, bounds: Bounds) -> fl
     """How long a live answer whose prompt has so many new tokens waits for its first, were it asked now: what is
     shorter is read before it, in what the steps of those who speak leave."""
     live = [work for work in works if work.priority is Priority.LIVE]
-    speaking = sum(work.speaks for work in live)
-    before = sum(work.pending for work in live if not work.speaks and work.pending <= tokens)
+    speaking = sum(not work.reads for work in live)
+    before = sum(work.pending for work in live if work.reads and work.pending <= tokens)
     chunk = max(bounds.room(pace, speaking, idle=not speaking), 1)
     steps, rest = divmod(before + tokens, chunk)
     whole = steps * pace.step_s(speaking + chunk)

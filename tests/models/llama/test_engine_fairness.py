@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from config.errors import ModelError
+from models.llama.contexts import Contexts
 from models.llama.library import Chunk, Context, Model, NoRoom
 from models.llama.sampling import Sampler, Sampling
 from models.llama.schedule import Bounds, Priority
@@ -82,6 +84,94 @@ def test_a_step_that_fails_ends_only_the_answer_that_is_to_blame(
     assert isinstance(calls["bad"].end, ModelError)
     assert calls["good"].tokens == alone(tiny, prompts["good"], 6)
     assert calls["too"].tokens == alone(tiny, prompts["too"], 6)
+
+
+def test_an_answer_whose_step_failed_while_it_spoke_is_read_again_in_chunks(
+    tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, evaluate, fails = make_engine(), Context.evaluate, threading.Event()
+    prompt = [*range(5, 125)] * 4
+
+    def broken_once(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+        if fails.is_set():
+            fails.clear()
+            raise ModelError("broken once")
+        return evaluate(context, chunks)
+
+    monkeypatch.setattr(Context, "evaluate", broken_once)
+    before: list[int] = []
+
+    def fail(heard: Heard) -> None:
+        if len(heard.tokens) == 1:
+            before.append(engine.steps)
+        if len(heard.tokens) == 5:
+            fails.set()
+
+    said = ask(engine, "a", prompt, 10, on_token=fail).wait()
+    assert engine.steps <= 2 * before[0] + 10
+    monkeypatch.undo()
+    assert said == alone(tiny, prompt, 10)
+
+
+def test_work_that_wrote_and_was_put_back_is_read_again_in_chunks(tiny: Model, make_engine: MakeEngine) -> None:
+    engine = make_engine(sequences=1, bounds=Bounds(least_chunk=60, idle_chunk=60, step_s=1e-9, idle_step_s=1e-9))
+    live: list[Heard] = []
+
+    def call(heard: Heard) -> None:
+        if len(heard.tokens) == 5:
+            live.append(ask(engine, "live", [*range(100, 220)], 3))
+
+    ask(engine, "later", [*range(5, 125)] * 5, 10, on_token=call, priority=Priority.AFTER_CALL).wait()
+    assert len(live[0].wait()) == 3
+    assert engine.steps <= 10 + 5 + (2 + 3) + 11 + 5
+
+
+def test_work_is_not_put_back_where_that_makes_no_room(
+    tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller waits for another one's memory: work after calls, which has too little to give, keeps its place."""
+    engine, left, leave = make_engine(sequences=5, cells=512), [0], Contexts.leave
+
+    def counted(contexts: Contexts, sequence: int, now_s: float) -> None:
+        left[0] += 1
+        leave(contexts, sequence, now_s)
+
+    monkeypatch.setattr(Contexts, "leave", counted)
+    later: list[Heard] = []
+
+    def ask_others(heard: Heard) -> None:
+        if len(heard.tokens) == 1:
+            later.append(ask(engine, "after", [9] * 60, 20, priority=Priority.AFTER_CALL))
+            later.append(ask(engine, "second", [11] * 100, 300))
+
+    ask(engine, "first", [7] * 100, 300, on_token=ask_others).wait()
+    assert [len(heard.wait()) > 0 for heard in later] == [True, True]
+    assert left[0] == 3
+
+
+def test_what_a_caller_has_to_wait_for_memory_is_told_to_admission(
+    tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("models.llama.engine.time", SimpleNamespace(monotonic=lambda: now_s))
+    engine = make_engine(sequences=1)
+    second: list[Heard] = []
+    expected: list[float] = []
+
+    def wait(heard: Heard) -> None:
+        nonlocal now_s
+        if len(heard.tokens) == 2:
+            second.append(ask(engine, "b", [5, 6, 7], 2))
+        if len(heard.tokens) == 5:
+            expected.append(engine.expected_wait_s(20))
+            now_s += 30.0
+            expected.append(engine.expected_wait_s(20))
+
+    ask(engine, "a", [5, 6, 7], 8, on_token=wait).wait()
+    second[0].wait()
+    expected.append(engine.expected_wait_s(20))
+    assert expected[1] == pytest.approx(30.0)
+    assert max(expected[0], expected[2]) < 5
 
 
 def test_a_sampler_that_fails_ends_its_own_answer_alone(

@@ -108,6 +108,15 @@ def test_what_missed_its_deadline_before_its_first_token_is_too_late() -> None:
     assert too_late(works, 2.0) == [1]
 
 
+def test_an_answer_that_lost_its_place_after_it_spoke_is_read_in_chunks_again() -> None:
+    again = replace(speaks(1), pending=600)
+    assert shares(again) == {1: 36}
+    assert shares(speaks(2), again) == {2: 1, 1: 20}
+    assert shares(replace(again, priority=Priority.AFTER_CALL)) == {1: 20}
+    assert too_late([replace(again, deadline_s=1.0)], 2.0) == []
+    assert wait_s(30, [replace(speaks(1), pending=20)], PACE, BOUNDS) == wait_s(30, [reads(1, 20)], PACE, BOUNDS)
+
+
 def test_a_step_never_holds_more_than_a_batch() -> None:
     small = replace(BOUNDS, batch_tokens=10)
     assert sum(shares(*(speaks(key) for key in range(8)), reads(9, 100), bounds=small).values()) == 10
