@@ -40,8 +40,8 @@ MOST_THOUGHT: Final = 48
 """Tokens that a model may think where nothing keeps it from thinking: a caller waits."""
 MOST_JSON: Final = 1024
 """Tokens of what is written after a call."""
-WITHIN_S: Final = 15.0
-"""Who has waited so long for a first word does not wait for it any more."""
+WITHIN_S: Final = 6.0
+"""Who has waited so long on the telephone for a first word believes that nobody is there."""
 _TURN_TOKENS: Final = 30
 """What a caller's turn adds to a prompt, with the marks around it."""
 _log = structlog.get_logger()
@@ -138,7 +138,8 @@ class LlamaLanguageModel:
     async def answer(
         self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = WITHIN_S
     ) -> AsyncGenerator[AnswerPart, None]:
-        """See `LanguageModel.answer`. `within_s`: seconds after which the first word comes too late."""
+        """See `LanguageModel.answer`. `within_s`: seconds after which the first word comes too late. Raises
+        `ModelError` also when the model ends without a word or a call: nobody is to hear silence."""
         tokens, grammar = await asyncio.to_thread(lambda: (self.read(prompt), self._grammar(prompt)))
         parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
@@ -161,11 +162,12 @@ class LlamaLanguageModel:
             request = self._past_thought(request, cut, written)
             if cut:
                 for part in parser.feed(cut):
+                    gave = True
                     yield part
         for part in parser.finish():
             gave = True
             yield part
-        if parser.broken and not gave:
+        if not gave:
             raise ModelError("The language model wrote nothing that can be said or done")
 
     async def complete(

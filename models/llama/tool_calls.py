@@ -37,8 +37,6 @@ class ToolCallParser:
         self._python = python_names(tools)
         self._held = ""
         self._opened: str | None = None  # the mark, "" in a call as Python writes it
-        self.broken = False
-        """Something was left out that was neither words nor a call."""
         self._said = False
         self._trim = " \t\r\n"  # what is not said before the first words, and after a call
 
@@ -137,7 +135,6 @@ class ToolCallParser:
     def _use(self, calls: list[Call], text: str) -> Iterator[AnswerPart]:
         self._trim = _BETWEEN_CALLS
         if not calls:
-            self.broken = True
             _log.warning("tool_call.broken", characters=len(text))
         for name, arguments in calls:
             yield ToolCall(self._new_id(), name, arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
@@ -14,7 +15,8 @@ import pytest
 
 from config.errors import ModelError
 from models.llama.language_model import LlamaLanguageModel
-from models.llama.library import Chunk, Context
+from models.llama.library import Chunk, Context, Model
+from models.llama.sampling import Sampler
 from models.protocols import (
     AnswerPart,
     ChatMessage,
@@ -68,16 +70,41 @@ async def test_calls_have_seeds_of_their_own(model: LlamaLanguageModel) -> None:
     assert text_of(one) != text_of(other)
 
 
-async def test_the_next_turn_reads_only_what_is_new(model: LlamaLanguageModel) -> None:
-    """Half of the answer was heard: what follows is as if no more had been written."""
-    asked = prompt("when does the kitchen open", call_id="turns")
-    said = text_of(await parts_of(model, asked)).strip()
-    heard = said[: len(said) // 2]
-    again = prompt("when does the kitchen open", heard, "and on Sundays", call_id="turns")
-    answer = text_of(await parts_of(model, again))
-    fresh = prompt("when does the kitchen open", heard, "and on Sundays", call_id="fresh")
-    assert model.read(again) == model.read(fresh)
-    assert answer == text_of(await parts_of(model, again))
+@pytest.mark.parametrize("heard", ["we open at nine and close at ten", "we open"], ids=["all", "a part"])
+async def test_the_next_turn_reads_only_what_is_new(
+    model: LlamaLanguageModel, tiny: Model, monkeypatch: pytest.MonkeyPatch, heard: str
+) -> None:
+    """Of an answer that was interrupted, what was not heard is taken back, and what was heard is not read again."""
+    question, call_id = f"when does the kitchen open, {len(heard)}", f"turns {len(heard)}"
+    words, end = tiny.tokens("we open at nine and close at ten"), tiny.tokens("<|im_end|>")
+    writes = iter([*words, *end, *words, *end])
+    evaluated: list[Chunk] = []
+    evaluate = Context.evaluate
+
+    def noted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+        evaluated.extend(chunks)
+        return evaluate(context, chunks)
+
+    monkeypatch.setattr(Context, "evaluate", noted)
+    monkeypatch.setattr(Sampler, "draw", lambda *_: next(writes))
+    asked = prompt(question, call_id=call_id)
+    assert text_of(await parts_of(model, asked)) == "we open at nine and close at ten"
+    first = model.read(asked)
+    held = first[: evaluated[0].at]  # shared with calls before it
+    for chunk in evaluated:
+        assert chunk.at == len(held)
+        held = [*held, *chunk.tokens]
+    assert held == [*first, *words]
+    evaluated.clear()
+
+    again = prompt(question, heard, "and on Sundays", call_id=call_id)
+    second = model.read(again)
+    same = len(first) + len(tiny.tokens(heard))
+    assert second[:same] == held[:same]
+    assert await parts_of(model, again)
+    assert evaluated[0].at == same
+    reading = itertools.takewhile(lambda chunk: chunk.at < len(second), evaluated)
+    assert [token for chunk in reading for token in chunk.tokens] == second[same:]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +171,12 @@ async def test_a_talk_that_grows_for_ever_is_answered_for_ever(model: LlamaLangu
 @pytest.mark.parametrize("system", ["x" * 20_000, "hotel " * 5000])
 async def test_a_prompt_that_can_never_fit_is_answered_nevertheless(model: LlamaLanguageModel, system: str) -> None:
     asked = ChatPrompt("huge", system, [ChatMessage("user", "hello " * 3000)], None, (BOOK,))
-    assert isinstance(await parts_of(model, asked), list)
+    tokens, short = model.read(asked), model.read(prompt("hello"))
+    assert len(tokens) + 40 <= model.context_length
+    assert tokens[:3] == short[:3]
+    assert tokens[-8:] == short[-8:]
+    parts = await parts_of(model, asked)
+    assert text_of(parts).strip() or any(isinstance(part, ToolCall) for part in parts)
 
 
 async def test_nobody_changes_who_speaks_by_what_they_say(model: LlamaLanguageModel) -> None:
@@ -184,6 +216,24 @@ async def test_what_comes_too_late_is_a_model_error(model: LlamaLanguageModel) -
     with pytest.raises(ModelError):
         async for _ in model.answer(prompt("hello", call_id="late"), within_s=-1):
             pass
+
+
+async def test_a_model_that_ends_without_a_word_is_a_model_error(
+    model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that another one answers."""
+    monkeypatch.setattr(Model, "ends", lambda *_: True)
+    with pytest.raises(ModelError, match="nothing"):
+        await parts_of(model, prompt("hello", call_id="silent"))
+
+
+async def test_a_model_that_only_thinks_is_a_model_error(
+    model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thought = iter([b"<think>They want to know ", b"when we open.", b"</think>\n"])
+    monkeypatch.setattr(Model, "piece", lambda *_: next(thought, b""))
+    with pytest.raises(ModelError, match="nothing"):
+        await parts_of(model, prompt("hello", call_id="thinks"))
 
 
 async def test_json_by_schema_is_valid_whatever_the_model_writes(model: LlamaLanguageModel) -> None:
