@@ -139,7 +139,8 @@ class LlamaLanguageModel:
         self, prompt: ChatPrompt, *, priority: Priority = Priority.LIVE, within_s: float | None = WITHIN_S
     ) -> AsyncGenerator[AnswerPart, None]:
         """See `LanguageModel.answer`. `within_s`: seconds after which the first word comes too late. Raises
-        `ModelError` also when the model ends without a word or a call: nobody is to hear silence."""
+        `ModelError` also when the model ends without a word or a call, but for what it said before it used a tool:
+        nobody is to hear silence."""
         tokens, grammar = await asyncio.to_thread(lambda: (self.read(prompt), self._grammar(prompt)))
         parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
@@ -167,7 +168,7 @@ class LlamaLanguageModel:
         for part in parser.finish():
             gave = True
             yield part
-        if not gave:
+        if not (gave or _was_said(prompt)):
             raise ModelError("The language model wrote nothing that can be said or done")
 
     async def complete(
@@ -262,6 +263,12 @@ class LlamaLanguageModel:
 def _seed(prompt: ChatPrompt) -> int:
     """Of the call and the length of its talk: other words when it is asked again later."""
     return zlib.crc32(f"{prompt.call_id} {len(prompt.messages)}".encode())
+
+
+def _was_said(prompt: ChatPrompt) -> bool:
+    """Whether the caller's last words were answered in words already, before a tool was used."""
+    since = itertools.takewhile(lambda message: message.role != "user", reversed(prompt.messages))
+    return any(message.tool_calls and message.content.strip() for message in since)
 
 
 def _is_json(text: str) -> bool:

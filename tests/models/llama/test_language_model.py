@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -225,6 +225,21 @@ async def test_a_model_that_ends_without_a_word_is_a_model_error(
     monkeypatch.setattr(Model, "ends", lambda *_: True)
     with pytest.raises(ModelError, match="nothing"):
         await parts_of(model, prompt("hello", call_id="silent"))
+
+
+@pytest.mark.parametrize(("before", "silent"), [("One moment, I book it. It is booked.", True), ("", False)])
+async def test_a_model_may_be_silent_after_a_tool_only_when_it_spoke_before(
+    model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch, before: str, silent: bool
+) -> None:
+    monkeypatch.setattr(Model, "ends", lambda *_: True)
+    used = ToolCall("call00001", BOOK.name, '{"people": 2}')
+    told = (
+        ChatMessage("user", "a table please"),
+        ChatMessage("assistant", before, tool_calls=[used]),
+        ChatMessage("tool", "booked", tool_call_id=used.id),
+    )
+    with nullcontext() if silent else pytest.raises(ModelError, match="nothing"):
+        assert await parts_of(model, ChatPrompt("booked", SYSTEM, told, None, (BOOK,))) == []
 
 
 async def test_a_model_that_only_thinks_is_a_model_error(
