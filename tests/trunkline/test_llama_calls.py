@@ -58,7 +58,7 @@ def without_keys(prompt: ChatPrompt) -> ChatPrompt:
     return replace(prompt, tools=[tool for tool in prompt.tools if tool.name != SEND_DTMF])
 
 
-def small(path: Path, name: str) -> LlamaLanguageModel:
+def small(path: Path, name: str, _calls: int) -> LlamaLanguageModel:
     """A model that answers each turn of the caller by using its tools."""
     return Booking(
         path,
