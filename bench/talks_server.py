@@ -17,6 +17,8 @@ from bench.talks import LONG, Answer, Answering, Message, Talks
 THREADS: Final = len(os.sched_getaffinity(0))
 SEQUENCES: Final = 17
 """Calls that each remembers: 16, and one that begins."""
+PATIENCE_S: Final = 120.0
+"""What takes long is to be measured, not given up."""
 CELLS: Final = 1536
 """Tokens of a call."""
 
@@ -47,7 +49,8 @@ class Ours:
 
         system, *rest = messages
         said = [ChatMessage(message["role"], message["content"]) for message in rest]  # type: ignore[arg-type]
-        async with aclosing(self._model.answer(ChatPrompt(call, system["content"], said))) as parts:
+        prompt = ChatPrompt(call, system["content"], said)
+        async with aclosing(self._model.answer(prompt, within_s=PATIENCE_S)) as parts:
             async for part in parts:
                 assert isinstance(part, TextDelta)
                 # Models begin their answers without the space with which all words here begin: it is taken away.
