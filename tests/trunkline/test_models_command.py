@@ -116,10 +116,12 @@ async def test_an_interrupted_pull_goes_on(server: FileServer, tmp_path: Path) -
         env=environment(data, {}), stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stderr is not None
+    interrupted = False
     async for line in process.stderr:
-        if re.search(rb" [45]\d %", line):
+        if re.search(rb" [45]\d %", line) and not interrupted:
             process.send_signal(signal.SIGINT)
-    assert await process.wait() == 130
+            interrupted = True
+    assert interrupted and await process.wait() == 130
     server.stops_after = None
     server.asked.clear()
     assert (await models(data, "pull", "small"))[0] == 0
