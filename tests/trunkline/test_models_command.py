@@ -111,8 +111,9 @@ async def test_an_interrupted_pull_goes_on(server: FileServer, tmp_path: Path) -
     data = await asyncio.to_thread(furnished, tmp_path / "data", server)
     (data / "models/known_models.json").write_text(listed)
     server.files, server.stops_after = {"/large.onnx": large}, 3_000_000
+    # Whoever runs the tests in a shell's background has Ctrl-C ignored, and so would the command.
     process = await asyncio.create_subprocess_exec(
-        TRUNKLINE, "models", "pull", "small",
+        "env", "--default-signal=INT", TRUNKLINE, "models", "pull", "small",
         env=environment(data, {}), stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     assert process.stderr is not None
