@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 async def run(quick: bool) -> list[Row]:
     """The rows of the table."""
-    shape, seconds = ("15M", 10.0) if quick else ("0.6B", 60.0)
+    shape, seconds = ("15M", 10.0) if quick else ("0.6B", 180.0)
     path = str(await asyncio.to_thread(shape_file, shape))
     agent = {
         "turn_endpoint_delay": DELAY_MS,
@@ -38,7 +38,8 @@ async def run(quick: bool) -> list[Row]:
     for calls in (1,) if quick else (1, 4):
         row = await measure(scene, calls, seconds)
         whole = {key: row[key] + DELAY_MS for key in ("p50_ms", "p95_ms", "max_ms")}
-        rows.append({"what": scene.what, "calls": calls, "n": row["n"], **whole, "cpu": row["cpu_by_thread"]})
+        ticks = {key: row[key] for key in ("lateness_ms", "deviation_ms", "skipped_ticks")}
+        rows.append({"what": scene.what, "calls": calls, "n": row["n"], **whole, **ticks, "cpu": row["cpu_by_thread"]})
     return rows
 
 

@@ -18,15 +18,17 @@ Order = dict[str, Any]
 class Worker:
     """A Python module run as a child process, by our own Python unless another is named."""
 
-    def __init__(self, module: str, python: str = sys.executable) -> None:
+    def __init__(self, module: str, python: str = sys.executable, *arguments: str) -> None:
         self._module = module
         self._python = python
+        self._arguments = arguments
         self._child: asyncio.subprocess.Process
 
     async def __aenter__(self) -> Worker:
         self._child = await asyncio.create_subprocess_exec(
-            self._python, "-m", self._module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
-        )
+            self._python, "-m", self._module, *self._arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
         return self
 
     async def __aexit__(self, *_: object) -> None:

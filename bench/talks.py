@@ -16,8 +16,6 @@ from typing import Any, Final, Protocol
 from bench.model_words import sentence
 
 SYSTEM_TOKENS: Final = 600
-SHORT_SYSTEM_TOKENS: Final = 200
-"""Of the agent of calls of which the speed is measured: the peer reads it anew for each of them."""
 ASKED: Final = 20
 ANSWERED: Final = 30
 """Tokens of a caller's turn and of its answer."""
@@ -67,11 +65,11 @@ class Answering(Protocol):
 class Call:
     """A talk: everything that was said is told again with each turn, as chat interfaces want it."""
 
-    def __init__(self, model: Answering, name: str, agent: str, earlier: int = 0, prompt: int = SYSTEM_TOKENS) -> None:
+    def __init__(self, model: Answering, name: str, agent: str, earlier: int = 0) -> None:
         """`earlier` turns were said before, somewhere else."""
         self._model, self._name = model, name
         # Marks of the template take five tokens.
-        self._messages: list[Message] = [{"role": "system", "content": sentence(agent, prompt - 5)}]
+        self._messages: list[Message] = [{"role": "system", "content": sentence(agent, SYSTEM_TOKENS - 5)}]
         self._add(earlier)
 
     def _add(self, turns: int) -> None:
@@ -114,7 +112,7 @@ class Talks:
 
     def __init__(self, model: Answering) -> None:
         self._model = model
-        self._calls: list[Call] = []
+        self._calls: dict[bool, list[Call]] = {True: [], False: []}
         self._made = 0
 
     async def first_tokens(self, turns: Sequence[int]) -> Row:
@@ -127,10 +125,11 @@ class Talks:
             done = turn
         return {"first_s": took}
 
-    async def second_turns(self, calls: int) -> Row:
-        """Seconds to the first token of each of so many calls that ask for their second turn in one moment."""
-        agent = self._new_name("agent")
-        talks = [self._new_call(agent) for _ in range(calls)]
+    async def second_turns(self, calls: int, alike: bool) -> Row:
+        """Seconds to the first token of each of so many calls that ask for their second turn in one moment, `alike` of
+        one agent, else each of its own."""
+        agents = [self._new_name("agent")] * calls if alike else [self._new_name("agent") for _ in range(calls)]
+        talks = [self._new_call(agent) for agent in agents]
         for call in talks:
             await call.turn(_FEW)
         turns = await asyncio.gather(*(call.turn() for call in talks))
@@ -152,15 +151,18 @@ class Talks:
             "first_s": until - began,
         }
 
-    async def prepare(self, calls: int) -> Row:
-        """Let so many calls of one agent have `EARLIER` turns behind them."""
-        while len(self._calls) < calls:
-            call = Call(self._model, self._new_name("call"), "the agent", EARLIER, SHORT_SYSTEM_TOKENS)
-            await call.read()
-            self._calls.append(call)
+    async def prepare(self, calls: int, alike: bool, read: bool) -> Row:
+        """Let so many calls have `EARLIER` turns behind them, `alike` of one agent, else each of its own; unless they
+        are `read`, the model does not know of those."""
+        there = self._calls[alike]
+        while len(there) < calls:
+            agent = "the agent" if alike else self._new_name("agent")
+            there.append(Call(self._model, self._new_name("call"), agent, EARLIER))
+            if read:
+                await there[-1].read()
         return {}
 
-    async def turns(self, calls: int, seconds: float) -> Row:
+    async def turns(self, calls: int, alike: bool, seconds: float) -> Row:
         """Turns a second of so many calls (`prepare`), each of which asks again as soon as it was answered, and seconds
         to the first token."""
         answers: list[tuple[float, Answer]] = []
@@ -173,7 +175,7 @@ class Talks:
                 await call.turn(into=answer)
 
         began = time.perf_counter()
-        tasks = [asyncio.ensure_future(talk(call)) for call in self._calls[:calls]]
+        tasks = [asyncio.ensure_future(talk(call)) for call in self._calls[alike][:calls]]
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         ended = time.perf_counter()
         for task in tasks:

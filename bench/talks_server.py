@@ -19,7 +19,7 @@ SEQUENCES: Final = 17
 """Calls that each remembers: 16, and one that begins."""
 PATIENCE_S: Final = 120.0
 """What takes long is to be measured, not given up."""
-CELLS: Final = 1536
+CAPACITY: Final = 1536
 """Tokens of a call."""
 
 
@@ -36,12 +36,13 @@ class Ours:
         self._model = LlamaLanguageModel(
             Path(path),
             sequences=SEQUENCES,
-            capacity=CELLS,
-            cells=SEQUENCES * CELLS,
+            capacity=CAPACITY,
             threads=THREADS,
             sampling=greedy,
             most_tokens=LONG,
         )
+        if self._model.memory.talks < SEQUENCES:
+            raise RuntimeError("there is too little memory free for the talks")
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
         """See `Answering`."""
@@ -70,7 +71,7 @@ class Locked:
     def __init__(self, path: str) -> None:
         from llama_cpp import Llama
 
-        self._model = Llama(path, n_ctx=CELLS, n_threads=THREADS, n_threads_batch=THREADS, verbose=False)
+        self._model = Llama(path, n_ctx=CAPACITY, n_threads=THREADS, n_threads_batch=THREADS, verbose=False)
         self._lock, self._computes = asyncio.Lock(), threading.Lock()
 
     async def answer(self, call: str, messages: Sequence[Message], tokens: int, into: Answer) -> None:
@@ -111,7 +112,7 @@ class Peer:
 
         parameters = xllamacpp.CommonParams()
         parameters.model.path = path
-        parameters.n_parallel, parameters.n_ctx = SEQUENCES, SEQUENCES * CELLS
+        parameters.n_parallel, parameters.n_ctx = SEQUENCES, SEQUENCES * CAPACITY
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = THREADS
         self._server = xllamacpp.Server(parameters)
         self._slots: dict[str, int] = {}

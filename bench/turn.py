@@ -162,13 +162,14 @@ async def measure(scene: Scene, calls: int, seconds: float) -> Row:
             await load.do("start", calls=calls, port=facts["port"], number=NUMBER, over=scene.over)
             await asyncio.sleep(SETTLE_S)
             await server.do("name_threads")
+            await server.do("facts")  # ticks count from here
             stats, before = await load.do("stats"), thread_seconds(server.pid)
             began = asyncio.get_running_loop().time()
             with Wire(PORTS, 2 * max(1, calls // WATCHED)) as wire:
                 await asyncio.sleep(seconds)
             took = asyncio.get_running_loop().time() - began
             percent = _percent(before, thread_seconds(server.pid), took)
-            after = await load.do("stats")
+            after, ticks = await load.do("stats"), await server.do("facts")
     if after["calls"] != calls:
         raise RuntimeError(f"{after['calls']} of {calls} calls are left")
     times = _times(scene, wire)
@@ -182,6 +183,9 @@ async def measure(scene: Scene, calls: int, seconds: float) -> Row:
         "cpu_by_thread": percent,
         "speech_percent": round((after["spoken_ms"] - stats["spoken_ms"]) / (took * calls * 10)),
         "cpu_goal": CPU_GOAL if calls >= MANY and scene.delays == NONE and not scene.over else None,
+        "lateness_ms": [round(each, 2) for each in ticks["lateness_ms"]],
+        "deviation_ms": [round(each, 2) for each in ticks["deviation_ms"]],
+        "skipped_ticks": ticks["skipped_ticks"],
         "times_ms": [round(time, 1) for time in times],
     }
 

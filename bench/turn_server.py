@@ -23,7 +23,8 @@ from models.catalogue import Catalogue
 from storage import agents, organizations, phone_numbers, tables
 from storage.agents import AgentFields
 from storage.phone_numbers import PhoneNumberFields
-from trunkline.serve import SWITCH_S, Server, running, spare_what_stays
+from trunkline.serve import SWITCH_S, running, spare_what_stays
+from trunkline.server import Server
 
 PORTS: Final = range(40000, 42000)
 NUMBER: Final = "2000"
@@ -101,6 +102,7 @@ async def _facts(server: Server) -> dict[str, Any]:
         "calls": server.calls.live_calls,
         "legs": server.endpoint.live_legs,
         "slots": pump.calls,
+        "lateness_ms": pump.lateness_ms,
         "deviation_ms": pump.deviation_ms,
         "skipped_ticks": pump.skipped_ticks,
         "tasks": len(asyncio.all_tasks()),

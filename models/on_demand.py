@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import structlog
 
 from config.errors import ModelError, TrunklineError
-from models.protocols import AnswerPart, ChatPrompt, Constrained, LanguageModel, Prepares, SaysWait
+from models.protocols import AnswerPart, ChatPrompt, Closable, Constrained, LanguageModel, Prepares, SaysWait
 
 REST_S: Final = 60.0
 """After a failure: to try takes seconds, in which the caller waits."""
@@ -75,7 +75,7 @@ class OnDemandLanguageModel:
     def close(self) -> None:
         """Free the model, also one that is being loaded: once it is there. Idempotent."""
         self._closed = True
-        _close(self._model)
+        _free(self._model)
 
     def _open(self) -> LanguageModel:
         began = time.monotonic()
@@ -83,7 +83,7 @@ class OnDemandLanguageModel:
         _log.info("model.loaded", name=self.name, kind="llm", seconds=round(time.monotonic() - began, 2))
         self._model = model
         if self._closed:
-            _close(model)
+            self.close()
         return model
 
     def _done(self, task: asyncio.Task[LanguageModel]) -> None:
@@ -93,7 +93,6 @@ class OnDemandLanguageModel:
             _log.warning("model.not_loaded", name=self.name, kind="llm", error=str(error))
 
 
-def _close(model: LanguageModel | None) -> None:
-    close = getattr(model, "close", None)
-    if close is not None:
-        close()
+def _free(model: object) -> None:
+    if isinstance(model, Closable):
+        model.close()

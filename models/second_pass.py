@@ -16,7 +16,7 @@ import structlog
 
 from config.errors import ModelError
 from media.ports import Samples
-from models.protocols import SaysWait, SpeechToText, SpeechToTextStream
+from models.protocols import Closable, SaysWait, SpeechToText, SpeechToTextStream
 from models.sherpa.speed import Speed
 
 LIMIT_S: Final = 0.8
@@ -69,8 +69,8 @@ class SecondPass:
     def close(self) -> None:
         """Close both. Idempotent."""
         for model in (self.streaming, self.offline):
-            if callable(close := getattr(model, "close", None)):
-                close()
+            if isinstance(model, Closable):
+                model.close()
 
 
 def if_quick_enough(streaming: SpeechToText, second: Transcribes) -> SpeechToText:

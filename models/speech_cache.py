@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.protocols import Closable, Speech, TextToSpeech, VoiceSettings
 from models.speech_files import SpeechFiles
 
 LIMIT_BYTES: Final = 32 * 1024 * 1024
@@ -133,11 +133,6 @@ class SpeechCache:
         return speech
 
 
-@runtime_checkable
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
 class Remembering:
     """A synthesizer that asks a cache first; several can share one."""
 
@@ -166,5 +161,5 @@ class Remembering:
     def close(self) -> None:
         """Close the synthesizer, if it can be closed, and the cache."""
         self._cache.close()
-        if isinstance(self.voice, _Closable):
+        if isinstance(self.voice, Closable):
             self.voice.close()

@@ -1,7 +1,8 @@
 """One thread that runs the model for all calls: continuous batching.
 
-Each step evaluates a batch that `schedule` makes of what all calls need next, in the sequences that `contexts` gives
-them. Calls come, go and are given up between steps.
+Each step evaluates what `schedule` makes of what all calls need next, in the sequences that `contexts` gives them: the
+next words of all who speak together, then the prompts one by one, which no other way would be quicker. Calls come, go
+and are given up between steps.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, Literal
 
@@ -19,14 +22,17 @@ import structlog
 
 from config.errors import ModelError
 from models.llama.contexts import Change, Contexts, Copy, Keep, Place
-from models.llama.library import Chunk, Context, Model, NoRoom
+from models.llama.library import Chunk, Context, Model
 from models.llama.sampling import Grammar, Sampler, Sampling
-from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
+from models.llama.schedule import TURN, Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
 
 End = Literal["stop", "length"]
 """Why an answer ended: the model was done, or it had as many tokens as it may."""
 _KEPT_FREE: Final = 1
 """Sequences that work for which nobody waits leaves to callers."""
+_SHORT: Final = 1024
+"""Talks up to this length are computed together, and so are those up to twice, four times ... as long: all that are
+computed together take as long as the longest of them."""
 
 _log = structlog.get_logger()
 
@@ -52,8 +58,8 @@ class Request:
 @dataclass(slots=True, eq=False)
 class _Answer:
     """One in the making. `known` is the prompt and what was written; its end `pending` must be evaluated before the
-    next token. `sequence` is None before it has one, and while more important work has it. `alone`: a step with others
-    failed, and it may be to blame."""
+    next token. `turn`: little of the prompt is new. `sequence` is None before it has one, and while more important work
+    has it. `alone`: a step with others failed, and it may be to blame."""
 
     key: int
     request: Request
@@ -61,6 +67,7 @@ class _Answer:
     known: list[int]
     pending: list[int]
     served_s: float
+    turn: bool = False
     sequence: int | None = None
     sampler: Sampler | None = None
     unwanted: bool = False
@@ -74,7 +81,16 @@ class _Answer:
         request = self.request
         deadline_s = None if request.within_s is None else self.arrived_s + request.within_s
         speaks = self.made > 0
-        return Work(self.key, len(self.pending), speaks, self.arrived_s, self.served_s, request.priority, deadline_s)
+        return Work(
+            self.key,
+            len(self.pending),
+            speaks,
+            self.arrived_s,
+            self.served_s,
+            request.priority,
+            deadline_s,
+            self.turn,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +109,20 @@ class Ticket:
 class Engine:
     """A model, its memory and its thread."""
 
-    def __init__(self, model: Model, context: Context, bounds: Bounds | None = None, pace: Pace | None = None) -> None:
-        """Takes over `context`, which is `model`'s."""
-        self.capacity = context.cells
+    def __init__(
+        self,
+        model: Model,
+        context: Context,
+        bounds: Bounds | None = None,
+        pace: Pace | None = None,
+        first: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Takes over `context`, which is `model`'s. `first` is done before all else, in the thread: it computes faster
+        while no other thread does. Raises what that raises, with the context closed."""
+        self.capacity = context.capacity
         self.steps = 0
         self._model, self._context = model, context
-        self._contexts = Contexts(context.sequences, context.cells)
+        self._contexts = Contexts(context.sequences)
         bounds = bounds or Bounds()
         self._bounds = replace(bounds, batch_tokens=min(bounds.batch_tokens, context.batch_tokens))
         self._pace = pace or Pace()
@@ -106,10 +130,17 @@ class Engine:
         self._answers: dict[int, _Answer] = {}
         self._works: list[Work] = []  # as of the last step, for other threads
         self._lacking_since_s: float | None = None  # likewise: a caller's answer has no place
+        self._may_copy, self._copied = True, False  # in this step; by the next batch
         self._inbox: SimpleQueue[_Answer | None] = SimpleQueue()  # None: look whether something has changed
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="language-model", daemon=True)
+        began = Future[None]()
+        self._thread = threading.Thread(target=self._run, args=(first, began), name="language-model", daemon=True)
         self._thread.start()
+        try:
+            began.result()
+        except Exception:
+            context.close()
+            raise
 
     def submit(self, request: Request) -> Ticket:
         """Begin an answer. Any thread; returns at once. Raises `ModelError` when the prompt cannot fit."""
@@ -146,7 +177,13 @@ class Engine:
                 if (answer := self._inbox.get_nowait()) is not None and not answer.unwanted:
                     answer.request.on_end(ModelError("The language model is closed"))
 
-    def _run(self) -> None:
+    def _run(self, first: Callable[[], None], began: Future[None]) -> None:
+        try:
+            first()
+        except Exception as error:  # noqa: BLE001 - it is raised where the engine is made
+            began.set_exception(error)
+            return
+        began.set_result(None)
         while self._collect():
             try:
                 now_s = time.monotonic()
@@ -186,7 +223,9 @@ class Engine:
         self._fail([self._answers[key] for key in late], ModelError("The language model is too busy"))
 
     def _give_places(self, now_s: float) -> None:
-        """A sequence for each that has none, the most urgent first."""
+        """A sequence for each that has none, the most urgent first. At most one copy is made in a step, for all who
+        speak wait for it."""
+        self._may_copy = True
         without = [answer for answer in self._answers.values() if answer.sequence is None]
         for answer in sorted(without, key=lambda one: (one.request.priority, urgency(one.work(), now_s, self._pace))):
             place = self._place(answer, now_s)
@@ -195,6 +234,7 @@ class Engine:
             answer.sequence, answer.pending = place.sequence, answer.known[place.kept :]
             for change in place.changes:
                 self._make(change, answer)
+            answer.turn = len(answer.pending) <= TURN
             if answer.sampler is None:
                 try:
                     answer.sampler = Sampler(self._model, answer.request.sampling, answer.request.grammar)
@@ -202,24 +242,17 @@ class Engine:
                     self._fail([answer], ModelError(f"The answer cannot be drawn: {error}"))
 
     def _place(self, answer: _Answer, now_s: float) -> Place | None:
-        """A place for one; those who wait for an answer take it from work for which nobody waits, if that is enough."""
+        """A place for one; those who wait for an answer take it from work for which nobody waits."""
         request, rank = answer.request, int(answer.request.priority)
         placed = [other for other in self._answers.values() if other.sequence is not None]
         if placed and request.priority is not Priority.LIVE and self._contexts.idle <= _KEPT_FREE:
             return None
-        most = request.most - answer.made
-        place = self._contexts.enter(request.owner, answer.known, most, now_s, rank=rank)
-        lesser = sorted(
-            (other for other in placed if other.request.priority > rank), key=lambda one: one.work().priority
-        )
-        taken = [other.sequence for other in lesser if other.sequence is not None]
-        if place is not None or not self._contexts.would_enter(
-            request.owner, answer.known, most, now_s, taken, rank=rank
-        ):
-            return place
-        while place is None and lesser:
-            self._put_back(lesser.pop(), now_s)
-            place = self._contexts.enter(request.owner, answer.known, most, now_s, rank=rank)
+        enter = partial(self._contexts.enter, request.owner, answer.known, now_s, rank=rank, copies=self._may_copy)
+        place = enter()
+        lesser = [other for other in placed if other.request.priority > rank]
+        if place is None and lesser and not (self._contexts.idle or self._contexts.waits(answer.known, rank=rank)):
+            self._put_back(max(lesser, key=lambda other: other.request.priority), now_s)
+            place = enter()
         return place
 
     def _make(self, change: Change, answer: _Answer) -> None:
@@ -227,6 +260,7 @@ class Engine:
         match change:
             case Copy(source, target):
                 self._context.copy(source, target)
+                self._may_copy, self._copied = False, True
             case Keep(sequence, tokens):
                 if not self._context.keep(sequence, tokens):
                     self._contexts.lost(sequence)
@@ -246,35 +280,42 @@ class Engine:
         self._lacking_since_s = min((answer.served_s for answer in live if answer.sequence is None), default=None)
         shares = next_step([answer.work() for answer in placed], now_s, self._pace, self._bounds)
         shares = next(([share] for share in shares if self._answers[share.key].alone), shares)
-        if not shares:
-            return
-        chunks = [self._chunk(self._answers[share.key], share) for share in shares]
-        try:
-            rows = self._evaluate(chunks)
-        except ModelError as error:
-            self._doubt([self._answers[share.key] for share in shares], error, now_s)
-            return
-        self.steps += 1
-        self._pace.learn(sum(share.tokens for share in shares), time.monotonic() - now_s)
-        for share, chunk, row in zip(shares, chunks, rows, strict=True):
+        self.steps += bool(shares)
+        for together in self._grouped(shares):
+            self._evaluate(together, now_s)
+
+    def _grouped(self, shares: Sequence[Share]) -> list[list[tuple[_Answer, Chunk]]]:
+        """What is computed together: single tokens of talks of much the same length, in the order of their sequences;
+        then each prompt by itself."""
+        words: dict[int, list[tuple[_Answer, Chunk]]] = {}
+        prompts = []
+        for share in shares:
             answer = self._answers[share.key]
+            chunk = self._chunk(answer, share)
+            if share.tokens == 1:
+                words.setdefault((chunk.at // _SHORT).bit_length(), []).append((answer, chunk))
+            else:
+                prompts.append([(answer, chunk)])
+        return [*(sorted(each, key=lambda one: one[1].sequence) for each in words.values()), *prompts]
+
+    def _evaluate(self, together: Sequence[tuple[_Answer, Chunk]], now_s: float) -> None:
+        """Compute this, and go on with each of the answers."""
+        chunks = [chunk for _, chunk in together]
+        began_s = time.monotonic()
+        try:
+            rows = self._context.evaluate(chunks)
+        except ModelError as error:
+            self._doubt([answer for answer, _ in together], error, now_s)
+            return
+        if not self._copied:
+            self._pace.learn(len(chunks), len(chunks[0].tokens), time.monotonic() - began_s)
+        self._copied = False
+        for (answer, chunk), row in zip(together, rows, strict=True):
             answer.served_s, answer.alone = now_s, False
-            answer.pending = answer.pending[share.tokens :]
+            answer.pending = answer.pending[len(chunk.tokens) :]
             self._contexts.evaluated(chunk.sequence, chunk.tokens)
             if not answer.pending:
                 self._go_on(answer, row)
-
-    def _evaluate(self, chunks: list[Chunk]) -> list[int]:
-        """The step's rows. Where the memory is in pieces that are too small, what is oldest makes room."""
-        while True:
-            try:
-                return self._context.evaluate(chunks)
-            except NoRoom:
-                oldest = self._contexts.empty_oldest()
-                if oldest is None:
-                    raise
-                _log.warning("language_model.no_room", sequence=oldest.sequence)
-                self._context.keep(oldest.sequence, oldest.tokens)
 
     def _chunk(self, answer: _Answer, share: Share) -> Chunk:
         assert answer.sequence is not None

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from models.llama.schedule import Bounds, Pace, Work, next_step
+from models.llama.schedule import TURN, Bounds, Pace, Work, next_step
 
 _TURNS: Final = 120
 """Played for a forecast, over all calls."""
@@ -18,6 +18,8 @@ _SETTLING: Final = 1
 """Turns of each call that do not count: all begin at once otherwise."""
 _UNEVEN: Final = 0.5
 """How much longer or shorter a turn is than the usual one, at most."""
+_FEW, _MANY = 16, 64
+"""Tokens of chunks by which the pace is known before the first step."""
 ENDLESS_S: Final = 20.0
 """Who waits so long has hung up."""
 
@@ -26,8 +28,7 @@ ENDLESS_S: Final = 20.0
 class Turns:
     """What each call does: every `every_s` (give or take half of it) a turn of `tokens_in` new tokens, answered by
     `tokens_out`. The first `first_tokens` of an answer are its first sentence, that the voice begins with; all of it
-    takes `speech_s` to be heard. In memory are a prompt of `prompt_tokens` that all calls share, and `talk_tokens` of
-    each."""
+    takes `speech_s` to be heard. Each has a prompt of `prompt_tokens` and `talk_tokens` of its talk in memory."""
 
     every_s: float
     tokens_in: int
@@ -47,24 +48,40 @@ class Forecast:
     busy: float
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of steps: of one token each `writes` for so many calls together, and of one that `reads` so many of a
+    prompt; of each at least one."""
+
+    writes: Mapping[int, float]
+    reads: Mapping[int, float]
+
+
 class StepTimes:
-    """How long a step takes by the tokens in it and the cells in use: what was measured, in straight lines between and
-    beyond."""
+    """How long steps take by what is in them and by how long the talks are: what was measured, in straight lines
+    between and beyond."""
 
-    def __init__(self, measured: Mapping[int, Mapping[int, float]]) -> None:
-        """Seconds by tokens, of at least one step, for each number of cells, of which at least one. More tokens never
-        take less time, nor do more cells."""
-        (self._few, first), *rest = sorted(measured.items())
-        self._low = _Line(first)
-        self._many, last = rest[-1] if rest else (self._few, first)
-        self._high = _Line(last)
+    def __init__(self, measured: Mapping[int, Measured]) -> None:
+        """For each length of the talks in memory, of which at least one. More tokens never take less time, nor do
+        longer talks."""
+        lengths = sorted(measured)
+        self._short, self._long = lengths[0], lengths[-1]
+        self._writes = [_Line(measured[length].writes) for length in (self._short, self._long)]
+        self._reads = [_Line(measured[length].reads) for length in (self._short, self._long)]
 
-    def __call__(self, tokens: int, cells: int = 0) -> float:
-        low_s = self._low(tokens)
-        if self._many == self._few:
+    def writes(self, calls: int, talk: int = 0) -> float:
+        """Seconds for the next words of so many calls."""
+        return self._between(self._writes, calls, talk)
+
+    def reads(self, tokens: int, talk: int = 0) -> float:
+        """Seconds for so many tokens of a prompt."""
+        return self._between(self._reads, tokens, talk)
+
+    def _between(self, lines: Sequence[_Line], tokens: int, talk: int) -> float:
+        low_s, high_s = (line(tokens) for line in lines)
+        if self._long == self._short:
             return low_s
-        more_s = max(0.0, self._high(tokens) - low_s)
-        return low_s + more_s * max(0, cells - self._few) / (self._many - self._few)
+        return low_s + max(0.0, high_s - low_s) * max(0, talk - self._short) / (self._long - self._short)
 
 
 class _Line:
@@ -112,9 +129,10 @@ class _Play:
     def __init__(self, step_s: StepTimes, calls: int, turns: Turns, slowed: float, bounds: Bounds) -> None:
         self._step_s, self._turns, self._slowed, self._bounds = step_s, turns, slowed, bounds
         self._chance = random.Random(calls)
-        self._cells = turns.prompt_tokens + calls * turns.talk_tokens
-        one_s, many_s = step_s(1, self._cells), step_s(33, self._cells)
-        self._pace = Pace(one_s * slowed, (many_s - one_s) * slowed / 32)
+        self._talk = turns.prompt_tokens + turns.talk_tokens
+        few_s, many_s = (slowed * step_s.reads(tokens, self._talk) for tokens in (_FEW, _MANY))
+        each_s = (many_s - few_s) / (_MANY - _FEW)
+        self._pace = Pace(max(0.0, few_s - _FEW * each_s), each_s)
         self._calls = [_Call(self._chance.uniform(0, turns.every_s)) for _ in range(calls)]
         self._wanted = max(_TURNS, _LEAST_TURNS_EACH * calls)
         self._settling = _SETTLING * calls
@@ -138,22 +156,30 @@ class _Play:
     def _begin_turns(self) -> None:
         for number, call in enumerate(self._calls):
             if call.work is None and call.next_s <= self._now_s:
-                call.work = Work(number, self._turns.tokens_in, False, call.next_s, call.next_s)
+                tokens = self._turns.tokens_in
+                call.work = Work(number, tokens, False, call.next_s, call.next_s, turn=tokens <= TURN)
                 call.made = 0
 
     def _step(self, works: list[Work]) -> None:
         shares = next_step(works, self._now_s, self._pace, self._bounds)
-        tokens = sum(share.tokens for share in shares)
-        took_s = self._step_s(tokens, self._cells) * self._slowed
-        self._pace.learn(tokens, took_s)
-        began_s, self._now_s = self._now_s, self._now_s + took_s
-        self._busy_s += took_s
+        began_s = self._now_s
+        if speaking := sum(share.tokens == 1 for share in shares):
+            self._take(speaking, 1, self._step_s.writes(speaking, self._talk))
+        for share in shares:
+            if share.tokens > 1:
+                self._take(1, share.tokens, self._step_s.reads(share.tokens, self._talk))
         for share in shares:
             call = self._calls[share.key]
             assert call.work is not None
             call.work = replace(call.work, pending=call.work.pending - share.tokens, served_s=began_s)
             if not call.work.pending:
                 self._token(call, call.work)
+
+    def _take(self, calls: int, tokens: int, seconds: float) -> None:
+        took_s = seconds * self._slowed
+        self._pace.learn(calls, tokens, took_s)
+        self._now_s += took_s
+        self._busy_s += took_s
 
     def _token(self, call: _Call, work: Work) -> None:
         turns = self._turns

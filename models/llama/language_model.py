@@ -24,11 +24,12 @@ from models.llama.memory import plan
 from models.llama.reading import Reader
 from models.llama.sampling import Grammar, Sampler, Sampling
 from models.llama.schedule import Pace, Priority
-from models.llama.speed import measure
+from models.llama.speed import Speed, measure
 from models.llama.template import ChatTemplate
 from models.llama.tool_calls import ToolCallParser
 from models.machine import cores, free_bytes
 from models.protocols import AnswerPart, ChatPrompt
+from models.token_count import TokenCount
 
 CAPACITY: Final = 4096
 """Tokens of a talk: what an agent is told, and what was said of late."""
@@ -49,7 +50,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class _Wanted:
-    """See `Request`. `prompt` grows by what is written."""
+    """See `Request`. `prompt` grows by what is written; `count` hears of both from the first token on."""
 
     owner: str
     prompt: list[int]
@@ -58,6 +59,7 @@ class _Wanted:
     grammar: Grammar | None
     priority: Priority
     within_s: float | None = None
+    count: TokenCount | None = None
 
 
 _one_by_one = threading.Lock()
@@ -74,39 +76,34 @@ class LlamaLanguageModel:
         name: str | None = None,
         sequences: int = 16,
         capacity: int = CAPACITY,
-        cells: int | None = None,
         free: int | None = None,
         threads: int | None = None,
         sampling: Sampling | None = None,
         most_tokens: int = MOST_TOKENS,
         forces_tool: Callable[[ChatPrompt], bool] = lambda _: False,
     ) -> None:
-        """Memory for `sequences` talks of up to `capacity` tokens, at most what the model was trained for, and for
-        `cells` tokens of all of them, by default as `plan` has it for `free` bytes, which are what this machine can
-        give. An answer for whose prompt `forces_tool` holds is nothing but calls of its tools. Takes seconds. Raises
-        `StartupError`, also when there is not enough memory."""
+        """Memory for `sequences` talks of up to `capacity` tokens, at most what the model was trained for, or less as
+        `plan` has it for `free` bytes, by default what this machine can give. An answer for whose prompt `forces_tool`
+        holds is nothing but calls of its tools. Takes seconds. Raises `StartupError`, also when there is not enough
+        memory."""
         self.name = name or path.stem
         with _one_by_one:
-            context = self._loaded(path, sequences, capacity, cells, free, threads)
-        capacity = min(capacity, self._model.trained_for)
+            context = self._loaded(path, sequences, capacity, free, threads)
         self._template = ChatTemplate(self._model.template, bos=self._model.bos, eos=self._model.eos)
         self._reader = Reader(self._model, self._template)
-        pace = Pace()
+        pace, speeds = Pace(), list[Speed]()
         try:
-            self.speed = measure(context, pace)
+            self.engine = Engine(self._model, context, pace=pace, first=lambda: speeds.append(measure(context, pace)))
         except ModelError as error:
-            context.close()
             raise StartupError(f"The language model {path} cannot be used: {error.message}") from error
-        self.engine = Engine(self._model, context, pace=pace)
-        self.context_length = min(capacity, context.cells)
+        [self.speed] = speeds
+        self.context_length = self.memory.capacity
         self._sampling = sampling or Sampling()
         self._most = min(most_tokens, self.context_length // 2)
         self._forces_tool = forces_tool
         self._ids = itertools.count(1)
 
-    def _loaded(
-        self, path: Path, sequences: int, capacity: int, cells: int | None, free: int | None, threads: int | None
-    ) -> Context:
+    def _loaded(self, path: Path, sequences: int, capacity: int, free: int | None, threads: int | None) -> Context:
         """Weights, and memory as there is room for it now: while one is loaded, no other takes what it was promised."""
         others = weights_in_memory()
         self._model = Model(path)
@@ -121,8 +118,8 @@ class LlamaLanguageModel:
         )
         return Context(
             self._model,
-            sequences=sequences,
-            cells=cells or self.memory.cells,
+            sequences=self.memory.talks,
+            capacity=self.memory.capacity,
             batch_tokens=BATCH_TOKENS,
             threads=threads or max(1, int(cores())),
         )
@@ -145,7 +142,9 @@ class LlamaLanguageModel:
         parser = ToolCallParser({tool.name: tool.parameters for tool in prompt.tools}, self._new_id)
         characters = codecs.getincrementaldecoder("utf-8")("replace")
         sampling = replace(self._sampling, seed=_seed(prompt) ^ self._sampling.seed)
-        request: _Wanted | None = _Wanted(prompt.call_id, tokens, self._most, sampling, grammar, priority, within_s)
+        request: _Wanted | None = _Wanted(
+            prompt.call_id, tokens, self._most, sampling, grammar, priority, within_s, prompt.tokens
+        )
         gave = False
         while request is not None:
             written, thought, cut = 0, 0, None
@@ -183,9 +182,12 @@ class LlamaLanguageModel:
         for brevity in (1, 8):  # what does not come to its end is asked for in short
             grammar = json_grammar(schema, brevity)
             wanted = _Wanted(prompt.call_id, [*tokens], most, sampling, grammar, priority)
-            pieces = [self._model.piece(token) async for token in self._written(wanted)]
-            text = b"".join(pieces).decode(errors="replace")
+            written = [token async for token in self._written(wanted)]
+            text = b"".join(map(self._model.piece, written)).decode(errors="replace")
             if _is_json(text):
+                if prompt.tokens is not None:
+                    prompt.tokens.asked(self.name, tokens)
+                    prompt.tokens.wrote(*written)
                 return text
         raise ModelError(f"The language model did not come to the end of its JSON within {most} tokens")
 
@@ -206,6 +208,7 @@ class LlamaLanguageModel:
         """The tokens that the engine writes. Raises `ModelError`."""
         told: asyncio.Queue[int | End | ModelError] = asyncio.Queue()
         loop = asyncio.get_running_loop()
+        count, begun = wanted.count, False
 
         def tell(what: int | End | ModelError) -> None:
             with suppress(RuntimeError):  # the loop has ended: nobody listens
@@ -226,6 +229,11 @@ class LlamaLanguageModel:
         )
         try:
             while isinstance(what := await told.get(), int):
+                if count is not None:
+                    if not begun:
+                        count.asked(self.name, wanted.prompt)
+                        begun = True
+                    count.wrote(what)
                 yield what
             if isinstance(what, ModelError):
                 raise what

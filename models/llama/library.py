@@ -25,8 +25,6 @@ from models.llama.memory import Shape
 
 _ERROR_LEVEL: Final = 4
 """`GGML_LOG_LEVEL_ERROR`."""
-_NO_ROOM: Final = 1
-"""What `llama_decode` gives when it finds no cells."""
 _CONTROL: Final = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
 _log = structlog.get_logger()
 
@@ -177,10 +175,6 @@ class Model:
         return buffer.raw[:length]
 
 
-class NoRoom(ModelError):
-    """There are no cells for the step's tokens."""
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Tokens to evaluate in a sequence, from its position `at` on; with `answers` it is asked what follows them."""
@@ -192,37 +186,36 @@ class Chunk:
 
 
 class Context:
-    """A model's memory: `sequences` texts that share `cells`, one for each token."""
+    """A model's memory: `sequences` texts of up to `capacity` tokens, each in a place of its own."""
 
     def __init__(
         self,
         model: Model,
         *,
         sequences: int,
-        cells: int,
+        capacity: int,
         batch_tokens: int = 512,
         threads: int = 1,
         exact: bool = False,
     ) -> None:
-        """With `exact` an answer does not depend on who else is in the batch; it takes more time, and twice the memory.
-        Raises `StartupError` when it does not fit."""
+        """With `exact` it remembers in 32 bits, in place of 16: an answer then does not depend on who else is in the
+        batch. Raises `StartupError` when it does not fit."""
         parameters = lib.llama_context_default_params()
-        parameters.n_ctx, parameters.n_seq_max = cells, sequences
+        parameters.n_ctx, parameters.n_seq_max = sequences * capacity, sequences
         parameters.n_batch = parameters.n_ubatch = batch_tokens
         parameters.n_threads = parameters.n_threads_batch = threads
-        # One pool: to share a beginning costs nothing. With a stream for each sequence, llama.cpp would moreover run
-        # those that speak one after the other wherever their numbers have a gap.
-        parameters.kv_unified = True
-        # Flash attention passes over what other sequences have in the pool: prompts are read twice as fast. But its
-        # sums round in another way with each batch.
-        parameters.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED if exact else lib.LLAMA_FLASH_ATTN_TYPE_AUTO
+        # Each text in a place of its own, and no flash attention: on a CPU a token then costs a quarter of what it does
+        # with flash attention for each token of its talk, and nothing for those of other talks, which share a pool
+        # otherwise. To share a beginning takes a copy: as long as to read some ten tokens.
+        parameters.kv_unified = False
+        parameters.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
         parameters.no_perf = True
         if exact:
             parameters.type_k = parameters.type_v = lib.GGML_TYPE_F32
         self.handle = lib.llama_init_from_model(model.handle, parameters)
         if not self.handle:
-            raise StartupError(f"No memory for {cells} tokens of context: ask for less.")
-        self.sequences, self.cells = sequences, int(lib.llama_n_ctx(self.handle))
+            raise StartupError(f"No memory for {sequences} talks of {capacity} tokens: ask for less.")
+        self.sequences, self.capacity = sequences, int(lib.llama_n_ctx_seq(self.handle))
         self.batch_tokens = batch_tokens
         self._model = model
         self._memory = lib.llama_get_memory(self.handle)
@@ -236,8 +229,9 @@ class Context:
             self.handle = None
 
     def evaluate(self, chunks: Sequence[Chunk]) -> list[int]:
-        """Read all chunks in one step. For each its row to sample from, -1 without an answer. Raises `NoRoom`, and then
-        nothing was changed; else `ModelError`: what the sequences hold is not known then."""
+        """Read all chunks at once, best in the order of their sequences: those whose numbers follow each other are
+        computed together. For each its row to sample from, -1 without an answer. Raises `ModelError`: what the
+        sequences hold is not known then."""
         batch, count, rows = self._batch, 0, []
         for chunk in chunks:
             for offset, token in enumerate(chunk.tokens):
@@ -248,25 +242,14 @@ class Context:
                 batch.logits[count - 1] = 1
             rows.append(count - 1 if chunk.answers else -1)
         batch.n_tokens = count
-        if (code := lib.llama_decode(self.handle, batch)) == _NO_ROOM:
-            raise NoRoom("The language model's memory is full")
-        if code != 0:
+        if (code := lib.llama_decode(self.handle, batch)) != 0:
             raise ModelError(f"The language model failed (llama_decode: {code})")
         return rows
 
     def copy(self, source: int, target: int) -> None:
-        """Let `target` hold what `source` holds."""
+        """Let `target` hold what `source` holds; the copy is made with the next step."""
         lib.llama_memory_seq_rm(self._memory, target, -1, -1)
         lib.llama_memory_seq_cp(self._memory, source, target, -1, -1)
-
-    def duplicate(self, source: int, target: int) -> None:
-        """Let an empty `target` hold the same as `source`, in cells of its own: to see how it is with a full memory.
-        Raises `ModelError`."""
-        size = lib.llama_state_seq_get_size(self.handle, source)
-        state = (ctypes.c_uint8 * size)()
-        lib.llama_state_seq_get_data(self.handle, state, size, source)
-        if not lib.llama_state_seq_set_data(self.handle, state, size, target):
-            raise ModelError("The language model's memory is full")
 
     def keep(self, sequence: int, tokens: int) -> bool:
         """Forget all but the first `tokens`. False: this kind of model cannot; nothing is held any more."""

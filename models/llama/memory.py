@@ -1,7 +1,7 @@
 """How much memory a language model takes, and how much of it a machine can give. Pure.
 
-What a model knows of the talk takes a cell for each token: keys and values of all layers. While a batch is read, each
-of its tokens is compared with all cells, which takes memory too.
+What a model knows of a talk takes a cell for each token: keys and values of all layers. While a batch is read, each of
+its tokens is compared with all cells of its talk, which takes memory too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Final
 from config.errors import StartupError
 
 TALK_TOKENS: Final = 2048
-"""Of one call: its agent's prompt and some minutes of talk. Calls of the same agent share the prompt."""
+"""Of one call: its agent's prompt and some minutes of talk."""
 LEAST_TOKENS: Final = 1024
 """With less, not even one call can be talked through."""
+_STEP: Final = 256
+"""Tokens: llama.cpp rounds the length of talks up to a multiple of it."""
 MOST_SEQUENCES: Final = 64
 _LEAST_SEQUENCES: Final = 2
 """One for work after calls."""
@@ -37,21 +39,22 @@ class Shape:
     value_size: int
     weights_bytes: int
 
-    def cell_bytes(self, batch_tokens: int, element_bytes: int = 2) -> int:
-        """One token of talk, and what a batch of so many tokens needs to be compared with it (32-bit scores)."""
-        kept = self.layers * self.kv_heads * (self.key_size + self.value_size) * element_bytes
-        return kept + batch_tokens * self.heads * 4
+    def talks_bytes(self, talks: int, capacity: int, batch_tokens: int) -> int:
+        """So many talks of up to `capacity` tokens, which llama.cpp rounds up (keys and values of 16 bits), and what a
+        batch of so many tokens needs to be compared with one of them (scores of 32 bits)."""
+        capacity = -(-capacity // _STEP) * _STEP
+        cell = self.layers * self.kv_heads * (self.key_size + self.value_size) * 2
+        return capacity * (talks * cell + batch_tokens * self.heads * 4)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Memory for the talk of all calls together: `cells` tokens, which take `bytes`, beside the weights. So many
-    `talks` go on without forgetting one another's words."""
+    """Memory for `talks` of up to `capacity` tokens each, which take `bytes`, beside the weights."""
 
-    cells: int
+    talks: int
+    capacity: int
     bytes: int
     weights_bytes: int
-    talks: int
 
 
 def sequences_for(calls: int, cores: float) -> int:
@@ -61,21 +64,31 @@ def sequences_for(calls: int, cores: float) -> int:
 
 
 def plan(name: str, shape: Shape, *, sequences: int, capacity: int, batch_tokens: int, free_bytes: int) -> Plan:
-    """Memory for so many talks of up to `capacity` tokens each, or for as many as fit into half of what is free beside
-    the weights. Raises `StartupError` when not even one does."""
-    cell = shape.cell_bytes(batch_tokens)
+    """Memory for so many talks of up to `capacity` tokens each. Where that is more than half of what is free beside the
+    weights, talks become shorter (`TALK_TOKENS`), then fewer, then shorter still. Raises `StartupError` when not even
+    a short one fits into all that is free."""
     least = min(capacity, LEAST_TOKENS)
     left = free_bytes - shape.weights_bytes - _RESERVE
-    if left < least * cell:
-        needed = shape.weights_bytes + least * cell + _RESERVE
+    least_bytes = shape.talks_bytes(1, least, batch_tokens)
+    if left < least_bytes:
+        needed = shape.weights_bytes + least_bytes + _RESERVE
         raise StartupError(
             f"The language model {name} needs {_mebibytes(needed)} of memory ({_mebibytes(shape.weights_bytes)} for "
-            f"its weights, {_mebibytes(least * cell)} for the talk of one call, {_mebibytes(_RESERVE)} that stay free),"
+            f"its weights, {_mebibytes(least_bytes)} for the talk of one call, {_mebibytes(_RESERVE)} that stay free),"
             f" and {_mebibytes(free_bytes)} are free: choose a smaller one ([models] llm), or give this server more."
         )
-    wanted = max(capacity, sequences * min(capacity, TALK_TOKENS))
-    cells = min(wanted, max(int(left * _SHARE) // cell, least))
-    return Plan(cells, cells * cell, shape.weights_bytes, max(1, cells // min(capacity, TALK_TOKENS)))
+    usual = min(capacity, TALK_TOKENS)
+    fewer = ((count, usual) for count in range(sequences, 0, -1))
+    shorter = ((1, tokens) for tokens in range(usual - _STEP, least, -_STEP))
+    talks, tokens = next(
+        (
+            (count, tokens)
+            for count, tokens in ((sequences, capacity), *fewer, *shorter)
+            if shape.talks_bytes(count, tokens, batch_tokens) <= left * _SHARE
+        ),
+        (1, least),
+    )
+    return Plan(talks, tokens, shape.talks_bytes(talks, tokens, batch_tokens), shape.weights_bytes)
 
 
 def _mebibytes(count: int) -> str:

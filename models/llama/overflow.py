@@ -16,6 +16,17 @@ _LEFT: Final = 0.6
 to leave out several at once and none in the next turns."""
 
 
+def turn_starts(messages: Sequence[ChatMessage]) -> list[bool]:
+    """Which messages begin a turn: those of the user, or the tools that were used right before, such as what documents
+    say about the user's words."""
+    starts = [message.role == "user" for message in messages]
+    for place in range(len(messages) - 1, 0, -1):
+        before = messages[place - 1]
+        if starts[place] and (before.role == "tool" or (before.tool_calls and not before.content)):
+            starts[place - 1], starts[place] = True, False
+    return starts
+
+
 def first_kept(costs: Sequence[int], begins_turn: Sequence[bool], room: int, dropped: int) -> int:
     """The place of the first message to keep, of messages that take `costs` tokens, where `room` fit and `dropped`
     were left out the last time. Turns go whole, so that no tool's result loses its call; the last turn stays."""

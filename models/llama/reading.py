@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from models.llama.library import Model
-from models.llama.overflow import LINE_COST, first_kept, squeezed, without_middle
+from models.llama.overflow import LINE_COST, first_kept, squeezed, turn_starts, without_middle
 from models.llama.template import ChatTemplate
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 
@@ -45,9 +45,8 @@ class Reader:
         if len(tokens) <= room:
             return tokens
         costs = [self._cost(message) for message in prompt.messages]
-        begins = [message.role == "user" for message in prompt.messages]
         fixed = len(tokens) - sum(costs[dropped:])
-        dropped = first_kept(costs, begins, room - fixed, dropped)
+        dropped = first_kept(costs, turn_starts(prompt.messages), room - fixed, dropped)
         if remembers:
             self._remember(prompt.call_id, dropped)
         _log.info("language_model.turns_left_out", call_id=prompt.call_id, messages=dropped)

@@ -64,9 +64,9 @@ async def test_each_turn_tells_the_whole_talk_again() -> None:
 async def test_calls_that_talk_on_forget_before_their_talk_grows_too_long() -> None:
     model = Echo()
     talks = Talks(model)
-    await talks.prepare(2)
+    await talks.prepare(2, alike=False, read=True)
     assert [len(messages) for _, messages, _ in model.heard] == [1 + 2 * EARLIER] * 2
-    row = await talks.turns(2, 0.7)
+    row = await talks.turns(2, alike=False, seconds=0.7)
     assert row["turns_per_s"] > 0
     assert max(len(messages) for _, messages, _ in model.heard) <= 2 * LATEST + 2
 

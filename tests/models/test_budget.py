@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from models.budget import Capacity, Hearing, Judging, Speaking, Speeds, Talk, Writing, capacities, outlook
-from models.llama.forecast import ENDLESS_S, StepTimes
+from models.llama.forecast import ENDLESS_S, Measured, StepTimes
 
 TALK = Talk()
 BOX = Speeds(Hearing("ears", {1: 0.13}, threads=64), Judging("judge", 0.046), None, Speaking("voice", 0.04, threads=1))
 """Like the models that come with the packages, on one core of this kind."""
-SMALL = Writing("small", StepTimes({64: {1: 1 / 45, 4: 4 / 62, 16: 16 / 76, 64: 64 / 169}}), talks=16)
+SMALL = Writing(
+    "small", StepTimes({64: Measured({1: 1 / 45, 4: 4 / 62, 16: 16 / 76}, {8: 8 / 125, 64: 64 / 169})}), talks=16
+)
 """Like a model of 0.6 billion weights on two cores."""
 
 
@@ -58,13 +60,13 @@ def test_a_language_model_bounds_the_calls_before_the_cores_do() -> None:
 
 
 def test_no_more_calls_are_promised_than_the_model_remembers() -> None:
-    quick = Writing("quick", StepTimes({64: {1: 0.001, 64: 0.01}}), talks=5)
+    quick = Writing("quick", StepTimes({64: Measured({1: 0.001}, {64: 0.01})}), talks=5)
     assert held(Speeds(writing=quick), 8, 1.0) == Capacity(1.0, 5, "memory")
 
 
 def test_the_answer_begins_after_the_last_words_are_heard_the_first_written_and_the_first_spoken() -> None:
     alone = outlook(replace(BOX, writing=SMALL), 64, 1, TALK)
-    reads_and_writes_s = SMALL.steps(20) + 11 * SMALL.steps(1)
+    reads_and_writes_s = SMALL.steps.reads(20) + 11 * SMALL.steps.writes(1)
     assert alone.wait_s == pytest.approx(0.3 * 0.13 + reads_and_writes_s + 1.28 * 0.04, rel=0.15)
 
 

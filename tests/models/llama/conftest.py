@@ -37,8 +37,8 @@ def make_engine(tiny: Model) -> Iterator[MakeEngine]:
     """Engines with exact memory, closed after the test."""
     engines: list[Engine] = []
 
-    def make(sequences: int = 8, cells: int = 4096, bounds: Bounds | None = None) -> Engine:
-        context = Context(tiny, sequences=sequences, cells=cells, exact=True)
+    def make(sequences: int = 8, capacity: int = 1024, bounds: Bounds | None = None) -> Engine:
+        context = Context(tiny, sequences=sequences, capacity=capacity, exact=True)
         engines.append(Engine(tiny, context, bounds))
         return engines[-1]
 
@@ -99,7 +99,7 @@ def ask(
 
 def alone(model: Model, prompt: list[int], most: int = 30, sampling: Sampling = GREEDY) -> list[int]:
     """The answer when nothing else is in the model's memory, read at once and written token by token."""
-    context, sampler = Context(model, sequences=1, cells=1024, exact=True), Sampler(model, sampling)
+    context, sampler = Context(model, sequences=1, capacity=1024, exact=True), Sampler(model, sampling)
     tokens: list[int] = []
     pending, at = prompt, 0
     while len(tokens) < most:

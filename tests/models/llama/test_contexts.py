@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +13,7 @@ OTHER_AGENT = list(range(2000, 2200))
 
 def talk(contexts: Contexts, owner: str, prompt: list[int], answer: list[int], now_s: float) -> Place:
     """A whole answer: the prompt is read, `answer` is written."""
-    place = contexts.enter(owner, prompt, 0, now_s)
+    place = contexts.enter(owner, prompt, now_s)
     assert place is not None
     contexts.evaluated(place.sequence, prompt[place.kept :])
     contexts.evaluated(place.sequence, answer)
@@ -24,17 +22,17 @@ def talk(contexts: Contexts, owner: str, prompt: list[int], answer: list[int], n
 
 
 def test_the_first_call_reads_all() -> None:
-    assert talk(Contexts(4, 4096), "a", [1, 2, 3], [], 0) == Place(0, 0, ())
+    assert talk(Contexts(4), "a", [1, 2, 3], [], 0) == Place(0, 0, ())
 
 
 def test_a_turn_reads_only_what_is_new() -> None:
-    contexts = Contexts(4, 4096)
+    contexts = Contexts(4)
     first = talk(contexts, "a", [1, 2, 3], [4, 5], 0)
     assert talk(contexts, "a", [1, 2, 3, 4, 5, 6, 7], [], 1) == Place(first.sequence, 5, ())
 
 
 def test_what_was_not_said_is_taken_back() -> None:
-    contexts = Contexts(4, 4096)
+    contexts = Contexts(4)
     first = talk(contexts, "a", [1, 2, 3], [4, 5, 6, 7], 0)
     again = talk(contexts, "a", [1, 2, 3, 4, 5, 99, 98], [], 1)
     assert again == Place(first.sequence, 5, (Keep(first.sequence, 5),))
@@ -42,13 +40,13 @@ def test_what_was_not_said_is_taken_back() -> None:
 
 
 def test_the_last_token_is_always_read() -> None:
-    contexts = Contexts(4, 4096)
+    contexts = Contexts(4)
     first = talk(contexts, "a", [1, 2, 3], [], 0)
     assert talk(contexts, "a", [1, 2, 3], [], 1) == Place(first.sequence, 2, (Keep(first.sequence, 2),))
 
 
 def test_a_new_call_copies_what_its_agent_begins_with() -> None:
-    contexts = Contexts(4, 4096)
+    contexts = Contexts(4)
     first = talk(contexts, "a", [*AGENT, 1, 2], [3], 0)
     second = talk(contexts, "b", [*AGENT, 8, 9], [], 1)
     assert second == Place(second.sequence, 200, (Copy(first.sequence, second.sequence), Keep(second.sequence, 200)))
@@ -58,48 +56,48 @@ def test_a_new_call_copies_what_its_agent_begins_with() -> None:
 
 
 def test_a_call_that_speaks_can_be_copied_from() -> None:
-    contexts = Contexts(2, 4096)
-    place = contexts.enter("a", [*AGENT, 1], 0, 0)
+    contexts = Contexts(2)
+    place = contexts.enter("a", [*AGENT, 1], 0)
     assert place is not None
     contexts.evaluated(place.sequence, [*AGENT, 1])
     contexts.evaluated(place.sequence, [5, 6, 7])
-    second = contexts.enter("b", [*AGENT, 2], 0, 0)
+    second = contexts.enter("b", [*AGENT, 2], 0)
     assert second == Place(1, 200, (Copy(0, 1), Keep(1, 200)))
 
 
 def test_who_begins_like_one_that_is_being_read_waits_for_it() -> None:
-    contexts = Contexts(4, 4096)
-    place = contexts.enter("a", [*AGENT, 1], 0, 0)
+    contexts = Contexts(4)
+    place = contexts.enter("a", [*AGENT, 1], 0)
     assert place is not None
     contexts.evaluated(place.sequence, AGENT[:40])
-    assert contexts.enter("b", [*AGENT, 2], 0, 0) is None
-    assert contexts.enter("c", [*OTHER_AGENT, 2], 0, 0) is not None
+    assert contexts.enter("b", [*AGENT, 2], 0) is None
+    assert contexts.enter("c", [*OTHER_AGENT, 2], 0) is not None
     contexts.evaluated(place.sequence, [*AGENT[40:], 1])
-    second = contexts.enter("b", [*AGENT, 2], 0, 0)
+    second = contexts.enter("b", [*AGENT, 2], 0)
     assert second is not None
     assert second.kept == 200
 
 
 def test_nobody_waits_for_one_that_does_not_hurry() -> None:
-    contexts = Contexts(4, 4096)
-    assert contexts.enter("a", [*AGENT, 1], 0, 0, rank=2) is not None
+    contexts = Contexts(4)
+    assert contexts.enter("a", [*AGENT, 1], 0, rank=2) is not None
     assert contexts.idle == 3
-    assert contexts.enter("b", [*AGENT, 2], 0, 0) is not None
+    assert contexts.enter("b", [*AGENT, 2], 0) is not None
 
 
 def test_nobody_waits_for_an_answer_that_was_given_up() -> None:
-    contexts = Contexts(4, 4096)
-    place = contexts.enter("a", [*AGENT, 1], 0, 0)
+    contexts = Contexts(4)
+    place = contexts.enter("a", [*AGENT, 1], 0)
     assert place is not None
     contexts.evaluated(place.sequence, AGENT[:40])
     contexts.leave(place.sequence, 1)
-    second = contexts.enter("b", [*AGENT, 2], 0, 1)
+    second = contexts.enter("b", [*AGENT, 2], 1)
     assert second is not None
     assert second.kept == 40
 
 
 def test_the_oldest_makes_room() -> None:
-    contexts = Contexts(2, 4096)
+    contexts = Contexts(2)
     talk(contexts, "a", [1, 2, 3], [], 0)
     talk(contexts, "b", [4, 5, 6], [], 1)
     talk(contexts, "a", [1, 2, 3, 7], [], 2)
@@ -108,7 +106,7 @@ def test_the_oldest_makes_room() -> None:
 
 
 def test_a_call_that_lost_its_place_begins_again_with_what_others_hold() -> None:
-    contexts = Contexts(2, 4096)
+    contexts = Contexts(2)
     talk(contexts, "a", [*AGENT, 1], [], 0)
     talk(contexts, "b", [*AGENT, 2], [], 1)
     talk(contexts, "c", [*OTHER_AGENT, 3], [], 2)
@@ -116,50 +114,31 @@ def test_a_call_that_lost_its_place_begins_again_with_what_others_hold() -> None
 
 
 def test_a_busy_sequence_is_never_given_away() -> None:
-    contexts = Contexts(2, 4096)
-    assert contexts.enter("a", [1, 2], 0, 0) is not None
-    assert contexts.enter("a", [5, 6], 0, 0) is not None
-    assert contexts.enter("c", [3, 4], 0, 0) is None
+    contexts = Contexts(2)
+    assert contexts.enter("a", [1, 2], 0) is not None
+    assert contexts.enter("a", [5, 6], 0) is not None
+    assert contexts.enter("c", [3, 4], 0) is None
+
+
+def test_what_is_read_as_soon_as_it_is_copied_is_read() -> None:
+    contexts = Contexts(2)
+    talk(contexts, "a", [*AGENT[:15], 1], [], 0)
+    assert talk(contexts, "b", [*AGENT[:15], 2], [], 1) == Place(1, 0, ())
+    talk(contexts, "a", [*AGENT[:31], 1], [], 2)
+    assert talk(contexts, "b", [*AGENT[:31], 2], [], 3) == Place(1, 31, (Copy(0, 1), Keep(1, 31)))
+
+
+def test_who_comes_takes_the_first_that_is_empty() -> None:
+    """Those that are next to each other are computed together."""
+    contexts = Contexts(4)
+    assert [talk(contexts, name, [number], [], number).sequence for number, name in enumerate("abc")] == [0, 1, 2]
 
 
 def test_lost_memory_is_read_anew() -> None:
-    contexts = Contexts(2, 4096)
+    contexts = Contexts(2)
     first = talk(contexts, "a", [1, 2, 3], [], 0)
     contexts.lost(first.sequence)
     assert talk(contexts, "a", [1, 2, 3, 4], [], 1) == Place(first.sequence, 0, ())
-
-
-def test_what_is_shared_takes_its_cells_once() -> None:
-    contexts = Contexts(8, 4096)
-    for number in range(5):
-        talk(contexts, f"call {number}", [*AGENT, number], [9, 9], number)
-    assert contexts.taken == 200 + 5 * 3
-
-
-def test_the_oldest_makes_room_when_cells_are_few() -> None:
-    contexts = Contexts(8, 500)
-    for number in range(4):
-        talk(contexts, f"call {number}", [*AGENT, *[number] * 80], [], number)
-    place = contexts.enter("new", [*AGENT, *[7] * 80], 20, 5)
-    assert place is not None
-    # The fourth had made the first go.
-    assert place.changes[0] == Keep(1, 0)
-    assert place.changes[1:] == (Copy(3, 0), Keep(0, 200))
-
-
-def test_room_is_kept_for_what_those_who_speak_will_write() -> None:
-    contexts = Contexts(8, 500)
-    assert contexts.enter("a", [1] * 100, 200, 0) is not None
-    assert contexts.enter("b", [2] * 100, 101, 0) is None
-    assert contexts.enter("b", [2] * 100, 100, 0) is not None
-
-
-def test_sharing_is_given_up_when_there_is_no_room_for_both() -> None:
-    contexts = Contexts(2, 300)
-    talk(contexts, "a", [*AGENT, *[1] * 90], [], 0)
-    talk(contexts, "b", [5], [], 1)
-    place = contexts.enter("b", [*AGENT, *[2] * 90], 10, 2)
-    assert place == Place(1, 0, (Keep(0, 0), Keep(1, 0)))
 
 
 @settings(deadline=None)
@@ -177,15 +156,13 @@ def test_sharing_is_given_up_when_there_is_no_room_for_both() -> None:
 def test_a_place_always_holds_what_the_prompt_begins_with(
     turns: list[tuple[str, list[int], int, int]],
 ) -> None:
-    """Against a memory whose cells are counted: answers end after a while, and there is room for each that begins."""
-    contexts, room = Contexts(3, 120), 120
-    memory: list[list[tuple[int, int]]] = [[], [], []]  # of each sequence: cell and token
-    cells, speaking = itertools.count(), list[int]()
+    """Answers end after a while; while one of the three sequences is free, somebody may have to wait for what comes."""
+    contexts, memory, speaking = Contexts(3), list[list[int]]([[], [], []]), list[int]()
     for now_s, (owner, prompt, most, ending) in enumerate(turns):
         for number in speaking[:ending]:
             contexts.leave(number, now_s)
         del speaking[:ending]
-        place = contexts.enter(owner, prompt, most, now_s)
+        place = contexts.enter(owner, prompt, now_s)
         if place is None:
             assert speaking
             continue
@@ -197,10 +174,9 @@ def test_a_place_always_holds_what_the_prompt_begins_with(
                     assert tokens <= len(memory[sequence])
                     assert sequence not in speaking
                     del memory[sequence][tokens:]
-        assert [token for _, token in memory[place.sequence]] == prompt[: place.kept]
+        assert memory[place.sequence] == prompt[: place.kept]
         assert place.kept < len(prompt)
         new = [*prompt[place.kept :], *range(100, 100 + most)]
-        memory[place.sequence] += [(next(cells), token) for token in new]
+        memory[place.sequence] += new
         contexts.evaluated(place.sequence, new)
-        assert contexts.taken == len({cell for held in memory for cell, _ in held}) <= room
         speaking.append(place.sequence)

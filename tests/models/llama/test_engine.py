@@ -66,7 +66,7 @@ def test_calls_side_by_side_get_what_each_would_get_alone(
 def test_who_else_is_in_a_batch_changes_no_answer(tiny: Model) -> None:
     """Up to the order in which 32-bit numbers are added."""
     prompts = [prompt_of(tiny, question)[:150] for question in QUESTIONS[:4]]
-    context = Context(tiny, sequences=4, cells=1024, exact=True)
+    context = Context(tiny, sequences=4, capacity=1024, exact=True)
     apart = []
     for number, prompt in enumerate(prompts):
         [row] = context.evaluate([Chunk(number, 0, prompt, True)])
@@ -174,7 +174,7 @@ def test_an_answer_ends_when_it_has_as_many_tokens_as_it_may(tiny: Model, make_e
 
 
 def test_a_prompt_that_does_not_fit_is_refused_at_once(make_engine: MakeEngine) -> None:
-    engine = make_engine(cells=256)
+    engine = make_engine(capacity=256)
     with pytest.raises(ModelError, match="256 fit"):
         ask(engine, "a", [1] * 250, 7)
     with pytest.raises(ModelError):
@@ -182,7 +182,7 @@ def test_a_prompt_that_does_not_fit_is_refused_at_once(make_engine: MakeEngine) 
 
 
 def test_the_memory_is_used_to_its_last_token(tiny: Model, make_engine: MakeEngine) -> None:
-    engine = make_engine(sequences=2, cells=256)
+    engine = make_engine(sequences=2, capacity=256)
     calls = [ask(engine, name, prompt_of(tiny, "hello")[:100], 156) for name in "ab"]
     assert [call.wait() is not None and call.end for call in calls] == ["length", "length"]
 
@@ -242,7 +242,7 @@ def test_a_model_that_cannot_take_back_a_part_reads_anew(
 
 
 def test_a_small_batch_holds_all_nevertheless(tiny: Model) -> None:
-    engine = Engine(tiny, Context(tiny, sequences=4, cells=2048, batch_tokens=32, exact=True))
+    engine = Engine(tiny, Context(tiny, sequences=4, capacity=2048, batch_tokens=32, exact=True))
     prompts = [prompt_of(tiny, question) for question in QUESTIONS[:4]]
     calls = [ask(engine, f"call {number}", prompt, 8) for number, prompt in enumerate(prompts)]
     assert [call.wait() for call in calls] == [alone(tiny, prompt, 8) for prompt in prompts]
@@ -306,7 +306,7 @@ def test_control_tokens_are_read_as_such_and_add_no_text(tiny: Model) -> None:
 
 
 def test_what_a_failed_step_holds_is_unknown(tiny: Model) -> None:
-    context = Context(tiny, sequences=1, cells=256)
+    context = Context(tiny, sequences=1, capacity=256)
     with pytest.raises(ModelError):
         context.evaluate([Chunk(0, 5, [1, 2], True), Chunk(0, 3, [1], True)])
     context.close()
@@ -315,3 +315,15 @@ def test_what_a_failed_step_holds_is_unknown(tiny: Model) -> None:
 def test_the_wait_is_told_before_asking(make_engine: MakeEngine) -> None:
     engine: Engine = make_engine()
     assert 0 < engine.expected_wait_s(10) < engine.expected_wait_s(500)
+
+
+def test_what_goes_wrong_before_all_else_is_raised_where_the_engine_is_made(tiny: Model) -> None:
+    context = Context(tiny, sequences=1, capacity=256)
+
+    def fail() -> None:
+        assert threading.current_thread().name == "language-model"
+        raise ModelError("too slow")
+
+    with pytest.raises(ModelError, match="too slow"):
+        Engine(tiny, context, first=fail)
+    assert context.handle is None

@@ -16,12 +16,15 @@ PRIORITIES = [Priority.LIVE] * 4 + [Priority.AHEAD, Priority.AFTER_CALL]
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_happens_to_others_an_answer_is_what_it_would_be_alone(
-    tiny: Model, make_engine: MakeEngine, seed: int
+    tiny: Model, make_engine: MakeEngine, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beginnings are shared, copied, cut back, evicted and read in pieces. At the end nothing is left in the making."""
+    """Beginnings are copied, cut back, evicted and read in pieces, and talks of different lengths are computed apart.
+    At the end nothing is left in the making."""
+    monkeypatch.setattr("models.llama.engine._SHORT", 32)
     chance = random.Random(seed)
-    bounds = Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=chance.randint(1, 40))
-    engine = make_engine(sequences=chance.randint(2, 5), cells=256 * chance.randint(2, 3), bounds=bounds)
+    chunk = chance.randint(1, 40)
+    bounds = Bounds(step_s=1e-9, turn_step_s=1e-9, idle_step_s=1e-9, least_chunk=chunk, idle_chunk=chunk)
+    engine = make_engine(sequences=chance.randint(2, 5), capacity=256 * chance.randint(2, 3), bounds=bounds)
     beginnings = [[chance.randrange(5, 300) for _ in range(length)] for length in (0, 40, 120)]
     asked: list[tuple[list[int], int, Sampling, Heard]] = []
     for number in range(60):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from config.errors import ModelError
-from models.llama.contexts import Contexts
-from models.llama.library import Chunk, Context, Model, NoRoom
+from models.llama.library import Chunk, Context, Model
 from models.llama.sampling import Sampler, Sampling
 from models.llama.schedule import Bounds, Priority
 from tests.models.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
@@ -126,29 +126,6 @@ def test_work_that_wrote_and_was_put_back_is_read_again_in_chunks(tiny: Model, m
     assert engine.steps <= 10 + 5 + (2 + 3) + 11 + 5
 
 
-def test_work_is_not_put_back_where_that_makes_no_room(
-    tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A caller waits for another one's memory: work after calls, which has too little to give, keeps its place."""
-    engine, left, leave = make_engine(sequences=5, cells=512), [0], Contexts.leave
-
-    def counted(contexts: Contexts, sequence: int, now_s: float) -> None:
-        left[0] += 1
-        leave(contexts, sequence, now_s)
-
-    monkeypatch.setattr(Contexts, "leave", counted)
-    later: list[Heard] = []
-
-    def ask_others(heard: Heard) -> None:
-        if len(heard.tokens) == 1:
-            later.append(ask(engine, "after", [9] * 60, 20, priority=Priority.AFTER_CALL))
-            later.append(ask(engine, "second", [11] * 100, 300))
-
-    ask(engine, "first", [7] * 100, 300, on_token=ask_others).wait()
-    assert [len(heard.wait()) > 0 for heard in later] == [True, True]
-    assert left[0] == 3
-
-
 def test_what_a_caller_has_to_wait_for_memory_is_told_to_admission(
     tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,22 +179,66 @@ def test_a_sampler_that_fails_ends_its_own_answer_alone(
     assert said == alone(tiny, prompt_of(tiny, "hello"), 10, GREEDY)
 
 
-def test_where_the_memory_is_in_pieces_what_is_oldest_makes_room(
+def test_at_most_one_copy_is_made_in_a_step(
     tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = make_engine()
-    ask(engine, "old", prompt_of(tiny, "old"), 2).wait()
-    evaluate, refused = Context.evaluate, 0
+    """Calls of an agent that come in one moment: who speaks waits for no more than one of their copies."""
+    engine = make_engine(bounds=SLOW)
+    prompt, others, events = prompt_of(tiny, "hello"), list[Heard](), list[str]()
+    copy, evaluate = Context.copy, Context.evaluate
 
-    def full(context: Context, chunks: Sequence[Chunk]) -> list[int]:
-        nonlocal refused
-        refused += 1
-        if refused == 1:
-            raise NoRoom("full")
+    def copied(context: Context, source: int, target: int) -> None:
+        events.append("copy")
+        copy(context, source, target)
+
+    def evaluated(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+        events.append("evaluate")
         return evaluate(context, chunks)
 
-    monkeypatch.setattr(Context, "evaluate", full)
-    new = ask(engine, "new", [5, 6, 7], 3)
-    said = new.wait()
+    def call(heard: Heard) -> None:
+        if len(heard.tokens) == 2:
+            others.extend(ask(engine, f"call {number}", [*prompt, number + 5], 4) for number in range(5))
+
+    monkeypatch.setattr(Context, "copy", copied)
+    monkeypatch.setattr(Context, "evaluate", evaluated)
+    ask(engine, "first", prompt, 30, on_token=call).wait()
+    said = [other.wait() for other in others]
     monkeypatch.undo()
-    assert said == alone(tiny, [5, 6, 7], 3)
+    assert said == [alone(tiny, [*prompt, number + 5], 4) for number in range(5)]
+    assert events.count("copy") == 5
+    assert ("copy", "copy") not in set(pairwise(events))
+
+
+def test_a_copy_that_nobody_wants_any_more_keeps_no_other_one_back(tiny: Model, make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    prompt = prompt_of(tiny, "hello")
+    ask(engine, "first", prompt, 2).wait()
+    for number in range(20):
+        ask(engine, f"gone {number}", [*prompt, 7], 4).cancel()
+    assert len(ask(engine, "new", [*prompt, 9], 4).wait()) == 4
+
+
+def test_what_fails_in_a_step_fails_alone(
+    tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words and prompts are computed apart: a prompt that cannot be read does not even make who speaks try again."""
+    engine, evaluate = make_engine(), Context.evaluate
+
+    def fails(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+        if 299 in chunks[0].tokens:
+            raise ModelError("broken")
+        return evaluate(context, chunks)
+
+    monkeypatch.setattr(Context, "evaluate", fails)
+    broken: list[Heard] = []
+
+    def call(heard: Heard) -> None:
+        if len(heard.tokens) == 3:
+            broken.append(ask(engine, "broken", [5, 6, 299, 8], 4))
+
+    prompt = prompt_of(tiny, "hello")
+    said = ask(engine, "first", prompt, 20, on_token=call).wait()
+    broken[0].wait()
+    monkeypatch.undo()
+    assert isinstance(broken[0].end, ModelError)
+    assert said == alone(tiny, prompt, 20)

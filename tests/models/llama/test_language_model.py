@@ -27,6 +27,7 @@ from models.protocols import (
     ToolCall,
     ToolDefinition,
 )
+from models.token_count import TokenCount
 
 BOOK = ToolDefinition(
     "book_table",
@@ -168,6 +169,21 @@ async def test_a_talk_that_grows_for_ever_is_answered_for_ever(model: LlamaLangu
     assert reread <= 8
 
 
+async def test_what_documents_say_about_the_last_words_stays_in_a_talk_that_has_grown_too_long(
+    model: LlamaLanguageModel,
+) -> None:
+    long_ago = prompt(*["this is what I said about the rooms"] * 60).messages
+    call = ChatMessage("assistant", "", tool_calls=(ToolCall("1", "search_knowledge", "{}"),))
+    asked = [
+        call,
+        ChatMessage("tool", "a berth is twenty euros " * 26, tool_call_id="1"),
+        ChatMessage("user", "and a berth"),
+    ]
+    grown = replace(prompt(call_id="grown"), messages=[*long_ago, *asked])
+    fresh = model.read(replace(prompt(call_id="fresh"), messages=asked))
+    assert model.read(grown) == fresh
+
+
 @pytest.mark.parametrize("system", ["x" * 20_000, "hotel " * 5000])
 async def test_a_prompt_that_can_never_fit_is_answered_nevertheless(model: LlamaLanguageModel, system: str) -> None:
     asked = ChatPrompt("huge", system, [ChatMessage("user", "hello " * 3000)], None, (BOOK,))
@@ -275,3 +291,42 @@ async def test_after_closing_it_answers_no_more(tiny_path: Path) -> None:
     await asyncio.to_thread(closed.close)
     with pytest.raises(ModelError):
         await parts_of(closed, prompt("hello"))
+
+
+async def test_what_is_new_to_a_talk_counts_and_what_was_written(model: LlamaLanguageModel) -> None:
+    first = TokenCount()
+    asked = replace(prompt("when does the kitchen open", call_id="counted"), tokens=first)
+    said = text_of(await parts_of(model, asked))
+    assert first.read == len(model.read(asked))
+    assert 0 < first.written <= 40
+    second = TokenCount(first)
+    again = replace(prompt("when does the kitchen open", said, "thank you", call_id="counted"), tokens=second)
+    await parts_of(model, again)
+    assert 0 < second.read < len(model.read(again)) - len(model.read(asked)) + 2, "what was asked is not read again"
+
+
+async def test_what_nobody_listens_to_any_more_is_counted_as_far_as_it_was_written(model: LlamaLanguageModel) -> None:
+    count = TokenCount()
+    async with aclosing(model.answer(replace(prompt("when does the kitchen open"), tokens=count))) as parts:
+        await anext(parts)
+    assert 0 < count.written < 40
+    before = count.written
+    await parts_of(model, prompt("when does the kitchen open", call_id="call"))
+    assert count.written == before
+
+
+async def test_what_is_read_ahead_counts_once_it_is_answered(model: LlamaLanguageModel) -> None:
+    count = TokenCount()
+    asked = replace(prompt("when does the kitchen open"), tokens=count)
+    await model.prepare(asked)
+    assert (count.read, count.written) == (0, 0)
+    await parts_of(model, asked)
+    assert count.read == len(model.read(asked))
+
+
+async def test_a_form_counts_as_well(model: LlamaLanguageModel) -> None:
+    count = TokenCount()
+    schema = {"type": "object", "properties": {"late": {"type": "boolean"}}, "required": ["late"]}
+    await model.complete(replace(prompt("hello", call_id="form"), tokens=count), schema)
+    assert count.read > 0
+    assert count.written > 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.end_of_turn import LexicalEndOfTurn
 from models.llama.language_model import LlamaLanguageModel
@@ -20,7 +22,8 @@ async def test_a_language_model_is_known_by_its_steps_and_its_memory(tiny_path: 
         writing = (await asyncio.to_thread(speeds_of, models)).writing
         assert writing is not None
         assert writing.talks == model.memory.talks == 4
-        assert 0 < writing.steps(1) <= writing.steps(64, 4096)
+        assert writing.steps.writes(1) == pytest.approx(1 / model.speed.writes[1])
+        assert writing.steps.reads(64) == pytest.approx(64 / model.speed.reads)
         assert models.expected_wait_s() < 5
     finally:
         await asyncio.to_thread(model.close)

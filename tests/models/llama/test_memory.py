@@ -9,42 +9,54 @@ import pytest
 from config.errors import StartupError
 from models.llama.language_model import LlamaLanguageModel
 from models.llama.library import Model
-from models.llama.memory import LEAST_TOKENS, MOST_SEQUENCES, TALK_TOKENS, Shape, plan, sequences_for
+from models.llama.memory import LEAST_TOKENS, MOST_SEQUENCES, TALK_TOKENS, Plan, Shape, plan, sequences_for
 
 MIB = 2**20
 SMALL = Shape(layers=28, heads=16, kv_heads=8, key_size=128, value_size=128, weights_bytes=320 * MIB)
 """Like a model of 0.6 billion weights."""
 
 
-def test_a_token_of_talk_takes_keys_and_values_of_all_layers_and_its_place_in_a_batch() -> None:
-    assert SMALL.cell_bytes(batch_tokens=0) == 112 * 1024
-    assert SMALL.cell_bytes(batch_tokens=512) == (112 + 32) * 1024
+def planned(free_mib: float, *, sequences: int = 16, capacity: int = 4096) -> Plan:
+    return plan("m", SMALL, sequences=sequences, capacity=capacity, batch_tokens=512, free_bytes=int(free_mib * MIB))
 
 
-def test_on_a_large_machine_every_call_has_room_for_its_talk() -> None:
-    there = plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=64 * 1024 * MIB)
-    assert there.cells == 16 * TALK_TOKENS
-    assert there.talks == 16
-    assert there.bytes == there.cells * 144 * 1024
+def test_talk_takes_keys_and_values_of_all_layers_and_its_place_in_a_batch() -> None:
+    assert SMALL.talks_bytes(3, 512, batch_tokens=0) == 3 * 512 * 112 * 1024
+    assert SMALL.talks_bytes(3, 512, batch_tokens=512) == 512 * (3 * 112 + 32) * 1024
+    assert SMALL.talks_bytes(3, 300, batch_tokens=512) == SMALL.talks_bytes(3, 512, batch_tokens=512)
 
 
-def test_on_a_smaller_one_half_of_what_the_weights_leave_is_for_talk() -> None:
-    there = plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=4096 * MIB)
-    assert there.bytes == pytest.approx((4096 - 320 - 256) * MIB / 2, rel=0.001)
-    assert there.talks < 16
+def test_on_a_large_machine_every_call_has_room_for_a_long_talk() -> None:
+    there = planned(64 * 1024)
+    assert (there.talks, there.capacity) == (16, 4096)
+    assert there.bytes == SMALL.talks_bytes(16, 4096, 512)
+
+
+def test_on_a_smaller_one_talks_are_shorter_and_then_fewer() -> None:
+    left = 320 + 256
+    usual = planned(left + 8 * 1024)
+    assert (usual.talks, usual.capacity) == (16, TALK_TOKENS)
+    fewer = planned(4096)
+    assert fewer.capacity == TALK_TOKENS
+    assert fewer.talks == 7
+    assert fewer.bytes <= (4096 - left) * MIB / 2 < SMALL.talks_bytes(8, TALK_TOKENS, 512)
+    one = planned(left + 400)
+    assert one.talks == 1
+    assert LEAST_TOKENS < one.capacity < TALK_TOKENS
+    assert one.bytes <= 200 * MIB < SMALL.talks_bytes(1, one.capacity + 256, 512)
 
 
 def test_talk_is_not_kept_longer_than_the_model_understands_it() -> None:
-    there = plan("m", SMALL, sequences=16, capacity=512, batch_tokens=512, free_bytes=64 * 1024 * MIB)
-    assert (there.cells, there.talks) == (16 * 512, 16)
+    there = planned(64 * 1024, capacity=512)
+    assert (there.capacity, there.talks) == (512, 16)
 
 
 def test_one_call_has_room_even_where_half_of_the_memory_would_be_too_little() -> None:
-    free = SMALL.weights_bytes + 256 * MIB + LEAST_TOKENS * SMALL.cell_bytes(512)
-    there = plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=free)
-    assert there.cells == LEAST_TOKENS
+    free = 320 + 256 + SMALL.talks_bytes(1, LEAST_TOKENS, 512) / MIB
+    there = planned(free)
+    assert (there.talks, there.capacity) == (1, LEAST_TOKENS)
     with pytest.raises(StartupError):
-        plan("m", SMALL, sequences=16, capacity=4096, batch_tokens=512, free_bytes=free - 1)
+        planned(free - 1)
 
 
 def test_a_model_that_does_not_fit_says_in_one_line_what_it_needs_and_what_is_there(tiny_path: Path) -> None:

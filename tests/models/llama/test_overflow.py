@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama.overflow import first_kept, squeezed, without_middle
+from models.llama.overflow import first_kept, squeezed, turn_starts, without_middle
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 
 TURNS = [True, False] * 5
@@ -28,6 +28,16 @@ def test_what_was_left_out_stays_out_and_no_more_goes_while_it_fits() -> None:
 def test_a_result_stays_with_its_call() -> None:
     # user, assistant with a call, tool, assistant; user
     assert first_kept([10, 10, 80, 10, 10], [True, False, False, False, True], 100, 0) == 4
+
+
+def test_what_was_told_right_before_the_user_spoke_goes_and_stays_with_these_words() -> None:
+    call = ChatMessage("assistant", "", tool_calls=(ToolCall("1", "search_knowledge", "{}"),))
+    found, said = ChatMessage("tool", "It costs twenty euros.", tool_call_id="1"), ChatMessage("user", "What is it?")
+    answer = ChatMessage("assistant", "Twenty.")
+    talk = [said, call, found, answer, call, found, call, found, said]
+    assert [place for place, starts in enumerate(turn_starts(talk)) if starts] == [0, 4]
+    assert turn_starts([call, found, said, answer]) == [True, False, False, False]
+    assert turn_starts([answer, said]) == [False, True]
 
 
 def test_the_last_turn_stays_even_if_it_is_too_long() -> None:

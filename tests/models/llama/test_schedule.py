@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama.schedule import Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
+from models.llama.schedule import TURN, Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
 
 PACE = Pace(step_s=0.02, token_s=0.005)
 BOUNDS = Bounds(step_s=0.1, idle_step_s=0.2, batch_tokens=512, least_chunk=8, idle_chunk=8, patience_s=2.0)
@@ -36,9 +36,28 @@ def test_everyone_who_speaks_gets_a_token_in_every_step() -> None:
 
 
 def test_a_long_prompt_is_read_in_chunks_that_a_listener_does_not_notice() -> None:
-    # 20 * 0.005 s = 0.1 s, however many speak.
-    assert shares(speaks(1), reads(2, 600)) == {1: 1, 2: 20}
-    assert shares(speaks(1), speaks(3), reads(2, 600)) == {1: 1, 3: 1, 2: 20}
+    # 0.02 + 16 * 0.005 s = 0.1 s, however many speak.
+    assert shares(speaks(1), reads(2, 600)) == {1: 1, 2: 16}
+    assert shares(speaks(1), speaks(3), reads(2, 600)) == {1: 1, 3: 1, 2: 16}
+
+
+def test_the_end_of_a_prompt_is_read_along_when_it_is_short() -> None:
+    assert shares(speaks(1), reads(2, 20)) == {1: 1, 2: 20}
+    assert shares(speaks(1), reads(2, 21)) == {1: 1, 2: 16}
+
+
+def test_no_prompt_is_begun_beside_another_one_for_a_few_tokens() -> None:
+    """The weights are passed over for each."""
+    assert shares(reads(1, 20), reads(2, 600, arrived_s=-0.1)) == {1: 20}
+    assert shares(reads(1, 20), reads(2, 15, arrived_s=-0.1)) == {1: 20, 2: 15}
+    assert shares(reads(1, 16), reads(2, 21)) == {1: 16}
+    wide = replace(BOUNDS, idle_step_s=0.321)
+    assert shares(reads(1, 20), reads(2, 600, arrived_s=-0.1), bounds=wide) == {1: 20, 2: 36}
+
+
+def test_each_prompt_more_takes_a_pass_over_the_weights() -> None:
+    ahead = [reads(key, 5, priority=Priority.AHEAD) for key in range(12)]
+    assert len(shares(speaks(99), *ahead)) == 1 + 2  # 2 x (0.02 + 5 x 0.005) s
 
 
 def test_with_nobody_speaking_chunks_are_longer() -> None:
@@ -51,7 +70,7 @@ def test_prompts_are_read_on_a_machine_that_is_too_slow_for_the_bound() -> None:
 
 
 def test_a_short_turn_overtakes_a_long_prompt() -> None:
-    assert shares(reads(1, 600, arrived_s=0.0), reads(2, 20, arrived_s=0.5), now_s=0.5) == {2: 20, 1: 16}
+    assert shares(reads(1, 600, arrived_s=0.0), reads(2, 20, arrived_s=0.5), now_s=0.5) == {2: 20}
 
 
 def test_a_long_prompt_is_not_overtaken_for_ever() -> None:
@@ -73,14 +92,14 @@ def test_work_after_a_call_rests_while_callers_need_the_model() -> None:
 
 def test_while_nobody_waits_a_question_finds_no_long_step() -> None:
     for priority in (Priority.AHEAD, Priority.AFTER_CALL):
-        assert shares(reads(2, 600, priority=priority)) == {2: 20}
+        assert shares(reads(2, 600, priority=priority)) == {2: 16}
 
 
 def test_nothing_is_read_ahead_while_somebody_waits_for_a_first_word() -> None:
     ahead = reads(2, 600, priority=Priority.AHEAD)
     assert shares(reads(1, 5), ahead, now_s=60.0) == {1: 5}
-    assert shares(speaks(1), ahead) == {1: 1, 2: 20}
-    assert shares(ahead, reads(3, 600, priority=Priority.AFTER_CALL)) == {2: 20}
+    assert shares(speaks(1), ahead) == {1: 1, 2: 16}
+    assert shares(ahead, reads(3, 600, priority=Priority.AFTER_CALL)) == {2: 16}
 
 
 @pytest.mark.parametrize(("age_s", "rest_s"), [(0, 2.0), (30, 1.0), (270, 0.2)])
@@ -93,7 +112,14 @@ def test_the_older_work_after_a_call_is_the_less_it_rests(age_s: float, rest_s: 
 def test_work_after_a_call_moves_however_much_callers_read() -> None:
     after = reads(2, 600, priority=Priority.AFTER_CALL)
     assert shares(reads(1, 600, 3.0), after, now_s=3.0) == {1: 28, 2: 8}
-    assert shares(speaks(0), reads(1, 600, 3.0), after, now_s=3.0) == {0: 1, 1: 12, 2: 8}
+    assert shares(speaks(0), reads(1, 600, 3.0), after, now_s=3.0) == {0: 1, 1: 8, 2: 8}
+
+
+def test_work_after_a_call_moves_beside_turns_too() -> None:
+    after = reads(9, 600, priority=Priority.AFTER_CALL, served_s=-1000.0)
+    turns = [reads(key, 40, turn=True) for key in (1, 2)]
+    assert shares(speaks(0), *turns, after)[9] == 8
+    assert shares(*turns, after)[9] == 8
 
 
 def test_work_after_a_call_goes_on_by_little_when_it_has_rested_too_long() -> None:
@@ -111,15 +137,16 @@ def test_what_missed_its_deadline_before_its_first_token_is_too_late() -> None:
 def test_an_answer_that_lost_its_place_after_it_spoke_is_read_in_chunks_again() -> None:
     again = replace(speaks(1), pending=600)
     assert shares(again) == {1: 36}
-    assert shares(speaks(2), again) == {2: 1, 1: 20}
-    assert shares(replace(again, priority=Priority.AFTER_CALL)) == {1: 20}
+    assert shares(speaks(2), again) == {2: 1, 1: 16}
+    assert shares(replace(again, priority=Priority.AFTER_CALL)) == {1: 16}
     assert too_late([replace(again, deadline_s=1.0)], 2.0) == []
     assert wait_s(30, [replace(speaks(1), pending=20)], PACE, BOUNDS) == wait_s(30, [reads(1, 20)], PACE, BOUNDS)
 
 
-def test_a_step_never_holds_more_than_a_batch() -> None:
+def test_what_is_computed_together_is_never_more_than_a_batch() -> None:
     small = replace(BOUNDS, batch_tokens=10)
-    assert sum(shares(*(speaks(key) for key in range(8)), reads(9, 100), bounds=small).values()) == 10
+    assert shares(reads(9, 100), bounds=small) == {9: 10}
+    assert shares(reads(9, 12), bounds=small) == {9: 10}
     assert sum(shares(*(speaks(key) for key in range(18)), bounds=small).values()) == 10
 
 
@@ -141,7 +168,7 @@ def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
     drawn: list[tuple[int, bool, Priority, float]], now_s: float
 ) -> None:
     works = [
-        Work(key, 1 if speaking else pending, speaking, at, at, priority)
+        Work(key, 1 if speaking else pending, speaking, at, at, priority, turn=not speaking and pending <= TURN)
         for key, (pending, speaking, priority, at) in enumerate(drawn)
     ]
     given_out = next_step(works, now_s, PACE, BOUNDS)
@@ -149,16 +176,19 @@ def test_live_work_always_moves_and_no_step_takes_longer_than_it_may(
     assert all(0 < share.tokens <= pending[share.key] for share in given_out)
     assert len({share.key for share in given_out}) == len(given_out)
     assert bool(given_out) == bool(works)
-    tokens = sum(share.tokens for share in given_out)
-    speaking = sum(work.speaks for work in works)
-    live_speaks = any(work.speaks and work.priority is Priority.LIVE for work in works)
-    live_waits = any(not work.speaks and work.priority is Priority.LIVE for work in works)
-    turns = sum(not work.speaks and work.pending <= BOUNDS.turn for work in works if work.priority is Priority.LIVE)
-    if live_waits and (not live_speaks or turns > sum(share.tokens == 1 for share in given_out)):
-        assert PACE.step_s(tokens) <= max(BOUNDS.idle_step_s, PACE.step_s(speaking + BOUNDS.idle_chunk)) + 1e-9
-    elif not turns:
-        more_s = PACE.step_s(tokens) - PACE.step_s(speaking)
-        assert more_s <= max(BOUNDS.step_s, BOUNDS.least_chunk * PACE.token_s) + 1e-9
+    speaks = {work.key: work.speaks for work in works}
+    read_s = sum(PACE.step_s(0, share.tokens) for share in given_out if not speaks[share.key])
+    live = [work for work in works if work.priority is Priority.LIVE]
+    heard, waiting = (sum(work.speaks is speaking for work in live) for speaking in (True, False))
+    turns = sum(work.turn for work in live)
+    longest_s = BOUNDS.step_s
+    if turns:
+        longest_s = BOUNDS.turn_step_s
+    if waiting and turns >= heard:
+        longest_s = max(BOUNDS.idle_step_s, PACE.step_s(0, BOUNDS.idle_chunk))
+    if live and any(works[share.key].priority is Priority.AFTER_CALL for share in given_out):
+        longest_s += BOUNDS.least_chunk * PACE.step_s(0, 1)
+    assert read_s <= longest_s + BOUNDS.least_chunk // 2 * PACE.token_s + 1e-9
 
 
 def test_no_prompt_waits_longer_than_to_read_it_and_what_is_as_long_takes() -> None:
@@ -166,7 +196,7 @@ def test_no_prompt_waits_longer_than_to_read_it_and_what_is_as_long_takes() -> N
     now_s, pending, turns, key = 0.0, 600, [reads(1, 20)], 1
     while pending and now_s < 30:
         step = {share.key: share.tokens for share in next_step([reads(0, pending), *turns], now_s, PACE, BOUNDS)}
-        now_s += PACE.step_s(sum(step.values()))
+        now_s += sum(PACE.step_s(0, tokens) for tokens in step.values())
         pending -= step.get(0, 0)
         left = [replace(turn, pending=turn.pending - step.get(turn.key, 0)) for turn in turns]
         key += 2
@@ -176,26 +206,30 @@ def test_no_prompt_waits_longer_than_to_read_it_and_what_is_as_long_takes() -> N
 
 def test_the_pace_is_learnt_from_the_steps() -> None:
     pace = Pace(step_s=0.02, token_s=0.006)
-    for tokens in [1, 8, 33, 20, 4] * 20:
-        pace.learn(tokens, 0.01 + tokens * 0.002)
+    for number in [1, 8, 33, 20, 4] * 20:
+        pace.learn(number, 1, 0.01 + number * 0.02)
+        pace.learn(1, number + 1, 0.01 + (number + 1) * 0.002)
     assert pace.token_s == pytest.approx(0.002, rel=0.05)
-    assert pace.step_s(20) == pytest.approx(0.05, rel=0.05)
+    assert pace.step_s(0, 20) == pytest.approx(0.05, rel=0.05)
+    assert pace.step_s(10) == pytest.approx(0.21, rel=0.05)
+    assert pace.step_s(10, 20) == pytest.approx(0.26, rel=0.05)
+    assert pace.tokens_within(0.05) == pytest.approx(20, abs=1)
 
 
 def test_the_pace_follows_a_machine_that_gets_busier() -> None:
     pace = Pace()
-    for tokens in [1, 8, 33, 20, 4] * 20:
-        pace.learn(tokens, 0.01 + tokens * 0.002)
-    for tokens in [1, 8, 33, 20, 4] * 20:
-        pace.learn(tokens, 0.02 + tokens * 0.008)
-    assert pace.step_s(30) == pytest.approx(0.26, rel=0.2)
+    for tokens in [2, 8, 33, 20, 4] * 20:
+        pace.learn(1, tokens, 0.01 + tokens * 0.002)
+    for tokens in [2, 8, 33, 20, 4] * 20:
+        pace.learn(1, tokens, 0.02 + tokens * 0.008)
+    assert pace.step_s(0, 30) == pytest.approx(0.26, rel=0.2)
 
 
 def test_steps_that_are_all_alike_do_not_confuse_the_pace() -> None:
     pace = Pace()
     for _ in range(5000):
-        pace.learn(8, 0.1)
-    assert pace.step_s(8) == pytest.approx(0.1, rel=0.05)
+        pace.learn(1, 8, 0.1)
+    assert pace.step_s(0, 8) == pytest.approx(0.1, rel=0.05)
     assert 0 < pace.tokens_within(0.1) <= 8
 
 
@@ -203,7 +237,7 @@ def test_the_wait_counts_what_is_read_before_and_the_tokens_of_those_who_speak()
     assert wait_s(36, [], PACE, BOUNDS) == pytest.approx(0.2)
     alone = wait_s(30, [], PACE, BOUNDS)
     assert wait_s(30, [reads(1, 600)], PACE, BOUNDS) == alone
-    assert wait_s(30, [reads(1, 20)], PACE, BOUNDS) == pytest.approx(0.2 + 0.02 + 14 * 0.005)
+    assert wait_s(30, [reads(1, 20)], PACE, BOUNDS) == pytest.approx(0.2 + 0.02 + 18 * 0.005)
     assert wait_s(30, [speaks(1)], PACE, BOUNDS) > alone
     assert wait_s(30, [reads(1, 20, priority=Priority.AFTER_CALL)], PACE, BOUNDS) == alone
 
@@ -223,10 +257,8 @@ def test_while_nobody_speaks_prompts_are_read_in_chunks_that_are_worth_a_step() 
 
 def test_when_many_callers_end_their_turns_at_once_the_few_who_hear_an_answer_wait_for_them() -> None:
     """One after the other in small steps, all would wait longer; long prompts do not get that room."""
-    waiting = [reads(key, 30) for key in range(4)]
-    many = {share.key: share.tokens for share in next_step([*waiting, speaks(9, 0.0)], 0.0, PACE, Bounds())}
-    assert sum(many.values()) - 1 > Bounds().step_s / PACE.token_s
-    few = {share.key: share.tokens for share in next_step([reads(0, 30), speaks(9, 0.0)], 0.0, PACE, Bounds())}
-    assert few[0] <= Bounds().step_s / PACE.token_s
-    long = next_step([reads(0, 600), reads(1, 600), speaks(9, 0.0)], 0.0, PACE, Bounds())
-    assert sum(share.tokens for share in long) - 1 <= Bounds().step_s / PACE.token_s
+    waiting = [reads(key, 30, turn=True) for key in range(4)]
+    assert shares(*waiting, speaks(9), bounds=Bounds()) == {0: 30, 1: 30, 9: 1}
+    heard = [speaks(key) for key in range(9, 14)]
+    assert shares(*waiting, *heard, bounds=Bounds()) == {0: 30, **dict.fromkeys(range(9, 14), 1)}
+    assert shares(*(replace(work, turn=False) for work in waiting), speaks(9), bounds=Bounds()) == {0: 12, 9: 1}
