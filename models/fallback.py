@@ -19,6 +19,7 @@ from models.protocols import (
     AnswerPart,
     ChatMessage,
     ChatPrompt,
+    Closable,
     Constrained,
     LanguageModel,
     Prepares,
@@ -92,16 +93,11 @@ class FallbackLanguageModel:
         first = self.models[0]
         return first.expected_wait_s() if isinstance(first, SaysWait) else 0.0
 
-    @property
-    def speed(self) -> Any:
-        """Of the first model, as it was measured; None when it was not."""
-        return getattr(self.models[0], "speed", None)
-
     def close(self) -> None:
         """Close those that can be. Idempotent."""
         for model in self.models:
-            if callable(close := getattr(model, "close", None)):
-                close()
+            if isinstance(model, Closable):
+                model.close()
 
     async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         """See `Constrained.complete`: by the first model that can and does."""

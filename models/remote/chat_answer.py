@@ -20,6 +20,8 @@ MOST_ARGUMENTS: Final = 32 * 1024
 """Characters."""
 MOST_TEXT: Final = 20_000
 """Characters of what is said, and of what is thought."""
+MOST_TOKENS: Final = 10_000_000
+"""No prompt, and no answer, has more."""
 _LONGEST_NAME: Final = 128
 _OPENS: Final = "<think>"
 _CLOSES: Final = "</think>"
@@ -69,12 +71,13 @@ class Thoughts:
 
 class ChatAnswer:
     """Takes chunks. `finished`: the model has said that it is done. `progress` grows with everything that comes of the
-    answer, thoughts too."""
+    answer, thoughts too. `usage`: tokens read and written, as the server has counted them; None: it has not said so."""
 
     def __init__(self, new_id: Iterator[str]) -> None:
         """`new_id` names calls that come without an id."""
         self.finished = False
         self.progress = 0
+        self.usage: tuple[int, int] | None = None
         self._new_id = new_id
         self._thoughts = Thoughts()
         self._said = 0
@@ -86,10 +89,16 @@ class ChatAnswer:
             raise RemoteTrouble("broken", "sends what is no chunk of an answer")
         if chunk.get("error"):
             raise RemoteTrouble("failing", f"broke off: {error_told(json.dumps(chunk)) or 'an error'}")
+        self.usage = _usage(chunk.get("usage")) or self.usage  # some tell it with every chunk, so far
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise RemoteTrouble("broken", "sends a chunk without choices")
         return "".join(self._choice(choice) for choice in choices if choice.get("index", 0) in (0, None))
+
+    @property
+    def characters(self) -> int:
+        """How much came of the answer, without its thoughts."""
+        return self._said + sum(len(call.name) + len(call.arguments) for call in self._calls)
 
     @property
     def has_calls(self) -> bool:
@@ -179,3 +188,17 @@ class ChatAnswer:
         call.arguments += arguments
         if len(call.name) > _LONGEST_NAME or len(call.arguments) > MOST_ARGUMENTS:
             raise RemoteTrouble("broken", "sends a tool call that is longer than it may be", counts=False)
+
+
+def _usage(told: Any) -> tuple[int, int] | None:
+    """What a chunk says of tokens. What cannot be is not believed: somebody pays for it."""
+    if not isinstance(told, dict):
+        return None
+    read, written = told.get("prompt_tokens"), told.get("completion_tokens")
+    if (
+        type(read) is not int
+        or type(written) is not int
+        or not (0 <= read <= MOST_TOKENS and 0 <= written <= MOST_TOKENS)
+    ):
+        return None
+    return read, written

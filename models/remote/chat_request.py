@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -21,6 +21,10 @@ BEGINS: Final = "(The call begins.)"
 """In the place of a caller who has said nothing yet: many templates want the user to speak first."""
 _BYTES_PER_TOKEN: Final = 3
 """Fewer than any usual text has."""
+COUNTS: Final = "stream_options"
+"""The field that asks a server to say how many tokens an answer took."""
+CHARACTERS_PER_TOKEN: Final = 4
+"""As many as usual, for what is to be paid; `_BYTES_PER_TOKEN` errs on the safe side."""
 _LINE_COST: Final = 12
 _KEPT_CALLS: Final = 512
 
@@ -37,38 +41,48 @@ class ChatRequests:
         self._model = model
         self._dropped: OrderedDict[str, int] = OrderedDict()
 
-    def streamed(self, prompt: ChatPrompt) -> bytes:
-        """For an answer that is spoken while it comes."""
+    def streamed(self, prompt: ChatPrompt, *, counted: bool = True) -> bytes:
+        """For an answer that is spoken while it comes. `counted`: the server is to say what it took."""
         most = self._most(MOST_TOKENS)
         fixed = _tokens(prompt.system) + sum(_tokens(json.dumps(_signature(tool))) for tool in prompt.tools)
         kept = self._kept(prompt, self._model.context_length - most - fixed)
-        request = self._request(prompt.system, kept, most)
+        request = self._request(prompt.system, kept, most, counted)
         if prompt.tools:
             request["tools"] = [_signature(tool) for tool in prompt.tools]
         return self._written(request)
 
-    def formed(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> bytes:
+    def formed(self, prompt: ChatPrompt, schema: Mapping[str, Any], *, counted: bool = True) -> bytes:
         """For JSON that `schema` takes. It may be about anything of a call: what answers left out of the talk does not
         matter."""
         most = self._most(MOST_FORMED_TOKENS)
         dropped = _first(prompt.messages, 0, self._model.context_length - most - _tokens(prompt.system))
-        request = self._request(prompt.system, prompt.messages[dropped:], most)
+        request = self._request(prompt.system, prompt.messages[dropped:], most, counted)
         form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema), "strict": False}}
         return self._written(request | {"response_format": form})
 
     def _most(self, tokens: int) -> int:
         return min(tokens, self._model.context_length // 2)
 
-    def _request(self, system: str, messages: Sequence[ChatMessage], most: int) -> Json:
-        return {
+    def estimated(self, prompt: ChatPrompt) -> int:
+        """Tokens of a prompt, where the server does not tell: one for every four characters, and no more than there is
+        room for."""
+        lines = [prompt.system, *(json.dumps(_signature(tool), ensure_ascii=False) for tool in prompt.tools)]
+        for message in prompt.messages:
+            lines += [message.content, *(call.name + call.arguments for call in message.tool_calls)]
+        return min(sum(map(len, lines)) // CHARACTERS_PER_TOKEN, self._model.context_length)
+
+    def _request(self, system: str, messages: Sequence[ChatMessage], most: int, counted: bool) -> Json:
+        request: Json = {
             "model": self._model.model,
             "messages": _lines(system, messages),
             "max_tokens": most,
             "stream": True,
         }
+        return {**request, COUNTS: {"include_usage": True}} if counted else request
 
     def _written(self, request: Json) -> bytes:
-        return json.dumps({**request, **self._model.extra}, ensure_ascii=False).encode("utf-8", "replace")
+        fields = {name: value for name, value in {**request, **self._model.extra}.items() if value is not None}
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
     def _kept(self, prompt: ChatPrompt, room: int) -> Sequence[ChatMessage]:
         """The messages for which there is room. Always the same beginning is left out until that is too little: what
@@ -104,11 +118,13 @@ def _cost(message: ChatMessage) -> int:
 
 
 def _lines(system: str, messages: Sequence[ChatMessage]) -> list[Json]:
-    """The talk; after the system the user begins, and plain lines of one speaker in a row are one."""
+    """The talk; after the system the user begins, plain lines of one speaker in a row are one, and no user speaks right
+    after a tool, for which some servers refuse a talk."""
     lines: list[Json] = [{"role": "system", "content": system}] if system else []
-    if not messages or messages[0].role == "assistant":
+    told = list(_results_last(messages))
+    if not told or told[0].role == "assistant":
         lines.append({"role": "user", "content": BEGINS})
-    for message in messages:
+    for message in told:
         line = _line(message)
         last = lines[-1] if lines else {}
         if last.keys() == line.keys() == {"role", "content"} and last["role"] == line["role"]:
@@ -116,6 +132,20 @@ def _lines(system: str, messages: Sequence[ChatMessage]) -> list[Json]:
         else:
             lines.append(line)
     return lines
+
+
+def _results_last(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
+    """Tools that were used before the user spoke, and of which nothing was said yet, come behind the user's line."""
+    held: list[ChatMessage] = []
+    for message in messages:
+        if message.role == "tool" or (message.tool_calls and not message.content):
+            held.append(message)
+            continue
+        if message.role != "user":
+            yield from held
+            held = []
+        yield message
+    yield from held
 
 
 def _line(message: ChatMessage) -> Json:

@@ -26,16 +26,20 @@ class RemoteEmbeddings:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.model.name
+        self.identity = f"{endpoint.model.name}/{endpoint.model.model}"
+        self.dimensions = 0
         self._endpoint = endpoint
 
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """float32[len(texts), size], each row of length 1, in the order of `texts`. Raises `RemoteTrouble`."""
+    async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
+        """See `Embeddings`; the protocol knows no questions, only texts. Raises `RemoteTrouble`."""
         rows: list[NDArray[np.float32]] = []
         for begin in range(0, len(texts), AT_ONCE):
             rows += await self._some(texts[begin : begin + AT_ONCE])
         if len({len(row) for row in rows}) > 1:
             raise self._broken("vectors of several sizes")
-        return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+        if rows:
+            self.dimensions = len(rows[0])
+        return np.stack(rows) if rows else np.zeros((0, self.dimensions), np.float32)
 
     async def _some(self, texts: Sequence[str]) -> list[NDArray[np.float32]]:
         model = self._endpoint.model

@@ -10,6 +10,7 @@ from models import responder
 from models.catalogue import Catalogue, Elsewhere, LanguageModelInfo, language_model_id
 from models.fallback import FallbackLanguageModel, in_a_row
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
+from models.remote.embeddings import RemoteEmbeddings
 from models.remote.endpoint import Endpoint, HttpClient
 from models.remote.language_model import RemoteLanguageModel
 from models.remote.remote_model import RemoteKind, RemoteModel
@@ -39,10 +40,11 @@ def join(
     stt_second: str = AUTO,
     llm: str = AUTO,
     tts: str = AUTO,
+    embedding: str = AUTO,
     cache: SpeechCache | None = None,
 ) -> Catalogue:
-    """The models that are `here`, and the remote ones as the settings `[models] llm tts stt_second` want them: all
-    language models and voices can be chosen, one of each kind is what agents get that choose none. Raises
+    """The models that are `here`, and the remote ones as the settings `[models] llm tts stt_second embedding` want
+    them: all language models and voices can be chosen, one of each kind is what agents get that choose none. Raises
     `StartupError` when two models have one name."""
     if not remotes:
         return here
@@ -61,7 +63,10 @@ def join(
     speakers = sorted((remote for remote in remotes if remote.kind == "tts"), key=lambda remote: remote is not voice)
     cache = cache or SpeechCache()
     voices: list[TextToSpeech] = [Remembering(RemoteTextToSpeech(Endpoint(remote, http)), cache) for remote in speakers]
-    return here.with_elsewhere(Elsewhere(llms, voices, voice is not None, _hearing(ear, http) if ear else None))
+    meaning = chosen(remotes, "embedding", embedding)
+    embeds = RemoteEmbeddings(Endpoint(meaning, http)) if meaning else None
+    hears = _hearing(ear, http) if ear else None
+    return here.with_elsewhere(Elsewhere(llms, voices, voice is not None, hears, embeds))
 
 
 def _spares(here: Catalogue) -> list[LanguageModel]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
-from typing import Any, Final
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any, Final, Protocol
 
 from models.protocols import AnswerPart, ChatPrompt, TextDelta
 from models.remote.chat_answer import ChatAnswer
-from models.remote.chat_request import ChatRequests
+from models.remote.chat_request import CHARACTERS_PER_TOKEN, COUNTS, ChatRequests
 from models.remote.endpoint import Body, Endpoint, Reading, Turn
 from models.remote.json_texts import json_bytes
 from models.remote.server_events import ServerEvents
@@ -17,8 +19,18 @@ from models.remote.trouble import RemoteTrouble
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of an answer, with all that its protocol puts around each word."""
+USAGE_S: Final = 0.1
+"""What an answer took comes within this time after it, or not at all."""
+MOST_UNTOLD: Final = 3
 _DONE: Final = "[DONE]"
 _PATH: Final = "/chat/completions"
+
+
+class Write(Protocol):
+    """Writes a request; `counted`: one that asks how many tokens it took."""
+
+    def __call__(self, *, counted: bool) -> bytes:
+        """UTF-8 JSON."""
 
 
 class RemoteLanguageModel:
@@ -29,54 +41,70 @@ class RemoteLanguageModel:
         self.context_length: Final = endpoint.model.context_length
         self._endpoint = endpoint
         self._requests = ChatRequests(endpoint.model)
+        self._counts = True  # whether to ask the server to count
+        self._untold = 0  # answers in a row of which it did not say what they took
         self._ids = (f"call{number % 100_000:05d}" for number in itertools.count(1))
 
     async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
         """See `LanguageModel.answer`. Raises `RemoteTrouble`; it is asked again by itself only before the first
         part."""
-        body = Body(self._requests.streamed(prompt))
         with self._endpoint.turn() as turn:
-            async with aclosing(self._tried(turn, body)) as parts:
+            async with aclosing(self._tried(turn, prompt, partial(self._requests.streamed, prompt))) as parts:
                 async for part in parts:
                     yield part
 
     async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
         """See `Constrained.complete`. Time for the first word is all of the time: nobody waits at the telephone.
         Raises `RemoteTrouble` also for what is no JSON, or was cut off."""
-        body = Body(self._requests.formed(prompt, schema))
         with self._endpoint.turn(self._endpoint.model.limits.whole_s) as turn:
-            async with aclosing(self._tried(turn, body)) as parts:
+            async with aclosing(self._tried(turn, prompt, partial(self._requests.formed, prompt, schema))) as parts:
                 said = [part.text async for part in parts if isinstance(part, TextDelta)]
             json_bytes(text := "".join(said), counts=False)
         return text
 
-    async def _tried(self, turn: Turn, body: Body) -> AsyncGenerator[AnswerPart, None]:
+    async def _tried(self, turn: Turn, prompt: ChatPrompt, write: Write) -> AsyncGenerator[AnswerPart, None]:
+        counted = self._counts
+        body = Body(write(counted=counted))
         while True:
             try:
-                async with aclosing(self._once(turn, body)) as parts:
+                async with aclosing(self._once(turn, prompt, body)) as parts:
                     async for part in parts:
-                        turn.begun = True
+                        turn.begun, self._counts = True, counted
                         yield part
                 return
             except RemoteTrouble as trouble:
-                await self._endpoint.may_retry(turn, trouble)
+                if counted and trouble.what == "refused" and COUNTS in trouble.message and not turn.begun:
+                    counted = False  # there are servers that refuse what they do not know
+                    body = Body(write(counted=False))
+                else:
+                    await self._endpoint.may_retry(turn, trouble)
 
-    async def _once(self, turn: Turn, body: Body) -> AsyncGenerator[AnswerPart, None]:
+    async def _once(self, turn: Turn, prompt: ChatPrompt, body: Body) -> AsyncGenerator[AnswerPart, None]:
         """The answer to one request."""
         answer = ChatAnswer(self._ids)
         said = False
-        async with (
-            self._endpoint.ask(turn, _PATH, body, max_bytes=MOST_BYTES) as reading,
-            aclosing(self._texts(turn, reading, answer)) as texts,
-        ):
-            async for text in texts:
-                said = True
-                yield TextDelta(text)
+        try:
+            async with (
+                self._endpoint.ask(turn, _PATH, body, max_bytes=MOST_BYTES) as reading,
+                aclosing(self._texts(turn, reading, answer)) as texts,
+            ):
+                async for text in texts:
+                    said = True
+                    yield TextDelta(text)
+        finally:
+            self._count(prompt, answer)
         calls = answer.calls()
         if not (said or calls):
             raise RemoteTrouble("broken", "answers nothing", counts=False)
         for call in calls:
             yield call
+
+    def _count(self, prompt: ChatPrompt, answer: ChatAnswer) -> None:
+        """What the server says that an answer took. It cannot say so of one that was broken off: that is estimated."""
+        if prompt.tokens is None or not answer.characters:
+            return
+        believed = self._requests.estimated(prompt), answer.characters // CHARACTERS_PER_TOKEN
+        prompt.tokens.told(*(answer.usage or believed))
 
     async def _texts(self, turn: Turn, reading: Reading, answer: ChatAnswer) -> AsyncGenerator[str, None]:
         """What is to be said, until the answer is complete. Until something of it has come, the time for the first word
@@ -91,6 +119,7 @@ class RemoteLanguageModel:
                 if text := answer.feed(json_bytes(data)):
                     yield text
                 if answer.finished:
+                    await self._hear_usage(chunks, answer)
                     break
                 if answer.progress > seen and (turn.begun or answer.has_calls):
                     seen, until = answer.progress, clock() + limits.gap_s
@@ -99,6 +128,20 @@ class RemoteLanguageModel:
                     raise RemoteTrouble("unreachable", "broke off")
         if rest := answer.rest():
             yield rest
+
+    async def _hear_usage(self, chunks: AsyncGenerator[str, None], answer: ChatAnswer) -> None:
+        """What the answer took comes behind it, usually at once. It is not waited for long: the caller hears the
+        last sentence only then. A server that never tells is not waited for at all."""
+        if answer.usage is not None or self._untold >= MOST_UNTOLD:
+            return
+        with suppress(RemoteTrouble, TimeoutError):  # the answer itself is complete
+            async with asyncio.timeout(USAGE_S):
+                async for data in chunks:
+                    if data.strip() != _DONE:
+                        answer.feed(json_bytes(data))
+                    if answer.usage is not None or data.strip() == _DONE:
+                        break
+        self._untold = 0 if answer.usage is not None else self._untold + 1
 
 
 async def _data(reading: Reading, until: Callable[[], float]) -> AsyncGenerator[str, None]:

@@ -224,7 +224,7 @@ def vectors(*items: object) -> Answer:
 async def test_texts_become_vectors_of_length_1_in_their_order() -> None:
     answer = vectors({"index": 1, "embedding": [0, 2.0]}, {"index": 0, "embedding": [3, 4]})
     async with remote(answer, kind="embedding") as (endpoint, server):
-        rows = await RemoteEmbeddings(endpoint).embed(["one", "two"])
+        rows = await RemoteEmbeddings(endpoint).embed(["one", "two"], query=False)
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 1]], rtol=1e-6)
     assert rows.dtype == np.float32
     assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["input"] == ["one", "two"]
@@ -233,8 +233,8 @@ async def test_texts_become_vectors_of_length_1_in_their_order() -> None:
 async def test_many_texts_go_in_several_requests() -> None:
     answer = vectors(*({"index": place, "embedding": [1, 0]} for place in range(64)))
     async with remote(answer, kind="embedding") as (endpoint, server):
-        assert (await RemoteEmbeddings(endpoint).embed(["text"] * 130)).shape == (130, 2)
-        assert (await RemoteEmbeddings(endpoint).embed([])).shape == (0, 0)
+        assert (await RemoteEmbeddings(endpoint).embed(["text"] * 130, query=False)).shape == (130, 2)
+        assert (await RemoteEmbeddings(endpoint).embed([], query=False)).shape == (0, 0)
     assert len(server.requests) == 3
 
 
@@ -257,4 +257,4 @@ async def test_many_texts_go_in_several_requests() -> None:
 async def test_what_is_no_vector_is_told_as_such(answer: Answer) -> None:
     async with remote(answer, kind="embedding") as (endpoint, _):
         with pytest.raises(RemoteTrouble):
-            await RemoteEmbeddings(endpoint).embed(["text"])
+            await RemoteEmbeddings(endpoint).embed(["text"], query=False)
