@@ -8,13 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 import structlog
 
 from config.errors import NotFound
 from models.fallback import FallbackTextToSpeech
-from models.protocols import EndOfTurn, LanguageModel, SaysWait, SpeechToText, TextToSpeech
+from models.protocols import Closable, Embeddings, EndOfTurn, LanguageModel, SaysWait, SpeechToText, TextToSpeech
 from models.speakable import prepare
 
 _IDS: Final = uuid.UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a11")
@@ -47,14 +47,6 @@ class LanguageModelInfo:
     is_default: bool
 
 
-@runtime_checkable
-class Closable(Protocol):
-    """A model that holds threads or memory."""
-
-    def close(self) -> None:
-        """Let go of them. Idempotent."""
-
-
 @dataclass(frozen=True)
 class Elsewhere:
     """Models on other machines. One of `llms` may be the default. `voices_first`: agents that choose no voice get one
@@ -64,6 +56,7 @@ class Elsewhere:
     synthesizers: Sequence[TextToSpeech]
     voices_first: bool
     hears_again: Callable[[SpeechToText], SpeechToText] | None
+    embeddings: Embeddings | None = None
 
 
 class Catalogue:
@@ -77,12 +70,14 @@ class Catalogue:
         eot: EndOfTurn,
         stt_by_language: Mapping[str, SpeechToText] | None = None,
         unsure: Collection[TextToSpeech] = (),
+        embeddings: Embeddings | None = None,
     ) -> None:
         """`llms` holds one default. `synthesizers` come in the order of preference; those that are `unsure` have
         another one behind them in a call. `stt_by_language` are recognizers by primary language tag; `stt` is for all
-        others. Tests hand in their own models."""
+        others. Without `embeddings` documents are searched by words alone. Tests hand in their own models."""
         prepare()
         self.eot = eot
+        self.embeddings = embeddings
         self._stt = stt
         self._stt_by_language = dict(stt_by_language or {})
         self._llms = {info.id: (info, model) for info, model in llms.items()}
@@ -121,6 +116,7 @@ class Catalogue:
             self.eot,
             {language: ears[id(ear)] for language, ear in self._stt_by_language.items()},
             unsure=more.synthesizers,
+            embeddings=more.embeddings or self.embeddings,
         )
 
     def voice(self, chosen: uuid.UUID | None, language: str | None) -> tuple[TextToSpeech, str]:
@@ -160,7 +156,8 @@ class Catalogue:
     def close(self) -> None:
         """Stop the models' threads and free their memory. Waits for work in progress (0.1 s): not for the event loop.
         Idempotent."""
-        for model in (*self.recognizers, *(model for _, model in self._llms.values()), *self._synthesizers, self.eot):
+        models: list[object] = [*self.recognizers, *(model for _, model in self._llms.values()), *self._synthesizers]
+        for model in (*models, self.eot, self.embeddings):
             if isinstance(model, Closable):
                 model.close()
 

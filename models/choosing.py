@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 import structlog
 
 from config.errors import StartupError
-from models.catalogue import Closable
 from models.known_models import Kind
+from models.protocols import Closable
 from models.store import Store
 
 AUTO: Final = "auto"

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from config.errors import StartupError
 from models.known_models import KnownModel
 from models.machine import cores
-from models.protocols import LanguageModel, SpeechToText, TextToSpeech
+from models.protocols import Embeddings, LanguageModel, SpeechToText, TextToSpeech
 from models.store import Store
 
 SHERPA: Final = "sherpa-onnx"
@@ -49,16 +50,46 @@ def _open_piper(store: Store, models: Sequence[KnownModel]) -> TextToSpeech:
     return open_piper(store, models)
 
 
+def _open_onnx(store: Store, model: KnownModel) -> Embeddings:
+    from models.embed.onnx_embeddings import RECIPES, OnnxEmbeddings
+
+    recipe = RECIPES.get(model.engine.partition("/")[2])
+    if recipe is None:
+        raise StartupError(
+            f"The embedding model {model.name} names an engine that is none: onnx/{', onnx/'.join(RECIPES)}"
+        )
+    return OnnxEmbeddings(_network(store, model), store.path(model, "tokenizer"), model.name, recipe)
+
+
+def _network(store: Store, model: KnownModel) -> Path:
+    """The ONNX file of a model; of one that comes as weights alone, it is made of them the first time."""
+    if any(file.role == "model" for file in model.files):
+        return store.path(model, "model")
+    from models.embed.bert_onnx import converted
+
+    weights = store.path(model, "weights")
+    try:
+        return converted(weights)
+    except (OSError, ValueError) as error:
+        raise StartupError(f"The embedding model {model.name} cannot be made of {weights}: {error}") from error
+
+
 RECOGNIZERS: Final[Mapping[str, Callable[[Store, KnownModel], SpeechToText]]] = {SHERPA: _open_sherpa}
 """Open one model. Raise `StartupError`."""
 SYNTHESIZERS: Final[Mapping[str, Callable[[Store, Sequence[KnownModel]], TextToSpeech]]] = {"piper": _open_piper}
 """Open all voices of an engine as one synthesizer. Raise `StartupError`."""
+EMBEDDERS: Final[Mapping[str, Callable[[Store, KnownModel], Embeddings]]] = {"onnx": _open_onnx}
+"""Open one model. Raise `StartupError`."""
 
 
 def runs(model: KnownModel) -> bool:
     """Whether this build has the engine of a model."""
     engine = engine_of(model)
-    return {"llm": engine == LLAMA, "stt": engine in RECOGNIZERS, "tts": engine in SYNTHESIZERS}.get(model.kind, False)
+    here = {
+        "llm": engine == LLAMA, "stt": engine in RECOGNIZERS, "tts": engine in SYNTHESIZERS,
+        "embedding": engine in EMBEDDERS,
+    }  # fmt: skip
+    return here.get(model.kind, False)
 
 
 def engine_of(model: KnownModel) -> str:

@@ -44,7 +44,8 @@ def _base(url: str) -> str:
 
 
 class KnownFile(BaseModel):
-    """One file. `role` is what the engine calls it; `size` in bytes; None: not known before it is got."""
+    """One file. `role` is what the engine calls it; `size` in bytes; None: not known before it is got. `path` is where
+    it lies at its host, where that is not its name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,11 +53,12 @@ class KnownFile(BaseModel):
     name: Name
     size: Annotated[int, Field(gt=0)] | None = None
     sha256: Sha256 | None = None
+    path: Annotated[str, StringConstraints(pattern=r"\A[A-Za-z0-9_.+/-]{1,256}\z")] | None = None
 
 
 class KnownModel(BaseModel):
     """A model that is files. `engine` runs it, `package` brings the engine; `languages` are BCP 47 tags, "*" is many.
-    Each file lies at `base` + its name."""
+    Each file lies at `base` + its name or path."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -95,7 +97,7 @@ class KnownModel(BaseModel):
 
     def url(self, file: KnownFile) -> str:
         """Where one of its files is got."""
-        return self.base + file.name
+        return self.base + (file.path or file.name)
 
     def speaks(self, language: str | None) -> bool:
         """Whether it is for a language (a BCP 47 tag); None: any."""

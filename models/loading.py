@@ -13,13 +13,13 @@ import structlog
 
 from config.errors import ModelFileError, StartupError
 from models import end_of_turn, engines, espeak_tts, flite_tts, responder, smart_turn
-from models.catalogue import ANY, Catalogue, Closable, LanguageModelInfo, language_model_id
+from models.catalogue import ANY, Catalogue, LanguageModelInfo, language_model_id
 from models.choosing import AUTO, Makers, one_of, refuse_what_is_not_here, tried
 from models.fallback import FallbackLanguageModel
 from models.known_models import read_known
-from models.loading_recognizers import BUILT_IN, recognizers
+from models.loading_recognizers import BUILT_IN, OFF, recognizers
 from models.on_demand import OnDemandLanguageModel
-from models.protocols import EndOfTurn, LanguageModel, TextToSpeech
+from models.protocols import Closable, Embeddings, EndOfTurn, LanguageModel, TextToSpeech
 from models.speech_cache import Origin, Remembering, SpeechCache
 from models.speech_files import SpeechFiles
 from models.store import Store
@@ -47,9 +47,10 @@ def load(
     on_speech: Callable[[Origin], None] = lambda _: None,
     speech_files: SpeechFiles | None = None,
     calls: int = 16,
+    embedding: str = OFF,
 ) -> Catalogue:
-    """Load the models that the settings `[models] stt stt_second llm tts eot` name; `auto` takes the best that is
-    installed: for `stt` the best for each language, for `tts` all of them; they share one cache, which tells
+    """Load the models that the settings `[models] stt stt_second llm tts eot embedding` name; `auto` takes the best
+    that is installed: for `stt` the best for each language, for `tts` all of them; they share one cache, which tells
     `on_speech` of every piece that is asked for, and keeps some in `speech_files`. `directory` is where models that are
     files lie. Language models get memory for so many `calls`, if the machine has it. Takes seconds: call it before the
     event loop has work. Raises `StartupError`: one line that names the cause and the remedy."""
@@ -63,8 +64,9 @@ def load(
         synthesizers = [Remembering(voice, cache) for voice in _synthesizers(store, tts, opened)]
         ears = recognizers(store, stt, stt_second, opened)
         judge = one_of("eot", eot, _EOT, opened)
+        embeds = embeddings_of(store, embedding, opened)
         opened.pop_all()
-        return Catalogue(ears[ANY], language_models, synthesizers, judge, ears)
+        return Catalogue(ears[ANY], language_models, synthesizers, judge, ears, embeddings=embeds)
 
 
 def built_in() -> list[tuple[str, str, str]]:
@@ -148,6 +150,21 @@ def _synthesizers(store: Store, wanted: str, opened: ExitStack) -> list[TextToSp
         return [one_of("tts", wanted, makers, opened)]
     loaded = [voice for name in makers if (voice := tried("tts", name, makers, opened))]
     return loaded or [one_of("tts", AUTO, makers, opened)]
+
+
+def embeddings_of(store: Store, wanted: str, opened: ExitStack) -> Embeddings | None:
+    """The model that the setting names; with `auto` the first that loads, if there is any."""
+    if wanted == OFF:
+        return None
+    makers: dict[str, Callable[[], Embeddings]] = {
+        model.name: partial(engines.EMBEDDERS[engines.engine_of(model)], store, model)
+        for model in store.ready("embedding")
+        if engines.runs(model)
+    }
+    refuse_what_is_not_here(store, "embedding", wanted, makers)
+    if wanted != AUTO:
+        return one_of("embedding", wanted, makers, opened)
+    return next((model for name in makers if (model := tried("embedding", name, makers, opened))), None)
 
 
 def _state(make: Callable[[], object]) -> str:

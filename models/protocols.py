@@ -6,10 +6,24 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from media.ports import Samples
+from models.token_count import TokenCount
 
 END_CALL: Final = "end_call"
 """The tool by which an agent hangs up, once what it said has been heard. Only a call that it may end offers it."""
+SEARCH_KNOWLEDGE: Final = "search_knowledge"
+"""The tool that finds passages in an agent's documents."""
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A model that holds threads or memory."""
+
+    def close(self) -> None:
+        """Let go of them. Idempotent."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +60,15 @@ class ChatMessage:
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """Everything that a language model needs for one answer. `language` is a BCP 47 tag or None."""
+    """Everything that a language model needs for one answer. `language` is a BCP 47 tag or None. `tokens` counts what
+    the answer takes, if it is to be counted; it makes no other prompt."""
 
     call_id: str
     system: str
     messages: Sequence[ChatMessage]
     language: str | None = None
     tools: Sequence[ToolDefinition] = ()
+    tokens: TokenCount | None = field(default=None, compare=False, repr=False)
 
     @property
     def may_end_call(self) -> bool:
@@ -208,6 +224,19 @@ class EndOfTurn(Protocol):
 
     def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> EndOfTurnStream:
         """A stream for mono int16 sound at `rate` Hz (8000 or 16000). `partial()` is the text of the turn so far."""
+
+
+class Embeddings(Protocol):
+    """Turns texts into vectors that are near each other when the texts mean alike. `identity` is another one when its
+    vectors are others; `dimensions` are the numbers of a vector, 0 while that is not known."""
+
+    name: str
+    identity: str
+    dimensions: int
+
+    async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
+        """float32[len(texts), dimensions], each row of length 1, in the order of `texts`: of questions (`query`), for
+        which somebody waits, or of passages. Raises `ModelError`."""
 
 
 @runtime_checkable

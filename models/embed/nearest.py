@@ -1,0 +1,99 @@
+"""Vectors in one byte a number, and the nearest of many of them to a question, exactly: all are looked at.
+
+50,000 vectors of 384 numbers are 19 MB and take 1 ms of a core, in the place of 77 MB and 14 ms as float32: the
+matrix product of small integers is onnxruntime's, which uses the processor's own instructions for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from media.onnx import onnxruntime
+
+Vectors = NDArray[np.float32]
+_MOST: Final = 64
+"""The largest number of a stored vector. With 127, sums of two products would overflow 16 bits on processors without
+instructions for it (AVX2), where they are cut off."""
+_ASKED_MOST: Final = 127
+_ZERO: Final = 128
+"""Of the question's unsigned numbers."""
+_SCALE: Final = np.dtype("<f4")
+
+
+def packed(vectors: Vectors) -> list[bytes]:
+    """Each row of float32[n, d] as a scale and `d` signed bytes: 4 + d bytes. Its cosines change by some 0.001."""
+    scales = np.maximum(np.abs(vectors).max(axis=1, initial=0), 1e-12).astype(_SCALE) / _MOST
+    numbers = np.rint(vectors / scales[:, np.newaxis]).astype(np.int8)
+    return [scale.tobytes() + row.tobytes() for scale, row in zip(scales.astype(_SCALE), numbers, strict=True)]
+
+
+class Nearest:
+    """The vectors of many passages. Any thread may ask."""
+
+    def __init__(self, rows: Sequence[bytes]) -> None:
+        """`rows` are as `packed` gives them, all of one length, at least one."""
+        table = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
+        self._scales = np.ascontiguousarray(table[:, : _SCALE.itemsize]).view(_SCALE)[:, 0].astype(np.float32)
+        # Stored with the passages side by side, the product runs over neighbours in memory.
+        self._columns = np.ascontiguousarray(table[:, _SCALE.itemsize :].T).view(np.int8)
+        # What a question's zero adds to each sum. Left to onnxruntime, it takes three times as long as the product.
+        self._zeros = _ZERO * self._columns.sum(axis=0, dtype=np.int32)
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers of a vector."""
+        return int(self._columns.shape[0])
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self._columns.nbytes + self._scales.nbytes + self._zeros.nbytes)
+
+    def cosines(self, question: Vectors) -> Vectors:
+        """float32[n]: of each row with a question float32[d] of length 1."""
+        scale = max(float(np.abs(question).max(initial=0)), 1e-12) / _ASKED_MOST
+        asked = (np.rint(question / scale) + _ZERO).astype(np.uint8)[np.newaxis]
+        (sums,) = _product().run(None, {"q": asked, "m": self._columns})
+        cosines: Vectors = (sums[0] - self._zeros).astype(np.float32) * (self._scales * np.float32(scale))
+        return cosines
+
+
+@cache
+def _product() -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(_graph(), options, providers=["CPUExecutionProvider"])
+
+
+def _graph() -> bytes:
+    """A model of one node, MatMulInteger, as protobuf (onnx.proto: numbers of fields and of types are its own)."""
+    node = b"".join(_field(1, name) for name in (b"q", b"m")) + _field(2, b"s") + _field(4, b"MatMulInteger")
+    uint8, int8, int32 = 2, 3, 6
+    inputs = _value(b"q", uint8, 2) + _value(b"m", int8, 2)
+    graph = _field(1, node) + _field(2, b"nearest") + inputs + _value(b"s", int32, 2, output=True)
+    return _number(1, 8) + _field(7, graph) + _field(8, _field(1, b"") + _number(2, 13))
+
+
+def _value(name: bytes, kind: int, rank: int, *, output: bool = False) -> bytes:
+    """An input or output: a tensor whose lengths are not told."""
+    shape = b"".join(_field(1, _field(2, name + bytes([ord("0") + axis]))) for axis in range(rank))
+    return _field(12 if output else 11, _field(1, name) + _field(2, _field(1, _number(1, kind) + _field(2, shape))))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    length = len(content)
+    return (
+        bytes([number << 3 | 2])
+        + (bytes([length]) if length < 128 else bytes([length & 127 | 128, length >> 7]))
+        + content
+    )
+
+
+def _number(number: int, value: int) -> bytes:
+    return bytes([number << 3, value])

@@ -1,0 +1,61 @@
+"""What a cosine of one model means: the figures of E5 lie between 0.7 and 0.9, those of MiniLM between 0 and 0.7. So
+each model is asked once for questions whose answers are known, and its cosines are measured by these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from config.errors import ModelError
+from models.protocols import Embeddings
+
+TYPICAL: Final = 0.7
+"""What the cosine of a usual question with its answer becomes."""
+_PAIRS: Final = (
+    ("How do I get to your office?", "Take the number 4 bus to the market square; the entrance is beside the bakery."),
+    ("Is there somewhere to leave the car?", "Two hours of free parking are behind the building."),
+    ("Can I bring my dog?", "Pets are welcome on the ground floor when they are on a lead."),
+    ("How long does it take until the parcel is here?", "Deliveries arrive within three working days."),
+    ("Do you take cards?", "Payment is possible in cash, by debit card and by bank transfer."),
+    ("I forgot my password.", "Choose 'reset access' on the login page, and a new code is sent to your mailbox."),
+    ("What happens if it rains?", "In bad weather the concert moves to the town hall."),
+    ("Is there anything without meat?", "The menu lists four vegetarian dishes, and one for vegans."),
+    ("Can I get my money back?", "Unused tickets are refunded within fourteen days of purchase."),
+    ("Who do I talk to about a job?", "Applications go to the personnel department, with a letter and a certificate."),
+    ("The screen stays black.", "If the device does not start, hold the power button for ten seconds."),
+    ("When is the swimming pool cleaned?", "Every first Monday of the month the baths are closed for maintenance."),
+)
+"""Questions, and passages that answer them in other words."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """`low`: nearly all cosines of what has nothing to do with a question are below; `high`: a usual question with its
+    answer."""
+
+    low: float
+    high: float
+
+    def meaning(self, cosine: float) -> float:
+        """0..1: nothing to do with it, up to the same text. A usual answer gets `TYPICAL`."""
+        if self.high <= self.low or cosine <= self.low:
+            return 0.0
+        return float(1 - (1 - TYPICAL) ** ((cosine - self.low) / (self.high - self.low)))
+
+    @property
+    def tells(self) -> bool:
+        """Whether the model knows answers from other texts at all."""
+        return self.high > self.low
+
+
+async def scale_of(embeddings: Embeddings) -> Scale:
+    """Ask a model. Raises `ModelError`."""
+    questions = await embeddings.embed([question for question, _ in _PAIRS], query=True)
+    passages = await embeddings.embed([passage for _, passage in _PAIRS], query=False)
+    if questions.shape[1] != passages.shape[1]:
+        raise ModelError(f"{embeddings.name} gives vectors of {questions.shape[1]} and of {passages.shape[1]} numbers")
+    cosines = questions @ passages.T
+    strangers = cosines[~np.eye(len(_PAIRS), dtype=bool)]
+    return Scale(float(np.quantile(strangers, 0.9)), float(np.median(np.diag(cosines))))
