@@ -16,10 +16,10 @@ from typing import Final
 
 from models.facts import Brief, read_prompt
 from models.matching import STOP_WORDS, TextIndex, tokens
-from models.protocols import END_CALL, AnswerPart, ChatPrompt, TextDelta, ToolCall, ToolDefinition
+from models.protocols import END_CALL, SEARCH_KNOWLEDGE, AnswerPart, ChatPrompt, TextDelta, ToolCall, ToolDefinition
 from models.responder_keys import is_menu
 from models.responder_results import said_result, sentences_of
-from models.responder_tools import SEARCH_KNOWLEDGE, SEND_DTMF, Toolbox
+from models.responder_tools import SEND_DTMF, Toolbox
 from models.sentences import split_sentences
 
 NAME: Final = "extractive-responder"

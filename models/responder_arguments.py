@@ -21,11 +21,12 @@ _IDENTIFIERS: Final = words(
 """A text parameter of such a name holds digits, as a rule."""
 _YES: Final = re.compile(r"\b(yes|yeah|yep|sure|okay|ok|correct|right|of course|please do|true|definitely)\b")
 _NO: Final = re.compile(r"\b(no|nope|not|don't|do not|without|false|never)\b")
-_EMAIL: Final = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
+_EMAIL: Final = re.compile(r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _SPOKEN_EMAIL: Final = re.compile(
-    r"\b(?P<box>(?:\w+ (?:dot|underscore|dash|hyphen|plus) )*(?:\w )*\w+) at "
+    r"\b(?P<box>(?:\w+ (?:dot|underscore|dash|hyphen|plus) ){0,8}(?:\w ){0,64}\w+) at "
     r"(?P<host>\w+(?: (?:dash|hyphen) \w+)*(?: dot \w+)+)"
 )
+"""Bounded, so that the time it takes grows with the text alone."""
 _SIGNS: Final = {"dot": ".", "underscore": "_", "dash": "-", "hyphen": "-", "plus": "+"}
 _DAY: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|(?:next |this )?(?:mon|tues|wednes|thurs|fri|satur|sun)day)"

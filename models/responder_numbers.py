@@ -21,6 +21,8 @@ _SCALES: Final = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
 _REPEATS: Final = {"double": 2, "triple": 3}
 _MISHEARD: Final = {"to": 2, "too": 2, "for": 4, "won": 1, "ate": 8}
 """What recognizers write for digits; believed only between two digits."""
+_MOST_BETWEEN: Final = 8
+"""Words between two digits that may belong to the number."""
 _NOT_ALONE: Final = listed("o oh nil and point")
 _WRITTEN: Final = re.compile(r"[\w-]*\d[\w.-]*")
 
@@ -56,7 +58,7 @@ def _run_end(words: Sequence[str], start: int) -> int:
         word = words[at]
         if word in _SMALL or _WRITTEN.fullmatch(word) or (word in _SCALES and at > start):
             at = end = at + 1
-        elif word in _REPEATS or (at > start and _may_join(word, words[at - 1])):
+        elif at - end < _MOST_BETWEEN and (word in _REPEATS or (at > start and _may_join(word, words[at - 1]))):
             at += 1  # part of it only when more follows
         else:
             break

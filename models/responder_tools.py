@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from models.matching import TextIndex, stem, tokens
-from models.protocols import END_CALL, ChatMessage, ChatPrompt, ToolCall, ToolDefinition
+from models.protocols import END_CALL, SEARCH_KNOWLEDGE, ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 from models.responder_arguments import (
     Parameter,
     Value,
@@ -25,7 +25,6 @@ from models.responder_results import SORRY, said_result
 from models.vocabulary import words
 
 SEND_DTMF: Final = "send_dtmf"
-SEARCH_KNOWLEDGE: Final = "search_knowledge"
 _BUILT_IN: Final = frozenset({END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE})
 NOT_HEARD: Final = "I am sorry, I did not get that."
 GIVEN_UP: Final = "I am sorry, I cannot do that without it. Is there anything else I can help you with?"

@@ -115,6 +115,7 @@ def test_a_process_that_is_killed_in_the_middle_costs_no_sentence() -> None:
     killer.start()
     while killer.is_alive() or len(speeches) < 3:
         speeches.append(len(pool.speak("Guten Tag. " * 20, "de", 165).samples))
+    speeches.append(len(pool.speak("Guten Tag. " * 20, "de", 165).samples))  # it may have ended after the last one
     assert child not in _speakers()
     pool.close()
     assert min(speeches) > 0.9 * max(speeches)

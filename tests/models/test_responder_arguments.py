@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -88,6 +89,15 @@ def test_what_the_request_is_about_is_no_value() -> None:
 )
 def test_an_answer_fills_what_was_asked_for(parameter: Parameter, said: str, value: object) -> None:
     assert answered_argument(parameter, said) == value
+
+
+@pytest.mark.parametrize("text", ["a" * 40_000, "a " * 20_000 + "at b", "a dot " * 8_000, "double " * 12_000 + "a"])
+@pytest.mark.parametrize("parameter", [EMAIL, PEOPLE], ids=lambda each: each.name)
+def test_a_long_text_takes_no_longer_than_its_length(parameter: Parameter, text: str) -> None:
+    """Whatever is in it: a quadratic way would take many seconds."""
+    began = time.process_time()
+    assert answered_argument(parameter, text) is None
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(
