@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal
 
-from config.settings import PRIVATE_NETWORKS
+from config.setting_values import PRIVATE_NETWORKS
 from sipcore.tls import NO_FILES, TlsFiles
 
 SrtpUse = Literal["off", "optional", "required"]

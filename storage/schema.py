@@ -17,7 +17,7 @@ from config.errors import StartupError
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
-HEAD: Final = "0006"
+HEAD: Final = "0011"
 """The newest migration's revision; a test keeps it true."""
 TURN_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""
@@ -65,23 +65,27 @@ def _migrate_from(revision: str | None, path: Path) -> None:
     if revision == HEAD:
         return
     from alembic import command  # imported late: most starts need no migration, and the import takes 0.3 s
-    from alembic.script import ScriptDirectory
-    from alembic.util import CommandError
 
     settings = alembic_settings()
-    if revision is not None:
-        try:
-            ScriptDirectory.from_config(settings).get_revision(revision)
-        except CommandError as error:
-            raise StartupError(
-                f"the database {path} was written by a newer version of Trunkline (revision {revision})"
-            ) from error
+    if revision is not None and not knows(revision):
+        raise StartupError(f"the database {path} was written by a newer version of Trunkline (revision {revision})")
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool, connect_args={"timeout": TURN_TIMEOUT_S})
     sa.event.listen(engine, "connect", _begin_ourselves)
     sa.event.listen(engine, "begin", lambda conn: conn.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as conn:
         settings.attributes["connection"] = conn
         command.upgrade(settings, "head")
+
+
+def knows(revision: str) -> bool:
+    """Whether a database of this revision is ours or older; a newer version of Trunkline wrote others."""
+    from alembic.script import ScriptDirectory
+    from alembic.util import CommandError
+
+    try:
+        return ScriptDirectory.from_config(alembic_settings()).get_revision(revision) is not None
+    except CommandError:
+        return False
 
 
 def _begin_ourselves(dbapi_connection: sqlite3.Connection, _record: object) -> None:

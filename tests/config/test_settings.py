@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from config.errors import StartupError
-from config.settings import MAX_CALLS, Settings
+from config.setting_values import MAX_CALLS
+from config.settings import Settings
 from sipcore import _native
 from sipcore.endpoint import _SPARE_CALLS as SPARE_CALLS
 

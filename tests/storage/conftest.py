@@ -9,12 +9,12 @@ import pytest
 
 from storage import organizations
 from storage.database import Database
+from tests import fresh_database
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = Database(f"sqlite+aiosqlite:///{tmp_path / 'trunkline.db'}")
-    await opened.open()
+    opened = await fresh_database.opened(tmp_path)
     yield opened
     await opened.close()
 

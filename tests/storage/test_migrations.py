@@ -21,9 +21,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from config.errors import StartupError
-from storage import schema, webhook_deliveries
+from storage import schema, webhook_claims, webhook_deliveries
 from storage.database import Database
-from storage.tables import EPOCH, metadata
+from storage.tables import metadata
+from storage.tables.columns import EPOCH
 from storage.webhook_deliveries import DeliveryStatus
 
 T = TypeVar("T")
@@ -166,6 +167,7 @@ def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their
         return told, [each.delivery.body.decode() for each in webhook_deliveries.due(conn, EPOCH + 5000 * ONE_MS)]
 
     told, sent = asyncio.run(_read(path, look))
+    assert [each.destination for each in asyncio.run(_read(path, webhook_claims.waiting))] == ["x:443"]
     assert told == {
         "new": [(1, "pending", 1000)],
         "tried": [(3, "pending", 5000), (2, "failed", 5000), (1, "failed", None)],
@@ -200,6 +202,32 @@ def test_numbers_of_an_earlier_version_are_called_from_where_they_were_and_from_
         ("pbx", "192.0.2.1"),
         ("same", "sip.example"),
     ]
+
+
+DOCUMENTS_OF_AN_EARLIER_VERSION = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO knowledge_documents (id, organization_id, agent_id, name, filename, mime_type, file_size, sha256, status,
+                                 chunk_count, created_at, updated_at) VALUES
+    ('one', 'o', 'a', 'One', 'f', 'text/plain', 1, 'same', 'ready', 1, 1, 1),
+    ('two', 'o', 'a', 'Two', 'f', 'text/plain', 1, 'same', 'ready', 1, 2, 2);
+INSERT INTO knowledge_chunks (id, document_id, position, content) VALUES (1, 'one', 0, 'x'), (2, 'two', 0, 'x');
+"""
+
+
+def test_documents_of_an_earlier_version_keep_files_and_passages_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0009")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(DOCUMENTS_OF_AN_EARLIER_VERSION)
+    _open(path)
+    assert _same_tables(path)
+    with closing(sqlite3.connect(path)) as conn, conn:
+        assert conn.execute("SELECT id, content_id FROM knowledge_documents ORDER BY id").fetchall() == [
+            ("one", "one"),
+            ("two", "two"),
+        ]
+        conn.execute("DELETE FROM knowledge_documents WHERE id = 'one'")
+        assert conn.execute("SELECT document_id FROM knowledge_removals").fetchall() == [("one",)]
 
 
 def _ms(at: datetime | None) -> int | None:

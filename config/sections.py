@@ -1,0 +1,231 @@
+"""The tables of `trunkline.toml`: every setting with its default, what it does and what it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
+
+from config.setting_values import (
+    MAX_CALLS,
+    PRIVATE_NETWORKS,
+    IpAddress,
+    Port,
+    Price,
+    Seconds,
+    Text,
+    address,
+    browser_origin,
+    name_server,
+    off_or_at_least_90,
+    origin,
+    port_range,
+)
+
+
+class Section(BaseModel):
+    """A table of the settings file. Each field's description says what it does: what it takes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=False)
+
+    @model_validator(mode="after")
+    def _certificate_with_key(self) -> Self:
+        if (getattr(self, "tls_cert", None) is None) != (getattr(self, "tls_key", None) is None):
+            raise ValueError("tls_cert and tls_key belong together: set both or none")
+        return self
+
+
+class DatabaseSettings(Section):
+    """`[database]`"""
+
+    url: Text | None = Field(None, description="where data is stored: sqlite+aiosqlite:///path (default: in data_dir)")
+
+
+class ApiSettings(Section):
+    """`[api]`"""
+
+    host: Text = Field("0.0.0.0", description="address that the HTTP server listens on: an IP address or host name")
+    port: Port = Field(8080, description="port of the HTTP server: 0..65535, 0 picks a free one")
+    public_url: Annotated[str, AfterValidator(origin)] | None = Field(
+        None, description="origin in links to this server: http(s)://host[:port] without a path"
+    )
+    tls_cert: Path | None = Field(None, description="certificate chain for HTTPS: a PEM file")
+    tls_key: Path | None = Field(None, description="private key for HTTPS: a PEM file")
+    cors_origins: tuple[Annotated[str, AfterValidator(browser_origin)], ...] = Field(
+        (), description="web pages that browsers let use the API: a list of origins, http(s)://host[:port]"
+    )
+    max_connections: int = Field(512, ge=1, description="open HTTP connections: a whole number above 0")
+    max_connections_per_address: int = Field(
+        128, ge=1, description="open HTTP connections of one client address: a whole number above 0"
+    )
+    head_timeout_s: Seconds = Field(
+        10, description="a connection that has not sent the head of a request ends after: seconds above 0"
+    )
+    idle_timeout_s: Seconds = Field(75, description="a connection without a next request ends after: seconds above 0")
+    body_timeout_s: Seconds = Field(
+        30, description="how long a request's body may take to come, uploads four times as long: seconds above 0"
+    )
+    request_timeout_s: Seconds = Field(
+        60, description="a request that is not done gets 503 after: seconds above 0, without the time of its body"
+    )
+
+
+class SipSettings(Section):
+    """`[sip]`"""
+
+    host: Annotated[str, AfterValidator(address)] = Field(
+        "0.0.0.0", description="address that SIP and RTP listen on: an IP address; :: is every IPv4 and IPv6 address"
+    )
+    port: Port = Field(5060, description="UDP and TCP port for SIP: 0..65535, 0 picks a free one")
+    tcp: bool = Field(True, description="listen on TCP too: true or false")
+    tls_port: Port = Field(0, description="port for SIP over TLS: 0..65535, 0 switches it off")
+    tls_cert: Path | None = Field(None, description="certificate chain for SIP over TLS: a PEM file")
+    tls_key: Path | None = Field(None, description="private key for SIP over TLS: a PEM file without a passphrase")
+    tls_ca: Path | None = Field(
+        None, description="certificate authority to trust beside the system's, for TLS trunks: a PEM file"
+    )
+    tls_verify: bool = Field(
+        True, description="TLS trunks must prove who they are, by a certificate for their host: true or false"
+    )
+    public_address: IpAddress | None = Field(
+        None, description="address that peers reach us at when behind NAT: an IP address"
+    )
+    local_networks: tuple[IPvAnyNetwork, ...] = Field(
+        PRIVATE_NETWORKS,
+        description="peers that are told our own address instead of `public_address`: a list of CIDR blocks",
+    )
+    rtp_ports: Annotated[str, AfterValidator(port_range)] = Field(
+        "10000-19999",
+        description='ports for audio, two for each of `max_calls`: "first-last" within 1024..65535',
+    )
+    symmetric_rtp: bool = Field(
+        True, description="send audio to where a peer's comes from, whatever its SDP says: true or false"
+    )
+    unknown_source: Literal["drop", "403"] = Field("drop", description='what strangers get: "drop" (silence) or "403"')
+    srtp: Literal["off", "optional", "required"] = Field(
+        "off", description='encrypted audio: "off", "optional" or "required"'
+    )
+    codecs: tuple[Literal["opus", "G722", "PCMU", "PCMA"], ...] = Field(
+        ("opus", "G722", "PCMU", "PCMA"),
+        min_length=1,
+        description='codecs by preference: a list of "opus", "G722", "PCMU", "PCMA"',
+    )
+    ring_timeout_s: Seconds = Field(45, description="how long an outbound call rings: seconds above 0")
+    rtp_timeout_s: Seconds = Field(30, description="a call without any audio packet ends after: seconds above 0")
+    drain_timeout_s: Annotated[float, Field(ge=0, le=86400)] = Field(
+        300, description="how long a stop waits for live calls: seconds, 0 or more"
+    )
+    session_timer_s: Annotated[int, Field(le=86400), AfterValidator(off_or_at_least_90)] = Field(
+        1800,
+        description="a call whose peer shows no sign of life ends (RFC 4028) after: seconds, 90 to 86400, or 0 for off",
+    )
+    digest_algorithms: tuple[Literal["SHA-256", "MD5"], ...] = Field(
+        ("MD5",),
+        min_length=1,
+        description='how callers of numbers with sipInboundAuth say who they are: a list of "SHA-256", "MD5"',
+    )
+    probes: tuple[IpAddress, ...] = Field(
+        (), description="addresses whose OPTIONS are answered though they are no trunk: a list of IP addresses"
+    )
+    max_invites_per_second: int = Field(
+        50, ge=1, le=100000, description="calls that one address may begin in a second, 503 for more: 1..100000"
+    )
+    nameservers: tuple[Annotated[str, AfterValidator(name_server)], ...] = Field(
+        (),
+        description='who is asked for the hosts of trunks; [] asks as the system does: a list of "address[:port]"',
+    )
+
+    @property
+    def rtp_port_range(self) -> tuple[int, int]:
+        """First and last port for audio."""
+        first, last = self.rtp_ports.split("-")
+        return int(first), int(last)
+
+
+class LimitSettings(Section):
+    """`[limits]`"""
+
+    requests_per_minute: int = Field(100, ge=1, description="API requests per key in 60 s: a whole number above 0")
+    max_calls: int = Field(250, ge=1, le=MAX_CALLS, description=f"live calls on this server: 1..{MAX_CALLS}")
+    max_calls_per_organization: int = Field(
+        100, ge=1, description="live calls of an organization without a ceiling of its own: a whole number above 0"
+    )
+    max_outbound_per_second: float = Field(
+        10, gt=0, allow_inf_nan=False, description="outbound calls started per second: a number above 0"
+    )
+    max_answer_wait_s: Seconds = Field(
+        3, description="longest wait for the models that callers are to have: seconds above 0"
+    )
+    slow_answers: Literal["refuse", "warn", "off"] = Field(
+        "refuse",
+        description='new calls while answers wait longer get 503 or stay queued ("refuse"), or it is logged ("warn"): '
+        '"refuse", "warn" or "off"',
+    )
+
+
+class WebhookSettings(Section):
+    """`[webhooks]`"""
+
+    allow_http: bool = Field(False, description="accept http:// webhook addresses (for tests): true or false")
+    ca_file: Path | None = Field(None, description="extra certificate authority for receivers: a PEM file")
+    retry_delays_s: tuple[Seconds, ...] = Field(
+        (60, 300, 900, 3600), description="waits before each retry: a list of seconds above 0"
+    )
+    timeout_s: Seconds = Field(10, description="how long a receiver may take: seconds above 0")
+
+
+class AfterCallSettings(Section):
+    """`[after_call]`"""
+
+    max_wait_s: Annotated[Seconds, Field(le=600)] = Field(
+        30, description="how long a call's webhook waits for the summary and the extraction: seconds above 0, up to 600"
+    )
+
+
+class EgressSettings(Section):
+    """`[egress]`"""
+
+    allow: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="networks that requests may go to though they are refused by default: a list of CIDR blocks"
+    )
+    deny: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="networks that requests may not go to: a list of CIDR blocks"
+    )
+
+
+class ModelSettings(Section):
+    """`[models]`"""
+
+    dir: Path | None = Field(None, description="where model files lie: a folder (default: data_dir/models)")
+    stt: Text = Field("auto", description="speech to text: a name from `trunkline models list`, or auto")
+    stt_second: Text = Field(
+        "auto",
+        description="second speech to text, which hears whole turns again for their final text: a name from "
+        "`trunkline models list`, auto (the best that is installed) or off",
+    )
+    llm: Text = Field("auto", description="language model: a name from `trunkline models list`, or auto")
+    tts: Text = Field("auto", description="text to speech: a name from `trunkline models list`, or auto")
+    eot: Text = Field("auto", description="end-of-turn model: a name from `trunkline models list`, or auto")
+    embedding: Text = Field(
+        "auto",
+        description="what documents are searched by beside words: a name from `trunkline models list`, auto, or off",
+    )
+    speech_cache_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        256, description="most disk space for speech that is kept in data_dir/speech: MiB, 0 keeps none there"
+    )
+
+
+class BillingSettings(Section):
+    """`[billing]`: the rate card of paid plans, in the currency of the balances."""
+
+    telephony_per_minute: Price = Field(0, description="price of a connected minute: a number, 0 to 1,000,000")
+    inference_per_1000_tokens: Price = Field(0, description="price of 1,000 tokens: a number, 0 to 1,000,000")
+    speech_to_text_per_minute: Price = Field(0, description="price of a recognized minute: a number, 0 to 1,000,000")
+    text_to_speech_per_1000_characters: Price = Field(
+        0, description="price of 1,000 spoken characters: a number, 0 to 1,000,000"
+    )
+    inbound_when_empty: Literal["answer", "refuse"] = Field(
+        "answer",
+        description='callers of a paid plan with nothing left are answered, or get 480: "answer" or "refuse"',
+    )

@@ -1,0 +1,84 @@
+"""The values that settings take, and how they are checked."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+
+def port_range(text: str) -> str:
+    """Checks `first-last`."""
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    if match is None or not 1024 <= int(match[1]) < int(match[2]) <= 65535:
+        raise ValueError("not a range of ports")
+    return text
+
+
+def off_or_at_least_90(seconds: int) -> int:
+    """Checks a session timer: RFC 4028 5 forbids shorter ones."""
+    if 0 < seconds < 90 or seconds < 0:
+        raise ValueError("neither 0 nor 90 or more")
+    return seconds
+
+
+def address(text: str) -> str:
+    """Checks an IP address and writes it in its normal form."""
+    return str(ip_address(text))
+
+
+def origin(text: str) -> str:
+    """Checks and trims an origin."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.rstrip("/") or parts.query:
+        raise ValueError("not an origin")
+    return text.rstrip("/")
+
+
+def browser_origin(text: str) -> str:
+    """An origin as browsers write it: in lower case, without the port that its scheme has anyway."""
+    parts = urlsplit(origin(text))
+    if parts.username is not None or parts.fragment or parts.port == 0 or "*" in text:
+        raise ValueError("not an origin")
+    host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
+    usual = parts.port in (None, 443 if parts.scheme == "https" else 80)
+    return f"{parts.scheme}://{host}" if usual else f"{parts.scheme}://{host}:{parts.port}"
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=86400, allow_inf_nan=False)]
+Price = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+IpAddress = IPv4Address | IPv6Address
+PRIVATE_NETWORKS: Final = tuple(
+    map(
+        ip_network,
+        (
+            "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "169.254.0.0/16", "127.0.0.0/8",
+            "fc00::/7", "fe80::/10", "::1/128",
+        ),
+    )
+)  # fmt: skip
+"""Whoever has an address of these (RFC 1918, 6598, 3927, 4193, 4291) is on our side of every address translator."""
+MAX_CALLS: Final = 992
+"""As many as the build of PJSIP can hold at once."""
+PORTS_PER_CALL: Final = 2
+"""RTP and RTCP."""
+
+
+def name_server(text: str) -> str:
+    """Checks `address` or `address:port`, IPv6 with a port in brackets."""
+    name_server_address(text)
+    return text
+
+
+def name_server_address(text: str) -> tuple[str, int]:
+    """Address and port of a name server, by default 53. Raises `ValueError`."""
+    match = re.fullmatch(r"(?:\[([^]]+)\]|([^:]+)):(\d{1,5})", text)
+    host, port = (match[1] or match[2], int(match[3])) if match else (text, 53)
+    if not 1 <= port <= 65535:
+        raise ValueError("not a port")
+    return str(ip_address(host)), port

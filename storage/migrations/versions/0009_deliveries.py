@@ -1,0 +1,51 @@
+"""Attempts that belong to somebody while they are made, and that are looked for by destination."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from storage.destinations import destination_of
+
+revision = "0009"
+down_revision = "0008"
+
+FREE = "status = 'pending' AND claimed_by IS NULL"
+CLAIMED = "claimed_by IS NOT NULL"
+
+
+def upgrade() -> None:
+    """What waits is nobody's; only what waits needs its destination."""
+    op.add_column("webhook_attempts", sa.Column("destination", sa.String(), nullable=False, server_default=""))
+    op.add_column("webhook_attempts", sa.Column("claimed_by", sa.String()))
+    op.add_column("webhook_attempts", sa.Column("claimed_until", sa.BigInteger()))
+    op.drop_index("ix_webhook_attempts_due", "webhook_attempts")
+    op.create_index(
+        "ix_webhook_attempts_due",
+        "webhook_attempts",
+        ["destination", "manual", "next_attempt_at"],
+        sqlite_where=sa.text(FREE),
+        postgresql_where=sa.text(FREE),
+    )
+    op.create_index(
+        "ix_webhook_attempts_claimed",
+        "webhook_attempts",
+        ["claimed_until"],
+        sqlite_where=sa.text(CLAIMED),
+        postgresql_where=sa.text(CLAIMED),
+    )
+    _fill(op.get_bind())
+
+
+def _fill(conn: sa.Connection) -> None:
+    waiting = conn.execute(
+        sa.text(
+            "SELECT a.id, d.url FROM webhook_attempts a JOIN webhook_deliveries d ON d.id = a.delivery_id "
+            "WHERE a.status = 'pending'"
+        )
+    ).all()
+    if waiting:
+        conn.execute(
+            sa.text("UPDATE webhook_attempts SET destination = :destination WHERE id = :id"),
+            [{"id": row.id, "destination": destination_of(row.url)} for row in waiting],
+        )

@@ -1,0 +1,51 @@
+"""Every table. Column names equal the attributes of the dataclasses in the files of the resources.
+
+Ids are UUIDs as lower-case text, times whole milliseconds since 1970 UTC (`UtcTime`). Calls keep the ids of agents and
+numbers that are deleted later, therefore those two columns are no foreign keys.
+"""
+
+from __future__ import annotations
+
+from storage.tables.account_tables import api_keys, balance_changes, facts, idempotent_answers, organizations
+from storage.tables.agent_tables import agents, tools
+from storage.tables.call_tables import call_sip, calls, outbound_attempts, recording_removals
+from storage.tables.columns import UtcTime, metadata
+from storage.tables.knowledge_tables import (
+    knowledge_chunks,
+    knowledge_contents,
+    knowledge_documents,
+    knowledge_removals,
+    knowledge_vectors,
+)
+from storage.tables.model_tables import remote_models
+from storage.tables.number_tables import phone_number_sources, phone_numbers
+from storage.tables.sound_tables import background_sound_removals, background_sounds
+from storage.tables.webhook_tables import webhook_attempts, webhook_deliveries
+
+__all__ = [
+    "UtcTime",
+    "agents",
+    "api_keys",
+    "background_sound_removals",
+    "background_sounds",
+    "balance_changes",
+    "call_sip",
+    "calls",
+    "facts",
+    "idempotent_answers",
+    "knowledge_chunks",
+    "knowledge_contents",
+    "knowledge_documents",
+    "knowledge_removals",
+    "knowledge_vectors",
+    "metadata",
+    "organizations",
+    "outbound_attempts",
+    "phone_number_sources",
+    "phone_numbers",
+    "recording_removals",
+    "remote_models",
+    "tools",
+    "webhook_attempts",
+    "webhook_deliveries",
+]

@@ -1,0 +1,73 @@
+"""Organizations, their keys, and what the installation knows of itself."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from storage.tables.columns import Id, Money, UtcTime, metadata, organization
+
+facts = sa.Table(
+    "facts",
+    metadata,
+    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("value", sa.String, nullable=False),
+)
+"""Facts about the installation itself, for example the proof that the secret key is the right one."""
+
+organizations = sa.Table(
+    "organizations",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("name", sa.String, nullable=False, unique=True),
+    sa.Column("plan", sa.String, nullable=False),
+    sa.Column("balance", Money, nullable=False, server_default="0"),
+    sa.Column("max_calls", sa.Integer),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("outbound_prefixes", sa.JSON(none_as_null=True)),
+    sa.Column("outbound_per_minute", sa.Integer),
+    *(sa.Column(f"keep_{what}_days", sa.Integer) for what in ("recordings", "transcripts", "calls")),
+    *(sa.Column(name, sa.Boolean, nullable=False, server_default="0") for name in ("redact", "redact_dialled")),
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    organization(),
+    sa.Column("prefix", sa.String, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False, unique=True),
+    sa.Column("name", sa.String),
+    sa.Column("requests_per_minute", sa.Integer),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("last_used_at", UtcTime),
+    sa.Column("revoked_at", UtcTime),
+    sa.Index(None, "organization_id", "created_at"),
+)
+
+idempotent_answers = sa.Table(
+    "idempotent_answers",
+    metadata,
+    organization(primary_key=True),
+    sa.Column("method", sa.String, primary_key=True),
+    sa.Column("path", sa.String, primary_key=True),
+    sa.Column("key", sa.String(255), primary_key=True),
+    sa.Column("status", sa.Integer, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Index(None, "created_at"),
+)
+
+balance_changes = sa.Table(
+    "balance_changes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    organization(),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("amount", Money, nullable=False),
+    sa.Column("balance_after", Money, nullable=False),
+    sa.Column("made_by", sa.String, nullable=False),
+    sa.Column("call_id", Id, unique=True),
+    sa.Column("note", sa.String),
+    sa.Index(None, "organization_id", "id"),
+)
+"""Why balances are what they are. Rows are never changed. A call is paid once, and its row stays when the call goes."""

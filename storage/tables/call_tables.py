@@ -1,0 +1,100 @@
+"""Calls and what belongs to them."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from storage.tables.columns import Id, UtcTime, metadata, organization
+
+calls = sa.Table(
+    "calls",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    organization(),
+    sa.Column("agent_id", Id),
+    sa.Column("phone_number_id", Id),
+    sa.Column("call_sid", sa.String),
+    sa.Column("provider", sa.String),
+    sa.Column("direction", sa.String, nullable=False),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("customer_number", sa.String, nullable=False),
+    sa.Column("duration_seconds", sa.Integer),
+    sa.Column("cost", sa.Float),
+    sa.Column("usage", sa.JSON(none_as_null=True)),
+    sa.Column("recorded", sa.Boolean, nullable=False),
+    sa.Column("turn_count", sa.Integer, nullable=False),
+    sa.Column("transcript", sa.JSON, nullable=False),
+    sa.Column("analysis", sa.JSON(none_as_null=True)),
+    sa.Column("timeline", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("ended_reason", sa.String),
+    sa.Column("context_variables", sa.JSON, nullable=False),
+    sa.Column("metadata", sa.JSON, nullable=False),
+    sa.Column("parent_call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE")),
+    sa.Column("transfer_type", sa.String),
+    sa.Column("transfer_status", sa.String),
+    sa.Column("started_at", UtcTime),
+    sa.Column("ended_at", UtcTime),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("media_quality", sa.JSON(none_as_null=True)),
+    sa.Column("sip_end", sa.JSON(none_as_null=True)),
+    sa.Column("ending", sa.JSON(none_as_null=True)),
+    sa.Column("talk_removed_at", UtcTime),
+    sa.Index(None, "organization_id", "created_at", "id"),
+    sa.Index(None, "organization_id", "agent_id", "created_at"),
+    sa.Index(None, "parent_call_id"),
+    sa.Index(
+        "ix_calls_live",
+        "status",
+        sqlite_where=sa.text("ended_at IS NULL"),
+        postgresql_where=sa.text("ended_at IS NULL"),
+    ),
+    sa.Index("ix_calls_with_recording", "organization_id", "ended_at", sqlite_where=sa.text("recorded = 1")),
+    sa.Index(
+        "ix_calls_with_talk",
+        "organization_id",
+        "ended_at",
+        sqlite_where=sa.text("talk_removed_at IS NULL AND ended_at IS NOT NULL"),
+    ),
+)
+"""`talk_removed_at`: what was said is not kept any more since then. Triggers note in `recording_removals` which files
+are to go."""
+
+recording_removals = sa.Table(
+    "recording_removals",
+    metadata,
+    sa.Column("call_id", Id, primary_key=True),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
+"""Calls whose file of a recording, if there is one, is to be removed; with what its path is made of."""
+
+call_sip = sa.Table(
+    "call_sip",
+    metadata,
+    sa.Column("call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("messages", sa.JSON, nullable=False),
+    sa.Column("left_out", sa.Integer, nullable=False),
+)
+"""The SIP messages of ended calls, without their secrets; `left_out` counts those that there was no room for."""
+
+outbound_attempts = sa.Table(
+    "outbound_attempts",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    organization(),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("api_key_id", Id),
+    sa.Column("api_key_prefix", sa.String),
+    sa.Column("client", sa.String),
+    sa.Column("phone_number_id", Id),
+    sa.Column("number", sa.String),
+    sa.Column("call_id", Id),
+    sa.Column("destination", sa.String, nullable=False),
+    sa.Column("verdict", sa.String, nullable=False),
+    sa.Column("detail", sa.String),
+    sa.Index(None, "organization_id", "created_at", "id"),
+    sa.Index(None, "phone_number_id", "created_at"),
+    sa.Index(None, "call_id"),
+)
+"""The audit log: who wanted to have whom called, and what became of it. Rows are never changed, and say themselves what
+their ids stood for: a key and a number may be gone before them."""

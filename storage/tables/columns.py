@@ -1,0 +1,72 @@
+"""What the columns of all tables are made of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+from config.clock import whole_ms
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware `datetime`, stored as whole milliseconds since 1970 UTC."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """To milliseconds."""
+        return None if value is None else (whole_ms(value) - EPOCH) // timedelta(milliseconds=1)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:
+        """From milliseconds."""
+        return None if value is None else EPOCH + timedelta(milliseconds=value)
+
+
+MILLIONTH: Final = Decimal("0.000001")
+"""The least amount of money there is."""
+
+
+class Money(TypeDecorator[Decimal]):
+    """An amount in the currency of the balances, stored as whole millionths: sums are exact, whatever their size. Takes
+    any number, rounded to the next millionth."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | float | None, dialect: Dialect) -> Any:
+        """To millionths."""
+        return None if value is None else int(money(value) / MILLIONTH)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> Decimal | None:
+        """From millionths."""
+        return None if value is None else value * MILLIONTH
+
+
+def money(value: Decimal | float) -> Decimal:
+    """A number as it is written, to the next millionth; halves go up."""
+    return Decimal(str(value)).quantize(MILLIONTH, ROUND_HALF_UP)
+
+
+Id = sa.String(36)
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def organization(*, nullable: bool = False, primary_key: bool = False) -> sa.Column[str]:
+    """The column of the owner."""
+    owner = sa.ForeignKey("organizations.id", ondelete="CASCADE")
+    return sa.Column("organization_id", Id, owner, nullable=nullable, primary_key=primary_key)
