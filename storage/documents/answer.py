@@ -16,6 +16,7 @@ from storage.documents.chunks import Chunk
 from storage.documents.errors import BROKEN, TOO_LONG, Unreadable
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
+from storage.documents.words import ENGLISH
 
 _LONGEST_LINE: Final = 2**22
 """Bytes; a passage of the longest words under the longest headings takes some 100,000."""
@@ -23,11 +24,13 @@ _LONGEST_LINE: Final = 2**22
 
 @dataclass(frozen=True)
 class Order:
-    """What the process is to read, and how much it may take."""
+    """What the process is to read, how much it may take, and the language of the words' endings
+    (`words.language_of`)."""
 
     kind: Kind
     limits: Limits
     charset: str | None = None
+    language: str = ENGLISH
 
     def argument(self) -> str:
         """The order as an argument."""
@@ -37,7 +40,7 @@ class Order:
     def of(argument: str) -> Order:
         """The order that `argument` holds."""
         order = json.loads(argument)
-        return Order(Kind(order["kind"]), Limits(**order["limits"]), order["charset"])
+        return Order(Kind(order["kind"]), Limits(**order["limits"]), order["charset"], order["language"])
 
 
 def passage_line(chunk: Chunk) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.documents.blocks import Block, Role
-from storage.documents.words import SIGNS, UNSPACED, terms_of
+from storage.documents.words import ENGLISH, SIGNS, UNSPACED, terms_of
 
 WORDS: Final = 200
 """Words of a passage, its headings apart."""
@@ -18,6 +18,8 @@ OVERLAP: Final = 30
 _PIECE: Final = re.compile(f"(?:[{UNSPACED}][{SIGNS}]*){{1,2}}|[^\\s{UNSPACED}]{{1,60}}")
 """What counts as a word, and is never cut: two characters where words have no spaces, else up to 60."""
 _SENTENCE_END: Final = re.compile(
+    r"(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St|Nr|No|Jr|vs|ca)\.)(?<!\b(?:Mrs|Str|Inc|Ltd|Sra|bzw|tel|Tel|Fig)\.)"
+    r"(?<!\bProf\.)"
     "(?<=[.!?\u2026])[\"'\u201d\u2019)\\]]{0,3}[ \n]+(?![a-z])"
     "|(?<=[\u3002\uff01\uff1f])[\u300d\u300f\u201d\u2019]{0,3}(?![\u3002\uff01\uff1f])[ \n]*|\n+"
 )
@@ -35,14 +37,17 @@ class Chunk:
     terms: str
 
 
-def chunks_of(blocks: Iterable[Block], words: int = WORDS, overlap: int = OVERLAP) -> Iterator[Chunk]:
+def chunks_of(
+    blocks: Iterable[Block], words: int = WORDS, overlap: int = OVERLAP, language: str = ENGLISH
+) -> Iterator[Chunk]:
     """Cut a document at headings, then at paragraphs, then at sentences, so that no passage has more than `words`
-    words; a longer sentence is cut anywhere, and a longer table row too. Rows are never cut to repeat a part."""
+    words; a longer sentence is cut anywhere, and a longer table row too. Rows are never cut to repeat a part.
+    `language` is that of the words' endings (`words.language_of`)."""
     position = 0
     for path, atoms in _sections(blocks, words, overlap):
         for passage in _pack(atoms, words, overlap) if atoms else ("",):
             text = "\n".join(filter(None, (path, passage)))
-            yield Chunk(position, text, " ".join(terms_of(text)))
+            yield Chunk(position, text, " ".join(terms_of(text, language)))
             position += 1
 
 

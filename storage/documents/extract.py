@@ -15,6 +15,7 @@ from storage.documents.chunks import Chunk
 from storage.documents.errors import BROKEN, TOO_LONG, TOO_MUCH_TEXT, Unreadable
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
+from storage.documents.words import ENGLISH
 
 _PIECE: Final = 2**16
 _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
@@ -22,11 +23,14 @@ _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
 _log = structlog.get_logger()
 
 
-async def extract(path: Path, kind: Kind, limits: Limits | None = None, charset: str | None = None) -> list[Chunk]:
-    """The passages of a file, at least one; `charset` is what its sender says. Raises `Unreadable` with a reason for
+async def extract(
+    path: Path, kind: Kind, limits: Limits | None = None, charset: str | None = None, language: str = ENGLISH
+) -> list[Chunk]:
+    """The passages of a file, at least one; `charset` is what its sender says, `language` that of the words' endings
+    (`words.language_of`). Raises `Unreadable` with a reason for
     the client, and `OSError` when the file cannot be opened. When it returns or raises, also when it is cancelled, the
     process is gone."""
-    order = Order(kind, limits or Limits(), charset)
+    order = Order(kind, limits or Limits(), charset, language)
     try:
         return await _run(path, order)
     except Unreadable as unreadable:

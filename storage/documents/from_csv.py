@@ -10,24 +10,31 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from storage.documents.blocks import Block, looks_like_names, row
+from storage.documents.blocks import Block, heading, looks_like_names, row
 from storage.documents.errors import Unreadable
 
 _SEPARATORS: Final = ",;\t|"
 _SAMPLE_ROWS: Final = 50
 _SAMPLE: Final = 2**16
+_MOST_TITLES: Final = 3
 _SAID: Final = re.compile(r"\s*sep=(.)[ \t]*\r?\n", re.IGNORECASE)
 """The first line by which a spreadsheet program is told the separator."""
 
 
 def blocks_from_csv(text: str) -> Iterator[Block]:
-    """A block for each row. The first row gives the names when all its cells are filled, differ and are no numbers."""
+    """A block for each row. The first row gives the names when all its cells are filled, differ and are no numbers.
+    Above it may stand titles."""
     csv.field_size_limit(2**31 - 1)
     text = text.replace("\0", "")
     said = _SAID.match(text)
     separator = said.group(1) if said else _separator_of(text[:_SAMPLE])
     rows = _rows(text[said.end() :] if said else text, separator)
     first = next(rows, [])
+    titles = 0
+    while titles < _MOST_TITLES and _is_title(first):
+        yield heading(" ".join(first), titles)
+        titles += 1
+        first = next(rows, [])
     if len(first) > 1 and looks_like_names(first):
         yield from (row(first, values) for values in rows)
     else:
@@ -43,6 +50,11 @@ def _rows(text: str, separator: str) -> Iterator[list[str]]:
                 yield values
     except csv.Error as error:
         raise Unreadable("The CSV file is damaged", f"csv: {error}") from error
+
+
+def _is_title(cells: list[str]) -> bool:
+    """A row of which only the first cell is filled, as programs write a sheet's title above its table."""
+    return len(cells) > 1 and bool(cells[0].strip()) and not any(cell.strip() for cell in cells[1:])
 
 
 def _separator_of(sample: str) -> str:

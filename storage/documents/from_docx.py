@@ -16,10 +16,12 @@ from storage.documents.docx_styles import Styles
 from storage.documents.errors import Unreadable
 
 DAMAGED: Final = "The DOCX file is damaged"
+NO_DOCX: Final = "The file is not a DOCX document"
 OLD_OR_ENCRYPTED: Final = "The Word document is encrypted or in the old format"
 
 _COMPOUND_FILE: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 """How DOC files begin, and DOCX files with a password."""
+_ZIP: Final = b"PK"
 _FAULTS: Final = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, NotImplementedError, OSError, ValueError),
     expat.ExpatError,
@@ -43,4 +45,7 @@ def blocks_from_docx(data: bytes, unpacked_bytes: int) -> Iterator[Block]:
             for _ in package.read(name, body):
                 yield from body.take()
     except _FAULTS as error:
-        raise Unreadable(DAMAGED, type(error).__name__) from error
+        is_one = data.startswith(_ZIP) and not isinstance(
+            error, KeyError
+        )  # of the main part: that of a spreadsheet, say
+        raise Unreadable(DAMAGED if is_one else NO_DOCX, type(error).__name__) from error

@@ -16,9 +16,13 @@ from storage.documents.errors import TOO_DEEP, Unreadable
 from storage.documents.pdf_lines import Line, blocks_from_lines
 
 DAMAGED: Final = "The PDF is damaged"
+NO_PDF: Final = "The file is not a PDF"
 BEYOND_LIMITS: Final = "The PDF goes beyond what is allowed in size or nesting"
 ENCRYPTED: Final = "The PDF is encrypted"
 
+_MARK: Final = b"%PDF-"
+_MARK_WITHIN: Final = 1024
+"""Bytes in which viewers look for the mark (PDF 32000-1, annex H.3.4.1)."""
 _LEADERS: Final = re.compile(r"(?: ?[.\u2026]){5,} ?")
 """Dots that lead the eye to a page number."""
 
@@ -45,7 +49,7 @@ def _pages(data: bytes, most: int) -> Iterator[Sequence[Line]]:
     except RecursionError as error:
         raise Unreadable(TOO_DEEP) from error
     except Exception as error:
-        raise Unreadable(DAMAGED, type(error).__name__) from error
+        raise Unreadable(DAMAGED if _MARK in data[:_MARK_WITHIN] else NO_PDF, type(error).__name__) from error
 
 
 def _lines(page: pypdf.PageObject) -> list[Line]:

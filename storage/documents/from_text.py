@@ -8,7 +8,7 @@ from typing import Final
 
 from storage.documents.blocks import Block, paragraph
 
-_PARAGRAPH_END: Final = re.compile(r"\n[^\S\n]*(?=\n)|[\f\u2029]")
+_PARAGRAPH_END: Final = re.compile(r"\n(?:[^\S\n]*+\n)++|[\f\u2029]")
 
 
 def blocks_from_text(text: str) -> Iterator[Block]:

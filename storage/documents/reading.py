@@ -10,6 +10,7 @@ from storage.documents.encoding import decode
 from storage.documents.errors import NO_TEXT, TOO_DEEP, Unreadable
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
+from storage.documents.signatures import refuse_another
 
 
 def text_of(data: bytes, kind: Kind, limits: Limits, charset: str | None = None) -> Iterator[Block]:
@@ -17,6 +18,7 @@ def text_of(data: bytes, kind: Kind, limits: Limits, charset: str | None = None)
     and when there is no text at all."""
     if not data.strip():
         raise Unreadable(NO_TEXT)
+    refuse_another(data, kind)
     characters = 0
     readable = False
     try:

@@ -1,4 +1,5 @@
-"""Words to find a text by, in any language: folded, without endings; pairs of characters where words have no spaces.
+"""Words to find a text by, in any language: folded, without the endings of the text's language; pairs of characters
+where words have no spaces.
 
 Both the index and the questions are made with this, so SQLite's own rules for words do not matter: they would take a
 whole Chinese clause for one word and cut Hindi and Thai words at their vowel signs.
@@ -7,11 +8,14 @@ whole Chinese clause for one word and cut Hindi and Thai words at their vowel si
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
+
+import snowballstemmer
 
 UNSPACED: Final = (
     "\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46\u0e81-\u0eb0\u0eb2\u0eb3\u0ec0-\u0ec6\u1000-\u102a\u1780-\u17b3"
@@ -29,25 +33,50 @@ SIGNS: Final = (
 
 _WORD: Final = re.compile(f"(?P<unspaced>(?:[{UNSPACED}][{SIGNS}]*)+)|(?:[^\\W_{UNSPACED}][{SIGNS}]*)+")
 _CLUSTER: Final = re.compile(f"[{UNSPACED}][{SIGNS}]*")
-_ACCENTS: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0640\u200c\u200d]+")
-"""Marks that writers leave out: accents of European letters, points of Hebrew, vowels of Arabic."""
+_LEFT_OUT: Final = "\u0591-\u05c7\u064b-\u065f\u0670\u0640\u200c\u200d"
+"""Marks that writers leave out and no stemmer needs: points of Hebrew, vowels of Arabic."""
+_MARKS: Final = re.compile(f"[{_LEFT_OUT}]+")
+_ACCENTS: Final = re.compile(f"[\u0300-\u036f{_LEFT_OUT}]+")
+"""With the accents of European letters."""
 _UNDIVIDED: Final = str.maketrans(
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i"}
 )
 """European letters that Unicode does not divide into a letter and an accent."""
-_VOWEL: Final = re.compile("[aeiouy]")
 _LONGEST: Final = 40
 """Characters of a word that count."""
+_STEMMERS: Final = {
+    "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
+    "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian", "fi": "finnish", "fr": "french", "ga":
+    "irish", "hi": "hindi", "hu": "hungarian", "hy": "armenian", "id": "indonesian", "it": "italian", "lt":
+    "lithuanian", "nb": "norwegian", "ne": "nepali", "nl": "dutch", "nn": "norwegian", "no": "norwegian", "pl":
+    "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish", "ta":
+    "tamil", "tr": "turkish", "yi": "yiddish",
+}  # fmt: skip
+"""The Snowball stemmer of a primary language tag."""
+_one_stems: Final = threading.Lock()
+"""A stemmer keeps its state in itself while it works."""
+ENGLISH: Final = "en"
+NO_LANGUAGE: Final = ""
+"""Of texts whose words keep their endings."""
 
 
-def terms_of(text: str, *, asked: bool = False) -> Iterator[str]:
+def language_of(hint: str | None) -> str:
+    """What a BCP 47 tag says of words: a key of the stemmers, or `NO_LANGUAGE` when there is none for it. None is taken
+    for English."""
+    primary = (hint or ENGLISH).lower().replace("_", "-").split("-")[0]
+    return primary if primary in _STEMMERS else NO_LANGUAGE
+
+
+def terms_of(text: str, language: str = ENGLISH, *, asked: bool = False) -> Iterator[str]:
     """The terms of a text in order, repeats included. Where words have no spaces they are single characters and pairs;
-    of a question, single ones only where there is no pair: they say much less."""
-    for match in _WORD.finditer(fold(text)):
+    of a question, single ones only where there is no pair: they say much less. A word with accents has a second term
+    where its ending hides behind them, for those who leave them out; a question has none."""
+    plain = _MARKS.sub("", unicodedata.normalize("NFKC", text.casefold()))
+    for match in _WORD.finditer(unicodedata.normalize("NFC", plain.casefold())):
         if match["unspaced"] is None:
-            yield stem(match[0])
+            yield from stems(match[0], language)[: 1 if asked else 2]
         else:
-            clusters = _CLUSTER.findall(match[0])
+            clusters = _CLUSTER.findall(fold(match[0]))
             if not asked or len(clusters) == 1:
                 yield from clusters
             yield from map("".join, pairwise(clusters))
@@ -59,33 +88,20 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", plain.casefold().translate(_UNDIVIDED))
 
 
-@lru_cache(maxsize=50_000)
-def stem(word: str) -> str:
-    """The word without the commonest English endings (after Porter, 1980, but fewer steps). Other languages lose
-    nothing by it: a word still finds itself."""
-    return _without_vowel_ending(_without_verb_ending(_singular(word[:_LONGEST])))
+@lru_cache(maxsize=100_000)
+def stems(word: str, language: str) -> tuple[str, ...]:
+    """The folded stem of a word in small letters; and that of the word without accents, where it is another."""
+    word = word[:_LONGEST]
+    folded = fold(word)
+    if language == NO_LANGUAGE:
+        return (folded,)
+    stemmer = _stemmer(language)
+    with _one_stems:
+        stem, bare = fold(stemmer.stemWord(word)), fold(stemmer.stemWord(folded))
+    return tuple(dict.fromkeys(each for each in (stem, bare) if each)) or (folded,)
 
 
-def _singular(word: str) -> str:
-    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
-        return word
-    return word[:-2] if word.endswith(("ses", "xes", "zes", "ches", "shes")) else word[:-1]
-
-
-def _without_verb_ending(word: str) -> str:
-    for ending in ("ing", "ed"):
-        stemmed = word.removesuffix(ending)
-        if stemmed == word or len(stemmed) < 3 or not _VOWEL.search(stemmed) or word.endswith("eed"):
-            continue
-        doubled = stemmed[-1] == stemmed[-2] and stemmed[-1] not in "aeioulsz"
-        return stemmed[:-1] if doubled else stemmed
-    return word
-
-
-def _without_vowel_ending(word: str) -> str:
-    """`price` and `pricing`, `company` and `companies` become one."""
-    if len(word) < 4:
-        return word
-    if word.endswith("e"):
-        return word[:-1]
-    return word[:-1] + "i" if word.endswith("y") and word[-2] not in "aeiou" else word
+@cache
+def _stemmer(language: str) -> Any:
+    """Snowball's (https://snowballstem.org)."""
+    return snowballstemmer.stemmer(_STEMMERS[language])

@@ -18,6 +18,8 @@ from storage.documents.limits import Limits
 from storage.documents.reading import text_of
 
 NICENESS: Final = 10
+SPARE: Final = 2**24
+"""Bytes that are kept to say that there is no memory left."""
 
 
 def main(argument: str, source: BinaryIO, answer: BinaryIO) -> None:
@@ -52,6 +54,7 @@ def restrain(limits: Limits) -> None:
 def answer_lines(order: Order, source: BinaryIO) -> Iterator[bytes]:
     """The answer; whatever the file does to its reader, the last line says so."""
     count = 0
+    spare = bytearray(SPARE)
     try:
         for chunk in _passages(order, source):
             yield passage_line(chunk)
@@ -60,6 +63,7 @@ def answer_lines(order: Order, source: BinaryIO) -> Iterator[bytes]:
     except Unreadable as unreadable:
         yield unreadable_line(unreadable.message, unreadable.cause)
     except MemoryError:
+        spare.clear()  # what the reader holds goes only after this
         yield unreadable_line(TOO_MUCH_MEMORY, "MemoryError")
     except Exception as error:  # noqa: BLE001 a file may break its reader anywhere and in any way
         yield unreadable_line(BROKEN, type(error).__name__)
@@ -70,7 +74,7 @@ def _passages(order: Order, source: BinaryIO) -> Iterator[Chunk]:
     data = source.read(limits.file_bytes + 1)
     if len(data) > limits.file_bytes:
         raise Unreadable(f"The file is larger than {limits.file_bytes:,} bytes")
-    for chunk in chunks_of(text_of(data, order.kind, limits, order.charset)):
+    for chunk in chunks_of(text_of(data, order.kind, limits, order.charset), language=order.language):
         if chunk.position >= limits.passages:
             raise Unreadable(f"The file has more than {limits.passages:,} passages")
         yield chunk

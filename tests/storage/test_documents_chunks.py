@@ -23,7 +23,7 @@ def numbered(first: int, last: int) -> str:
 
 def test_a_short_document_is_one_passage() -> None:
     assert list(chunks_of([paragraph("We open at nine."), paragraph("We close at six.")])) == [
-        Chunk(0, "We open at nine.\nWe close at six.", "we open at nin we clos at six")
+        Chunk(0, "We open at nine.\nWe close at six.", "we open at nine we close at six")
     ]
 
 
@@ -178,3 +178,9 @@ def test_no_word_is_lost_or_moved_and_no_passage_is_empty_or_too_long(
 
 def _numbers(block: Block) -> list[int]:
     return [int(number) for number in re.findall(r"w(\d+)", block.text)]
+
+
+def test_a_short_form_with_a_full_stop_ends_no_sentence() -> None:
+    text = "Ask Dr. Smith or J. Miller. They work in Str. 5 today."
+    assert texts(paragraph(text), words=6, overlap=0) == ["Ask Dr. Smith or J. Miller.", "They work in Str. 5 today."]
+    assert texts(paragraph(text), words=4, overlap=0)[0] == "Ask Dr. Smith or"  # longer than a passage: cut anywhere

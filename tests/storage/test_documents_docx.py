@@ -11,7 +11,7 @@ import pytest
 
 from storage.documents.blocks import Block, heading, paragraph, row
 from storage.documents.errors import NO_TEXT, TOO_MUCH_DATA, Unreadable
-from storage.documents.from_docx import DAMAGED, OLD_OR_ENCRYPTED
+from storage.documents.from_docx import DAMAGED, NO_DOCX, OLD_OR_ENCRYPTED
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
 from storage.documents.reading import text_of
@@ -156,22 +156,18 @@ def test_unusual_packing_is_refused(compression: int) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"no zip file",
         b"PK\x03\x04" + bytes(100),
         docx(p("Some text."))[:-40],
         docx(p("Some text."))[:200],
-        zipped({"mimetype": b"application/epub+zip"}),
         docx("<w:p>"),
         docx("<w:p></w:r>"),
         docx(p("&undefined;")),
         docx(p("\x01")),
     ],
     ids=[
-        "no zip",
         "a header",
         "cut off",
         "half",
-        "another format",
         "unclosed",
         "wrongly closed",
         "an entity",
@@ -180,6 +176,11 @@ def test_unusual_packing_is_refused(compression: int) -> None:
 )
 def test_a_damaged_file_is_refused(data: bytes) -> None:
     assert why_not(data) == DAMAGED
+
+
+def test_another_format_in_a_zip_file_is_told_apart() -> None:
+    assert why_not(zipped({"mimetype": b"application/epub+zip"})) == NO_DOCX
+    assert why_not(zipped({"xl/workbook.xml": b"<workbook/>"})) == NO_DOCX
 
 
 def test_an_old_or_encrypted_file_is_told_apart() -> None:

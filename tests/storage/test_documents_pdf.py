@@ -123,7 +123,6 @@ TREE: Final = b"<< /Type /Pages /Count 1 /Kids [3 0 R] >>"
 TWICE: Final = zlib.compress(zlib.compress(bytes(100_000_000), 1), 9)
 
 HOSTILE: Final = {
-    "no PDF at all": b"PK\x03\x04 nothing of the kind",
     "a header alone": b"%PDF-1.7\n",
     "cut in the middle": pdf([page_of("Some text.")])[:300],
     "no catalogue": pdf_of([b"<< >>"]),

@@ -35,14 +35,17 @@ class Shelf:
         self.agent_id = agent_id
         self._later = NOON
 
-    async def put(self, name: str = "Hours", agent_id: str | None = None) -> Document:
+    async def put(
+        self, name: str = "Hours", agent_id: str | None = None, *, same: str = "", mime_type: str = "text/plain"
+    ) -> Document:
+        """A document of its own content, unless others are made of the `same`."""
         fields = DocumentFields(
             agent_id=agent_id or self.agent_id,
             name=name,
             filename="hours.txt",
-            mime_type="text/plain",
+            mime_type=mime_type,
             file_size=12,
-            sha256=hashlib.sha256(name.encode()).hexdigest(),
+            sha256=hashlib.sha256((same or str(uuid4())).encode()).hexdigest(),
         )
         at = self._later = self._later + timedelta(seconds=1)
 
@@ -59,7 +62,7 @@ class Shelf:
         document = await self.put(name, agent_id)
         assert await self.begin() == [document.id]
         assert await self.add(document, chunks(texts))
-        assert await self.database.write(partial(knowledge.finish, document_id=document.id))
+        assert await self.database.write(partial(knowledge.finish, content_id=document.id))
         return document
 
     async def begin(self, most: int = 1) -> list[str]:
@@ -93,7 +96,7 @@ class Shelf:
         """What the server does after a deletion; returns how many passages there were."""
         removed = 0
         for document_id in await self.database.read(partial(knowledge.to_remove, most=10)):
-            while some := await self.database.write(partial(knowledge_index.remove, document_id=document_id, most=2)):
+            while some := await self.database.write(partial(knowledge_index.remove, content_id=document_id, most=2)):
                 assert some <= 2
                 removed += some
             await self.database.write(partial(knowledge.removed, document_id=document_id))
@@ -143,7 +146,7 @@ async def test_what_was_being_read_when_the_process_ended_is_pending_again(shelf
     ready = await shelf.read("ready", HOURS)
     failed = await shelf.put("failed")
     await shelf.begin()
-    await database.write(partial(knowledge.fail, document_id=failed.id, reason="No text was found"))
+    await database.write(partial(knowledge.fail, content_id=failed.id, reason="No text was found"))
     broken_off = await shelf.put("broken off")
     await shelf.begin()
     await shelf.add(broken_off, chunks(HOURS))
@@ -164,7 +167,7 @@ async def test_passages_are_found_once_the_whole_document_is_ready(shelf: Shelf,
         assert stored is not None
         assert (stored.status, stored.chunk_count) == ("processing", number + 1)
     assert await shelf.search("open sunday") == []
-    assert await database.write(partial(knowledge.finish, document_id=document.id))
+    assert await database.write(partial(knowledge.finish, content_id=document.id))
     assert {each.content for each in await shelf.search("open sunday")} == set(HOURS)
 
 
@@ -181,7 +184,7 @@ async def test_a_failed_document_says_why_and_is_not_found(shelf: Shelf, databas
     document = await shelf.put()
     await shelf.begin()
     await shelf.add(document, chunks(HOURS))
-    await database.write(partial(knowledge.fail, document_id=document.id, reason="The file is damaged"))
+    await database.write(partial(knowledge.fail, content_id=document.id, reason="The file is damaged"))
     stored = await shelf.get(document)
     assert stored is not None
     assert (stored.status, stored.chunk_count, stored.error) == ("failed", 0, "The file is damaged")
@@ -193,8 +196,8 @@ async def test_only_a_document_that_is_processing_changes(shelf: Shelf, database
     for document in (ready, pending):
         before = await shelf.get(document)
         assert not await shelf.add(document, chunks(FEES, 2))
-        assert not await database.write(partial(knowledge.finish, document_id=document.id))
-        assert not await database.write(partial(knowledge.fail, document_id=document.id, reason="x"))
+        assert not await database.write(partial(knowledge.finish, content_id=document.id))
+        assert not await database.write(partial(knowledge.fail, content_id=document.id, reason="x"))
         assert await shelf.get(document) == before
 
 
@@ -204,13 +207,13 @@ async def test_a_document_that_was_deleted_while_it_was_read_takes_no_more_passa
     document = await shelf.put()
     await shelf.begin()
     assert await shelf.add(document, chunks(HOURS[:1]))
-    assert await database.read(partial(knowledge.gone_of, document_ids=[document.id])) == set()
+    assert await database.read(partial(knowledge.gone_of, content_ids=[document.id])) == set()
     assert await shelf.delete(document)
     assert not await shelf.delete(document)
-    assert await database.read(partial(knowledge.gone_of, document_ids=[document.id])) == {document.id}
+    assert await database.read(partial(knowledge.gone_of, content_ids=[document.id])) == {document.id}
     assert not await shelf.add(document, chunks(HOURS[1:], 1))
-    assert not await database.write(partial(knowledge.finish, document_id=document.id))
-    assert not await database.write(partial(knowledge.fail, document_id=document.id, reason="x"))
+    assert not await database.write(partial(knowledge.finish, content_id=document.id))
+    assert not await database.write(partial(knowledge.fail, content_id=document.id, reason="x"))
     assert await shelf.left() == {"knowledge_chunks": 1, "knowledge_index": 1, "knowledge_removals": 1}
     assert await shelf.clear_away() == 1
     assert await shelf.left() == dict.fromkeys(await shelf.left(), 0)
@@ -305,6 +308,82 @@ async def test_the_search_reads_no_table_from_end_to_end(shelf: Shelf) -> None:
         return [str(step.detail) for step in steps]
 
     steps = await shelf.database.read(plan)
-    assert len(steps) == 3
-    assert steps[0].startswith("SCAN found VIRTUAL TABLE INDEX")
-    assert all(step.startswith("SEARCH") for step in steps[1:])
+    scanned = [step for step in steps if step.startswith("SCAN")]
+    assert [step for step in scanned if "VIRTUAL TABLE INDEX" not in step] == ["SCAN (subquery-2)", "SCAN best"]
+    assert len([step for step in steps if step.startswith("SEARCH")]) == 4
+
+
+async def test_the_same_file_once_more_is_ready_at_once_and_each_passage_is_found_once(shelf: Shelf) -> None:
+    first = await shelf.put("Old", same="file")
+    assert await shelf.begin() == [first.id]
+    assert await shelf.add(first, chunks(HOURS))
+    assert await shelf.database.write(partial(knowledge.finish, content_id=first.id))
+    second = await shelf.put("New", same="file")
+    assert (second.status, second.chunk_count, second.content_id) == ("ready", 2, first.id)
+    assert await shelf.begin() == []
+    alone = await shelf.search("open sunday")
+    assert [each.document_id for each in alone] == [first.id, first.id]
+    assert await shelf.delete(first)
+    assert await shelf.search("open sunday") == [replace(each, document="New", document_id=second.id) for each in alone]
+    assert await shelf.clear_away() == 0  # but the second one's own file, which nobody needs
+    assert await shelf.delete(second)
+    assert await shelf.search("open sunday") == []
+    assert await shelf.clear_away() == 2
+    assert await shelf.left() == dict.fromkeys(await shelf.left(), 0)
+
+
+async def test_what_is_told_of_a_file_is_told_of_all_documents_of_it(shelf: Shelf) -> None:
+    first, second = await shelf.put(same="file"), await shelf.put(same="file")
+    assert await shelf.begin(most=2) == [first.id]
+    third = await shelf.put(same="file")
+    assert await shelf.add(first, chunks(HOURS))
+    assert await shelf.delete(first)
+    fourth = await shelf.put(same="file")
+    assert [(each.status, each.chunk_count) for each in (third, fourth)] == [("processing", 0), ("processing", 2)]
+    assert await shelf.add(first, chunks(FEES, 2))
+    assert await shelf.database.write(partial(knowledge.finish, content_id=first.id))
+    for document in (second, third, fourth):
+        now = await shelf.get(document)
+        assert now and (now.status, now.chunk_count) == ("ready", 4)
+    assert len(await shelf.search("open sunday berth")) == 3
+
+
+async def test_a_failed_file_another_agents_and_one_of_another_kind_are_read_again(
+    shelf: Shelf, database: Database
+) -> None:
+    first = await shelf.put(same="file")
+    others = [
+        await shelf.put(same="file", mime_type="text/html"),
+        await shelf.put(same="file", mime_type="text/plain; charset=utf-16"),
+        await shelf.put(same="file", agent_id=await new_agent(database, shelf.organization_id)),
+    ]
+    assert await shelf.begin(most=10) == [first.id, *(each.id for each in others)]
+    await database.write(partial(knowledge.fail, content_id=first.id, reason="The file is damaged"))
+    again = await shelf.put(same="file")
+    assert (again.status, again.content_id) == ("pending", again.id)
+    assert (await shelf.put(same="file", mime_type="TEXT/PLAIN; Charset=utf-8")).content_id != again.id
+    assert (await shelf.put(same="file", mime_type="Text/plain")).content_id == again.id
+
+
+async def test_an_agent_takes_what_its_documents_share_along(shelf: Shelf, database: Database) -> None:
+    first = await shelf.put(same="file")
+    await shelf.begin()
+    await shelf.add(first, chunks(HOURS))
+    await shelf.put(same="file")
+    await shelf.clear_away()
+    await database.write(lambda conn: agents.delete(conn, shelf.organization_id, shelf.agent_id))
+    assert await database.read(partial(knowledge.to_remove, most=10)) == [first.id]
+    assert await shelf.clear_away() == 2
+    assert await shelf.left() == dict.fromkeys(await shelf.left(), 0)
+
+
+async def test_who_uploads_much_keeps_no_other_organization_waiting(shelf: Shelf, database: Database) -> None:
+    many = [await shelf.put() for _ in range(4)]
+    other = Shelf(database, (await database.write(lambda conn: organizations.create(conn, "other"))).id, "")
+    other.agent_id = await new_agent(database, other.organization_id)
+    other._later = shelf._later
+    late = [await other.put(), await other.put()]
+    assert await shelf.begin(most=2) == [many[0].id, late[0].id]
+    assert await shelf.begin() == [many[1].id]
+    await database.write(partial(knowledge.finish, content_id=late[0].id))
+    assert await shelf.begin(most=5) == [late[1].id, many[2].id, many[3].id]
