@@ -40,9 +40,16 @@ class CallSip:
 
 
 def put(conn: sa.Connection, sips: Mapping[str, CallSip]) -> None:
-    """Store what was said over SIP in calls, by their ids; what was stored before is replaced."""
-    rows = [{"call_id": call, "messages": list(sip.messages), "left_out": sip.left_out} for call, sip in sips.items()]
-    conn.execute(_PUT, rows)
+    """Store what was said over SIP in calls, by their ids; what was stored before is replaced. Calls that have been
+    removed since are left out."""
+    there = set(conn.execute(sa.select(tables.calls.c.id).where(tables.calls.c.id.in_(sips))).scalars())
+    rows = [
+        {"call_id": call, "messages": list(sip.messages), "left_out": sip.left_out}
+        for call, sip in sips.items()
+        if call in there
+    ]
+    if rows:
+        conn.execute(_PUT, rows)
 
 
 def get(conn: sa.Connection, call_id: str) -> CallSip | None:

@@ -3,10 +3,10 @@ failed; an ended call never changes again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -48,10 +48,12 @@ class TranscriptItem(TypedDict):
 
 
 class Analysis(TypedDict):
-    """What was drawn from the conversation after it."""
+    """What was drawn from the conversation after it (`calls.analysis`). `error`: why not by the model."""
 
     summary: str | None
     extractions: dict[str, Any]
+    method: NotRequired[Literal["model", "extractive"]]
+    error: NotRequired[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,8 @@ class Call(CallRow):
     transcript: list[TranscriptItem]
     analysis: Analysis | None
     timeline: list[dict[str, Any]]
+    usage: dict[str, Any] | None = None
+    """What it is billed by, as far as it is known (`calls.metering`)."""
 
 
 @dataclass(frozen=True)
@@ -139,20 +143,21 @@ _QUEUED: Final = (
             tables.phone_numbers, tables.phone_numbers.c.id == _t.c.phone_number_id
         )
     )
-    .where(_t.c.status == "queued", _t.c.ended_at.is_(None), _t.c.id.not_in(sa.bindparam("known", expanding=True)))
+    .where(_t.c.status == "queued", _t.c.ended_at.is_(None), _t.c.ending.is_(None))
+    .where(_t.c.id.not_in(sa.bindparam("known", expanding=True)))
     .order_by(_t.c.created_at, _t.c.id)
 )
 _COUNT_OPEN: Final = sa.select(
     sa.func.count().filter(_t.c.organization_id == sa.bindparam("owner")), sa.func.count()
-).where(_t.c.ended_at.is_(None))
+).where(_t.c.ended_at.is_(None), _t.c.ending.is_(None))
 _COUNT_OPEN_BUT: Final = _COUNT_OPEN.where(_t.c.id.not_in(sa.bindparam("gone", expanding=True)))
 _INSERT: Final = sa.insert(_t)
 _OF_LIVE: Final = sa.and_(_t.c.id == sa.bindparam("call"), _t.c.ended_at.is_(None))
-_UPDATE_LIVE: Final = sa.update(_t).where(_OF_LIVE)
+_UPDATE_LIVE: Final = sa.update(_t).where(_OF_LIVE, _t.c.ending.is_(None))
 _UPDATE_QUEUED: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status == "queued")
 _ANSWER: Final = sa.update(_t).where(_t.c.id == sa.bindparam("call"), _t.c.status.in_(("queued", "ringing")))
 _STARTED: Final = sa.select(_t.c.started_at).where(_OF_LIVE)
-_FINISH: Final = _UPDATE_LIVE.returning(*_CALL.columns)
+_FINISH: Final = sa.update(_t).where(_OF_LIVE).returning(*_CALL.columns)
 # What every call asks for stands here ready: to build a statement takes SQLAlchemy longer than SQLite takes to run it.
 
 
@@ -252,7 +257,7 @@ def queued(conn: sa.Connection, but_not: Collection[str]) -> list[Queued]:
 
 
 def count_open(conn: sa.Connection, organization_id: str, but_not: Collection[str] = ()) -> OpenCalls:
-    """How many calls have not ended, without those of the given ids."""
+    """How many calls have not ended, without those of the given ids and those that only wait to be closed."""
     asked = {"owner": organization_id, **({"gone": sorted(but_not)} if but_not else {})}
     return OpenCalls(*conn.execute(_COUNT_OPEN_BUT if but_not else _COUNT_OPEN, asked).one())
 
@@ -282,9 +287,11 @@ def note_progress(
     transcript: Sequence[TranscriptItem],
     turn_count: int,
     timeline: Sequence[Mapping[str, Any]] = (),
+    usage: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Keep what has been said so far, and when, so that a crash does not lose it. False when the call has ended."""
-    talk = {"transcript": list(transcript), "timeline": list(timeline), "turn_count": turn_count}
+    """Keep what has been said so far, and when, and what that took, so that a crash does not lose it. False when the
+    call has ended."""
+    talk = {"transcript": list(transcript), "timeline": list(timeline), "turn_count": turn_count, "usage": usage}
     return conn.execute(_UPDATE_LIVE, {"call": call_id, **talk, "updated_at": utc_now()}).rowcount == 1
 
 
@@ -319,7 +326,7 @@ def finish(
         "ended_reason": ended_reason,
         "ended_at": ended_at,
         "updated_at": ended_at,
-        "duration_seconds": _seconds(started_at, ended_at),
+        "duration_seconds": seconds_between(started_at, ended_at),
         "transcript": list(transcript),
         "timeline": list(timeline),
         "recorded": recording,
@@ -328,39 +335,15 @@ def finish(
         "cost": cost,
         "media_quality": media_quality,
         "sip_end": sip_end,
+        "ending": None,
     }
     row = conn.execute(_FINISH, changes).one_or_none()
     return None if row is None else _CALL.build(row)
 
 
-def _seconds(started_at: datetime | None, ended_at: datetime) -> int:
+def seconds_between(started_at: datetime | None, ended_at: datetime) -> int:
+    """How long a call took that was answered at `started_at`; 0 when it never was."""
     return 0 if started_at is None else max(0, round((ended_at - started_at).total_seconds()))
-
-
-def close_interrupted(conn: sa.Connection, last_heard: Callable[[Call], datetime | None]) -> list[Call]:
-    """End every call that a dead process left live, with `server_restart`: in_progress as completed, the others as
-    failed. `last_heard` says when the call's recording was last written (None: there is none); the call ended then,
-    or at its last stored change. What was stored of its talk stays. Returns the calls as they are now stored, so
-    that the caller writes their webhook rows in the same transaction."""
-    query = sa.select(*_CALL.columns).where(_t.c.ended_at.is_(None)).order_by(_t.c.created_at, _t.c.id)
-    closed = []
-    for row in conn.execute(query).all():
-        call = _CALL.build(row)
-        heard = last_heard(call)
-        ended = finish(
-            conn,
-            call.id,
-            status="completed" if call.status == "in_progress" else "failed",
-            ended_reason="server_restart",
-            ended_at=max(call.updated_at, heard or call.updated_at),
-            transcript=call.transcript,
-            timeline=call.timeline,
-            recording=heard is not None,
-            turn_count=call.turn_count,
-        )
-        if ended is not None:
-            closed.append(ended)
-    return closed
 
 
 def get(conn: sa.Connection, organization_id: str, call_id: str) -> Call | None:
@@ -373,6 +356,12 @@ def get_anywhere(conn: sa.Connection, call_id: str) -> Call | None:
     """By id alone: for the server's own use and for links that carry a signature."""
     row = conn.execute(sa.select(*_CALL.columns).where(_t.c.id == call_id)).one_or_none()
     return None if row is None else _CALL.build(row)
+
+
+def transfers_of(conn: sa.Connection, call_id: str) -> list[Call]:
+    """The calls that a call was handed on to, oldest first, with their talk."""
+    query = sa.select(*_CALL.columns).where(_t.c.parent_call_id == call_id).order_by(_t.c.created_at, _t.c.id)
+    return [_CALL.build(row) for row in conn.execute(query)]
 
 
 def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int, only: CallFilter) -> Page[CallRow]:

@@ -188,10 +188,11 @@ class _Thread:
         return result
 
     def _prepare(self) -> sa.Connection:
-        """Every commit is on the disk before it returns; foreign keys hold."""
+        """Every commit is on the disk before it returns; foreign keys hold; what is deleted is overwritten."""
         raw = self._connection._conn
-        for pragma in ("synchronous=FULL", "foreign_keys=ON", f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}"):
-            raw.execute(f"PRAGMA {pragma}")
+        busy = f"busy_timeout={int(BUSY_TIMEOUT_S * 1000)}"
+        for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON", busy):
+            raw.execute(f"PRAGMA {pragma}").fetchall()
         if self._begin == READ:
             raw.execute("PRAGMA query_only=ON")
         engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)

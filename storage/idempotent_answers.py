@@ -14,6 +14,8 @@ from config.secrets import Secrets
 from storage import tables
 
 KEPT: Final = timedelta(hours=24)
+_STORED_WITHIN: Final = timedelta(seconds=10)
+"""Of the making of what it shows: they share a transaction."""
 _t = tables.idempotent_answers
 
 
@@ -37,6 +39,7 @@ class Answer:
 
 _SAME: Final = [_t.c[name] == sa.bindparam(f"the_{name}") for name in Scope.__dataclass_fields__]
 _FIND: Final = sa.select(_t.c.status, _t.c.body).where(*_SAME, _t.c.created_at > sa.bindparam("since"))
+_REPLACE: Final = sa.update(_t).where(*_SAME).values(status=sa.bindparam("new_status"), body=sa.bindparam("new_body"))
 _FORGET: Final = sa.delete(_t).where(*_SAME, _t.c.created_at <= sa.bindparam("until"))
 
 
@@ -61,6 +64,27 @@ def find_or_keep(conn: sa.Connection, secrets: Secrets, scope: Scope, answer: An
     if first is None:
         keep(conn, secrets, scope, answer, now)
     return first or answer
+
+
+def replace_those_about(
+    conn: sa.Connection, secrets: Secrets, route: tuple[str, str], made: tuple[str, datetime], answer: Answer
+) -> None:
+    """Whoever repeats the request that has made something gets this answer instead of the one that shows it: it is
+    gone, and is not made once more. `route`: the organization and the path of the POST; `made`: id and time of what it
+    made."""
+    organization_id, path = route
+    made_id, at = made
+    near = sa.select(_t.c.key, _t.c.body).where(
+        _t.c.created_at.between(at - _STORED_WITHIN, at + _STORED_WITHIN),
+        sa.func.coalesce(_t.c.organization_id, "") == organization_id,  # the index of times is the one to use
+        _t.c.method == "POST",
+        _t.c.path == path,
+    )
+    for key, body in conn.execute(near).all():
+        if made_id in secrets.decrypt(body.decode()):
+            scope = _parameters(Scope(organization_id, "POST", path, key))
+            hidden = secrets.encrypt(answer.body.decode()).encode()
+            conn.execute(_REPLACE, {**scope, "new_status": answer.status, "new_body": hidden})
 
 
 def purge(conn: sa.Connection, now: datetime) -> int:

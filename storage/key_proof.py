@@ -17,15 +17,25 @@ _TEXT: Final = "trunkline"
 def check(conn: sa.Connection, secrets: Secrets) -> None:
     """Compare the key with the stored proof, which the first start writes. `StartupError` when it does not fit: going
     on would make every stored secret unreadable one by one."""
-    proof = conn.execute(sa.select(tables.facts.c.value).where(tables.facts.c.name == _NAME))
-    token = proof.scalar_one_or_none()
-    if token is None:
-        conn.execute(sa.insert(tables.facts).values(name=_NAME, value=secrets.encrypt(_TEXT)))
-        return
-    try:
-        secrets.decrypt(token)
-    except SecretUnreadable as error:
+    if not fits(conn, secrets):
         raise StartupError(
             "secret_key_file is not the one that the stored secrets were encrypted with: put the old file back, "
             "or its key on a further line of the new one"
-        ) from error
+        )
+    if _token(conn) is None:
+        conn.execute(sa.insert(tables.facts).values(name=_NAME, value=secrets.encrypt(_TEXT)))
+
+
+def fits(conn: sa.Connection, secrets: Secrets) -> bool:
+    """Whether the key is that of the stored proof; any key is, as long as there is no proof."""
+    token = _token(conn)
+    try:
+        return token is None or secrets.decrypt(token) == _TEXT
+    except SecretUnreadable:
+        return False
+
+
+def _token(conn: sa.Connection) -> str | None:
+    proof = conn.execute(sa.select(tables.facts.c.value).where(tables.facts.c.name == _NAME))
+    token: str | None = proof.scalar_one_or_none()
+    return token

@@ -42,7 +42,7 @@ def hold_database(path: Path) -> Iterator[None]:
 def _holding(path: Path, what: str, setting: str) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = _opened(path)
     except OSError as error:
         raise StartupError(f"{what} cannot be used: {error.strerror}") from error
     try:
@@ -50,6 +50,19 @@ def _holding(path: Path, what: str, setting: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    """The file, made when absent: by root for the folder's owner, whose server is to take the lock another time."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags | os.O_EXCL, 0o644)
+    except FileExistsError:
+        return os.open(path, flags, 0o644)
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.fchown(handle, owner.st_uid, owner.st_gid)
+    return handle
 
 
 def held(data_dir: Path) -> bool:

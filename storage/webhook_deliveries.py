@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
+from storage.destinations import destination_of
 from storage.rows import Page, Shape
 
 DeliveryStatus = Literal["pending", "succeeded", "failed"]
@@ -39,7 +40,8 @@ class Delivery:
 class Attempt:
     """One sending. `attempt` is its number, 1, 2, ... by schedule; `manual`: somebody asked for it. Pending, it waits
     for `next_attempt_at` since `created_at`. Made, it was sent at `created_at`, took `duration_ms`, `error` says why
-    there was no response, and `next_attempt_at` is when the one after it follows, if one does."""
+    there was no response, and `next_attempt_at` is when the one after it follows, if one does. `destination` is the
+    receiver's host and port."""
 
     id: str
     delivery_id: str
@@ -52,6 +54,7 @@ class Attempt:
     manual: bool
     created_at: datetime
     next_attempt_at: datetime | None
+    destination: str
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def add(
         created_at=at,
     )
     conn.execute(sa.insert(_t).values(**made.__dict__))
-    _add_attempt(conn, made.id, number=1, manual=False, created_at=at, due_at=at)
+    _add_attempt(conn, made.id, destination_of(url), number=1, manual=False, created_at=at, due_at=at)
     return made
 
 
@@ -102,12 +105,19 @@ def add_manual(conn: sa.Connection, delivery: Delivery, *, scheduled: int) -> At
     rows = conn.execute(sa.select(_a.c.attempt, _a.c.status, _a.c.manual).where(_a.c.delivery_id == delivery.id)).all()
     goes_on = any(row.status == "pending" and not row.manual for row in rows)
     highest = max([scheduled if goes_on else 0, *(row.attempt for row in rows)])
-    at = utc_now()
-    return _add_attempt(conn, delivery.id, number=highest + 1, manual=True, created_at=at, due_at=at)
+    at, where = utc_now(), destination_of(delivery.url)
+    return _add_attempt(conn, delivery.id, where, number=highest + 1, manual=True, created_at=at, due_at=at)
 
 
 def _add_attempt(
-    conn: sa.Connection, delivery_id: str, *, number: int, manual: bool, created_at: datetime, due_at: datetime
+    conn: sa.Connection,
+    delivery_id: str,
+    destination: str,
+    *,
+    number: int,
+    manual: bool,
+    created_at: datetime,
+    due_at: datetime,
 ) -> Attempt:
     made = Attempt(
         id=str(uuid4()),
@@ -117,25 +127,33 @@ def _add_attempt(
         manual=manual,
         created_at=created_at,
         next_attempt_at=due_at,
+        destination=destination,
     )
     conn.execute(sa.insert(_a).values(**made.__dict__))
     return made
 
 
-def due(conn: sa.Connection, now: datetime, *, limit: int = 100) -> list[Due]:
-    """The attempts whose time has come, longest due first."""
+def due(
+    conn: sa.Connection,
+    now: datetime,
+    *,
+    limit: int = 100,
+    destination: str | None = None,
+    manual: bool | None = None,
+) -> list[Due]:
+    """The attempts whose time has come and that nobody has claimed, longest due first; of all, or only those to one
+    destination, or those that are manual or not."""
     query = sa.select(*_ATTEMPT.columns, *_DELIVERY.columns).join(_t, _t.c.id == _a.c.delivery_id)
-    query = query.where(_a.c.status == "pending", _a.c.next_attempt_at <= now)
+    # 'pending' as it stands in the index's condition, so that the index is used
+    query = query.where(_a.c.status == sa.literal_column("'pending'"), _a.c.claimed_by.is_(None))
+    query = query.where(_a.c.next_attempt_at <= now)
+    if destination is not None:
+        query = query.where(_a.c.destination == destination)
+    if manual is not None:
+        query = query.where(_a.c.manual == manual)
     rows = conn.execute(query.order_by(_a.c.next_attempt_at, _a.c.id).limit(limit))
     width = len(_ATTEMPT.columns)
     return [Due(_ATTEMPT.build(row[:width]), _DELIVERY.build(row[width:])) for row in rows]
-
-
-def next_due_at(conn: sa.Connection) -> datetime | None:
-    """When the next attempt is due; None when nothing waits."""
-    query = sa.select(sa.func.min(_a.c.next_attempt_at)).where(_a.c.status == "pending")
-    at: datetime | None = conn.execute(query).scalar_one()
-    return at
 
 
 def of_call(conn: sa.Connection, call_id: str) -> Delivery | None:
@@ -156,9 +174,14 @@ def record_attempt(
     duration_ms: int,
     started_at: datetime,
     next_attempt_at: datetime | None = None,
-) -> Attempt:
+    claimant: str | None = None,
+) -> Attempt | None:
     """Note what became of a pending attempt. Any success ends the schedule. After a scheduled failure the next attempt
-    waits for `next_attempt_at`, unless another one succeeded meanwhile; None: it was the last one."""
+    waits for `next_attempt_at`, unless another one succeeded meanwhile; None: it was the last one. `claimant` made it:
+    when its claim had expired and another one has taken the attempt over, a failure is the other one's to tell, and
+    None is returned; so it is when the event has been removed with its call."""
+    if _is_removed(conn, pending.delivery_id) or (not succeeded and _taken_over(conn, pending.id, claimant)):
+        return None
     goes_on = not pending.manual and not succeeded and _status(conn, pending.delivery_id) == "pending"
     again = next_attempt_at if goes_on else None
     made = replace(
@@ -178,14 +201,29 @@ def record_attempt(
         _end_schedule(conn, made.delivery_id)
     elif again is not None:
         after = max(utc_now(), started_at + ONE_MS)  # a list that is ordered by time shows it above this one
-        _add_attempt(conn, made.delivery_id, number=made.attempt + 1, manual=False, created_at=after, due_at=again)
+        _add_attempt(
+            conn, made.delivery_id, made.destination,
+            number=made.attempt + 1, manual=False, created_at=after, due_at=again,
+        )  # fmt: skip
     elif goes_on:
         _set_status(conn, made.delivery_id, "failed")
     return made
 
 
-def _status(conn: sa.Connection, delivery_id: str) -> DeliveryStatus:
-    status: DeliveryStatus = conn.execute(sa.select(_t.c.status).where(_t.c.id == delivery_id)).scalar_one()
+def _is_removed(conn: sa.Connection, delivery_id: str) -> bool:
+    return conn.execute(sa.select(_t.c.id).where(_t.c.id == delivery_id)).first() is None
+
+
+def _taken_over(conn: sa.Connection, attempt_id: str, claimant: str | None) -> bool:
+    """Whether another one has claimed the attempt, or has recorded it."""
+    row = conn.execute(sa.select(_a.c.status, _a.c.claimed_by).where(_a.c.id == attempt_id)).one_or_none()
+    return row is not None and (row.status != "pending" or row.claimed_by not in (None, claimant))
+
+
+def _status(conn: sa.Connection, delivery_id: str) -> DeliveryStatus | None:
+    """None when the event is gone."""
+    found = sa.select(_t.c.status).where(_t.c.id == delivery_id)
+    status: DeliveryStatus | None = conn.execute(found).scalar_one_or_none()
     return status
 
 

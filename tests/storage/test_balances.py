@@ -1,0 +1,163 @@
+"""Balances are exact, and every change of one is told."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+
+from config.errors import Conflict
+from storage import balances, organizations, schema, tables
+from storage.database import Database
+from storage.organizations import Organization
+
+
+def _paid(conn: sa.Connection, balance: str = "0") -> Organization:
+    return organizations.create(conn, "paying", plan="paid", balance=Decimal(balance))
+
+
+def _stored(conn: sa.Connection) -> Decimal:
+    found = organizations.by_name(conn, "paying")
+    assert found is not None
+    return found.balance
+
+
+async def test_many_small_amounts_are_their_sum_to_the_last_digit(database: Database) -> None:
+    """As floats they would be 20.000000000000014."""
+
+    def work(conn: sa.Connection) -> Decimal:
+        paid = _paid(conn)
+        for _ in range(200):
+            balances.change(conn, paid.id, Decimal("0.1"), made_by="server")
+        return _stored(conn)
+
+    assert await database.write(work) == Decimal(20)
+
+
+async def test_a_balance_is_kept_to_the_millionth_however_large(database: Database) -> None:
+    amounts = [Decimal(each) for each in ("0.000001", "-0.000001", "999999999999.999999", "-123456789012.345678")]
+
+    def work(conn: sa.Connection) -> list[Decimal]:
+        for amount in amounts:
+            organizations.create(conn, str(amount), plan="paid", balance=amount)
+        return [each.balance for each in organizations.all_of(conn) if each.plan == "paid"]
+
+    assert sorted(await database.write(work)) == sorted(amounts)
+
+
+async def test_the_change_tells_what_was_left_and_why(database: Database) -> None:
+    def work(conn: sa.Connection) -> list[tuple[Decimal, Decimal, str, str | None, str | None]]:
+        paid = _paid(conn)
+        balances.change(conn, paid.id, Decimal("2.5"), made_by="kim", note="invoice 7")
+        balances.change(conn, paid.id, Decimal("-3"), made_by="server", call_id="c")
+        rows = balances.last_changes(conn, paid.id, 10)
+        return [(row.amount, row.balance_after, row.made_by, row.note, row.call_id) for row in rows]
+
+    assert await database.write(work) == [
+        (Decimal("2.5"), Decimal("2.5"), "kim", "invoice 7", None),
+        (Decimal(-3), Decimal("-0.5"), "server", None, "c"),
+    ]
+
+
+async def test_the_last_changes_are_the_newest_of_that_organization(database: Database) -> None:
+    def work(conn: sa.Connection) -> list[Decimal]:
+        paid = _paid(conn)
+        other = organizations.create(conn, "other", plan="paid")
+        for amount in range(1, 6):
+            balances.change(conn, paid.id, Decimal(amount), made_by="server")
+            balances.change(conn, other.id, Decimal(-amount), made_by="server")
+        return [row.amount for row in balances.last_changes(conn, paid.id, 3)]
+
+    assert await database.write(work) == [3, 4, 5]
+
+
+async def test_a_call_is_paid_once(database: Database) -> None:
+    def pay(conn: sa.Connection, organization_id: str) -> None:
+        balances.change(conn, organization_id, Decimal(-1), made_by="server", call_id="c")
+
+    paid = await database.write(lambda conn: _paid(conn, "5"))
+    await database.write(lambda conn: pay(conn, paid.id))
+    with pytest.raises(sa.exc.IntegrityError):
+        await database.write(lambda conn: pay(conn, paid.id))
+    assert await database.read(_stored) == 4
+
+
+async def test_a_change_that_is_too_large_changes_nothing(database: Database) -> None:
+    paid = await database.write(lambda conn: _paid(conn, "1"))
+    with pytest.raises(Conflict, match="at most"):
+        await database.write(lambda conn: balances.change(conn, paid.id, balances.MOST, made_by="kim"))
+    assert await database.read(_stored) == 1
+    assert await database.read(lambda conn: balances.last_changes(conn, paid.id, 10)) == []
+
+
+async def test_a_call_ends_however_little_is_left(database: Database) -> None:
+    def pay(conn: sa.Connection, call_id: str) -> Decimal:
+        found = organizations.by_name(conn, "paying")
+        assert found is not None
+        return balances.change(conn, found.id, -balances.MOST, made_by="server", call_id=call_id).balance_after
+
+    await database.write(_paid)
+    assert await database.write(lambda conn: pay(conn, "c")) == -balances.MOST
+    assert await database.write(lambda conn: pay(conn, "d")) == -2 * balances.MOST
+
+
+async def test_changes_that_come_together_all_count(database: Database) -> None:
+    paid = await database.write(_paid)
+    work = (
+        database.write(lambda conn: balances.change(conn, paid.id, Decimal("0.000001"), made_by="server"))
+        for _ in range(50)
+    )
+    left = [change.balance_after for change in await asyncio.gather(*work)]
+    assert sorted(left) == [Decimal(each) / 1_000_000 for each in range(1, 51)]
+    assert await database.read(_stored) == Decimal("0.00005")
+
+
+async def test_changes_of_two_processes_all_count(database: Database) -> None:
+    """A server that ends calls, and an operator who tops up meanwhile."""
+    paid = await database.write(_paid)
+    beside = Database(database.url)
+    await beside.open()
+    try:
+        work = (
+            each.write(lambda conn, by=Decimal(by): balances.change(conn, paid.id, by, made_by="server"))
+            for _ in range(15)
+            for each, by in ((database, "-0.3"), (beside, "0.7"))
+        )
+        await asyncio.gather(*work)
+        assert await beside.read(_stored) == await database.read(_stored) == Decimal(6)
+        changes = await database.read(lambda conn: balances.last_changes(conn, paid.id, 99))
+    finally:
+        await beside.close()
+    sums = [change.balance_after - change.amount for change in changes]
+    assert sums == [Decimal(0), *(change.balance_after for change in changes[:-1])]
+
+
+def test_balances_of_an_earlier_version_are_kept_to_the_last_digit(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
+    amounts = ("0", "0.1", "12.5", "-3.000001", "1234567.654321")
+    with engine.begin() as conn:
+        settings = schema.alembic_settings()
+        settings.attributes["connection"] = conn
+        command.upgrade(settings, "0006")
+        for amount in amounts:
+            sql = "INSERT INTO organizations (id, name, plan, balance, created_at) VALUES (?, ?, 'paid', ?, 1)"
+            conn.exec_driver_sql(sql, (amount, amount, float(amount)))
+    schema.bring_up_to_date(path)
+    with engine.connect() as conn:
+        stored = {each.name: each.balance for each in organizations.all_of(conn)}
+        told = {each.id: balances.last_changes(conn, each.id, 9) for each in organizations.all_of(conn)}
+    assert stored == {amount: Decimal(amount) for amount in amounts}
+    assert told.pop("0") == []
+    assert {name: [row.balance_after for row in rows] for name, rows in told.items()} == {
+        amount: [Decimal(amount)] for amount in amounts[1:]
+    }
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("SELECT typeof(balance) FROM organizations GROUP BY 1").fetchall() == [("integer",)]
+    assert "balance" in tables.organizations.c

@@ -1,0 +1,255 @@
+"""Whose attempts are whose, and what is looked at to find them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from storage import calls, tables, webhook_claims, webhook_deliveries
+from storage.database import Database
+from storage.destinations import destination_of
+from storage.webhook_deliveries import Attempt, Delivery
+
+SECOND = timedelta(seconds=1)
+A, B = "a.example:443", "b.example:80"
+ADDRESSES = {A: "https://a.example/hook", B: "http://b.example/hook"}
+
+
+@pytest.fixture
+async def call_id(database: Database, organization_id: str) -> str:
+    def create(conn: sa.Connection) -> str:
+        return calls.create_inbound(
+            conn,
+            organization_id=organization_id,
+            agent_id=organization_id,
+            phone_number_id=organization_id,
+            provider="sip",
+            call_sid="x",
+            customer_number="100",
+        ).id
+
+    return await database.write(create)
+
+
+class Outbox:
+    """Events of one call, as many as wanted."""
+
+    def __init__(self, database: Database, organization_id: str, call_id: str) -> None:
+        self.database, self._organization_id, self._call_id = database, organization_id, call_id
+        self._made = 0
+
+    async def put(self, destination: str, count: int = 1) -> list[Delivery]:
+        def add(conn: sa.Connection) -> list[Delivery]:
+            return [self._add(conn, ADDRESSES[destination]) for _ in range(count)]
+
+        return await self.database.write(add)
+
+    def _add(self, conn: sa.Connection, url: str) -> Delivery:
+        self._made += 1
+        return webhook_deliveries.add(
+            conn, organization_id=self._organization_id, call_id=self._call_id, url=url, body=b"{}",
+            secret_encrypted=None, event=f"event {self._made}",
+        )  # fmt: skip
+
+    async def claim(self, claimant: str, at: datetime | None = None, **shares: int) -> list[Attempt]:
+        """Claim for a second; `a`, `b`: how many of each."""
+        now = at or utc_now()
+        wanted = {{"a": A, "b": B}[name]: share for name, share in shares.items()}
+        due = await self.database.write(
+            lambda conn: webhook_claims.claim(conn, claimant, wanted, now=now, until=now + SECOND)
+        )
+        return [each.attempt for each in due]
+
+    async def waiting(self) -> list[str]:
+        return [each.destination for each in await self.database.read(webhook_claims.waiting)]
+
+    async def record(self, attempt: Attempt, claimant: str | None, succeeded: bool) -> Attempt | None:
+        return await self.database.write(
+            lambda conn: webhook_deliveries.record_attempt(
+                conn, attempt, succeeded=succeeded, response_status=200 if succeeded else 500, response_body=None,
+                error=None, duration_ms=1, started_at=utc_now(), next_attempt_at=utc_now(), claimant=claimant,
+            )
+        )  # fmt: skip
+
+    async def attempts(self) -> list[tuple[int, str]]:
+        """Number and status of every attempt."""
+        found = await self.database.read(lambda conn: webhook_deliveries.page(conn, self._call_id, limit=99, offset=0))
+        return sorted((each.attempt, each.status) for each in found.items)
+
+    async def release_expired(self, now: datetime, under_way: tuple[str, ...] = ()) -> int:
+        return await self.database.write(lambda conn: webhook_claims.release_expired(conn, now, under_way=under_way))
+
+
+@pytest.fixture
+def outbox(database: Database, organization_id: str, call_id: str) -> Outbox:
+    return Outbox(database, organization_id, call_id)
+
+
+@pytest.mark.parametrize(
+    ("url", "destination"),
+    [
+        ("https://Receiver.Example/hook?x=1", "receiver.example:443"),
+        ("http://receiver.example/hook", "receiver.example:80"),
+        ("https://name:pass@receiver.example:8443", "receiver.example:8443"),
+        ("https://[2001:db8::1]:8443/", "2001:db8::1:8443"),
+        ("https://x:port/", ""),
+        ("https://[::1", ""),
+        ("/hook", ""),
+    ],
+)
+def test_a_destination_is_host_and_port(url: str, destination: str) -> None:
+    assert destination_of(url) == destination
+
+
+async def test_what_one_has_claimed_no_other_gets(outbox: Outbox) -> None:
+    await outbox.put(A, 3)
+    first = await outbox.claim("one", a=2)
+    second = await outbox.claim("two", a=2)
+    assert (len(first), len(second)) == (2, 1)
+    assert not {each.id for each in first} & {each.id for each in second}
+    assert await outbox.claim("three", a=2) == []
+    assert await outbox.waiting() == []
+
+
+async def test_each_destination_gives_its_share_longest_due_first(outbox: Outbox) -> None:
+    oldest, older, newest = await outbox.put(A, 3)
+    (other,) = await outbox.put(B)
+    attempts = tables.webhook_attempts
+    long_due = sa.update(attempts).where(attempts.c.delivery_id.in_((oldest.id, older.id)))
+    at = newest.created_at - SECOND
+    await outbox.database.write(lambda conn: conn.execute(long_due.values(next_attempt_at=at)))
+    claimed = await outbox.claim("one", a=2, b=5)
+    assert {each.delivery_id for each in claimed} == {oldest.id, older.id, other.id}
+    assert {each.destination for each in claimed} == {A, B}
+
+
+async def test_a_look_shows_each_destination_once_with_its_first_time(outbox: Outbox, database: Database) -> None:
+    (first, *_) = await outbox.put(B, 3)
+    await outbox.put(A, 3)
+    waiting = await database.read(webhook_claims.waiting)
+    assert {each.destination for each in waiting} == {A, B}
+    assert {each.destination: each.due_at for each in waiting}[B] == first.created_at
+    assert waiting == sorted(waiting, key=lambda each: (each.due_at, each.destination))
+
+
+async def test_what_somebody_asked_for_comes_before_all_that_waits_for_the_same_receiver(outbox: Outbox) -> None:
+    *_, last = await outbox.put(A, 5)
+    asked = await outbox.database.write(lambda conn: webhook_deliveries.add_manual(conn, last, scheduled=5))
+    assert [each.id for each in await outbox.claim("one", a=1)] == [asked.id]
+    assert len(await outbox.claim("two", a=9)) == 5
+
+
+async def test_a_receiver_for_which_only_something_asked_for_waits_is_seen(outbox: Outbox) -> None:
+    (event,) = await outbox.put(A)
+    (first,) = await outbox.claim("one", a=1)
+    await outbox.record(first, "one", succeeded=True)
+    assert await outbox.waiting() == []
+    await outbox.database.write(lambda conn: webhook_deliveries.add_manual(conn, event, scheduled=5))
+    assert await outbox.waiting() == [A]
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+async def test_what_was_under_way_when_its_call_was_deleted_leaves_nothing(
+    outbox: Outbox, call_id: str, succeeded: bool
+) -> None:
+    await outbox.put(A)
+    (first,) = await outbox.claim("one", a=1)
+    deleted = sa.delete(tables.calls).where(tables.calls.c.id == call_id)
+    await outbox.database.write(lambda conn: conn.execute(deleted).close())
+    assert await outbox.record(first, "one", succeeded=succeeded) is None
+    assert await outbox.attempts() == []
+
+
+async def test_what_is_not_due_is_not_claimed(outbox: Outbox) -> None:
+    await outbox.put(A)
+    assert await outbox.claim("one", at=utc_now() - SECOND, a=1) == []
+    assert await outbox.waiting() == [A]
+
+
+async def test_a_look_and_a_claim_step_through_an_index_and_read_no_table(outbox: Outbox, database: Database) -> None:
+    """So that thousands of events for one receiver make them no slower."""
+    statements: list[str] = []
+
+    def plan(conn: sa.Connection) -> list[str]:
+        conn.connection.dbapi_connection.set_trace_callback(statements.append)  # type: ignore[union-attr]
+        webhook_claims.waiting(conn)
+        webhook_deliveries.due(conn, utc_now(), destination=A, manual=False, limit=3)
+        webhook_claims.expired(conn, utc_now())
+        conn.connection.dbapi_connection.set_trace_callback(None)  # type: ignore[union-attr]
+        return [row[3] for each in statements for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}")]
+
+    await outbox.put(A, 5)
+    steps = await database.read(plan)
+    used = [step for step in steps if "webhook_attempts" in step]
+    assert len(statements) == 3
+    assert len(used) >= 5
+    assert all(
+        step.startswith("SEARCH webhook_attempts USING") and "INDEX ix_webhook_attempts_" in step for step in used
+    ), used
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps
+
+
+async def test_a_claim_that_has_expired_is_free_again_unless_its_attempt_is_still_under_way(outbox: Outbox) -> None:
+    await outbox.put(A, 2)
+    now = utc_now()
+    late, dead = await outbox.claim("one", at=now, a=2)
+    assert await outbox.release_expired(now + SECOND / 2) == 0
+    assert await outbox.release_expired(now + SECOND, under_way=(late.id,)) == 1
+    assert [each.id for each in await outbox.claim("two", a=2)] == [dead.id]
+
+
+async def test_after_a_start_nothing_is_claimed(outbox: Outbox, database: Database) -> None:
+    await outbox.put(A, 2)
+    await outbox.claim("dead", a=1)
+    assert await database.write(webhook_claims.release_all) == 1
+    assert await database.write(webhook_claims.release_all) == 0
+    assert len(await outbox.claim("next", a=5)) == 2
+
+
+async def test_what_was_made_is_claimed_no_more_and_neither_is_what_follows_it(outbox: Outbox) -> None:
+    await outbox.put(A)
+    (first,) = await outbox.claim("one", a=1)
+    assert await outbox.record(first, "one", succeeded=False)
+    (second,) = await outbox.claim("two", at=utc_now() + SECOND, a=1)
+    assert (second.attempt, second.destination) == (2, A)
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["still under way there", "made there"])
+async def test_a_failure_of_one_whose_attempt_another_has_taken_over_counts_for_nothing(
+    outbox: Outbox, recorded: bool
+) -> None:
+    await outbox.put(A)
+    now = utc_now()
+    (slow,) = await outbox.claim("slow", at=now, a=1)
+    await outbox.release_expired(now + SECOND)
+    (taken,) = await outbox.claim("other", a=1)
+    assert taken.id == slow.id
+    if recorded:
+        await outbox.record(taken, "other", succeeded=False)
+    assert await outbox.record(slow, "slow", succeeded=False) is None
+    if not recorded:
+        await outbox.record(taken, "other", succeeded=False)
+    assert await outbox.attempts() == [(1, "failed"), (2, "pending")]
+
+
+async def test_a_success_counts_whoever_had_it(outbox: Outbox, call_id: str) -> None:
+    await outbox.put(A)
+    now = utc_now()
+    (slow,) = await outbox.claim("slow", at=now, a=1)
+    await outbox.release_expired(now + SECOND)
+    (taken,) = await outbox.claim("other", a=1)
+    await outbox.record(taken, "other", succeeded=False)
+    assert await outbox.record(slow, "slow", succeeded=True)
+    assert await outbox.attempts() == [(1, "succeeded")]
+
+
+async def test_a_failure_after_the_claim_has_expired_counts_while_nobody_else_has_the_attempt(outbox: Outbox) -> None:
+    await outbox.put(A)
+    now = utc_now()
+    (slow,) = await outbox.claim("slow", at=now, a=1)
+    await outbox.release_expired(now + SECOND)
+    assert await outbox.record(slow, "slow", succeeded=False)
+    assert await outbox.attempts() == [(1, "failed"), (2, "pending")]
