@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
+import os
+import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from secrets import token_hex
+from typing import Final, TypeVar
 
 import sqlalchemy as sa
 import structlog
 
 from calls import metrics
 from calls.egress import EgressClient
+from calls.webhook_lanes import QUICK_S, Pace, WebhookLanes
+from calls.webhook_schedule import again_at
 from config.clock import utc_now
 from config.errors import EgressError, TrunklineError
 from config.secrets import Secrets
-from storage import webhook_deliveries
+from storage import webhook_claims, webhook_deliveries
 from storage.database import Database, StorageTrouble
+from storage.webhook_claims import Waiting
 from storage.webhook_deliveries import Attempt, Due
 
-MOST_AT_ONCE: Final = 200
-"""Attempts under way at the same time."""
 BODY_BYTES: Final = 4096
 """How much of a receiver's answer is read and kept."""
 TROUBLE_PAUSE_S: Final = 5.0
 """Wait after the database was in trouble."""
+LOOK_AGAIN_S: Final = 10.0
+"""The outbox is looked at this often though nobody woke us: claims of others expire, clocks are set."""
+CLAIM_S: Final = 30.0
+"""A claim lasts this long beyond the time-out of its attempt."""
+LATEST_START_S: Final = 20.0
+"""After the claim. Whoever comes to it later (a process that was stopped, a machine that slept) does not send: another
+one may have taken it over before the answer is there."""
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -61,6 +72,13 @@ class Sent:
         """Exactly status 200 counts."""
         return self.status == 200
 
+    @property
+    def pace(self) -> Pace:
+        """What it tells of its receiver."""
+        if self.status is None:
+            return Pace.SILENT
+        return Pace.QUICK if self.duration_ms <= 1000 * QUICK_S else Pace.SLOW
+
 
 def signature_headers(delivery_id: str, body: bytes, secret: str | None, timestamp: int) -> dict[str, str]:
     """The headers that prove a delivery. `X-Service-Signature` is the lower-case hex HMAC-SHA256 of the body, keyed
@@ -80,22 +98,26 @@ def standard_key(secret: str) -> bytes:
     """The key of the Standard Webhooks signature. What follows `whsec_` and is no base64 counts as it is written."""
     if secret.startswith("whsec_"):
         encoded = secret.removeprefix("whsec_")
-        with suppress(binascii.Error):
+        with suppress(ValueError):
             return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     return secret.encode()
 
 
 class Deliverer:
-    """`run` sends what is due until it is cancelled; what was under way then is sent again at the next start."""
+    """`run` sends what is due until it is cancelled. What was under way then stays claimed: it is sent again, under the
+    same number, at the next start of this server, or by another one when the claim has expired."""
 
     def __init__(self, database: Database, client: EgressClient, secrets: Secrets, policy: DeliveryPolicy) -> None:
         self._database = database
         self._client = client
         self._secrets = secrets
         self._policy = policy
+        self._claimant = f"{os.getpid()}-{token_hex(8)}"
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
+        self._lanes = WebhookLanes()
         self._under_way: set[str] = set()
+        self._closing = False
 
     def wake(self) -> None:
         """Something was put into the outbox."""
@@ -105,6 +127,23 @@ class Deliverer:
     async def idle(self) -> None:
         """Wait until nothing is due and nothing is under way; what waits for a later attempt does not count."""
         await self._idle.wait()
+
+    async def drain(self, wait_s: float) -> bool:
+        """Send what is due for `wait_s` at most, then begin nothing more and wait for the end of what is under way.
+        Returns whether everything that was due has been sent."""
+        all_sent = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self.idle()
+                all_sent = True
+        self._closing = True  # what is due from now on is not cut off by the end
+        if all_sent:
+            return True
+        self.wake()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._policy.timeout_s + TROUBLE_PAUSE_S):
+                await self.idle()
+        return False
 
     async def run(self) -> None:
         """Send whatever is due, at once and whenever `wake` is called."""
@@ -120,61 +159,84 @@ class Deliverer:
                     async with asyncio.timeout(wait_s):
                         await self._news.wait()
 
-    async def _send_due(self, group: asyncio.TaskGroup) -> float | None:
-        """Start what is due. Returns how many s there is nothing to do; None: until `wake` or the end of an attempt."""
-        seen = set(self._under_way)  # one of them may end while we read: then what we read of it is old
-        due, next_at = await self._database.read(partial(_look, utc_now(), MOST_AT_ONCE + len(seen)))
-        for each in due:
-            if each.attempt.id not in seen and len(self._under_way) < MOST_AT_ONCE:
+    async def _send_due(self, group: asyncio.TaskGroup) -> float:
+        """Claim and start what is due and has room. Returns how many s there is nothing to do before `wake` or the end
+        of an attempt."""
+        waiting, expired = await self._database.read(partial(_look, utc_now()))
+        now, left_by_others = utc_now(), not self._under_way.issuperset(expired)
+        due = [each.destination for each in waiting if each.due_at <= now]
+        shares = {} if self._closing else self._lanes.shares(due)
+        if shares or (left_by_others and not self._closing):
+            claimed_at = time.monotonic()
+            for each in await self._database.write(partial(self._claim, shares)):
+                self._lanes.begin(each.attempt.destination)
                 self._under_way.add(each.attempt.id)
-                group.create_task(self._deliver(each))
-        if self._under_way:
-            return None
-        if not self._news.is_set():
+                group.create_task(self._deliver(each, claimed_at))
+            return 0.0
+        if not self._under_way and not self._news.is_set() and (self._closing or not due):
             self._idle.set()
-        return None if next_at is None else max(0.0, (next_at - utc_now()).total_seconds())
+        waits = ((each.due_at - now).total_seconds() for each in waiting if each.due_at > now)
+        return min((LOOK_AGAIN_S, *waits))
 
-    async def _deliver(self, due: Due) -> None:
-        """One attempt; a fault of ours in it stays with this attempt."""
+    def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[Due]:
+        """What is ours from now on. `CLAIM_S` beyond the time-out are for starting and for recording."""
+        now = utc_now()
+        released = webhook_claims.release_expired(conn, now, under_way=self._under_way)
+        if released:
+            log.warning("webhook.taken_over", attempts=released)
+        until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_S)
+        return webhook_claims.claim(conn, self._claimant, shares, now=now, until=until)
+
+    async def _deliver(self, due: Due, claimed_at: float) -> None:
+        """One attempt; a fault of ours in it stays with this attempt, which is made again when its claim expires."""
+        pace = None
         try:
-            await self._make(due)
+            if time.monotonic() - claimed_at < LATEST_START_S:
+                pace = await self._make(due)
+            else:
+                log.warning("webhook.claim_lapsed", call_id=due.delivery.call_id)
         except Exception as error:
             log.error("webhook.attempt_broken", call_id=due.delivery.call_id, error=repr(error), exc_info=error)
-            await asyncio.sleep(TROUBLE_PAUSE_S)
         finally:
+            self._lanes.end(due.attempt.destination, pace)
             self._under_way.discard(due.attempt.id)
             self.wake()
 
-    async def _make(self, due: Due) -> None:
+    async def _make(self, due: Due) -> Pace:
         """Send, and record what came of it."""
         started_at = utc_now()
         sent = await self._send(due)
-        try:
-            await self._database.write(
-                partial(
-                    webhook_deliveries.record_attempt,
-                    pending=due.attempt,
-                    succeeded=sent.succeeded,
-                    response_status=sent.status,
-                    response_body=sent.body,
-                    error=sent.error,
-                    duration_ms=sent.duration_ms,
-                    started_at=started_at,
-                    next_attempt_at=self._again_at(due.attempt),
-                )
-            )
-        except StorageTrouble as trouble:
-            log.error("webhook.attempt_not_stored", call_id=due.delivery.call_id, cause=trouble.cause)
-            await asyncio.sleep(TROUBLE_PAUSE_S)
-            return
-        _note(due, sent)
+        record = partial(
+            webhook_deliveries.record_attempt,
+            pending=due.attempt,
+            succeeded=sent.succeeded,
+            response_status=sent.status,
+            response_body=sent.body,
+            error=sent.error,
+            duration_ms=sent.duration_ms,
+            started_at=started_at,
+            next_attempt_at=self._again_at(due.attempt, started_at, sent.duration_ms),
+            claimant=self._claimant,
+        )
+        _note(due, sent, recorded=await self._stored(record, due) is not None)
+        return sent.pace
 
-    def _again_at(self, attempt: Attempt) -> datetime | None:
-        """When the schedule tries again after this one failed; None: not any more."""
+    async def _stored(self, record: Callable[[sa.Connection], T], due: Due) -> T:
+        """What `record` returns, once the database takes it: what was sent is not sent again because of its trouble."""
+        while True:
+            try:
+                return await self._database.write(record)
+            except StorageTrouble as trouble:
+                told = {"call_id": due.delivery.call_id, "cause": trouble.cause}
+                log.error("webhook.attempt_not_stored", again_in_s=TROUBLE_PAUSE_S, **told)
+                await asyncio.sleep(TROUBLE_PAUSE_S)
+
+    def _again_at(self, attempt: Attempt, started_at: datetime, took_ms: int) -> datetime | None:
+        """When the schedule tries again after this one failed now; None: not any more."""
         delays = self._policy.retry_delays_s
         if attempt.attempt > len(delays):
             return None
-        return utc_now() + timedelta(seconds=delays[attempt.attempt - 1])
+        return again_at(started_at, took_ms, utc_now(), delays[attempt.attempt - 1], random.random())
 
     async def _send(self, due: Due) -> Sent:
         """Send the bytes once. Whatever goes wrong is told in the result."""
@@ -222,12 +284,13 @@ def text_of(body: bytes) -> str:
     return body.decode("utf-8", "replace").encode()[:BODY_BYTES].decode("utf-8", "ignore")
 
 
-def _look(now: datetime, limit: int, conn: sa.Connection) -> tuple[list[Due], datetime | None]:
-    """What is due, and when the next attempt is."""
-    return webhook_deliveries.due(conn, now, limit=limit), webhook_deliveries.next_due_at(conn)
+def _look(now: datetime, conn: sa.Connection) -> tuple[list[Waiting], list[str]]:
+    """Who waits for something, and the attempts whose claims have expired."""
+    return webhook_claims.waiting(conn), webhook_claims.expired(conn, now)
 
 
-def _note(due: Due, sent: Sent) -> None:
+def _note(due: Due, sent: Sent, *, recorded: bool) -> None:
+    """It is not recorded when another one has taken the attempt over or when its call has been deleted."""
     metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
     event = "webhook.delivered" if sent.succeeded else "webhook.failed"
     (log.info if sent.succeeded else log.warning)(
@@ -239,4 +302,5 @@ def _note(due: Due, sent: Sent) -> None:
         response_status=sent.status,
         error=sent.error,
         duration_ms=sent.duration_ms,
+        **({} if recorded else {"recorded": False}),
     )

@@ -15,7 +15,7 @@ from aiohttp import web
 from calls.egress import EgressClient, EgressRules, tls_context
 from calls.webhooks import Deliverer, DeliveryPolicy
 from config.secrets import Secrets
-from storage import agents, calls, organizations, phone_numbers, webhook_deliveries
+from storage import agents, calls, organizations, phone_numbers, webhook_claims, webhook_deliveries
 from storage.database import Database
 from storage.webhook_deliveries import Attempt, Delivery
 
@@ -60,8 +60,13 @@ async def listening(receiver: Receiver, tls: ssl.SSLContext | None = None) -> As
 
 async def put(database: Database, url: str, secret_encrypted: str | None = None) -> Delivery:
     """An ended call's event in the outbox."""
+    return (await put_many(database, url, 1, secret_encrypted))[0]
 
-    def create(conn: sa.Connection) -> Delivery:
+
+async def put_many(database: Database, url: str, count: int, secret_encrypted: str | None = None) -> list[Delivery]:
+    """So many events in the outbox, of one call; only the first one is its end's."""
+
+    def create(conn: sa.Connection) -> list[Delivery]:
         name = str(time.monotonic_ns())
         organization = organizations.create(conn, name)
         agent = agents.create(conn, organization.id, agents.AgentFields(name="a"))
@@ -76,14 +81,18 @@ async def put(database: Database, url: str, secret_encrypted: str | None = None)
             call_sid=name,
             customer_number="+2",
         )
-        return webhook_deliveries.add(
-            conn,
-            organization_id=organization.id,
-            call_id=call.id,
-            url=url,
-            body=BODY,
-            secret_encrypted=secret_encrypted,
-        )
+        return [
+            webhook_deliveries.add(
+                conn,
+                organization_id=organization.id,
+                call_id=call.id,
+                url=url,
+                body=BODY,
+                secret_encrypted=secret_encrypted,
+                event=f"another event {each}" if each else webhook_deliveries.CALL_COMPLETED,
+            )
+            for each in range(count)
+        ]
 
     return await database.write(create)
 
@@ -98,7 +107,11 @@ async def delivering(
     timeout_s: float = 10,
     rules: EgressRules | None = None,
     ca_file: str | None = None,
+    beside_others: bool = False,
 ) -> AsyncIterator[Deliverer]:
+    """What sends, as after a start of the server; `beside_others`: as another process on its database."""
+    if not beside_others:
+        await database.write(webhook_claims.release_all)
     tls = await asyncio.to_thread(tls_context, ca_file)
     client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
     deliverer = Deliverer(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import time
 
+import pytest
 from cryptography.fernet import Fernet
 
 from calls.webhooks import signature_headers
@@ -67,9 +68,10 @@ def test_the_hex_signature_is_keyed_with_the_whole_secret_even_when_it_is_base64
     assert signature_headers("d", b"x", secret, 1)["X-Service-Signature"] == expected
 
 
-def test_a_secret_that_only_looks_like_base64_is_used_as_it_is_written() -> None:
-    digest = hmac.digest(b"whsec_not base64!", b"d.1.x", "sha256")
-    headers = signature_headers("d", b"x", "whsec_not base64!", 1)
+@pytest.mark.parametrize("secret", ["whsec_not base64!", "whsec_schlüssel"])
+def test_a_secret_that_only_looks_like_base64_is_used_as_it_is_written(secret: str) -> None:
+    digest = hmac.digest(secret.encode(), b"d.1.x", "sha256")
+    headers = signature_headers("d", b"x", secret, 1)
     assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
 
 

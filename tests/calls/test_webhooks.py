@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
 
-from config.clock import utc_now
 from config.secrets import Secrets
-from storage import webhook_deliveries
+from storage import webhook_claims
 from storage.database import Database
+from storage.webhook_claims import Waiting
 from tests.calls.house import until
 from tests.calls.outbox import BODY, SECRET, Receiver, ask_again, delivering, listening, put, stored
 
@@ -42,8 +41,9 @@ async def test_a_failed_attempt_leaves_the_delivery_pending_until_its_next_time(
     assert (row.status, failed.status, waiting.status) == ("pending", "failed", "pending")
     assert (failed.attempt, waiting.attempt) == (1, 2)
     assert failed.next_attempt_at == waiting.next_attempt_at
-    assert waiting.next_attempt_at is not None
-    assert timedelta(seconds=50) < waiting.next_attempt_at - utc_now() <= timedelta(seconds=60)
+    assert waiting.next_attempt_at is not None and failed.duration_ms is not None
+    ended_at = failed.created_at + timedelta(milliseconds=failed.duration_ms)
+    assert 60 <= (waiting.next_attempt_at - ended_at).total_seconds() < 60 * 1.1 + 2
 
 
 async def test_every_attempt_sends_the_same_bytes_under_the_same_id(
@@ -76,36 +76,26 @@ async def test_what_was_under_way_when_the_process_ended_is_sent_at_the_next_sta
     assert (await stored(database, delivery))[0].status == "succeeded"
 
 
-async def test_a_delivery_that_ends_while_the_outbox_is_read_is_not_sent_again(
+async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.hold = asyncio.Event()
     delivery = await put(database, f"{receiver.origin}/hook")
-    real = webhook_deliveries.next_due_at
-    reads = 0
-    reading, ended = asyncio.Event(), threading.Event()
-    tell = asyncio.get_running_loop().call_soon_threadsafe
+    old = await database.read(webhook_claims.waiting)
+    looks: list[None] = []
 
-    def reads_slowly(conn: sa.Connection) -> datetime | None:
-        nonlocal reads
-        reads += 1
-        if reads == 2:
-            tell(reading.set)
-            assert ended.wait(20)
-        return real(conn)
+    def shows_what_was(conn: sa.Connection) -> list[Waiting]:
+        looks.append(None)
+        return old if len(looks) < 5 else real(conn)
 
-    monkeypatch.setattr(webhook_deliveries, "next_due_at", reads_slowly)
+    real = webhook_claims.waiting
+    monkeypatch.setattr(webhook_claims, "waiting", shows_what_was)
     async with delivering(database, secrets) as deliverer:
-        await receiver.arrived.wait()
-        deliverer.wake()
-        await reading.wait()
+        await until(lambda: len(looks) >= 5)
         receiver.hold.set()
-        await until(lambda: not deliverer._under_way)
-        assert (await stored(database, delivery))[0].status == "succeeded"
-        ended.set()
         await deliverer.idle()
-        assert reads > 2
     assert len(receiver.got) == 1
+    assert (await stored(database, delivery))[0].status == "succeeded"
 
 
 async def test_others_do_not_wait_for_one_slow_receiver(
@@ -211,7 +201,7 @@ async def test_what_is_asked_for_and_fails_is_not_repeated(
             (1, "succeeded", None),
             (2, "failed", None),
         ]
-        assert await database.read(webhook_deliveries.next_due_at) is None
+        assert await database.read(webhook_claims.waiting) == []
 
 
 async def test_attempts_of_one_delivery_do_not_wait_for_each_other(

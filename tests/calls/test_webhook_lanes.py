@@ -1,0 +1,95 @@
+"""How much room a receiver has."""
+
+from __future__ import annotations
+
+import pytest
+
+from calls import webhook_lanes
+from calls.webhook_lanes import MOST, MOST_SLOW, Pace, WebhookLanes
+
+MANY = [f"silent {each}" for each in range(MOST)]
+
+
+def begin(lanes: WebhookLanes, destination: str, count: int) -> None:
+    for _ in range(count):
+        lanes.begin(destination)
+
+
+def taught(paces: dict[str, Pace]) -> WebhookLanes:
+    """Lanes that know the pace of these receivers."""
+    lanes = WebhookLanes()
+    for destination, pace in paces.items():
+        lanes.begin(destination)
+        lanes.end(destination, pace)
+    return lanes
+
+
+def test_a_quick_receiver_has_more_room_than_a_slow_one_and_that_one_more_than_one_that_is_silent_or_new() -> None:
+    assert Pace.QUICK.room > Pace.SLOW.room > Pace.SILENT.room == Pace.NEW.room
+
+
+@pytest.mark.parametrize("pace", Pace)
+def test_one_receiver_has_the_room_of_its_pace(pace: Pace) -> None:
+    lanes = taught({"a": pace})
+    assert lanes.shares(["a"]) == {"a": pace.room}
+    begin(lanes, "a", pace.room - 1)
+    assert lanes.shares(["a"]) == {"a": 1}
+    begin(lanes, "a", 1)
+    assert lanes.shares(["a", "b"]) == {"b": Pace.NEW.room}
+    lanes.end("a", None)
+    assert lanes.shares(["a"]) == {"a": 1}
+
+
+def test_all_receivers_share_the_whole_room_and_each_gets_one_before_any_gets_two() -> None:
+    many = [str(each) for each in range(MOST - 10)]
+    shares = WebhookLanes().shares(many)
+    assert sum(shares.values()) == MOST
+    assert shares == {each: 2 if at < 10 else 1 for at, each in enumerate(many)}
+
+
+def test_beyond_all_room_those_come_first_who_have_waited_longest_and_then_those_with_nothing_under_way() -> None:
+    lanes = WebhookLanes()
+    begin(lanes, "busy", Pace.NEW.room - 1)
+    for number in range(MOST - Pace.NEW.room):
+        lanes.begin(str(number))
+    assert lanes.under_way == MOST - 1
+    assert lanes.shares(["busy", "waits", "waits less"]) == {"waits": 1}
+    lanes.begin("waits")
+    assert lanes.shares(["waits less"]) == {}
+
+
+def test_silent_receivers_however_many_leave_half_of_the_room() -> None:
+    lanes = taught(dict.fromkeys(MANY, Pace.SILENT))
+    shares = lanes.shares(MANY)
+    assert sum(shares.values()) == MOST_SLOW
+    for destination, count in shares.items():
+        begin(lanes, destination, count)
+    assert lanes.shares([*MANY, "healthy"]) == {"healthy": Pace.NEW.room}
+    lanes.end("silent 0", Pace.SILENT)
+    assert lanes.shares(["silent 1", "silent 100"]) == {"silent 100": 1}
+
+
+def test_one_that_turns_slow_counts_as_slow_with_all_that_it_has_under_way() -> None:
+    lanes = taught({"a": Pace.QUICK, **dict.fromkeys(MANY, Pace.SILENT)})
+    begin(lanes, "a", Pace.QUICK.room)
+    lanes.end("a", Pace.SLOW)
+    assert sum(lanes.shares(MANY).values()) == MOST_SLOW - (Pace.QUICK.room - 1)
+    lanes.end("a", Pace.QUICK)
+    assert sum(lanes.shares(MANY).values()) == MOST_SLOW
+    for _ in range(Pace.QUICK.room - 2):
+        lanes.end("a", None)
+    assert lanes.under_way == 0
+
+
+def test_only_so_many_receivers_are_remembered_and_none_with_something_under_way_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(webhook_lanes, "REMEMBERED", 3)
+    lanes = taught({"old": Pace.QUICK, "b": Pace.QUICK})
+    lanes.begin("old")
+    for destination in ("c", "d", "e"):
+        lanes.begin(destination)
+        lanes.end(destination, Pace.QUICK)
+    assert len(lanes._receivers) == 3
+    lanes.end("old", Pace.QUICK)
+    assert lanes.shares(["old", "b"]) == {"old": Pace.QUICK.room, "b": Pace.NEW.room}
