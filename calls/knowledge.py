@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
+from calls.rounds import Rounds
 from config.clock import utc_now
-from storage import knowledge, knowledge_files, knowledge_index
+from storage import knowledge, knowledge_contents, knowledge_files, knowledge_index
 from storage.database import Database, StorageTrouble
 from storage.documents.chunks import Chunk
 from storage.documents.errors import BROKEN, Unreadable
 from storage.documents.extract import extract
 from storage.documents.kinds import charset_of, kind_of
+from storage.documents.words import ENGLISH
 from storage.knowledge import Document
 
 READ_AT_ONCE: Final = 2
@@ -29,6 +30,9 @@ LOOK_EVERY_S: Final = 60.0
 TROUBLE_PAUSE_S: Final = 5.0
 """Wait after the database was in trouble."""
 
+_TROUBLE: Final = "knowledge.storage_trouble"
+
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -36,12 +40,21 @@ class KnowledgeWorker:
     """`run` reads what is pending and removes what is gone until it is cancelled; what was being read then is read
     again after the next start."""
 
-    def __init__(self, database: Database, data_dir: Path) -> None:
+    def __init__(
+        self,
+        database: Database,
+        data_dir: Path,
+        on_ready: Callable[[], None] = lambda: None,
+        on_removed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_ready` is called whenever a document has become ready, `on_removed` when the passages of one are gone."""
+        self._on_ready = on_ready
+        self._on_removed = on_removed
         self._database = database
         self._data_dir = data_dir
         self._reading: dict[str, asyncio.Task[None]] = {}
-        self._to_read = _Round()
-        self._to_remove = _Round()
+        self._to_read = Rounds(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._to_remove = Rounds(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
 
     async def recover(self) -> None:
         """After a start, before anybody uploads: take up what the last process did not finish."""
@@ -66,73 +79,70 @@ class KnowledgeWorker:
     async def _read_pending(self, group: asyncio.TaskGroup) -> bool:
         """Start what there is room for, end what is deleted. Whether nothing is under way."""
         if self._reading:
-            for document_id in await self._database.read(partial(knowledge.gone_of, document_ids=list(self._reading))):
-                if document_id in self._reading:
-                    self._reading[document_id].cancel()
+            for content_id in await self._database.read(partial(knowledge.gone_of, content_ids=list(self._reading))):
+                if content_id in self._reading:
+                    self._reading[content_id].cancel()
         room = READ_AT_ONCE - len(self._reading)
         if room > 0:
             for document in await self._database.write(partial(knowledge.begin, most=room)):
-                self._reading[document.id] = group.create_task(self._read(document))
+                self._reading[document.content_id] = group.create_task(self._read(document))
         return not self._reading
 
     async def _read(self, document: Document) -> None:
         """Until it is ready or failed. A fault of ours in it stays with this document."""
         structlog.contextvars.bind_contextvars(document_id=document.id)
         try:
-            await self._keep(document, await self._passages(document))
+            for_agent = partial(knowledge_contents.language_for, agent_id=document.agent_id)
+            language = await _at_last(partial(self._database.read, for_agent))
+            await self._keep(document, await self._passages(document, language), language)
         except Exception as error:
             log.error("knowledge.document_broken", error=repr(error), exc_info=error)
             await self._give_up(document)
         finally:
-            del self._reading[document.id]
+            del self._reading[document.content_id]
             self._to_read.wake()
 
     async def _give_up(self, document: Document) -> None:
         """It has failed; where not even that can be stored, it is as if cut off: the next start reads it again."""
         try:
-            await self._keep(document, BROKEN)
+            await self._keep(document, BROKEN, ENGLISH)
         except Exception as error:
             log.error("knowledge.not_given_up", error=repr(error), exc_info=error)
 
-    async def _passages(self, document: Document) -> list[Chunk] | str:
+    async def _passages(self, document: Document, language: str) -> list[Chunk] | str:
         """What is in the file, or why it cannot be read."""
         kind = kind_of(document.mime_type)
-        path = knowledge_files.path_of(self._data_dir, document.id)
+        path = knowledge_files.path_of(self._data_dir, document.content_id)
         if kind is None:
             return "Files of this type cannot be read"
         try:
-            return await extract(path, kind, charset=charset_of(document.mime_type))
+            return await extract(path, kind, charset=charset_of(document.mime_type), language=language)
         except Unreadable as unreadable:
             return unreadable.message
 
-    async def _keep(self, document: Document, outcome: list[Chunk] | str) -> None:
-        """Store it; trouble with the database only delays that."""
-        while True:
-            try:
-                await self._store(document, outcome)
-                return
-            except StorageTrouble as trouble:
-                log.error("knowledge.not_stored", cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
-            await asyncio.sleep(TROUBLE_PAUSE_S)
+    async def _keep(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
+        await _at_last(partial(self._store, document, outcome, language))
 
-    async def _store(self, document: Document, outcome: list[Chunk] | str) -> None:
+    async def _store(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
         """In pieces, from the beginning: what an earlier attempt has stored goes first."""
-        await self._remove_passages(document.id)
+        await self._remove_passages(document.content_id)
         if isinstance(outcome, str):
-            await self._database.write(partial(knowledge.fail, document_id=document.id, reason=outcome))
+            await self._database.write(partial(knowledge.fail, content_id=document.content_id, reason=outcome))
             return
         for first in range(0, len(outcome), PASSAGES_AT_ONCE):
             some = outcome[first : first + PASSAGES_AT_ONCE]
             if not await self._database.write(partial(knowledge.add_chunks, document=document, chunks=some)):
                 return
-        if await self._database.write(partial(knowledge.finish, document_id=document.id)):
+        finish = partial(knowledge.finish, content_id=document.content_id, language=language)
+        if await self._database.write(finish):
+            self._on_ready()
             seconds = (utc_now() - document.updated_at).total_seconds()
             log.info("knowledge.ready", passages=len(outcome), seconds=seconds)
 
     async def _remove_gone(self) -> bool:
-        """The files and passages of deleted documents. True: nothing is under way after it. A file that the disk does
-        not give up stays noted: the next round tries again."""
-        last = ""
+        """The files and passages of deleted documents, and files that are there twice. True: nothing is under way after
+        it. A file that the disk does not give up stays noted: the next round tries again."""
+        last, any_gone = "", False
         while gone := await self._database.read(partial(knowledge.to_remove, most=100, after=last)):
             for document_id in gone:
                 file_gone = await asyncio.to_thread(knowledge_files.remove, self._data_dir, document_id)
@@ -140,43 +150,23 @@ class KnowledgeWorker:
                 if file_gone:
                     await self._database.write(partial(knowledge.removed, document_id=document_id))
                     log.info("knowledge.removed", document_id=document_id)
+                    any_gone = True
             last = gone[-1]
+        if any_gone:
+            self._on_removed()
         return True
 
-    async def _remove_passages(self, document_id: str) -> None:
-        remove = partial(knowledge_index.remove, document_id=document_id, most=PASSAGES_AT_ONCE)
+    async def _remove_passages(self, content_id: str) -> None:
+        remove = partial(knowledge_index.remove, content_id=content_id, most=PASSAGES_AT_ONCE)
         while await self._database.write(remove) == PASSAGES_AT_ONCE:
             pass
 
 
-class _Round:
-    """Work that is done whenever there is news, and from time to time."""
-
-    def __init__(self) -> None:
-        self._news = asyncio.Event()
-        self._idle = asyncio.Event()
-
-    def wake(self) -> None:
-        """There is news."""
-        self._idle.clear()
-        self._news.set()
-
-    async def idle(self) -> None:
-        """Wait until there is no news, and nothing under way."""
-        await self._idle.wait()
-
-    async def repeat(self, work: Callable[[], Awaitable[bool]]) -> None:
-        """Do it forever; it says whether nothing is under way after it."""
-        while True:
-            self._news.clear()
-            wait_s = LOOK_EVERY_S
-            try:
-                at_rest = await work()
-                if at_rest and not self._news.is_set():
-                    self._idle.set()
-            except StorageTrouble as trouble:
-                log.error("knowledge.storage_trouble", cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
-                wait_s = TROUBLE_PAUSE_S
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._news.wait()
+async def _at_last(work: Callable[[], Awaitable[T]]) -> T:
+    """Trouble with the database only delays it."""
+    while True:
+        try:
+            return await work()
+        except StorageTrouble as trouble:
+            log.error(_TROUBLE, cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
+        await asyncio.sleep(TROUBLE_PAUSE_S)

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 
 from calls import knowledge as worker_module
 from calls.knowledge import PASSAGES_AT_ONCE, READ_AT_ONCE
+from calls.retention import Retention
 from config.clock import utc_now
 from storage import agents, knowledge, knowledge_files
 from storage.documents.chunks import Chunk
@@ -156,6 +158,24 @@ async def test_a_deleted_agents_documents_leave_nothing(archive: Archive) -> Non
         assert await archive.left() == [0, 0, 0, 0]
 
 
+async def test_the_text_of_a_deleted_document_is_not_in_the_databases_log_either(archive: Archive) -> None:
+    retention = Retention(archive.database, archive.data_dir)
+    emptying = asyncio.create_task(retention.run())
+    await retention.idle()
+    async with at_work(archive, retention.leaves_traces) as worker:
+        document = await archive.upload()
+        await worker.idle()
+        log = Path(f"{archive.database.path}-wal")
+        assert await asyncio.to_thread(log.read_bytes) != b""
+        await archive.delete(document)
+        worker.wake()
+        await worker.idle()
+        await retention.idle()
+        assert await asyncio.to_thread(log.read_bytes) == b""
+    emptying.cancel()
+    await asyncio.wait([emptying])
+
+
 async def test_what_was_deleted_shortly_before_a_crash_is_removed_after_the_next_start(archive: Archive) -> None:
     document = await archive.upload()
     async with at_work(archive) as worker:
@@ -199,3 +219,17 @@ async def test_a_text_is_read_in_the_charset_that_its_sender_names(archive: Arch
     async with at_work(archive) as worker:
         await worker.idle()
     assert await archive.search("żółw") == ["Żółw."]
+
+
+async def test_the_same_file_is_read_once_even_when_its_first_document_goes_meanwhile(archive: Archive) -> None:
+    first = await archive.upload(None, same="file")
+    async with at_work(archive) as worker:
+        await until_processes(lambda: bool(children()))
+        second = await archive.upload(same="file")
+        await archive.delete(first)
+        worker.wake()
+        archive.write(first)
+        await worker.idle()
+    assert await archive.told(second) == ("ready", 1, None)
+    assert await archive.left() == [1, 1, 0, 1]
+    assert await archive.search("sunday") == [TEXT.decode().replace("\n\n", "\n")]

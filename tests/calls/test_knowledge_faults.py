@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls import knowledge as worker_module
-from storage import knowledge_files
+from storage import knowledge_contents, knowledge_files
 from storage.database import Database, StorageTrouble
 from tests.calls.archive import TEXT, Archive, at_work, children, until_processes
 
@@ -55,7 +55,7 @@ class Faulty(Database):
     document_id = ""
 
     async def write(self, work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
-        if isinstance(work, partial) and work.keywords.get("document_id") == self.document_id:
+        if isinstance(work, partial) and work.keywords.get("content_id") == self.document_id:
             raise ValueError("unforeseen")
         return await super().write(work, patient=patient)
 
@@ -120,3 +120,22 @@ async def test_a_full_disk_only_delays_what_is_to_be_done(
     finally:
         archive.database = plain
         await database.close()
+
+
+async def test_trouble_before_a_file_is_read_only_delays_that(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "TROUBLE_PAUSE_S", 0.01)
+    language_now, troubles = knowledge_contents.language_for, [StorageTrouble("the disk cannot be read or written")]
+
+    def language_for(conn: sa.Connection, agent_id: str) -> str:
+        if troubles:
+            raise troubles.pop()
+        return language_now(conn, agent_id)
+
+    monkeypatch.setattr(knowledge_contents, "language_for", language_for)
+    document = await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert troubles == []
+    assert await archive.told(document) == ("ready", 1, None)

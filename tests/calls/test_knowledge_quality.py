@@ -1,0 +1,43 @@
+"""Answers to questions in other words than the text's are found as well as they were; the whole table is
+`python -m bench.knowledge quality`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bench.knowledge import House, Simulated, furnished, kept, ranked, searched
+from bench.knowledge_questions import handbooks
+from calls import knowledge_meanings
+from calls.knowledge_meanings import KnowledgeMeanings
+
+TEXTS = handbooks()
+QUESTIONS = [question for text in TEXTS for question in text.questions]
+SOME = [question for question in QUESTIONS if question.language == "en"][::5]
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with furnished(tmp_path, [text for text in TEXTS if text.language == "en"], ["en"]) as house:
+        yield house
+
+
+def test_every_question_belongs_to_a_passage() -> None:
+    headings = {line for text in TEXTS for line in text.markdown.splitlines() if line.startswith("## ")}
+    assert len(QUESTIONS) >= 200
+    assert {f"## {question.passage.partition(' > ')[2]}" for question in QUESTIONS} == headings
+    assert len({question.text for question in QUESTIONS}) == len(QUESTIONS)
+
+
+async def test_words_and_vectors_together_find_more_than_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wait in ("ASKED_S", "READ_S"):
+        monkeypatch.setattr(knowledge_meanings, wait, 20.0)
+    by_words = ranked("", await searched(house, SOME, None))
+    model = Simulated(0.3, QUESTIONS)
+    await kept(house, meanings := KnowledgeMeanings(house.database, model, scale=model.scale))
+    by_both = ranked("", await searched(house, SOME, meanings))
+    assert by_words["recall@5"] >= 0.2
+    assert by_both["recall@5"] >= 0.8
+    assert by_both["MRR"] >= 0.7
