@@ -1,0 +1,191 @@
+"""Numbers that name a card, an account or a person, told by their own check digits. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from string import ascii_uppercase
+from typing import Final
+
+_CARDS: Final = (
+    (re.compile(r"4"), (16, 19)),  # Visa
+    (re.compile(r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), (16,)),  # Mastercard
+    (re.compile(r"3[47]"), (15,)),  # American Express
+    (re.compile(r"30[0-5]|3095|3[689]"), (14, 16, 19)),  # Diners Club
+    (re.compile(r"6011|64[4-9]|65"), (16, 19)),  # Discover
+    (re.compile(r"35(?:2[89]|[3-8])"), (16, 19)),  # JCB
+    (re.compile(r"62|81"), (16, 17, 18, 19)),  # UnionPay
+    (re.compile(r"220[0-4]"), (16, 17, 18, 19)),  # Mir
+    (re.compile(r"50|5[6-9]|6"), (16, 17, 18, 19)),  # Maestro, RuPay
+    (re.compile(r"9792"), (16,)),  # Troy
+)
+"""Issuers' first digits (ISO/IEC 7812-1; the ranges as the schemes publish them) and lengths."""
+_SHORT_CARD: Final = re.compile(r"4\d{12}|(?=\d{12,15}$)(?:50|5[6-9]|6)\d+")
+"""Visa of 13 digits, Maestro of 12 to 15: telephone numbers with their country are as long and begin so."""
+_USUAL_LENGTHS: Final = (14, 15, 16)
+LONGEST_CARD_AMONG_OTHERS: Final = max(_USUAL_LENGTHS)
+_IBAN_LENGTHS: Final = {
+    "NO": 15,
+    "BE": 16,
+    "DK": 18,
+    "FI": 18,
+    "FO": 18,
+    "GL": 18,
+    "NL": 18,
+    "MK": 19,
+    "SI": 19,
+    "AT": 20,
+    "BA": 20,
+    "EE": 20,
+    "KZ": 20,
+    "LT": 20,
+    "LU": 20,
+    "XK": 20,
+    "CH": 21,
+    "HR": 21,
+    "LI": 21,
+    "LV": 21,
+    "BG": 22,
+    "BH": 22,
+    "CR": 22,
+    "DE": 22,
+    "GB": 22,
+    "GE": 22,
+    "IE": 22,
+    "ME": 22,
+    "RS": 22,
+    "AE": 23,
+    "GI": 23,
+    "IL": 23,
+    "AD": 24,
+    "CZ": 24,
+    "ES": 24,
+    "MD": 24,
+    "PK": 24,
+    "RO": 24,
+    "SA": 24,
+    "SE": 24,
+    "SK": 24,
+    "TN": 24,
+    "VG": 24,
+    "PT": 25,
+    "IS": 26,
+    "TR": 26,
+    "FR": 27,
+    "GR": 27,
+    "IT": 27,
+    "MC": 27,
+    "MR": 27,
+    "SM": 27,
+    "AL": 28,
+    "AZ": 28,
+    "CY": 28,
+    "DO": 28,
+    "GT": 28,
+    "HU": 28,
+    "LB": 28,
+    "PL": 28,
+    "BR": 29,
+    "PS": 29,
+    "UA": 29,
+    "KW": 30,
+    "MU": 30,
+    "MT": 31,
+}
+"""Characters of an account's number, by country (ISO 13616, the registry that SWIFT publishes)."""
+LONGEST_IBAN: Final = max(_IBAN_LENGTHS.values())
+_DNI_LETTERS: Final = "TRWAGMYFPDXBNJZSQVHLCKE"
+_ODD_PLACES: Final = "BAKPLCQDREVOSFTGUHMINJWZYX"
+"""The letter at n counts n at an odd place of a codice fiscale; a digit counts as its letter: 0 as A, 1 as B."""
+_ODD: Final = {letter: number for number, letter in enumerate(_ODD_PLACES)}
+_PENSION: Final = (2, 1, 2, 5, 7, 1, 2, 1, 2, 1, 2, 1)
+
+
+def is_card(digits: str, *, among_others: bool = False) -> bool:
+    """Whether this is the number of a payment card: an issuer's beginning, one of its lengths, and the check digit.
+    `among_others`: other digits stand beside it, so that only the usual lengths are believed."""
+    if among_others and len(digits) not in _USUAL_LENGTHS:
+        return False
+    known = any(len(digits) in lengths and begins.match(digits) for begins, lengths in _CARDS)
+    return known and luhn(digits)
+
+
+def is_dialled_card(digits: str) -> bool:
+    """The same of an entry that was dialled or is said to be a card's: the short cards of 12 to 15 digits too."""
+    return is_card(digits) or (_SHORT_CARD.fullmatch(digits) is not None and luhn(digits))
+
+
+def luhn(digits: str) -> bool:
+    """The check digit of cards (ISO/IEC 7812-1, Annex B)."""
+    doubled = (2 * int(each) for each in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(each - 9 if each > 9 else each for each in doubled)) % 10 == 0
+
+
+def iban_length(beginning: str) -> int | None:
+    """How long an account's number is that begins so; None: none does."""
+    return _IBAN_LENGTHS.get(beginning[:2]) if beginning[2:4].isdecimal() else None
+
+
+def is_iban(text: str) -> bool:
+    """Whether this is the number of an account (ISO 13616; the check is ISO/IEC 7064 MOD 97-10). Upper case."""
+    if iban_length(text) != len(text) or not text.isascii():
+        return False
+    return int("".join(str(int(each, 36)) for each in text[4:] + text[:4])) % 97 == 1
+
+
+def is_person(digits: str) -> bool:
+    """Whether digits alone are the number of a person in Germany (tax) or France (social insurance)."""
+    return is_german_tax(digits) or is_french_person(digits)
+
+
+def is_german_tax(digits: str) -> bool:
+    """Germany's tax number of persons: 11 digits, of the first ten just one comes twice or three times, and the check
+    digit is ISO/IEC 7064 MOD 11,10 (section 139b AO)."""
+    if len(digits) != 11 or digits[0] == "0":
+        return False
+    often = sorted(count for count in Counter(digits[:10]).values() if count > 1)
+    if often not in ([2], [3]) or re.search(r"(\d)\1\1", digits[:10]):
+        return False
+    product = 10
+    for each in digits[:10]:
+        product = 2 * ((int(each) + product) % 10 or 10) % 11
+    return (11 - product) % 10 == int(digits[10])
+
+
+def is_french_person(digits: str) -> bool:
+    """France's number of a person (NIR, as INSEE describes it): 15 digits, the last two are 97 - n mod 97. Corsica's
+    departments 2A and 2B, which count as 19 and 18, are taken too."""
+    shape = re.fullmatch(r"([1-478]\d{2}(?:0[1-9]|1[0-2]|[2-9]\d))(\d{2}|2[AB])(\d{6})(\d{2})", digits)
+    if shape is None:
+        return False
+    department = {"2A": "19", "2B": "18"}.get(shape[2], shape[2])
+    return 97 - int(shape[1] + department + shape[3]) % 97 == int(shape[4])
+
+
+def is_spanish_person(text: str) -> bool:
+    """Spain's DNI and NIE: a number and the letter that belongs to its remainder by 23 (RD 1553/2005, Interior)."""
+    shape = re.fullmatch(r"([XYZ]?)(\d{7,8})([A-Z])", text)
+    if shape is None or len(shape[1]) + len(shape[2]) != 8:
+        return False
+    first = str("XYZ".index(shape[1])) if shape[1] else ""
+    return _DNI_LETTERS[int(first + shape[2]) % 23] == shape[3]
+
+
+def is_italian_person(text: str) -> bool:
+    """Italy's codice fiscale: 16 characters, the last one checks the others (DM 23 December 1976)."""
+    digit = "[0-9LMNPQRSTUV]"
+    if not re.fullmatch(rf"[A-Z]{{6}}{digit}{{2}}[ABCDEHLMPRST]{digit}{{2}}[A-Z]{digit}{{3}}[A-Z]", text):
+        return False
+    odd = sum(_ODD[ascii_uppercase[int(each)] if each.isdecimal() else each] for each in text[0:15:2])
+    even = sum(int(each) if each.isdecimal() else ascii_uppercase.index(each) for each in text[1:15:2])
+    return ascii_uppercase[(odd + even) % 26] == text[15]
+
+
+def is_german_pension(text: str) -> bool:
+    """Germany's pension insurance number: 8 digits with a birth date in them, a letter, 2 digits, a check digit
+    (section 147 SGB VI)."""
+    if not re.fullmatch(r"\d{2}[0-9]\d[01]\d{3}[A-Z]\d{3}", text):
+        return False
+    digits = f"{text[:8]}{ascii_uppercase.index(text[8]) + 1:02}{text[9:11]}"
+    sums = (int(each) * weight for each, weight in zip(digits, _PENSION, strict=True))
+    return sum(each // 10 + each % 10 for each in sums) % 10 == int(text[11])

@@ -1,0 +1,124 @@
+"""Calls that ended long ago, with everything that is kept of a call."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from calls.timeline import Source, Turn
+from storage import call_sip, calls, organizations, recordings, tables, webhook_deliveries
+from storage.call_sip import CallSip
+from storage.calls import Call
+from storage.organizations import Organization
+
+SAID = "Zebra crossing at nine"
+LASTED = timedelta(minutes=3)
+SOUND = b"RIFF" + bytes(200)
+
+
+def keeps(conn: sa.Connection, **days: Any) -> Organization:
+    """An organization that keeps things for so many days."""
+    return organizations.change(conn, organizations.create(conn, f"of {len(organizations.all_of(conn))}"), days)
+
+
+def past_call(
+    conn: sa.Connection,
+    owner: str,
+    ended_at: datetime,
+    *,
+    told: bool = True,
+    ended: bool = True,
+    parent: str | None = None,
+) -> Call:
+    """A call that ended then, with its talk, SIP messages and webhook; `told`: which has been delivered."""
+    call = calls.create_inbound(
+        conn,
+        organization_id=owner,
+        agent_id="",
+        phone_number_id="",
+        provider="sip",
+        call_sid="x",
+        customer_number="+4940654321",
+        context_variables={"name": SAID},
+        metadata={"ticket": 17, "sip.from_name": SAID},
+    )
+    began = {"created_at": ended_at - LASTED, "parent_call_id": parent}
+    conn.execute(sa.update(tables.calls).where(tables.calls.c.id == call.id).values(**began))
+    call_sip.put(conn, {call.id: CallSip([])})
+    if not ended:
+        return _stored(conn, call.id)
+    turn = Turn(1)
+    turn.sources.append(Source(str(uuid4()), SAID, 1, 0.5))
+    calls.finish(
+        conn,
+        call.id,
+        status="completed",
+        ended_reason="customer_ended",
+        ended_at=ended_at,
+        answered_at=ended_at - LASTED,
+        transcript=[{"role": "user", "content": SAID}],
+        timeline=[turn.since(0.0)],
+        analysis={"summary": SAID, "extractions": {"said": SAID}},
+        recording=True,
+        turn_count=1,
+    )
+    body = f'{{"summary": "{SAID}"}}'.encode()
+    event = webhook_deliveries.add(
+        conn, organization_id=owner, call_id=call.id, url="https://receiver.test/", body=body, secret_encrypted=None
+    )
+    if told:
+        deliver(conn, event.id)
+    return _stored(conn, call.id)
+
+
+def deliver(conn: sa.Connection, delivery_id: str) -> None:
+    """The event's only attempt was answered with 200."""
+    (due,) = [each for each in webhook_deliveries.due(conn, calls.utc_now()) if each.delivery.id == delivery_id]
+    webhook_deliveries.record_attempt(
+        conn,
+        due.attempt,
+        succeeded=True,
+        response_status=200,
+        response_body=SAID,
+        error=None,
+        duration_ms=1,
+        started_at=calls.utc_now(),
+    )
+
+
+def _stored(conn: sa.Connection, call_id: str) -> Call:
+    stored = calls.get_anywhere(conn, call_id)
+    assert stored is not None
+    return stored
+
+
+def record(data_dir: Path, call: Call) -> Path:
+    """The file of the call's recording."""
+    path = recordings.path_of(data_dir, call.id, call.created_at)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(SOUND)
+    return path
+
+
+def on_disk(folder: Path, text: str) -> bool:
+    """Whether any file of the database holds it, the log of its transactions included."""
+    return any(text.encode() in file.read_bytes() for file in folder.glob("trunkline.db*"))
+
+
+def left_of(conn: sa.Connection, call_id: str) -> set[str]:
+    """The tables that still have something of the call."""
+    found = {
+        "calls": sa.select(tables.calls.c.id).where(tables.calls.c.id == call_id),
+        "call_sip": sa.select(tables.call_sip.c.call_id).where(tables.call_sip.c.call_id == call_id),
+        "webhook_deliveries": sa.select(tables.webhook_deliveries.c.id).where(
+            tables.webhook_deliveries.c.call_id == call_id
+        ),
+        "recording_removals": sa.select(tables.recording_removals.c.call_id).where(
+            tables.recording_removals.c.call_id == call_id
+        ),
+    }
+    return {name for name, query in found.items() if conn.execute(query).first() is not None}
