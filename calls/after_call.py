@@ -1,33 +1,48 @@
-"""What follows a call: the stored end and the webhook that tells of it, in one transaction."""
+"""What follows a call. One with something to analyse first has its ending kept, so that its place is free and nothing
+is lost when the process dies; then it is analysed, which takes a while; then it is closed: the stored end, the analysis
+and the webhook that tells of both, in one transaction. Any other is closed at once."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 import structlog
 
-from calls import metrics
+from calls import metrics, redaction
+from calls.analysis import Analyst, is_wanted, nothing_found
+from calls.billing import FREE, RateCard, charge, count
+from calls.metering import NOTHING, Usage
 from config.clock import iso, utc_now
 from config.links import recording_path, signed_url, transcript_path
 from config.secrets import Secrets
-from storage import agents, calls, recordings, webhook_deliveries
+from storage import agents, call_endings, calls, recordings, webhook_deliveries
 from storage.agents import Agent
-from storage.calls import Call, EndedReason, EndStatus, TranscriptItem
+from storage.call_endings import Ending
+from storage.calls import Analysis, Call, EndedReason, EndStatus, TranscriptItem
 from storage.database import Database, StorageTrouble
 
 STORE_AGAIN_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits before the end of a call is stored once more, when the database is in trouble. After them the call stays open
 in the database and is closed at the next start."""
+KEPT_AGAIN_S: Final = 60.0
+"""The wait from then on where the ending is kept: such a call is closed by this process, or by the next one."""
+RECOVERED_AT_ONCE: Final = 4
+"""Calls that a dead process left to be analysed: so many at the same time, beside those of today."""
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,10 +61,12 @@ class Outcome:
     """`calls.media_quality.shown`."""
     sip_end: dict[str, Any] | None = None
     """`calls.endings.sip_end_of`."""
+    usage: Usage = NOTHING
 
 
-def event_body(call: Call, link: Callable[[str], str]) -> bytes:
-    """The `call.completed` payload of an ended call, UTF-8 JSON. `link` makes a path an absolute, signed address."""
+def event_body(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
+    """The `call.completed` payload of an ended call, UTF-8 JSON. `link` makes a path an absolute, signed address. Every
+    value that the agent wants is there, null when it is not known."""
     payload = {
         "event": "call.completed",
         "callId": call.id,
@@ -65,43 +82,120 @@ def event_body(call: Call, link: Callable[[str], str]) -> bytes:
         "recordingUrl": link(recording_path(call.id)) if call.recorded else None,
         "transcriptUrl": link(transcript_path(call.id)) if call.transcript else None,
         "summary": call.analysis["summary"] if call.analysis else None,
-        "extractedData": call.analysis["extractions"] if call.analysis else {},
+        "extractedData": call.analysis["extractions"] if call.analysis else nothing_found(agent),
         "contextVariables": call.context_variables,
         "metadata": call.metadata,
     }
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
+    # Half of a character is no UTF-8, and no reason for a call not to end.
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 class AfterCall:
     """Ends calls in the database. `origin` is scheme, host and port of links to this server; `wake` is called when a
     webhook is waiting to be sent."""
 
-    def __init__(self, database: Database, secrets: Secrets, origin: str, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        secrets: Secrets,
+        origin: str,
+        wake: Callable[[], None],
+        card: RateCard = FREE,
+        analyst: Analyst | None = None,
+    ) -> None:
+        """Without an `analyst` no call is analysed."""
         self._database = database
         self._secrets = secrets
         self._origin = origin
         self._wake = wake
+        self._card = card
+        self._analyst = analyst
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        """Calls whose ending is kept."""
+        self._stopping = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._recovering = asyncio.Semaphore(RECOVERED_AT_ONCE)
 
     async def finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
-        """Store the end of a call and its webhook. `agent` counts if it has been deleted meanwhile. When the database
-        is in trouble this is tried again for half a minute; then `StorageTrouble`."""
-        for wait_s in (*STORE_AGAIN_S, None):
-            try:
-                ended = await self._database.write(partial(self._store, call_id, outcome, agent))
-                break
-            except StorageTrouble as trouble:
-                if wait_s is None:
-                    raise
-                log.error("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
-                await asyncio.sleep(wait_s)
+        """Store the end of a call and its webhook, or its ending alone when there is something to analyse: then it is
+        closed later. `agent` counts if it has been deleted meanwhile. When the database is in trouble this is tried
+        again for half a minute; then `StorageTrouble`. What the organization wants hidden is hidden first."""
+        outcome = await self._redacted(call_id, outcome)
+        if agent is None or self._analyst is None or not is_wanted(agent, outcome.transcript):
+            await self._close(call_id, outcome, agent, None)
+        elif await self._stored(call_id, partial(_keep, call_id, outcome)):
+            self._later(call_id, self._close_analysed(call_id, outcome, agent))
+
+    async def closed(self, call_id: str, timeout_s: float) -> bool:
+        """Wait until a call whose ending is kept is closed. False when that takes longer."""
+        task = self._closing.get(call_id)
+        return task is None or bool((await asyncio.wait((task,), timeout=timeout_s))[0])
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the analyses; after `timeout_s` they are done without a model. Returns when every call is closed."""
+        self._stopping.set()
+        if self._closing and timeout_s > 0:
+            await asyncio.wait(set(self._closing.values()), timeout=timeout_s)
+        self.hurry()
+        while self._closing:
+            await asyncio.wait(set(self._closing.values()))
+
+    def hurry(self) -> None:
+        """The server stops: no analysis waits for a model from now on."""
+        self._stopping.set()
+        self._hurried.set()
+
+    def _later(self, call_id: str, work: Coroutine[Any, Any, None]) -> None:
+        self._closing[call_id] = task = asyncio.create_task(work, context=Context(), name="after call")
+        task.add_done_callback(lambda _: self._closing.pop(call_id, None))
+
+    async def _close_analysed(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+        """The rest of a call whose ending is kept. Nothing that goes wrong with it reaches another one."""
+        try:
+            analysis = None
+            if agent is not None and self._analyst is not None and is_wanted(agent, outcome.transcript):
+                started_s = time.monotonic()
+                analysis, usage = await self._analyst.analyse(call_id, agent, outcome.transcript, self._hurried)
+                outcome = replace(outcome, usage=outcome.usage.plus(usage))
+                _note_analysis(call_id, analysis, time.monotonic() - started_s)
+            await self._close(call_id, outcome, agent, analysis)
+        except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
+            log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
+
+    async def _close(self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None) -> None:
+        ended = await self._stored(call_id, partial(self._store, call_id, outcome, agent, analysis))
         if ended is not None:
             call, announced = ended
-            _note(call)
+            _note(call, outcome.usage)
             if announced:
                 self._wake()
 
+    async def _redacted(self, call_id: str, outcome: Outcome) -> Outcome:
+        rules = await self._stored(call_id, partial(redaction.rules_of, call_id=call_id), self._database.read)
+        return await asyncio.to_thread(redaction.redacted, outcome, rules) if rules else outcome
+
+    async def _stored(
+        self,
+        call_id: str,
+        work: Callable[[sa.Connection], T],
+        transaction: Callable[[Callable[[sa.Connection], T]], Awaitable[T]] | None = None,
+    ) -> T:
+        """What a transaction gives, of those that write unless another is named; tried again for half a minute, and of
+        a call whose ending is kept until the server stops. Then `StorageTrouble`."""
+        run, is_kept = transaction or self._database.write, call_id in self._closing
+        for wait_s in chain(STORE_AGAIN_S, repeat(KEPT_AGAIN_S) if is_kept else ()):
+            stop = self._stopping if wait_s == KEPT_AGAIN_S else self._hurried
+            try:
+                return await run(work)
+            except StorageTrouble as trouble:
+                if is_kept and stop.is_set():
+                    raise  # the next start closes it
+                log.error("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
+                await (_set_within(stop, wait_s) if is_kept else asyncio.sleep(wait_s))
+        return await run(work)
+
     def _store(
-        self, call_id: str, outcome: Outcome, agent: Agent | None, conn: sa.Connection
+        self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
     ) -> tuple[Call, bool] | None:
         """The call, and whether a webhook tells of it; None when it had ended before."""
         call = calls.finish(
@@ -115,31 +209,45 @@ class AfterCall:
             timeline=outcome.timeline,
             recording=outcome.recorded,
             turn_count=outcome.turn_count,
+            analysis=analysis,
             media_quality=outcome.media_quality,
             sip_end=outcome.sip_end,
         )
-        return None if call is None else (call, self._announce(conn, call, agent))
+        if call is None:
+            return None
+        call = replace(call, cost=charge(conn, call, outcome.usage, self._card))
+        return call, self._announce(conn, call, agent)
 
     async def recover(self, data_dir: Path) -> int:
-        """End the calls that a dead process left open and put their webhooks into the outbox, in one transaction.
-        Returns how many there were."""
-        closed = await self._database.write(partial(self._close_interrupted, data_dir))
+        """End the calls that a dead process left open and put their webhooks into the outbox, in one transaction; those
+        whose ending it kept are analysed and closed from now on, for which nobody waits. Returns how many there were.
+        """
+        closed, kept = await self._database.write(partial(self._close_interrupted, data_dir))
         for call in closed:
-            _note(call)
+            _note(call, Usage.of(call.usage))
         if closed:
             self._wake()
-        return len(closed)
+        for call, ending, agent in kept:
+            self._later(call.id, self._recovered(call.id, _outcome_of(call, ending), agent))
+        return len(closed) + len(kept)
 
-    def _close_interrupted(self, data_dir: Path, conn: sa.Connection) -> list[Call]:
-        closed = calls.close_interrupted(conn, partial(recordings.last_written, data_dir))
+    async def _recovered(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+        async with self._recovering:
+            await self._close_analysed(call_id, outcome, agent)
+
+    def _close_interrupted(
+        self, data_dir: Path, conn: sa.Connection
+    ) -> tuple[list[Call], list[tuple[Call, Ending, Agent | None]]]:
+        closed = call_endings.close_interrupted(conn, partial(recordings.last_written, data_dir))
+        closed = [replace(call, cost=charge(conn, call, Usage.of(call.usage), self._card)) for call in closed]
         for call in closed:
             self._announce(conn, call, None)
-        return closed
+        kept = call_endings.kept(conn)
+        return closed, [(call, ending, _agent_of(conn, call)) for call, ending in kept]
 
     def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
         """Put the event into the outbox, if the call's agent (`kept` when it is not stored any more) wants it."""
-        agent = agents.get(conn, call.organization_id, call.agent_id) if call.agent_id else None
-        agent = agent or kept
+        agent = _agent_of(conn, call) or kept
         if agent is None or not agent.post_call_webhook_url:
             return False
         now = utc_now()
@@ -148,14 +256,65 @@ class AfterCall:
             organization_id=call.organization_id,
             call_id=call.id,
             url=agent.post_call_webhook_url,
-            body=event_body(call, lambda path: signed_url(self._secrets, self._origin, path, now)),
+            body=event_body(call, agent, lambda path: signed_url(self._secrets, self._origin, path, now)),
             secret_encrypted=agent.post_call_webhook_secret_encrypted,
         )
         return True
 
 
-def _note(call: Call) -> None:
+async def _set_within(event: asyncio.Event, wait_s: float) -> None:
+    """Wait for an event, so long at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await event.wait()
+
+
+def _agent_of(conn: sa.Connection, call: Call) -> Agent | None:
+    return agents.get(conn, call.organization_id, call.agent_id) if call.agent_id else None
+
+
+def _keep(call_id: str, outcome: Outcome, conn: sa.Connection) -> bool:
+    """Keep how the call ended; False when it is closed already."""
+    return call_endings.keep(
+        conn,
+        call_id,
+        Ending(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.stored()),
+        answered_at=outcome.answered_at,
+        transcript=outcome.transcript,
+        timeline=outcome.timeline,
+        recording=outcome.recorded,
+        turn_count=outcome.turn_count,
+        media_quality=outcome.media_quality,
+        sip_end=outcome.sip_end,
+    )
+
+
+def _outcome_of(call: Call, ending: Ending) -> Outcome:
+    """What `_keep` kept."""
+    return Outcome(
+        status=ending.status,
+        reason=ending.reason,
+        ended_at=ending.ended_at,
+        answered_at=call.started_at,
+        transcript=call.transcript,
+        timeline=call.timeline,
+        turn_count=call.turn_count,
+        recorded=call.recorded,
+        media_quality=call.media_quality,
+        sip_end=call.sip_end,
+        usage=Usage.of(ending.usage),
+    )
+
+
+def _note_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
+    method, error = analysis.get("method"), analysis.get("error")
+    metrics.ANALYSIS.labels(outcome="fell_back" if error else method).observe(took_s)
+    log.info("call.analysed", call_id=call_id, method=method, error=error, took_s=round(took_s, 2))
+
+
+def _note(call: Call, usage: Usage) -> None:
     metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
+    count(call, usage)
     log.info(
         "call.ended",
         call_id=call.id,
@@ -164,5 +323,6 @@ def _note(call: Call) -> None:
         duration=call.duration_seconds,
         turns=call.turn_count,
         recorded=call.recorded,
+        cost=call.cost,
         sip_status=call.sip_end["statusCode"] if call.sip_end else None,
     )

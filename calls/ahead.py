@@ -20,11 +20,15 @@ class Ahead:
         """A model that does not prepare is left alone."""
         self._model = language if isinstance(language, Prepares) else None
         self._task: asyncio.Task[None] | None = None
+        self._prompt: ChatPrompt | None = None  # what it reads
         self._closed = False
 
     def read(self, prompt: ChatPrompt) -> None:
-        """Begin to read a talk that the caller goes on with; returns at once."""
+        """Begin to read a talk that the caller goes on with, or go on with it; returns at once."""
+        if prompt == self._prompt:
+            return
         self.stop()
+        self._prompt = prompt
         if self._model is not None and not self._closed:
             self._task = asyncio.create_task(self._prepare(self._model, prompt))
 
@@ -33,6 +37,7 @@ class Ahead:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+        self._prompt = None
 
     def close(self) -> None:
         """The call is over. Idempotent."""

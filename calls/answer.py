@@ -14,7 +14,7 @@ from typing import Final
 
 from calls.mouth import Mouth
 from calls.reply import HangUp, Pause, ReplyPart, Say
-from calls.timeline import Making, ToolTime, Turn
+from calls.timeline import Making, Source, ToolTime, Turn
 from calls.transcript import Line, ToolUse, heard_text
 from media.playout import Utterance
 from models.protocols import ChatPrompt, Speech
@@ -67,7 +67,7 @@ class Answer:
     """What it answers, once it is confirmed."""
     failed: bool = False
     """It cannot be given."""
-    unconfirmed_uses: list[tuple[ToolUse, ToolTime]] = field(default_factory=list)
+    unconfirmed_uses: list[tuple[ToolUse, ToolTime, tuple[Source, ...]]] = field(default_factory=list)
     """Tools that were used before it was confirmed."""
     _pieces: list[_Piece] = field(default_factory=list)
     _unsent: list[Utterance] = field(default_factory=list)
@@ -220,6 +220,7 @@ class Answer:
             self.on_line(line)
         playout.answering(True)
         utterance = playout.begin(speech.text)
+        self.mouth.on_spoken(speech.text)
         self._pieces.append(_Piece(speech, utterance, line))
         self._unsent.append(utterance)
         playout.write(speech.samples)

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 
 from calls import metrics
 from calls.answer import Answer, Manner
+from calls.metering import Meter
 from calls.mouth import Mouth
 from calls.phrases import Phrases, phrases_in
+from calls.recall import Recall
 from calls.reply import Reply, just
 from calls.script import Script
 from calls.talk_tools import SEND_DTMF
-from calls.timeline import Making, Timeline, ToolTime
+from calls.timeline import Making, Source, Timeline, ToolTime, Turn
 from calls.tool_arguments import LONGEST_NAME
 from calls.tools import ToolBelt, ToolResult
 from calls.transcript import Line, ToolUse, Transcript
 from config.errors import ModelError
+from models.fallback import AnswersAlone
 from models.protocols import ChatMessage, ChatPrompt, LanguageModel, ToolCall
 
 log = structlog.get_logger()
@@ -28,10 +31,16 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Mind:
-    """What answers in a call."""
+    """What answers in a call, and what counts its tokens."""
 
     language: LanguageModel
     tools: ToolBelt
+    meter: Meter = field(default_factory=Meter)
+
+
+def recall_for(mind: Mind) -> Recall:
+    """A model that takes nothing up that it has not asked for gets nothing."""
+    return Recall(None if isinstance(mind.language, AnswersAlone) else mind.tools.lookup)
 
 
 def first_prompt(call_id: str, script: Script, belt: ToolBelt) -> ChatPrompt:
@@ -91,6 +100,7 @@ class Answering:
         self._transcript = transcript
         self._timeline = timeline
         self._begin = begin
+        self._recall = recall_for(mind)
         self._in_use: list[_InUse] = []
         self._failures = 0  # in a row
         self._log = log.bind(call_id=call_id)
@@ -103,6 +113,30 @@ class Answering:
         pending = [line for use in self._in_use if use.counts for line in _pending(use.call)]
         told = (*messages[:last], *pending, *messages[last:])
         return replace(first_prompt(self._call_id, script, self._mind.tools), messages=told)
+
+    def if_said(self, text: str, *, goes_on: bool) -> ChatPrompt:
+        """What the language model is asked should the caller's turn, or more of the last one, be this text."""
+        known = self._recall.about(text)
+        return self.prompt(self._transcript.if_said(text, goes_on=goes_on, known=known))
+
+    def ahead(self, text: str) -> ChatPrompt | None:
+        """What the language model can read before a turn that begins like this is over; None: nothing new."""
+        known = self._recall.ahead(text)
+        return self.prompt(self._transcript.if_known(known)) if known else None
+
+    def user_said(self, text: str, *, goes_on: bool, dialled: bool) -> None:
+        """A turn of the caller, or more of the last one, comes into the transcript, behind what the documents say."""
+        for use in () if dialled else self._recall.heard(text):
+            self._transcript.tool(use)
+        if goes_on:  # what was being prepared answers only its first part
+            self._transcript.user_went_on(text)
+        else:
+            self._transcript.user(text)
+
+    def on_found(self, call: Callable[[], None]) -> None:
+        """`call` is called when the documents were found to say something about what the caller is saying."""
+        if self._mind.tools.lookup is not None:
+            self._mind.tools.lookup.on_found = call
 
     def to(self, prompt: ChatPrompt, manner: Manner, group: asyncio.TaskGroup, *, speculative: bool = False) -> Answer:
         """The language model's answer; `group` runs its tools."""
@@ -133,6 +167,7 @@ class Answering:
         def answered() -> None:
             self._failures = 0
 
+        prompt = replace(prompt, tokens=self._mind.meter.tokens())
         reply = Reply(self._mind.language, prompt, use, ready, confirmed, failed, answered, self.phrases)
         answer = Answer(reply.parts(), self._mouth, Making(self._timeline.now_ms, speculative), manner, prompt)
         answer.on_line = lambda line: self._begin(answer, line)
@@ -148,10 +183,12 @@ class Answering:
     def confirm(self, answer: Answer) -> None:
         """It answers the newest turn. What it has asked of tools meanwhile belongs to the talk now."""
         turn = self._timeline.answers(answer.making)
-        for use, time in answer.unconfirmed_uses:
-            self._transcript.tool(use)
-            turn.tools.append(time)
+        turn.sources += self._recall.given()
+        for use, time, sources in answer.unconfirmed_uses:
+            self._used(turn, use, time, sources)
         answer.unconfirmed_uses.clear()
+        if answer.prompt is not None and answer.prompt.tokens is not None:
+            self._mind.meter.counts(answer.prompt.tokens)
         answer.confirm(turn)
 
     def is_using(self, answer: Answer) -> bool:
@@ -165,7 +202,9 @@ class Answering:
                 use.task.cancel()
 
     def close(self) -> None:
-        """End the tools that are in use."""
+        """End the tools that are in use, and the search in the documents."""
+        if self._mind.tools.lookup is not None:
+            self._mind.tools.lookup.close()
         for use in self._in_use:
             use.task.cancel()
 
@@ -176,11 +215,16 @@ class Answering:
         use = ToolUse(call, result.content, result.ok)
         time = ToolTime(call.name[:LONGEST_NAME], start_ms, self._timeline.now_ms(), result.ok)
         if answer.turn is None:  # its turn is not over, so there is no place for it yet
-            answer.unconfirmed_uses.append((use, time))
+            answer.unconfirmed_uses.append((use, time, result.sources))
         else:
-            self._transcript.tool(use)
-            answer.turn.tools.append(time)
+            self._used(answer.turn, use, time, result.sources)
         return result
+
+    def _used(self, turn: Turn, use: ToolUse, time: ToolTime, sources: Sequence[Source]) -> None:
+        self._transcript.tool(use)
+        turn.tools.append(time)
+        turn.sources += sources
+        self._recall.knows(sources)
 
 
 def _pending(call: ToolCall) -> tuple[ChatMessage, ChatMessage]:

@@ -74,6 +74,7 @@ class Conversation:
         loop = asyncio.get_running_loop()
         self._silence = SilenceWatch(script.silence_ms, lambda: inbox.put(NobodySpeaks()), loop.call_later, loop.time)
         self._ahead = Ahead(mind.language)
+        self._answering.on_found(self._read_ahead)
         self._answer: Answer | None = None
         self._guess: Guess | None = None
         self._floor = Floor()
@@ -199,10 +200,8 @@ class Conversation:
     def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
         """Words, or digits when no turn was `ended`."""
         answer = self._answer
-        if ended is not None and self._turn_is_open:  # what was being prepared answers only its first part
-            self.transcript.user_went_on(text)
-        else:
-            self.transcript.user(text)
+        goes_on = ended is not None and self._turn_is_open
+        self._answering.user_said(text, goes_on=goes_on, dialled=ended is None)
         self._floor.heard_words(dialled=ended is None)
         self.timeline.caller_said(self.transcript.turn_count, ended)
         ended_by = self.timeline.turn.ended_by
@@ -303,10 +302,15 @@ class Conversation:
             self._log.info("guess.failed", error=str(error))
             return
         if text:
-            prompt = self._answering.prompt(self.transcript.if_said(text, goes_on=self._turn_is_open))
+            prompt = self._answering.if_said(text, goes_on=self._turn_is_open)
             self._ahead.stop()
             guess.answer = self._answering.to(prompt, self._manner, group, speculative=True)
             await self._run(guess.answer)
+
+    def _read_ahead(self) -> None:
+        """The documents say something about what the caller is saying."""
+        if self._answer is None and self._guess is None and (prompt := self._answering.ahead(self._ear.partial())):
+            self._ahead.read(prompt)
 
     def _drop_guess(self) -> None:
         """It was wrong, or came to nothing."""

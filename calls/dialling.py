@@ -14,6 +14,7 @@ import sqlalchemy as sa
 import structlog
 
 from calls.admission import InsufficientFunds
+from calls.billing import has_no_funds
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, TooMany, TrunklineError
 from sipcore.headers import printable
@@ -128,6 +129,8 @@ def cleared(conn: sa.Connection, call: Call) -> Cleared | str:
         return "the agent is not active any more"
     if permitted(number, organization, call.customer_number) is None:
         return "calls from this number may not go there any more"
+    if has_no_funds(organization):
+        return "the organization has no funds"
     if attempt is not None and attempt.api_key_id is not None and api_keys.is_revoked(conn, attempt.api_key_id):
         return "the API key was revoked"
     return Cleared(number, agent)
@@ -226,11 +229,6 @@ def _reason_against(
         except TrunklineError as full:
             return f"no place for one more call: {full.message}"
     return None
-
-
-def has_no_funds(organization: Organization) -> bool:
-    """A paid plan has nothing left to pay calls with."""
-    return organization.plan == "paid" and organization.balance <= 0
 
 
 def tell(attempt: Attempt) -> None:

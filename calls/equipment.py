@@ -9,6 +9,7 @@ from calls.admission import SourceNames, only_address
 from calls.after_call import AfterCall
 from calls.background import Backgrounds
 from calls.http_tool import Outside
+from calls.knowledge_search import KnowledgeSearch
 from calls.sip_trails import SipTrails
 from media.engine import Engine
 from media.recording import RecordingWriter
@@ -20,7 +21,8 @@ from storage.database import Database
 class Equipment:
     """After `rtp_timeout_s` without any packet a call has lost its caller. Without `backgrounds` calls have nothing
     under them. A call that we make rings for `ring_timeout_s`. Without `sip_trails` nobody keeps
-    what is said over SIP. `names_of` says what a source is called in the database."""
+    what is said over SIP. `names_of` says what a source is called in the database.
+    Without `knowledge` documents are searched by their words alone."""
 
     database: Database
     engine: Engine
@@ -34,3 +36,4 @@ class Equipment:
     ring_timeout_s: float = 45.0
     sip_trails: SipTrails | None = None
     names_of: SourceNames = only_address
+    knowledge: KnowledgeSearch | None = None

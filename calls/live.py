@@ -22,6 +22,7 @@ from calls.endings import cause_of, reason_of, sip_end_of, status_of
 from calls.equipment import Equipment
 from calls.inbox import Inbox
 from calls.media_quality import end_of_sound
+from calls.metering import Meter
 from calls.role import AgentModels, models_for, script_of, turn_settings
 from calls.script import Script
 from calls.sip_trails import Followed
@@ -71,6 +72,7 @@ class LiveCall:
         self._ended_at: datetime | None = None
         self._sound_of_call: EngineCall | None = None
         self._conversation: Conversation | None = None
+        self._meter = Meter()
         self._recorded = False
         self._log = log.bind(call_id=call.id)
         if transfers is not None:
@@ -114,6 +116,7 @@ class LiveCall:
             recorded=self._recorded,
             media_quality=media_quality,
             sip_end=sip_end_of(self._leg.ended.result()) if self._leg.ended.done() else None,
+            usage=self._meter.usage(),
         )
         try:
             await self._house.after_call.finish(self.call.id, outcome, self._agent)
@@ -124,7 +127,7 @@ class LiveCall:
     async def _talk(self) -> None:
         """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""
         models = models_for(self._agent, self._house.models)
-        parties = Parties(self.call, self._agent, self._number.number, self._leg)
+        parties = Parties(self.call, self._agent, self._number.number, self._leg, self._meter)
         script = script_of(self._agent, parties.values, self.call.id)
         _, belt = await asyncio.gather(self._ring(), tools_of(parties, self._house))
         with closing(Ahead(models.language)) as ahead:

@@ -45,6 +45,12 @@ SPECULATIONS: Final = Counter(
     "trunkline_speculations", "Answers that were begun before the caller's turn was over", ["outcome"]
 )
 TOOL_USES: Final = Counter("trunkline_tool_uses", "Tools that agents used", ["outcome"])
+ANALYSIS: Final = Histogram(
+    "trunkline_analysis_seconds",
+    "How long the summary and the values of an ended call took; `fell_back`: the language model failed",
+    ["outcome"],
+    buckets=(0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0),
+)
 WEBHOOK_ATTEMPTS: Final = Counter("trunkline_webhook_attempts", "Webhook sendings", ["outcome"])
 TOOL_SECONDS: Final = Histogram(
     "trunkline_tool_seconds",
@@ -52,3 +58,7 @@ TOOL_SECONDS: Final = Histogram(
     ["outcome"],
     buckets=(0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 5.0, 10.0, 30.0),
 )
+USED_SECONDS: Final = Counter("trunkline_used_seconds", "Time that ended calls were connected, or heard", ["what"])
+USED_TOKENS: Final = Counter("trunkline_used_tokens", "Tokens of ended calls", ["what"])
+USED_CHARACTERS: Final = Counter("trunkline_used_characters", "Characters that were spoken in ended calls")
+CHARGED: Final = Counter("trunkline_charged", "What calls of paid plans cost, in the currency of the balances")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,12 +20,14 @@ _SHORT: Final = 60
 
 @dataclass(frozen=True)
 class Mouth:
-    """A voice, and where its sound goes. `language` is the BCP 47 tag of what is said, None for the voice's own."""
+    """A voice, and where its sound goes. `language` is the BCP 47 tag of what is said, None for the voice's own.
+    `on_spoken` is told of every sentence that is given to the playout."""
 
     voice: TextToSpeech
     settings: VoiceSettings
     playout: Playout
     language: str | None = None
+    on_spoken: Callable[[str], None] = lambda _: None
 
     @property
     def speaks(self) -> str | None:

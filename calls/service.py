@@ -4,6 +4,7 @@ are brought to an end."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass
@@ -43,6 +44,11 @@ MOST_ARRIVING: Final = 64
 answer costs no more than that."""
 ADMISSION_S: Final = 4.0
 """How long a caller waits for the database: its trunk may have another way to take."""
+HANGUP_WAITS_S: Final = 2.0
+"""How long whoever has a call hung up waits for its analysis."""
+
+CallerCheck = Callable[[sa.Connection, str], None]
+"""Takes an organization's id, in the transaction that stores its call. Raises `Refused`."""
 
 log = structlog.get_logger()
 
@@ -79,7 +85,7 @@ class CallService:
     """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `names_of` gives the names that a
     source address has in the database: itself and the registrars' host names that resolve to it. Without `way_out` no
     calls are placed. Who has to say who it is says so at the `door`. With `load`, callers are turned away while the
-    models do not keep up."""
+    models do not keep up. `check_caller` may refuse whom everything else admits."""
 
     def __init__(
         self,
@@ -91,6 +97,7 @@ class CallService:
         *,
         door: Door,
         load: Load | None = None,
+        check_caller: CallerCheck = lambda *_: None,
     ) -> None:
         self._database = database
         self._equipment = equipment
@@ -100,6 +107,7 @@ class CallService:
         self._second_legs = SecondLegs(self.check_room, self._room_changed)
         self._door = door
         self._load = load
+        self._check_caller = check_caller
         if load is not None:
             load.talking = self._talking
         self._draining = False
@@ -162,7 +170,8 @@ class CallService:
             self._start(self._look())
 
     async def hangup(self, call_id: str) -> bool:
-        """End a live call as `api_hangup` and wait until its end is stored. False when it is not live here."""
+        """End a live call as `api_hangup` and wait until its end is stored, or kept at least. False when it is not live
+        here."""
         if call_id not in self._live:
             await self._take_queued()
         if call_id not in self._live:
@@ -170,12 +179,14 @@ class CallService:
         call, task = self._live[call_id]
         call.end("api_hangup")
         await asyncio.wait((task,))
+        await self._equipment.after_call.closed(call_id, HANGUP_WAITS_S)
         return True
 
     async def drain(self, timeout_s: float) -> None:
         """Take and place no new calls and wait for those that live; after `timeout_s` they end as `server_shutdown`, as
         those that wait to be placed do at once. Returns when the end of every call is stored."""
         self._draining = True
+        until_s = time.monotonic() + timeout_s
         await self._look()
         for call, _ in list(self._live.values()):
             if not call.placed:
@@ -186,12 +197,18 @@ class CallService:
         self.end_all("server_shutdown")
         while self._tasks:
             await asyncio.wait(set(self._tasks))
+        await self._equipment.after_call.drain(until_s - time.monotonic())
 
     def end_all(self, reason: EndedReason = "server_shutdown") -> None:
         """End every call now, and take no new ones."""
         self._draining = True
         for call, _ in list(self._live.values()):
             call.end(reason)
+
+    def stop_now(self) -> None:
+        """End every call now, and wait for no model to analyse them."""
+        self.end_all("server_shutdown")
+        self._equipment.after_call.hurry()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that belongs to no request: its log lines do not carry the id of the one that happened to begin it."""
@@ -326,6 +343,7 @@ class CallService:
         number, facts = admitted.number, caller.leg.facts
         if caller.was_refused:
             raise Refused(503, "the caller was told so")
+        self._check_caller(conn, number.organization_id)
         match self._ceilings.full(conn, number.organization_id, admitted.max_calls, self._lost, self._second_legs):
             case "organization":
                 raise Refused(486, "the organization has too many calls")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls import turn_stages
+from calls import redaction, turn_stages
 from calls.answering import Mind
 from calls.context import ContextValue
 from calls.conversation import Conversation
@@ -23,6 +23,7 @@ from calls.hot_words import hot_words
 from calls.http_tool import CallContext
 from calls.inbox import Inbox
 from calls.media_watch import MediaWatch
+from calls.metering import Meter
 from calls.mouth import Mouth
 from calls.role import AgentModels, values_of
 from calls.script import Script
@@ -53,12 +54,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Parties:
-    """Who talks: our agent, on our `number`, through a leg."""
+    """Who talks: our agent, on our `number`, through a leg; and what is measured of it."""
 
     call: Call
     agent: Agent
     number: str
     leg: Leg
+    meter: Meter = field(default_factory=Meter)
 
     @property
     def values(self) -> dict[str, ContextValue]:
@@ -87,11 +89,15 @@ def open_senses(
     agent = parties.agent
     values = parties.call.context_variables.values()
     expected = hot_words(agent.name, agent.system_prompt or "", values, belt.definitions)
+    post, lookup = asyncio.get_running_loop().call_soon_threadsafe, belt.lookup
 
     def words(partial_text: str) -> None:
         has_words(backchannels.is_backchannel(partial_text, agent.language_hint))
+        if lookup is not None:
+            post(lookup.hears, partial_text)
 
     ear = models.ear.open(rate=rate, language=agent.language_hint, on_words=words, hot_words=expected)
+    ear = parties.meter.ear(ear, rate)
     return Senses(ear, models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=ear.partial))
 
 
@@ -101,7 +107,14 @@ async def tools_of(parties: Parties, house: Equipment) -> ToolBelt:
     context = CallContext(call.id, parties.values)
     digits = parties.leg.send_digits
     try:
-        return await belt_for(agent, context, database=house.database, outside=house.outside, send_digits=digits)
+        return await belt_for(
+            agent,
+            context,
+            database=house.database,
+            outside=house.outside,
+            send_digits=digits,
+            searching=house.knowledge,
+        )
     except StorageTrouble as trouble:
         log.warning("call.without_own_tools", call_id=call.id, cause=trouble.cause)
         return bare_belt(agent, call.id, digits)
@@ -139,8 +152,8 @@ class Talk:
             script=script,
             inbox=inbox,
             ear=senses.ear,
-            mind=Mind(models.language, belt),
-            mouth=Mouth(models.voice, voice, sound.playout, agent.language_hint),
+            mind=Mind(models.language, belt, parties.meter),
+            mouth=Mouth(models.voice, voice, sound.playout, agent.language_hint, parties.meter.spoke),
             timeline=self._timeline(),
             protect=sound.protect,
             on_progress=self._changed.set,
@@ -193,20 +206,30 @@ class Talk:
         """Store the answer and then what was said when that has changed, so that a crash loses little of it. The end of
         the call stores all of it again, therefore trouble here is only logged."""
         call_id = self._parties.call.id
-        await self._store(lambda conn: calls.answered(conn, call_id, self._answered_at))
+        rules = redaction.EVERYTHING  # until it is known
+
+        def answered(conn: sa.Connection) -> bool:
+            nonlocal rules
+            rules = redaction.rules_of(conn, call_id)
+            return calls.answered(conn, call_id, self._answered_at)
+
+        await self._store(answered)
         while True:
             await self._changed.wait()
             await asyncio.sleep(PROGRESS_AFTER_S)
             self._changed.clear()
-            talk = self.conversation.transcript
-            progress = partial(
-                calls.note_progress,
-                call_id=call_id,
-                transcript=talk.items(),
-                timeline=self.conversation.timeline.items(),
-                turn_count=talk.turn_count,
+            talk, timeline = self.conversation.transcript, self.conversation.timeline
+            items, times = await redaction.hidden_progress(talk.items(), timeline.items(), rules)
+            await self._store(
+                partial(
+                    calls.note_progress,
+                    call_id=call_id,
+                    transcript=items,
+                    timeline=times,
+                    turn_count=talk.turn_count,
+                    usage=self._parties.meter.usage().stored(),
+                )
             )
-            await self._store(progress)
 
     async def _store(self, write: Callable[[sa.Connection], bool]) -> None:
         try:

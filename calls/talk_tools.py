@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Final
 
+import sqlalchemy as sa
 import structlog
 
 from calls.context import substitute
 from calls.http_tool import CallContext, HttpTool, Outside
+from calls.knowledge_search import KnowledgeSearch
+from calls.lookup import Lookup
+from calls.recall import source_of, told
 from calls.tools import Tool, ToolBelt, ToolResult, function_name
 from media.dtmf_keys import pressable
-from models.protocols import END_CALL, HANG_UP, ToolDefinition
-from storage import knowledge_index, tools
+from models.protocols import END_CALL, HANG_UP, SEARCH_KNOWLEDGE, ToolDefinition
+from storage import knowledge, tools
 from storage.agents import Agent
 from storage.database import Database
-from storage.knowledge_index import Found
+from storage.documents.words import language_of
 
 SEND_DTMF: Final = "send_dtmf"
-SEARCH_KNOWLEDGE: Final = "search_knowledge"
 BUILT_IN: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
 """Names that no tool of an organization gets, whether or not the built-in one is there."""
 MOST_TOOLS: Final = 64
 """Of an organization's own, in one call."""
 SENDING_S: Final = 60.0
 """For keys: what the agent says first and the pauses between them included. On hold nothing is sent."""
-PASSAGES: Final = 4
-"""That a search gives at most; about 200 words each."""
-LONGEST_FINDINGS: Final = 8_000
-"""Characters of passages."""
 MOST_KEYS: Final = 32
 """That are pressed at a time, pauses included."""
 
@@ -97,7 +95,7 @@ class SearchKnowledge:
 
     effects: Final = False
 
-    def __init__(self, database: Database, agent_id: str, instructions: str) -> None:
+    def __init__(self, lookup: Lookup, instructions: str) -> None:
         self.definition: Final = ToolDefinition(
             SEARCH_KNOWLEDGE,
             instructions,
@@ -110,37 +108,45 @@ class SearchKnowledge:
                 "additionalProperties": False,
             },
         )
-        self._database = database
-        self._agent_id = agent_id
+        self._lookup = lookup
 
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """The passages that answer best, each with its document's name. Raises `StorageTrouble`."""
-        search = partial(knowledge_index.search, agent_id=self._agent_id, text=arguments["query"], most=PASSAGES)
-        found = await self._database.read(search)
+        found = await self._lookup.find(arguments["query"])
         if not found:
             return ToolResult("The documents say nothing about that.", ok=True)
-        return ToolResult("\n\n".join(map(_told, found))[:LONGEST_FINDINGS], ok=True)
-
-
-def _told(found: Found) -> str:
-    return f"From the document {found.document}:\n{found.content}"
+        return ToolResult(told(found), ok=True, sources=tuple(map(source_of, found)))
 
 
 async def belt_for(
-    agent: Agent, context: CallContext, *, database: Database, outside: Outside, send_digits: SendDigits | None = None
+    agent: Agent,
+    context: CallContext,
+    *,
+    database: Database,
+    outside: Outside,
+    send_digits: SendDigits | None = None,
+    searching: KnowledgeSearch | None = None,
 ) -> ToolBelt:
-    """Every tool of an agent in a call, from one read. Without `send_digits` no keys can be pressed. Raises
-    `StorageTrouble`."""
+    """Every tool of an agent in a call, from one read. Without `send_digits` no keys can be pressed; without
+    `searching` documents are searched by their words alone. Raises `StorageTrouble`."""
     belt = _without_database(agent, send_digits)
+    own, has_documents = await _stored(agent, context, database)
+    lookup: Lookup | None = None
     if agent.knowledge_search_instructions:
+        lookup = Lookup(
+            searching or KnowledgeSearch(database),
+            agent.id,
+            language=language_of(agent.language_hint),
+            ahead=has_documents,
+        )
         instructions = substitute(agent.knowledge_search_instructions, context.values, call_id=context.call_id)
-        belt.append(SearchKnowledge(database, agent.id, instructions))
+        belt.append(SearchKnowledge(lookup, instructions))
     taken = set(BUILT_IN)
-    for stored in await _own(agent, context, database):
+    for stored in own:
         name = function_name(stored.name, taken)
         taken.add(name.lower())
         belt.append(HttpTool(stored, name, context, outside))
-    return ToolBelt(belt, call_id=context.call_id)
+    return ToolBelt(belt, call_id=context.call_id, lookup=lookup)
 
 
 def bare_belt(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolBelt:
@@ -157,12 +163,16 @@ def _without_database(agent: Agent, send_digits: SendDigits | None) -> list[Tool
     return belt
 
 
-async def _own(agent: Agent, context: CallContext, database: Database) -> list[tools.Tool]:
-    """The agent's tools that its organization has defined, the oldest first."""
-    if agent.tool_ids is not None and not agent.tool_ids:
-        return []
-    read = partial(tools.of_agent, organization_id=agent.organization_id, tool_ids=agent.tool_ids, most=MOST_TOOLS + 1)
-    found = await database.read(read)
+async def _stored(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.Tool], bool]:
+    """The agent's tools that its organization has defined, the oldest first; and whether it has documents to search."""
+
+    def read(conn: sa.Connection) -> tuple[list[tools.Tool], bool]:
+        own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, most=MOST_TOOLS + 1)
+        return own, bool(agent.knowledge_search_instructions) and knowledge.has_ready(conn, agent.id)
+
+    if not (agent.knowledge_search_instructions or agent.tool_ids is None or agent.tool_ids):
+        return [], False
+    found, has_documents = await database.read(read)
     if len(found) > MOST_TOOLS:
         log.warning("tools.left_out", call_id=context.call_id, agent_id=agent.id, kept=MOST_TOOLS)
-    return found[:MOST_TOOLS]
+    return found[:MOST_TOOLS], has_documents

@@ -1,9 +1,10 @@
-"""When what happened in each turn of a call: where an answer took its time. It holds no word of what was said."""
+"""When what happened in each turn of a call: where an answer took its time, and which passages of
+documents it was given. It holds no word of what was said."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from media.events import EndReason, TurnEnded
@@ -50,6 +51,17 @@ class ToolTime:
     ok: bool
 
 
+@dataclass(frozen=True)
+class Source:
+    """A passage of a document that an answer was given: the document's id and name at that time, the passage's number
+    in it from 0 on, and how well it fitted: 0..1."""
+
+    document_id: str
+    document: str
+    position: int
+    score: float
+
+
 @dataclass(eq=False)
 class Turn:
     """A turn of the caller and its answer; number 0 is the agent's opening message. Times are ms on the arrival clock,
@@ -70,6 +82,8 @@ class Turn:
     played_ms: float = 0.0
     """How much of the answer's sound was sent."""
     tools: list[ToolTime] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    """As they came; the same passage may be there twice."""
 
     @property
     def first_token_ms(self) -> float | None:
@@ -109,7 +123,18 @@ class Turn:
                 }
                 for tool in self.tools
             ],
+            "sources": [asdict(source) for source in _once(self.sources)],
         }
+
+
+def _once(sources: Sequence[Source]) -> list[Source]:
+    """Each passage where it came first, with the best of its scores."""
+    best: dict[tuple[str, int], Source] = {}
+    for source in sources:
+        place = source.document_id, source.position
+        if place not in best or source.score > best[place].score:
+            best[place] = source
+    return list(best.values())
 
 
 class Timeline:

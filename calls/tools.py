@@ -10,6 +10,8 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from calls.lookup import Lookup
+from calls.timeline import Source
 from calls.tool_arguments import LONGEST_NAME, BadArguments, arguments_of
 from config.errors import TrunklineError
 from models.protocols import ToolCall, ToolDefinition
@@ -28,6 +30,8 @@ class ToolResult:
 
     content: str
     ok: bool
+    sources: tuple[Source, ...] = ()
+    """The passages of documents that are in it."""
 
 
 class Tool(Protocol):
@@ -46,13 +50,15 @@ class Tool(Protocol):
 
 
 class ToolBelt:
-    """The tools of one call; their names differ."""
+    """The tools of one call; their names differ. `lookup` finds in the agent's documents what the caller asks for
+    before any tool does."""
 
-    def __init__(self, tools: Sequence[Tool] = (), *, call_id: str | None = None) -> None:
+    def __init__(self, tools: Sequence[Tool] = (), *, call_id: str | None = None, lookup: Lookup | None = None) -> None:
         """`call_id` is for the log. Raises `ValueError` when two tools have the same name."""
         self._tools: Final = {tool.definition.name: tool for tool in tools}
         if len(self._tools) < len(tools):
             raise ValueError("two tools have the same name")
+        self.lookup: Final = lookup
         self._log = log.bind(call_id=call_id)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,15 +59,24 @@ class Transcript:
         """A tool has answered."""
         self._lines.append(use)
 
-    def if_said(self, text: str, *, goes_on: bool) -> list[ChatMessage]:
-        """`messages` as they would be after a turn of the caller, or more of the last one."""
-        trial = Transcript()
-        trial._lines = list(self._lines)
+    def if_known(self, known: Sequence[ToolUse]) -> list[ChatMessage]:
+        """`messages` as they would be after these tools were used."""
+        return self._with(known).messages()
+
+    def if_said(self, text: str, *, goes_on: bool, known: Sequence[ToolUse] = ()) -> list[ChatMessage]:
+        """`messages` as they would be after a turn of the caller, or more of the last one, and before it these
+        tools."""
+        trial = self._with(known)
         if goes_on:
             trial.user_went_on(text)
         else:
             trial.user(text)
         return trial.messages()
+
+    def _with(self, known: Sequence[ToolUse]) -> Transcript:
+        trial = Transcript()
+        trial._lines = [*self._lines, *known]
+        return trial
 
     def items(self) -> list[TranscriptItem]:
         """As it is stored."""

@@ -60,10 +60,12 @@ def destinations_of(number: PhoneNumber) -> tuple[Destination, Destination | Non
 
 @dataclass(frozen=True)
 class TrunkMaker:
-    """Makes trunks of phone numbers. `places` knows what a host that says nothing of its transport speaks."""
+    """Makes trunks of phone numbers. `places` knows what a host that says nothing of its transport speaks. `standby`:
+    none of them registers."""
 
     secrets: Secrets
     places: Places
+    standby: bool = False
 
     def trunk(self, number: PhoneNumber) -> Trunk | None:
         """None when the number's trunk is not set up. Raises `SecretUnreadable` for a password of another key."""
@@ -80,7 +82,7 @@ class TrunkMaker:
             outbound_proxy=self._place(proxy) if proxy else None,
             user=number.sip_username if registers and number.sip_username else number.number,
             credentials=self._credentials(number),
-            registers=registers,
+            registers=registers and not self.standby,
             follow_redirects=number.sip_allow_redirect,
             accept_refer=number.sip_allow_refer,
             qualify_s=number.sip_qualify_seconds,

@@ -18,6 +18,7 @@ from storage import agents, knowledge, knowledge_files, knowledge_index, organiz
 from storage.agents import AgentFields
 from storage.database import Database
 from storage.knowledge import Document, DocumentFields
+from tests import fresh_database
 
 TEXT = b"We open at nine.\n\nOn Sundays we are closed."
 DEADLINE_S = 20.0
@@ -33,12 +34,20 @@ class Archive:
         self.agent_id = agent_id
         self._pipes: dict[str, int] = {}
 
-    async def upload(self, content: bytes | None = TEXT, mime_type: str = "text/plain") -> Document:
-        """A pending document; without content its file is a pipe that nothing has been written to."""
+    async def upload(
+        self, content: bytes | None = TEXT, mime_type: str = "text/plain", *, same: str | None = None
+    ) -> Document:
+        """A pending document; without content its file is a pipe that nothing has been written to. Uploads of the
+        `same` file share what is read of it."""
         document_id = str(uuid4())
         await asyncio.to_thread(self._put, document_id, content)
         fields = DocumentFields(
-            agent_id=self.agent_id, name="Hours", filename="a", mime_type=mime_type, file_size=0, sha256=""
+            agent_id=self.agent_id,
+            name="Hours",
+            filename="a",
+            mime_type=mime_type,
+            file_size=0,
+            sha256=same or document_id,
         )
         create = partial(knowledge.create, organization_id=self.organization_id, fields=fields)
         return await self.database.write(partial(create, document_id=document_id))
@@ -95,8 +104,7 @@ class Archive:
 @asynccontextmanager
 async def open_archive(data_dir: Path) -> AsyncIterator[Archive]:
     """An archive without documents; no process may outlive it."""
-    database = Database(f"sqlite+aiosqlite:///{data_dir / 'trunkline.db'}")
-    await database.open()
+    database = await fresh_database.opened(data_dir)
     owner = (await database.write(lambda conn: organizations.create(conn, "default"))).id
     fields = AgentFields(name="Anna", knowledge_search_instructions="always")
     agent = await database.write(lambda conn: agents.create(conn, owner, fields))
@@ -113,9 +121,9 @@ def children() -> str:
 
 
 @asynccontextmanager
-async def at_work(archive: Archive) -> AsyncIterator[KnowledgeWorker]:
+async def at_work(archive: Archive, on_removed: Callable[[], None] = lambda: None) -> AsyncIterator[KnowledgeWorker]:
     """A worker as in a server, from its start to its stop."""
-    worker = KnowledgeWorker(archive.database, archive.data_dir)
+    worker = KnowledgeWorker(archive.database, archive.data_dir, on_removed=on_removed)
     await worker.recover()
     task = asyncio.create_task(worker.run())
     try:

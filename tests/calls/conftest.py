@@ -10,6 +10,7 @@ from cryptography.fernet import Fernet
 
 from config.secrets import Secrets
 from storage.database import Database
+from tests import fresh_database
 from tests.calls.archive import Archive, open_archive
 from tests.calls.outbox import Receiver, listening
 
@@ -33,7 +34,6 @@ def secrets() -> Secrets:
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = Database(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
-    await database.open()
+    database = await fresh_database.opened(tmp_path)
     yield database
     await database.close()

@@ -14,6 +14,8 @@ from cryptography.fernet import Fernet
 
 from calls.admission import Ceilings
 from calls.after_call import AfterCall
+from calls.analysis import Analyst
+from calls.billing import RateCard, caller_check
 from calls.door import Door
 from calls.egress import EgressClient, EgressRules, Lanes, tls_context
 from calls.equipment import Equipment
@@ -22,6 +24,7 @@ from calls.load import Load
 from calls.outbound import Turns, WayOut
 from calls.service import CallService
 from config.secrets import Secrets
+from config.sections import BillingSettings
 from media.engine import Engine
 from media.recording import RecordingWriter
 from models.protocols import AnswerPart
@@ -31,9 +34,11 @@ from storage.agents import Agent, AgentFields
 from storage.calls import Call
 from storage.database import Database
 from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from tests import fresh_database
 from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
 from tests.fakes_legs import SOURCE, ArrayPump, Callees, Phone
 
+FREE = BillingSettings()
 TICK_PAUSE_S = 0.001
 """Real time between two ticks of 20 ms: sound runs up to twenty times as fast as on a line."""
 T = TypeVar("T")
@@ -168,10 +173,12 @@ async def open_house(
     per_second: float = 1000.0,
     hears: Sequence[str] = (),
     load: Load | None = None,
+    max_analysis_s: float = 30.0,
+    billing: BillingSettings = FREE,
 ) -> AsyncIterator[House]:
     """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out; nobody
     looks at the models of `load` but the test."""
-    database = WatchedDatabase(f"sqlite+aiosqlite:///{data_dir}/trunkline.db")
+    database = WatchedDatabase(await fresh_database.put(data_dir))
     await database.open()
     pump = ArrayPump()
     post = asyncio.get_running_loop().call_soon_threadsafe
@@ -186,8 +193,15 @@ async def open_house(
     def names_of(address: str) -> Collection[str]:
         return names.get(address, {address})
 
-    after = AfterCall(database, secrets, "https://here.test", lambda: woken.append(None))
     catalogue = scripted_catalogue(language, ears, voice)
+    after = AfterCall(
+        database,
+        secrets,
+        "https://here.test",
+        lambda: woken.append(None),
+        RateCard.of(billing),
+        Analyst(catalogue, max_analysis_s),
+    )
     client = EgressClient(EgressRules(["127.0.0.0/8"]), tls_context(None))
     outside = Outside(client, Lanes(), secrets)
     equipment = Equipment(
@@ -198,7 +212,10 @@ async def open_house(
     turns = GatedTurns(per_second)
     way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load)
     door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
-    service = CallService(database, equipment, ceilings or Ceilings(), names_of, way_out, door=door, load=load)
+    service = CallService(
+        database, equipment, ceilings or Ceilings(), names_of, way_out, door=door, load=load,
+        check_caller=caller_check(billing),
+    )  # fmt: skip
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:
         yield House(

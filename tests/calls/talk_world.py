@@ -20,6 +20,7 @@ from calls.answering import Mind
 from calls.conversation import Conversation
 from calls.digits import DigitsDialled
 from calls.inbox import Inbox
+from calls.lookup import Lookup
 from calls.mouth import Mouth
 from calls.script import Script
 from calls.talk_tools import EndCall
@@ -45,7 +46,16 @@ from models.protocols import (
     ChatPrompt,
     VoiceSettings,
 )
-from tests.calls.world_models import RATE, WORD_MS, WorldEar, WorldLanguage, WorldTool, WorldVoice, answer_of
+from tests.calls.world_models import (
+    RATE,
+    WORD_MS,
+    WorldEar,
+    WorldKnowledge,
+    WorldLanguage,
+    WorldTool,
+    WorldVoice,
+    answer_of,
+)
 from tests.fakes import ArrayPort
 
 SPELL_MS = 250
@@ -102,7 +112,9 @@ class World:
         self.turns = Turns(settings, TICK_MS, chance.choice([0, 40]))
         self.inbox = Inbox()
         self.language, self.voice, self.ear = WorldLanguage(self), WorldVoice(self), WorldEar(self)
-        tools = ToolBelt([WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True), EndCall()])
+        self.lookup = Lookup(WorldKnowledge(self), "agent") if chance.random() < 0.7 else None
+        belt = [WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True), EndCall()]
+        tools = ToolBelt(belt, lookup=self.lookup)
         self.talk = Conversation(
             call_id="c",
             script=self.script,
@@ -183,6 +195,8 @@ class World:
             loop.call_later((at + late_ms) / 1000, self._orders.append, news)
 
     def _hears_words(self, backchannel: bool) -> tuple[TurnEvent, ...]:
+        if self.lookup is not None:
+            self.lookup.hears(self.ear.partial())
         return self.turns.words(self.now_ms, backchannel)
 
     def _protect(self, on: bool) -> tuple[TurnEvent, ...]:
@@ -274,10 +288,19 @@ class World:
     def check_prompt(self, prompt: ChatPrompt) -> None:
         """The language model sees of its own words those that were heard, and no others. (While it waits for a tool
         it may have said something in the same answer.)"""
+        self._check_recalled(prompt)
         if prompt.messages and prompt.messages[-1].role == "tool":
             return
         own = [word for message in prompt.messages if message.role == "assistant" for word in message.content.split()]
         assert own == self._heard(), f"the model's own words: {own} instead of {self._heard()}"
+
+    def _check_recalled(self, prompt: ChatPrompt) -> None:
+        """What the documents say stands before words of the caller, and each passage once."""
+        calls = [call.id for message in prompt.messages for call in message.tool_calls]
+        recalled = [each for each in calls if each.startswith("recalled_")]
+        assert recalled == [f"recalled_{number}" for number in range(1, len(recalled) + 1)]
+        told = [line for message in prompt.messages for line in message.content.splitlines() if "passage" in line]
+        assert len(told) == len(set(told)) >= len(recalled), "a passage was told twice"
 
     def _heard(self) -> list[str]:
         """The words that were sent to their end, in order."""

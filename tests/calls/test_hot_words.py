@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from calls.hot_words import MOST, hot_words
+from calls.metering import Meter
 from calls.role import AgentModels
 from calls.talk import Parties, open_senses
 from calls.tools import ToolBelt
@@ -70,10 +71,11 @@ def test_odd_schemas_do_no_harm() -> None:
     assert hot_words("", "", [], [odd, tool({"a_b": 3, "c": {"enum": [None, 1]}})]) == ["a b"]
 
 
-def test_a_call_tells_its_recognizer_what_to_expect() -> None:
+async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
     ears = ScriptedEars()
     agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
-    parties = SimpleNamespace(agent=agent, call=SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3}))
+    call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
+    parties = SimpleNamespace(agent=agent, call=call, meter=Meter())
     models = SimpleNamespace(ear=ears, end_of_turn=AlwaysOver())
     open_senses(cast(AgentModels, models), cast(Parties, parties), ToolBelt(), 8000, lambda only: None).close()
     assert ears.hot_words == ["Biscuit", "Ada", "Mr Okonkwo"]

@@ -82,6 +82,11 @@ def _narrow_organization(conn: sa.Connection, line: Line) -> None:
     conn.execute(sa.update(t).where(t.c.id == line[0].organization_id).values(outbound_prefixes=[]))
 
 
+def _use_up_balance(conn: sa.Connection, line: Line) -> None:
+    t = tables.organizations
+    conn.execute(sa.update(t).where(t.c.id == line[0].organization_id).values(plan="paid", balance=0))
+
+
 def _revoke_key(conn: sa.Connection, line: Line) -> None:
     for key in api_keys.all_of(conn, line[0].organization_id):
         api_keys.revoke(conn, key.id)
@@ -95,6 +100,7 @@ def _revoke_key(conn: sa.Connection, line: Line) -> None:
         (_let_agent_rest, "the agent is not active any more"),
         (_narrow_number, "calls from this number may not go there any more"),
         (_narrow_organization, "calls from this number may not go there any more"),
+        (_use_up_balance, "the organization has no funds"),
         (_revoke_key, "the API key was revoked"),
     ],
 )

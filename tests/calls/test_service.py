@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,8 +54,12 @@ async def test_a_caller_is_heard_answered_and_recorded(tmp_path: Path) -> None:
     answer = [TextDelta("We open at nine. Good bye."), HANG_UP]
     async with open_house(tmp_path, answer, hears=["what are your opening hours"]) as house:
         await house.number(turn_endpoint_delay=600)
-        phone = house.rings(caller=spoken.samples)
-        call = await house.ends(phone)
+        with capture_logs() as lines:
+            phone = house.rings(caller=spoken.samples)
+            call = await house.ends(phone)
+        told = [line for line in lines if line["log_level"] != "debug"]
+        assert {"turn.user", "turn.agent", "call.ended"} <= {line["event"] for line in told}
+        assert not re.search("opening|nine", str(told)), "what is said stands in the log at debug only"
         (ear,) = house.ears.streams
         assert ear.closed
         assert len(ear.turns) == 1

@@ -21,6 +21,7 @@ from sipcore.sip_message import SipMessage
 from storage import call_sip, calls, organizations
 from storage.call_sip import CallSip
 from storage.database import StorageTrouble
+from tests import fresh_database
 from tests.calls.house import WatchedDatabase
 
 NOBODY = Party("", "")
@@ -28,7 +29,7 @@ NOBODY = Party("", "")
 
 @pytest_asyncio.fixture
 async def database(tmp_path: Path) -> AsyncIterator[WatchedDatabase]:
-    database = WatchedDatabase(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
+    database = WatchedDatabase(await fresh_database.put(tmp_path))
     await database.open()
     yield database
     await database.close()

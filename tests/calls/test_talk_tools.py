@@ -13,13 +13,15 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from bench.scripted import HANG_UP
-from calls import talk_tools
 from calls.egress import Lanes
 from calls.http_tool import CallContext, Outside
-from calls.talk_tools import LONGEST_FINDINGS, MOST_TOOLS, PASSAGES, EndCall, SearchKnowledge, SendDtmf, belt_for
+from calls.knowledge_search import KnowledgeSearch
+from calls.lookup import PASSAGES, Lookup
+from calls.recall import LONGEST
+from calls.talk_tools import MOST_TOOLS, EndCall, SearchKnowledge, SendDtmf, belt_for
 from calls.tools import ToolBelt, ToolResult
 from config.secrets import Secrets
-from models.protocols import END_CALL, TextDelta, ToolCall
+from models.protocols import END_CALL, SEARCH_KNOWLEDGE, TextDelta, ToolCall
 from storage import agents, tools
 from storage.agents import Agent
 from storage.database import Database, StorageTrouble
@@ -210,17 +212,20 @@ async def test_the_instructions_say_when_to_search_with_their_variables_filled(
 
 
 async def found(database: Database, agent_id: str, query: str) -> ToolResult:
-    tool = SearchKnowledge(database, agent_id, "For opening hours")
+    tool = SearchKnowledge(Lookup(KnowledgeSearch(database), agent_id), "For opening hours")
     return await tool.run({"query": query})
 
 
 async def test_a_search_tells_the_passages_and_their_documents(archive: Archive) -> None:
-    await archive.upload()
+    document = await archive.upload()
     async with at_work(archive) as worker:
         await worker.idle()
     result = await found(archive.database, archive.agent_id, "Are you open on Sundays?")
     told = "From the document Hours:\nWe open at nine.\nOn Sundays we are closed."
-    assert result == ToolResult(told, ok=True)
+    (source,) = result.sources
+    assert (source.document_id, source.document, source.position) == (document.id, "Hours", 0)
+    assert 0 < source.score <= 1
+    assert result == ToolResult(told, ok=True, sources=(source,))
 
 
 async def test_a_search_tells_the_best_passages_only(archive: Archive) -> None:
@@ -240,7 +245,7 @@ async def test_passages_of_long_words_are_cut(archive: Archive) -> None:
     result = await found(
         archive.database, archive.agent_id, " ".join(f"{'berth' * 11}{number:04}" for number in (1, 500))
     )
-    assert (len(result.content), result.ok) == (LONGEST_FINDINGS, True)
+    assert (len(result.content), result.ok) == (LONGEST, True)
 
 
 async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(archive: Archive) -> None:
@@ -255,8 +260,8 @@ async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(arc
 
 async def test_a_database_in_trouble_is_told_as_a_tool_that_does_not_work(archive: Archive) -> None:
     closed = Database(str(archive.database.url))
-    belt = ToolBelt([SearchKnowledge(closed, archive.agent_id, "For opening hours")])
+    belt = ToolBelt([SearchKnowledge(Lookup(KnowledgeSearch(closed), archive.agent_id), "For opening hours")])
     with capture_logs() as logs:
-        result = await belt.run(ToolCall("1", talk_tools.SEARCH_KNOWLEDGE, '{"query": "open"}'))
+        result = await belt.run(ToolCall("1", SEARCH_KNOWLEDGE, '{"query": "open"}'))
     assert result == ToolResult("`search_knowledge` does not work at the moment.", ok=False)
     assert [each["event"] for each in logs] == ["tool.broken"]

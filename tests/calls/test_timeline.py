@@ -24,7 +24,7 @@ GREETED = Script("You help.", greeting="Good morning to you.", speaks_first=True
 KEYS = (
     *("turn", "ended_by", "eot_probability", "speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),
     *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms", "response_gap_ms"),
-    *("played_ms", "interrupted", "speculated", "tools"),
+    *("played_ms", "interrupted", "speculated", "tools", "sources"),
 )
 
 
@@ -82,6 +82,7 @@ async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
             "interrupted": False,
             "speculated": False,
             "tools": [],
+            "sources": [],
         }
     ]
 
@@ -109,6 +110,7 @@ async def test_a_greeting_is_turn_0_and_needs_no_language_model(begin: Begin) ->
             "interrupted": False,
             "speculated": False,
             "tools": [],
+            "sources": [],
         }
     ]
 
@@ -252,9 +254,9 @@ async def test_nothing_that_was_said_is_in_it(begin: Begin) -> None:
     await talk.play(4 * WORD_MS)
     for turn in turns(talk):
         assert tuple(turn) == KEYS
-        assert all(isinstance(turn[name], int | None) for name in KEYS if name not in ("ended_by", "tools"))
+        assert all(isinstance(turn[name], int | None) for name in KEYS if name not in ("ended_by", "tools", "sources"))
         assert turn["ended_by"] in ("model", None)
-        assert turn["tools"] == []
+        assert turn["tools"] == turn["sources"] == []
 
 
 async def _becomes(house: House, holds: Callable[[Call], bool]) -> Call:
@@ -267,8 +269,9 @@ async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(talks, "PROGRESS_AFTER_S", 0.01)
+    long = "Welcome caller. " * 20  # it is not over when the first of it is stored, also on a busy machine
     async with open_house(tmp_path) as house:
-        await house.number(**GREETS)
+        await house.number(**{**GREETS, "agent_greeting": long})
         phone = house.rings()
         live = await _becomes(house, lambda call: bool(call.timeline))
         assert live.ended_at is None

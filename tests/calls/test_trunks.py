@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -163,6 +163,12 @@ async def test_an_allowlist_trunk_has_credentials_when_it_has_a_user_and_a_passw
     assert trunk and (trunk.registers, trunk.user, trunk.credentials) == (False, "100", None)
     trunk = maker.trunk(await world.change(number, sip_username="ann"))
     assert trunk and (trunk.user, trunk.credentials) == ("100", Credentials("ann", "s3cret"))
+
+
+async def test_on_standby_no_number_registers(world: World) -> None:
+    number = await world.number(**REGISTRATION, sip_password="s3cret")
+    usual, standby = (TrunkMaker(world.secrets, world.places, each).trunk(number) for each in (False, True))
+    assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
 
 
 async def test_a_number_without_a_trunk_is_none_and_says_so(world: World) -> None:

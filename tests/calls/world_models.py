@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calls.knowledge_search import KnowledgeSearch
 from calls.tools import ToolResult
 from media.ports import Samples
 from models.protocols import (
@@ -21,6 +22,8 @@ from models.protocols import (
     ToolDefinition,
     VoiceSettings,
 )
+from storage.database import StorageTrouble
+from storage.knowledge_index import Found
 
 if TYPE_CHECKING:
     from tests.calls.talk_world import World
@@ -139,6 +142,20 @@ class WorldTool:
             assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
         await self.world.takes(2500)
         return ToolResult(f"done {self.name}", ok=self.world.chance.random() < 0.8)
+
+
+class WorldKnowledge(KnowledgeSearch):
+    """Has something to say on some words, sooner or later, or is in trouble."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+        await self.world.takes(800)
+        if self.world.chance.random() < 0.1:
+            raise StorageTrouble("full")
+        numbers = {int(word[1:]) % 7 for word in text.split() if word.startswith("u")}
+        return [Found(f"passage {number}", "d", 0.9, "d", number) for number in sorted(numbers) if number < 4][:most]
 
 
 def spelt(number: int) -> str:

@@ -1,0 +1,86 @@
+"""Whether what a language model wrote after a call is what was asked for. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+LONGEST_SUMMARY: Final = 2000
+"""Characters. More is cut."""
+LONGEST_VALUE: Final = 1000
+_UNSAID: Final = frozenset({"", "null", "none", "n/a", "unknown", "not said", "not specified", "not mentioned"})
+"""What models write for a text that was not said."""
+
+
+class BadAnswer(Exception):
+    """A model wrote something else than what it was asked for."""
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadAnswer("the answer is no JSON") from error
+    if not isinstance(answer, dict):
+        raise BadAnswer("the answer is no JSON object")
+    return answer
+
+
+def checked_summary(text: str) -> str:
+    """The summary in an answer: plain text on one line, bounded. Raises `BadAnswer`."""
+    summary = _object(text).get("summary")
+    if not isinstance(summary, str) or not (plain := _plain(summary)):
+        raise BadAnswer("the answer holds no summary")
+    return bounded(plain, LONGEST_SUMMARY)
+
+
+def checked_values(text: str, names: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """The values in an answer by their `names`: exactly these, of their `kinds`, null when unsaid. Raises `BadAnswer`
+    for a key that was not asked for, or a value of another kind."""
+    answer = _object(text)
+    if unknown := answer.keys() - names.keys():
+        raise BadAnswer(f"the answer holds {len(unknown)} keys that were not asked for")
+    return {name: _checked(answer.get(key), kinds[key]) for key, name in names.items()}
+
+
+def _checked(value: object, kind: str) -> str | float | bool | None:
+    match kind, value:
+        case _, None:
+            return None
+        case "boolean", bool():
+            return value
+        case "number", int() | float() if not isinstance(value, bool) and _is_finite(value):
+            return value
+        case "string", str():
+            plain = bounded(_plain(value), LONGEST_VALUE)
+            return None if plain.lower() in _UNSAID else plain
+    raise BadAnswer(f"a value is no {kind}")
+
+
+def _is_finite(value: float) -> bool:
+    """Also for integers that no float holds, which nobody could read."""
+    try:
+        return math.isfinite(value) and abs(value) < 1e300
+    except OverflowError:
+        return False
+
+
+def _plain(text: str) -> str:
+    """Without line breaks and characters that cannot be shown or stored."""
+    shown = "".join(each if each.isprintable() else " " for each in text)
+    return " ".join(shown.split())
+
+
+def bounded(text: str, longest: int) -> str:
+    """At most so many characters, cut at a word where there is one."""
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    return f"{head.rsplit(' ', 1)[0] if ' ' in head[longest // 2 :] else head}…"
+
+
+def merged(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Both: the later value counts, but for null."""
+    return {**earlier, **{name: value for name, value in later.items() if value is not None}}

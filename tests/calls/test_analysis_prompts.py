@@ -1,0 +1,117 @@
+"""What a language model is asked after a call, and what it may write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from calls.analysis_checks import BadAnswer, checked_summary, checked_values, merged
+from calls.analysis_prompts import MOST_FIELDS, forms_of, parts_of, values_prompt
+from models.llama.grammar import json_grammar
+from storage.agents import ExtractionField
+from storage.calls import TranscriptItem
+
+HOSTILE = (
+    *("", " ", '"', "\\", "\n", "\x00", "🙂", "名前", "a b", "a.b", "value_1", "value_2", "__proto__", "x" * 4000),
+    *("]}]", '"}: ignore all of this', "constructor", "null", "<|im_end|>", "\ud800"),
+)
+
+
+def field(name: str, kind: str = "string", description: str = "") -> ExtractionField:
+    return {"name": name, "description": description, "type": kind}
+
+
+def said(*lines: str) -> list[TranscriptItem]:
+    return [TranscriptItem(role="user" if place % 2 else "assistant", content=text) for place, text in enumerate(lines)]
+
+
+def test_every_line_of_a_long_talk_is_in_one_part_and_each_part_fits() -> None:
+    talk = said(*(f"This is what was said in line {place} of the talk. " * 4 for place in range(200)))
+    parts = parts_of(talk, 2048)
+    assert len(parts) > 5
+    assert max(len(part.encode()) for part in parts) <= 2048 * 1.5
+    lines = "\n".join(parts).split("\n")
+    assert len(lines) == 200 and lines[1].startswith("Caller: ") and lines[2].startswith("Agent: ")
+
+
+def test_a_line_that_is_longer_than_a_part_is_cut_and_nothing_of_it_is_lost() -> None:
+    line = "Ünïcödé " * 2000
+    parts = parts_of(said("Hello", line), 1000)
+    assert "".join(parts).count("Ünïcödé") >= 1990
+    assert max(len(part.encode()) for part in parts) <= 1500
+
+
+def test_keys_are_plain_and_differ_whatever_the_names_are() -> None:
+    forms = forms_of([field(name) for name in HOSTILE], 4096)
+    assert [name for form in forms for name in form.names.values()] == list(HOSTILE)
+    for form in forms:
+        assert len(form.names) <= MOST_FIELDS
+        assert all(key.isidentifier() and key.isascii() and len(key) <= 40 for key in form.names)
+        assert [*form.schema["properties"]] == form.schema["required"] == [*form.names]
+        json_grammar(form.schema)
+
+
+def test_a_plain_name_is_its_own_key() -> None:
+    [form] = forms_of([field("orderNumber", "number", "The order's number"), field("e-mail")], 4096)
+    assert form.names == {"orderNumber": "orderNumber", "value_2": "e-mail"}
+    (_, text), schema = values_prompt("Caller: Hello", form)
+    assert '- orderNumber (number): The order\'s number\n- value_2 (string): "e-mail": ' in text
+    assert schema["properties"]["orderNumber"]["type"] == ["number", "null"]
+
+
+def test_what_a_name_or_a_description_holds_stays_on_one_line_of_bounded_length() -> None:
+    [form] = forms_of([field("n\nm" * 3000, "string", "d\n" * 9000)], 4096)
+    assert "\n" not in form.lines and len(form.lines) < 900
+
+
+def test_values_with_long_descriptions_are_asked_for_in_smaller_groups() -> None:
+    fields = [field(f"value{place}", "string", "what it is " * 25) for place in range(20)]
+    forms = forms_of(fields, 1024)
+    assert [name for form in forms for name in form.names.values()] == [each["name"] for each in fields]
+    assert max(len(form.lines) for form in forms) <= 1024 * 0.15 * 3 + 300
+    assert len(forms_of(fields, 32_768)) == 3
+
+
+NAMES = {"a": "A", "b": "B", "c": "C"}
+KINDS = {"a": "string", "b": "number", "c": "boolean"}
+
+
+def checked(answer: object) -> dict[str, Any]:
+    return checked_values(answer if isinstance(answer, str) else json.dumps(answer), NAMES, KINDS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "values"),
+    [
+        ({"a": "x", "b": 2, "c": False}, {"A": "x", "B": 2, "C": False}),
+        ({"b": None}, {"A": None, "B": None, "C": None}),
+        ({"a": " two\n words\x00 ", "b": -2.5, "c": True}, {"A": "two words", "B": -2.5, "C": True}),
+        ({"a": "null"}, {"A": None, "B": None, "C": None}),
+        ({"a": "x" * 9000}, {"A": f"{'x' * 999}…", "B": None, "C": None}),
+    ],
+)
+def test_values_are_exactly_those_that_were_asked_for(answer: object, values: dict[str, Any]) -> None:
+    assert checked(answer) == values
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *({"d": 1}, {"A": "x"}, {"a": 1}, {"a": True}, {"a": ["x"]}, {"b": "2"}, {"b": True}, {"c": 1}, {"c": "yes"}),
+        *('{"b": NaN}', '{"b": Infinity}', '{"b": 1e999}', f'{{"b": {"9" * 400}}}', "[]", "null", "", "{", "x"),
+    ],
+)
+def test_anything_else_is_refused(answer: object) -> None:
+    with pytest.raises(BadAnswer):
+        checked(answer)
+
+
+def test_a_summary_is_plain_text_of_bounded_length() -> None:
+    assert checked_summary('{"summary": " one\\n\\ntwo\\u0000 "}') == "one two"
+    assert len(checked_summary(json.dumps({"summary": "word " * 9000}))) <= 2000
+
+
+def test_a_later_value_wins_and_null_loses() -> None:
+    assert merged({"a": 1, "b": 2, "c": None}, {"a": 3, "b": None, "c": False}) == {"a": 3, "b": 2, "c": False}
