@@ -82,9 +82,13 @@ class AgentSettings(Body):
     fallback_silence_ms: UpTo10000Ms | None = Field(3000, description="ms after which silence ends a turn anyway")
     allow_end_call: bool = Field(True, description="The agent may end calls proactively")
     is_active: bool = Field(True, description="The agent can handle calls")
-    post_call_summary_enabled: bool = Field(False, description="Generate a call summary")
+    post_call_summary_enabled: bool = Field(False, description="Generate a call summary: `analysis.summary` of a call")
     post_call_extraction_schema: Annotated[list[ExtractionField], AfterValidator(_distinct_names)] = Field(
-        [], description="What to extract after a call"
+        [],
+        description=(
+            "What to extract after a call: `analysis.extractions`, by these names; null where it was not said. "
+            "Descriptions in the words that the agent asks with are found best"
+        ),
     )
     post_call_webhook_url: WebhookAddress | None = Field(None, description="Receiver of call.completed; https only")
     post_call_webhook_secret: Annotated[str, Field(min_length=1)] | None = Field(

@@ -44,6 +44,8 @@ def update(exchange: Exchange[AgentUpdate, NoQuery]) -> Agent:
     stored = agents.update(exchange.conn, exchange.owner, exchange.item, changes)
     agent = _found(stored)
     _refuse_unknown_ids(exchange)
+    if "language_hint" in changes:
+        exchange.after_commit.append(exchange.services.languages_changed)
     return agent
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
@@ -127,10 +128,26 @@ class TranscriptItem(View):
 
 
 class Analysis(View):
-    """What was drawn from the conversation."""
+    """What was drawn from the conversation after it: null when the agent asks for nothing, or the caller said
+    nothing."""
 
-    summary: str | None
-    extractions: JsonObject
+    summary: str | None = Field(description="Null when the agent has postCallSummaryEnabled off")
+    extractions: JsonObject = Field(
+        description="Every value of the agent's postCallExtractionSchema by its name; null where it was not said"
+    )
+    method: Literal["model", "extractive"] | None = Field(
+        None,
+        description=(
+            "`model`: all of it by the agent's language model; `extractive`: by rules, sentences and values taken from "
+            "the talk as they are, because the language model cannot do it or failed (then see `error`)"
+        ),
+        exclude_if=lambda method: method is None,
+    )
+    error: str | None = Field(
+        None,
+        description="Present when the language model failed twice or took too long: what it failed at",
+        exclude_if=lambda error: error is None,
+    )
 
 
 class TransferCall(View):
@@ -147,6 +164,35 @@ class TransferCall(View):
     ended_at: Instant | None
     cost: float | None = Field(None, exclude_if=lambda cost: cost is None)
     status: Status
+
+
+class Usage(View):
+    """What a call of a paid plan is billed by: each times its price on the operator's rate card, added up exactly, is
+    `cost`, rounded once to six places."""
+
+    telephony_seconds: float = Field(description="From startedAt to endedAt, to the millisecond")
+    prompt_tokens: int = Field(
+        description=(
+            "Tokens that language models read for answers that were given and for the analysis after the call. A "
+            "model on the server counts what is new to the talk; one elsewhere counts as its server does"
+        )
+    )
+    completion_tokens: int = Field(description="Tokens that they wrote")
+    heard_seconds: float = Field(description="The caller's sound that speech to text was given: while the caller spoke")
+    spoken_characters: int = Field(
+        description="Of the sentences that the agent began to say, as they are written; one that was cut counts whole"
+    )
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> Usage:
+        """As clients see it."""
+        return cls(
+            telephony_seconds=stored["telephony_s"],
+            prompt_tokens=stored["prompt_tokens"],
+            completion_tokens=stored["completion_tokens"],
+            heard_seconds=stored["heard_s"],
+            spoken_characters=stored["spoken_characters"],
+        )
 
 
 class SipEnd(View):
@@ -213,7 +259,12 @@ class CallListItem(View):
     customer_number: str
     duration_seconds: int | None = Field(description="Seconds since the answer; null while the call lives")
     cost: float | None = Field(
-        None, exclude_if=lambda cost: cost is None, description="Present when the organization is on a paid plan"
+        None,
+        exclude_if=lambda cost: cost is None,
+        description=(
+            "Present when the call has ended and its organization is on a paid plan: what it has paid for telephony, "
+            "inference, speech to text and text to speech, in the currency of the balance, to six decimal places"
+        ),
     )
     recording_url: str | None
     turn_count: int
@@ -239,13 +290,17 @@ class Call(CallListItem):
 
     transcript: list[TranscriptItem]
     analysis: Analysis | None
+    usage: Usage | None = Field(
+        None, exclude_if=lambda usage: usage is None, description="What `cost` is made of; present with it"
+    )
     media_quality: MediaQuality | None = Field(description="Null while the call lives, and when it had no sound")
     sip_end: SipEnd | None = Field(description="Null while the call lives, and when it had no SIP dialog")
 
     @classmethod
     def of(cls, stored: StoredCall, recording_url: str | None) -> Call:
         """As clients see it."""
-        return cls.model_validate(_values(stored, recording_url))
+        billed = None if stored.cost is None or stored.usage is None else Usage.of(stored.usage)
+        return cls.model_validate({**_values(stored, recording_url), "usage": billed})
 
 
 def _values(stored: CallRow, recording_url: str | None) -> dict[str, Any]:

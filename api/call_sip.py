@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import sqlalchemy as sa
 from aiohttp import web
 from pydantic import Field
 
@@ -67,12 +68,15 @@ def get(exchange: Exchange[None, SipQuery]) -> CallSipView | web.Response:
     call = calls.get(exchange.conn, exchange.owner, exchange.item)
     if call is None:
         raise NotFound("Call not found")
-    found: CallSip = call_sip.get(exchange.conn, call.id) or exchange.prepared or CallSip(())
-    ladder = draw(found)
-    if exchange.query.format == "text":
-        return web.Response(text=ladder)
+    view = sip_view(exchange.conn, call.id, exchange.prepared)
+    return web.Response(text=view.ladder) if exchange.query.format == "text" else view
+
+
+def sip_view(conn: sa.Connection, call_id: str, known: CallSip | None) -> CallSipView:
+    """What was stored of a call, else what is known of it."""
+    found = call_sip.get(conn, call_id) or known or CallSip(())
     messages = [SipMessage.of(each) for each in found.messages]
-    return CallSipView(call_id=call.id, messages=messages, left_out=found.left_out, ladder=ladder)
+    return CallSipView(call_id=call_id, messages=messages, left_out=found.left_out, ladder=draw(found))
 
 
 ROUTES = (

@@ -20,7 +20,7 @@ from calls import dialling
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.links import recording_path, signed_url
-from storage import agents, calls, organizations, outbound_attempts, phone_numbers, recordings
+from storage import agents, call_endings, calls, organizations, outbound_attempts, phone_numbers, recordings
 
 
 def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
@@ -71,10 +71,12 @@ def _existing(number: phone_numbers.PhoneNumber | None) -> phone_numbers.PhoneNu
 async def end_live(asked: Asked[NoBody, NoQuery]) -> None:
     """Before POST /calls/{id}/hangup is answered: the call comes to its stored end."""
     owner, services = asked.owner, asked.services
-    stored = await services.database.read(lambda conn: calls.get(conn, owner, asked.item))
+    stored, ending = await services.database.read(
+        lambda conn: (calls.get(conn, owner, asked.item), call_endings.of_call(conn, asked.item))
+    )
     if stored is None:
         raise NotFound("Call not found")
-    if stored.ended_at is not None:
+    if stored.ended_at is not None or ending is not None:
         raise Conflict("Call has already ended")
     await services.hangup(stored.id)
 
@@ -82,22 +84,25 @@ async def end_live(asked: Asked[NoBody, NoQuery]) -> None:
 def hangup(exchange: Exchange[NoBody, NoQuery]) -> Call:
     """POST /calls/{id}/hangup"""
     stored = _stored(exchange)
+    ending = call_endings.of_call(exchange.conn, stored.id)
+    if ending is not None:
+        stored = call_endings.as_ended(stored, ending)
     if stored.ended_at is None:
         raise Unavailable("The end of the call cannot be stored now", HANGUP_AGAIN_S)
-    return Call.of(stored, _recording_url(exchange, stored))
+    return Call.of(stored, recording_url_of(exchange, stored))
 
 
 def page(exchange: Exchange[None, CallQuery]) -> Listed:
     """GET /calls"""
     query = exchange.query
     found = calls.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, only=query.filter())
-    return Listed([CallListItem.of_row(each, _recording_url(exchange, each)) for each in found.items], found.total)
+    return Listed([CallListItem.of_row(each, recording_url_of(exchange, each)) for each in found.items], found.total)
 
 
 def get(exchange: Exchange[None, NoQuery]) -> Call:
     """GET /calls/{id}"""
     stored = _stored(exchange)
-    return Call.of(stored, _recording_url(exchange, stored))
+    return Call.of(stored, recording_url_of(exchange, stored))
 
 
 def transcript(exchange: Exchange[None, LinkQuery]) -> Transcript:
@@ -134,7 +139,7 @@ def _stored(exchange: Exchange[Any, Any]) -> calls.Call:
     return stored
 
 
-def _recording_url(exchange: Exchange[Any, Any], stored: calls.CallRow) -> str | None:
+def recording_url_of(exchange: Exchange[Any, Any], stored: calls.CallRow) -> str | None:
     """Absolute and signed; at the address that the client used unless the settings name one."""
     if not stored.recorded:
         return None
@@ -193,7 +198,11 @@ ROUTES = (
         name="hangUpCall",
         tag="Calls",
         summary="End a call that is queued, rings or talks",
-        description="Answers when the end of the call is stored; 409 when it had ended before.",
+        description=(
+            "Answers when the end of the call is stored; 409 when it had ended before. A call whose summary or "
+            "extraction takes longer is answered as it has ended, and remains in_progress in GET /calls until they are "
+            "there."
+        ),
         prepare=end_live,
         handler=hangup,
         body=NoBody,

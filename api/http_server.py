@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from api.middleware import REFUSAL, error_response
 from api.validation import EXPECTED
-from config.settings import ApiSettings
+from config.sections import ApiSettings
 
 VERSIONS: Final = (HttpVersion11, HttpVersion10)
 LONGEST_TARGET: Final = 8192

@@ -19,10 +19,12 @@ from api.knowledge_models import (
     KnowledgeSearch,
 )
 from api.route import Asked, Deleted, Exchange, Listed, Many, NoQuery, One, Results, Route
+from calls import knowledge_search as searching
 from config.errors import FieldProblem, Invalid, NotFound
-from storage import agents, knowledge, knowledge_files, knowledge_index
+from storage import agents, knowledge, knowledge_files
 from storage.agents import Agent
 from storage.knowledge import DocumentFields
+from storage.knowledge_index import Found
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,18 @@ def delete(exchange: Exchange[None, NoQuery]) -> None:
     exchange.after_commit.append(exchange.services.documents_waiting)
 
 
+async def look_up(asked: Asked[KnowledgeSearch, NoQuery]) -> list[Found]:
+    """Search, before the transaction: a model may be asked what the question means."""
+    services, body = asked.services, asked.body
+    agent = await services.database.read(lambda conn: _agent(conn, asked.owner, body.agent_id))
+    searches = services.knowledge or searching.KnowledgeSearch(services.database)
+    return await searches.search(agent.id, body.query, body.top_k)
+
+
 def search(exchange: Exchange[KnowledgeSearch, NoQuery]) -> list[KnowledgeResult]:
     """POST /knowledge/search"""
-    body, conn = exchange.body, exchange.conn
-    agent_id = _agent(conn, exchange.owner, body.agent_id).id
-    return [KnowledgeResult.of(each) for each in knowledge_index.search(conn, agent_id, body.query, most=body.top_k)]
+    found: list[Found] = exchange.prepared
+    return [KnowledgeResult.of(each) for each in found]
 
 
 def _agent(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
@@ -123,7 +132,8 @@ ROUTES = (
         summary="Upload a document for an agent",
         description="Text, Markdown, HTML, CSV, JSON, PDF or DOCX, at most 20 MiB. The answer comes at once, with the "
         "status `pending`; then the document is `processing`, and in the end `ready`, or `failed` when it cannot be "
-        "read. Each upload is a document of its own, also of the same file. The agent must have "
+        "read. The same file once more for the same agent is a document of its own that shares the passages of the "
+        "first: it is `ready` as soon as that is, and searches find each passage once. The agent must have "
         "knowledgeSearchInstructions.",
         handler=create,
         prepare=receive,
@@ -160,9 +170,10 @@ ROUTES = (
         tag="Knowledge",
         summary="Search the documents of an agent",
         description="The passages of the agent's ready documents that answer best, the best first. A passage counts by "
-        "the words of the question that it holds, the rare ones counting more; letter case, accents and common English "
-        "endings do not matter.",
+        "the words of the question that it holds, the rare ones counting more; letter case, accents and the endings of "
+        "the agent's language do not matter. With a model of sentences it also counts by its meaning.",
         handler=search,
+        prepare=look_up,
         body=KnowledgeSearch,
         example={
             "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",

@@ -20,7 +20,7 @@ from prometheus_client import Counter as Figure
 
 from api.http_server import HttpServer, Runner
 from config.errors import StartupError
-from config.settings import ApiSettings
+from config.sections import ApiSettings
 
 SHUTDOWN_S: Final = 5.0
 """How long running requests may take to end when the port closes, seconds."""

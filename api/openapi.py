@@ -178,7 +178,7 @@ def _statuses(route: Route) -> list[int]:
         found.add(404)
     if route.body is not None:
         found |= {408, 413}
-    if isinstance(route.answer, File):
+    if isinstance(route.answer, File) and route.answer.ranges:
         found.add(416)
     return sorted(found)
 
@@ -211,7 +211,7 @@ def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
 def _successes(route: Route) -> dict[str, Any]:
     """What went well, by status: of a file, also a part of it."""
     whole = _success(route)
-    if isinstance(route.answer, File):
+    if isinstance(route.answer, File) and route.answer.ranges:
         return {"200": whole, "206": {**whole, "description": "The part that Range asks for"}}
     return {str(route.status): whole}
 

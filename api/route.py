@@ -55,9 +55,10 @@ class Deleted:
 
 @dataclass(frozen=True)
 class File:
-    """Bytes of a media type, with HTTP ranges; the handler returns the response itself."""
+    """Bytes of a media type, with HTTP ranges or without; the handler returns the response itself."""
 
     media_type: str
+    ranges: bool = True
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from functools import cache
 from api import (
     agents,
     background_sounds,
+    call_export,
     call_sip,
     calls,
     choices,
@@ -37,6 +38,7 @@ ROUTES: tuple[Route, ...] = (
     *tools.ROUTES,
     *knowledge.ROUTES,
     *calls.ROUTES,
+    *call_export.ROUTES,
     *timeline.ROUTES,
     *call_sip.ROUTES,
     *webhook_deliveries.ROUTES,

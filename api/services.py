@@ -10,6 +10,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from api.rendered import Rendered
+from calls.knowledge_search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
 from sipcore.trunk import TrunkStatus
@@ -107,7 +108,10 @@ class Services:
     `Unavailable` when there is no place for it; `call_queued` is called after that transaction. `hangup` ends a live
     call and waits until its end is stored; False when it is not live.
     `sip_messages` gives the SIP messages of a call that lives or has just ended, None of others.
+    Without `knowledge` documents are searched by their words alone.
     `documents_waiting` is called after knowledge documents were uploaded or deleted, also those of a deleted agent.
+    `calls_removed` is called after calls were removed: their recordings' files are to go.
+    `languages_changed` is called after an agent's languageHint was set.
     `webhooks_waiting` is called after a webhook was put into the outbox to be sent at once.
     """
 
@@ -122,8 +126,11 @@ class Services:
     phone_numbers_changed: Callable[[], None] = field(default=_nothing_changed)
     webhooks_waiting: Callable[[], None] = field(default=_nothing_changed)
     documents_waiting: Callable[[], None] = field(default=_nothing_changed)
+    calls_removed: Callable[[], None] = field(default=_nothing_changed)
+    languages_changed: Callable[[], None] = field(default=_nothing_changed)
     check_room: Callable[[sa.Connection, Organization], None] = field(default=_always_room)
     call_queued: Callable[[], None] = field(default=_nothing_changed)
     hangup: Callable[[str], Awaitable[bool]] = field(default=_never_live)
     sip_messages: Callable[[str], Awaitable[CallSip | None]] = field(default=_no_messages)
     rendered: Rendered = field(default_factory=Rendered)
+    knowledge: KnowledgeSearch | None = None

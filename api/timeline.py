@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -19,6 +19,7 @@ NOT_STORED_ONCE: Final[Mapping[str, Any]] = {
     "played_ms": 0,
     "speculated": False,
     "tools": [],
+    "sources": [],
 }
 """What the turns of older calls lack."""
 
@@ -30,6 +31,16 @@ class ToolTimes(View):
     start_ms: int = Field(description="It was called, ms")
     end_ms: int = Field(description="Its result was there, ms")
     ok: bool = Field(description="It did what it was asked")
+
+
+class TurnSource(View):
+    """A passage of a document that the language model was given for an answer, as it was then: the document may be
+    gone."""
+
+    document_id: IdView
+    document: str = Field(description="Name of the document")
+    position: int = Field(description="The passage's number in the document, from 0 on")
+    score: Annotated[float, Field(ge=0, le=1)] = Field(description="How well it answers, as in searches")
 
 
 class TurnTimes(View):
@@ -65,6 +76,10 @@ class TurnTimes(View):
         description="The answer was begun before the turn was over, in the silence after speculativeSilenceMs"
     )
     tools: list[ToolTimes] = Field(description="The tools that were used for the answer, in order of their ends")
+    sources: list[TurnSource] = Field(
+        description="The passages of the agent's documents that the language model had for the answer: what "
+        "`search_knowledge` found, and what was found while the caller spoke and told the model unasked"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -86,6 +101,11 @@ def get(exchange: Exchange[None, NoQuery]) -> Timeline:
     call = calls.get(exchange.conn, exchange.owner, exchange.item)
     if call is None:
         raise NotFound("Call not found")
+    return timeline_view(call)
+
+
+def timeline_view(call: calls.Call) -> Timeline:
+    """As clients see it."""
     turns = [TurnTimes.model_validate(each) for each in call.timeline]
     return Timeline(call_id=call.id, status=call.status, started_at=call.started_at, turns=turns)
 

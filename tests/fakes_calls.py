@@ -13,6 +13,8 @@ from calls import turn_stages
 from calls.answering import Mind
 from calls.conversation import Conversation
 from calls.inbox import Inbox, NobodySpeaks
+from calls.lookup import Lookup
+from calls.metering import Meter
 from calls.mouth import Mouth
 from calls.script import Script
 from calls.talk_tools import EndCall
@@ -127,6 +129,7 @@ class ScriptedStream:
         self.fed = 0
         self.turns: list[int] = []
         self.settled = ""
+        self.words = "..."
         self.unsettled: Exception | None = None
         self.closed = False
 
@@ -136,7 +139,7 @@ class ScriptedStream:
         self.fed += len(samples)
 
     def partial(self) -> str:
-        return "..."
+        return self.words
 
     async def settle(self) -> str:
         if self.unsettled is not None:
@@ -196,7 +199,7 @@ class AlwaysOver:
         pass
 
 
-def scripted_catalogue(language: ScriptedLanguage, ears: ScriptedEars, voice: ScriptedVoice) -> Catalogue:
+def scripted_catalogue(language: LanguageModel, ears: ScriptedEars, voice: ScriptedVoice) -> Catalogue:
     """A catalogue of nothing but scripted models."""
     info = LanguageModelInfo(uuid4(), "scripted", "builtin", 1000, True)
     return Catalogue(ears, {info: language}, [voice], AlwaysOver())
@@ -218,6 +221,7 @@ class Talk:
         tools: Sequence[Tool] = (),
         may_end_call: bool = True,
         model: LanguageModel | None = None,
+        lookup: Lookup | None = None,
     ) -> None:
         """`model` answers instead of `answers`, if there is one."""
         self.port = ArrayPort()
@@ -228,14 +232,21 @@ class Talk:
         self.ear = ScriptedStream(deque(), lambda _: None)
         self.protected: list[tuple[bool, int]] = []
         self.inbox = Inbox()
+        self.meter = Meter()
         self._audible = False
         self.conversation = Conversation(
             call_id="c1",
             script=script,
             inbox=self.inbox,
             ear=self.ear,
-            mind=Mind(model or self.language, ToolBelt([*tools, *([EndCall()] if may_end_call else [])])),
-            mouth=Mouth(self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout),
+            mind=Mind(
+                model or self.language,
+                ToolBelt([*tools, *([EndCall()] if may_end_call else [])], lookup=lookup),
+                self.meter,
+            ),
+            mouth=Mouth(
+                self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.spoke
+            ),
             timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_stages.observe),
             protect=lambda on: self.protected.append((on, self.port.written(self.slot))),
         )

@@ -22,6 +22,7 @@ from storage import api_keys, calls, organizations, phone_numbers, tables
 from storage.phone_numbers import PhoneNumber
 from tests.api.conftest import Api, Choices, Trouble
 from tests.calls.house import House, open_house, until
+from tests.fakes_calls import ScriptedLanguage
 from tests.fakes_legs import Callee
 
 TO = "+41441234567"
@@ -279,6 +280,19 @@ async def test_a_repeated_request_places_one_call(desk: Desk) -> None:
     assert len(desk.house.callees.called) == 1
 
 
+async def test_a_deleted_call_is_neither_shown_nor_placed_again_by_a_repetition(desk: Desk) -> None:
+    keys = [{"Idempotency-Key": name} for name in ("deleted", "kept")]
+    (_, deleted), (_, kept) = [await desk.calls({"metadata": {"said": "Zebra"}}, headers=key) for key in keys]
+    path = f"/calls/{deleted['data']['id']}"
+    await desk.api("POST", f"{path}/hangup")
+    assert (await desk.api("DELETE", path))[0] == 200
+    repeated = await desk.api.raw("POST", "/calls", desk.least, headers=keys[0])
+    assert (repeated.status, await repeated.json()) == (404, {"error": "Call not found"})
+    assert repeated.headers["Idempotent-Replay"] == "true"
+    assert await desk.calls(headers=keys[1]) == (201, kept)
+    assert [call["id"] for call in await desk.stored()] == [kept["data"]["id"]]
+
+
 @pytest.mark.parametrize("desk", [{"ceilings": Ceilings(organization=1)}], indirect=True)
 async def test_a_request_that_found_no_place_may_be_repeated(desk: Desk) -> None:
     _, first = await desk.calls()
@@ -315,6 +329,39 @@ async def test_a_live_call_is_hung_up_whichever_way_it_came(desk: Desk) -> None:
         status, told = await desk.api("POST", f"/calls/{call_id}/hangup")
         assert (status, told["data"]["status"], told["data"]["endedReason"]) == (200, "completed", "api_hangup")
         assert sent[-1] == -1
+
+
+class NeverWrites(ScriptedLanguage):
+    """A model whose summary never comes. A class of its own: Python remembers of a class for good that it keeps to a
+    protocol."""
+
+    async def complete(self, *_: object) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+
+async def test_a_hangup_does_not_wait_for_the_summary_and_a_second_one_finds_the_call_ended(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calls.service.HANGUP_WAITS_S", 0.05)
+    monkeypatch.setattr(desk.house.language, "__class__", NeverWrites)
+    await desk.api("PATCH", f"/agents/{desk.agent_id}", {"postCallSummaryEnabled": True})
+    phone = desk.house.rings()
+    await until(lambda: phone.leg.on_digit is not None)
+    for key in "42":
+        phone.leg._has_digit(key, "rfc4733")
+    call_id = (await desk.house.stored(phone)).id
+    _, first = await desk.api("POST", f"/calls/{call_id}/hangup")
+    told = first["data"]
+    assert (told["status"], told["endedReason"], told["analysis"]) == ("completed", "api_hangup", None)
+    assert told["endedAt"] is not None and told["durationSeconds"] is not None
+    assert desk.house.service.live_calls == 0
+    assert (await desk.api("GET", f"/calls/{call_id}"))[1]["data"]["status"] == "in_progress"
+    assert await desk.api("POST", f"/calls/{call_id}/hangup") == (409, {"error": "Call has already ended"})
+    await desk.house.service.drain(0)
+    _, closed = await desk.api("GET", f"/calls/{call_id}")
+    assert (closed["data"]["status"], closed["data"]["endedAt"]) == ("completed", told["endedAt"])
+    assert closed["data"]["analysis"]["error"] == "the server stopped"
 
 
 async def test_an_ended_call_cannot_be_hung_up(desk: Desk) -> None:

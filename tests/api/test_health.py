@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 
 from api.listen import listen
 from config.errors import StartupError
-from config.settings import ApiSettings
+from config.sections import ApiSettings
 from tests.api.conftest import Api, LanguageModel, Voice
 
 

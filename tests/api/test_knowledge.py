@@ -229,10 +229,45 @@ async def test_a_repeated_upload_is_one_document(library: Library) -> None:
     assert len(await library.search("berth")) == 1
 
 
-async def test_each_upload_of_the_same_file_is_a_document_of_its_own(library: Library) -> None:
-    made = [await library.read(name=name) for name in ("Old", "New")]
-    assert made[0]["id"] != made[1]["id"]
-    assert {each["document"] for each in await library.search("berth")} == {"Old", "New"}
+async def test_each_upload_of_the_same_file_is_a_document_of_its_own_with_the_same_passages(library: Library) -> None:
+    api = library.api
+    old = await library.read(name="Old")
+    new = await api.made("/knowledge", upload(library.agent_id, name="New"))
+    assert (new["status"], new["chunkCount"], new["name"]) == ("ready", old["chunkCount"], "New")
+    assert new["id"] != old["id"]
+    assert [each["document"] for each in await library.search("berth")] == ["Old"]
+    await library.worker.idle()
+    assert files(api) == [old["id"]]
+    assert (await api("DELETE", f"/knowledge/{old['id']}"))[0] == 200
+    await library.worker.idle()
+    assert [each["document"] for each in await library.search("berth")] == ["New"]
+    assert (await api("DELETE", f"/knowledge/{new['id']}"))[0] == 200
+    await library.worker.idle()
+    assert (await library.search("berth"), files(api)) == ([], [])
+
+
+async def test_uploads_of_the_same_file_at_the_same_moment_are_read_once(library: Library) -> None:
+    api = library.api
+    sent = [api.made("/knowledge", upload(library.agent_id, name=f"Fees {number}")) for number in range(4)]
+    made = await asyncio.gather(*sent)
+    await library.worker.idle()
+    read = [(await api("GET", f"/knowledge/{each['id']}"))[1]["data"] for each in made]
+    assert {(each["status"], each["chunkCount"]) for each in read} == {("ready", 1)}
+    assert len(files(api)) == len(await library.search("berth")) == 1
+
+
+async def test_a_file_whose_first_document_goes_while_the_next_is_made_stays(library: Library) -> None:
+    api = library.api
+    old = await library.read(name="Old")
+    deletion, made = await asyncio.gather(
+        api("DELETE", f"/knowledge/{old['id']}"), api.made("/knowledge", upload(library.agent_id, name="New"))
+    )
+    assert deletion[0] == 200
+    await library.worker.idle()
+    found = await api("GET", f"/knowledge/{made['id']}")
+    assert (found[1]["data"]["status"], found[1]["data"]["chunkCount"]) == ("ready", 1)
+    assert [each["document"] for each in await library.search("berth")] == ["New"]
+    assert len(files(api)) == 1
 
 
 async def test_an_agent_that_goes_during_the_upload_takes_its_file_along(api: Api) -> None:
@@ -321,6 +356,17 @@ async def test_letter_case_and_accents_do_not_matter(library: Library) -> None:
     await library.read("Café Übersee: geöffnet bis zehn.".encode())
     for query in ("cafe", "CAFÉ", "ubersee", "ÜBERSEE", "geoffnet"):
         assert len(await library.search(query)) == 1
+
+
+async def test_documents_are_indexed_anew_only_when_an_agents_language_is_set(api: Api) -> None:
+    told: list[None] = []
+    agent_id = await new_agent(api)
+    services = replace(api.services, languages_changed=lambda: told.append(None))
+    async with TestClient(TestServer(create_app(services))) as client:
+        served = replace(api, client=client, services=services)
+        for change, times in (({"name": "Berta"}, 0), ({"languageHint": "de-DE"}, 1), ({"languageHint": None}, 2)):
+            assert (await served("PATCH", f"/agents/{agent_id}", change))[0] == 200
+            assert len(told) == times
 
 
 async def test_only_the_agents_own_documents_are_searched(library: Library) -> None:

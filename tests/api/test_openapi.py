@@ -99,11 +99,11 @@ def test_what_is_required_and_refused_is_told() -> None:
 
 
 def test_a_response_promises_every_field_that_it_has() -> None:
-    """What older rows lack is filled in; a price and transfers are left out where there are none."""
+    """What older rows lack is filled in; prices with their usage, and transfers, are left out where there are none."""
     schemas = DOCUMENT["components"]["schemas"]
     for name in ("Agent", "PhoneNumber", "Timeline", "TurnTimes", "ToolTimes", "Tool", "Call", "CallListItem"):
         optional = set(schemas[name]["properties"]) - set(schemas[name]["required"])
-        assert optional <= {"cost", "transferCalls"}, name
+        assert optional <= {"cost", "usage", "transferCalls"}, name
 
 
 def test_no_response_schema_holds_a_secret() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.timeline import Timeline, ToolTime
+from calls.timeline import Source, Timeline, ToolTime
 from config.clock import iso, utc_now
 from config.links import signed_url
 from media.events import TurnEnded
@@ -22,9 +23,12 @@ UNKNOWN: dict[str, Any] = {
     "interrupted": False,
     "speculated": False,
     "tools": [],
+    "sources": [],
 }
 
-NEW = ("eotProbability", "interruptedMs", "playedMs", "speculated", "tools")
+FEES = Source(str(uuid4()), "Fees", 2, 0.5)
+"""Of a document that is gone."""
+NEW = ("eotProbability", "interruptedMs", "playedMs", "speculated", "tools", "sources")
 """What older calls did not store."""
 
 
@@ -41,6 +45,7 @@ def _talk(now: list[float]) -> Timeline:
     timeline.agent_silent()
     now[0] = 2000.6
     timeline.caller_said(1, TurnEnded(1900.0, 1400.0, 1800.0, "model", 0.61249))
+    timeline.turn.sources += [FEES, replace(FEES, position=0, score=0.4), replace(FEES, score=0.9)]
     return timeline
 
 
@@ -89,7 +94,13 @@ async def test_it_tells_the_moments_of_each_turn_in_ms_since_the_answer(api: Api
                     | {"tools": [{"name": "look_up", "startMs": 100, "endMs": 250, "ok": True}]},
                     UNKNOWN
                     | {"turn": 1, "endedBy": "model", "speechStartMs": 400, "speechEndMs": 800, "turnEndMs": 900}
-                    | {"textReadyMs": 1001, "eotProbability": 0.612},
+                    | {"textReadyMs": 1001, "eotProbability": 0.612}
+                    | {
+                        "sources": [
+                            {"documentId": FEES.document_id, "document": "Fees", "position": 2, "score": 0.9},
+                            {"documentId": FEES.document_id, "document": "Fees", "position": 0, "score": 0.4},
+                        ]
+                    },
                 ],
             }
         },
@@ -113,7 +124,7 @@ async def test_a_live_call_shows_what_is_known_so_far(api: Api) -> None:
 async def test_what_older_calls_did_not_store_is_answered_as_nothing(api: Api) -> None:
     timeline = _talk([1000.0]).items()
     for turn in timeline:
-        for name in ("eot_probability", "interrupted_ms", "played_ms", "speculated", "tools"):
+        for name in ("eot_probability", "interrupted_ms", "played_ms", "speculated", "tools", "sources"):
             del turn[name]
     call = await _call(api, answered=True, ended=True, timeline=timeline)
     _, answer = await api("GET", f"/calls/{call.id}/timeline")

@@ -73,7 +73,12 @@ def ended_call(server: Server, organization_id: str, *, cost: float | None = Non
             transcript=TALK,
             recording=True,
             turn_count=1,
-            analysis={"summary": "A greeting", "extractions": {"ok": True, "amount": 2.5, "note": "x"}},
+            analysis={
+                "summary": "A greeting",
+                "extractions": {"ok": True, "amount": 2.5, "note": "x", "unsaid": None},
+                "method": "extractive",
+                "error": "extraction: the answer is no JSON",
+            },
             cost=cost,
         )
 

@@ -55,6 +55,8 @@ OPERATIONS: Final = (
     Operation("POST", "/calls/{id}/hangup", noun="Call", uses_up="queued call"),
     _list("Call", "/calls"),
     Operation("GET", "/calls/{id}", noun="Call"),
+    Operation("DELETE", "/calls/{id}", noun="Call"),
+    Operation("GET", "/calls/{id}/export", noun="Call"),
     Operation("GET", "/calls/{id}/recording", noun="Call"),
     Operation("GET", "/calls/{id}/transcript", noun="Call"),
     Operation("GET", "/calls/{id}/timeline", noun="Call"),

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import pytest
 
+from calls.billing import RateCard, charge
+from calls.metering import Usage
 from config.clock import iso
 from storage import calls
 from tests.contract.kinds import NO_ID
 from tests.contract.makers import SOUND, TALK, ended_call, live_call
 from tests.contract.server import Server
 from tests.contract.table import Record
-from tests.contract.tables.calls import ATTEMPT, COST, DETAIL, DIRECTIONS, ENDED_REASONS, LISTED, STATUSES
+from tests.contract.tables.calls import ATTEMPT, COST, DETAIL, DIRECTIONS, ENDED_REASONS, LISTED, STATUSES, USAGE
 from tests.contract.world import World
 
 AGENTS: Final = (NO_ID, NO_ID.replace("0b9f", "1b9f"))
@@ -71,6 +74,27 @@ def test_a_cost_is_shown_where_there_is_one(server: Server, world: World) -> Non
     detail = world.client("GET", f"/calls/{billed.id}").data
     assert Record((*DETAIL, COST)).misfits(detail) == []
     assert detail["cost"] == 0.25
+
+
+def test_a_call_that_was_billed_shows_by_what(server: Server) -> None:
+    organization_id, client = server.organization(plan="paid")
+    stored = ended_call(server, organization_id)
+    usage = Usage(prompt_tokens=9, completion_tokens=1, heard_s=1.5, spoken_characters=20)
+    server.write(lambda conn: charge(conn, stored, usage, RateCard(tokens=Decimal(2))))
+    detail = client("GET", f"/calls/{stored.id}").data
+    assert Record((*DETAIL, COST, USAGE)).misfits(detail) == []
+    assert detail["cost"] == 0.02
+    seconds = detail["usage"].pop("telephonySeconds")
+    assert detail["durationSeconds"] == round(seconds)
+    assert detail["usage"] == {"promptTokens": 9, "completionTokens": 1, "heardSeconds": 1.5, "spokenCharacters": 20}
+    (listed,) = client("GET", "/calls").data
+    assert Record((*LISTED, COST)).misfits(listed) == []
+
+
+def test_a_call_that_is_free_shows_no_usage(server: Server, world: World) -> None:
+    stored = ended_call(server, world.organization_id)
+    server.write(lambda conn: charge(conn, stored, Usage(heard_s=1.5), RateCard(hearing=Decimal(2))))
+    assert Record(DETAIL).misfits(world.client("GET", f"/calls/{stored.id}").data) == []
 
 
 @pytest.mark.parametrize("reason", ENDED_REASONS)

@@ -22,7 +22,14 @@ TRANSCRIPT: Final = Items(
         )
     )
 )
-ANALYSIS: Final = Record((Field("summary", Text()), Field("extractions", FreeObject(), required=True)))
+ANALYSIS: Final = Record(
+    (
+        Field("summary", Text()),
+        Field("extractions", FreeObject(), required=True),
+        Field("method", Choice(("model", "extractive")), required=True),
+        Field("error", Text(), required=True),
+    )
+)
 TRANSFER_CALL: Final = Record(
     (
         Field("id", Id("call"), required=True),
@@ -63,6 +70,21 @@ LISTED: Final = (
 )
 COST: Final = Field("cost", Real(0, 1e9), required=True)
 """Only on the paid plan."""
+USAGE: Final = Field(
+    "usage",
+    Record(
+        (
+            Field("telephonySeconds", Real(0, 1e6), required=True),
+            Field("heardSeconds", Real(0, 1e6), required=True),
+            *(
+                Field(name, Whole(0, None), required=True)
+                for name in ("promptTokens", "completionTokens", "spokenCharacters")
+            ),
+        )
+    ),
+    required=True,
+)
+"""With the cost, for one call."""
 SIP_END: Final = Record(
     (
         Field("statusCode", Whole(200, 699)),

@@ -1,0 +1,104 @@
+"""A zip archive that is made while it is sent: what it holds may be larger than memory."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, BinaryIO, Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from aiohttp import hdrs, web
+
+PIECE: Final = 64 * 1024
+"""Bytes of a file that are read and compressed at a time."""
+LEVEL: Final = 1
+"""Of compression: sound hardly shrinks more with a higher one."""
+READ_ONLY: Final = 0o400 << 16
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of an archive, with its size in bytes. It is read once, and closed."""
+
+    name: str
+    content: BinaryIO
+    size: int
+
+    @classmethod
+    def of(cls, name: str, content: bytes) -> Member:
+        """One that is in memory."""
+        return cls(name, io.BytesIO(content), len(content))
+
+
+class ZipStream(web.StreamResponse):
+    """An archive of these members, made at `at`. They are closed when the last of it, or the client, is gone."""
+
+    def __init__(self, filename: str, members: Sequence[Member], at: datetime) -> None:
+        disposition = f'attachment; filename="{filename}"'
+        super().__init__(headers={"Content-Type": "application/zip", "Content-Disposition": disposition})
+        self._members = members
+        self._pieces = _pieces(members, at)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """The body goes out now; aiohttp calls this after the headers."""
+        making: asyncio.Future[bytes] | None = None
+        try:
+            if self._req is not None and self._req.method != hdrs.METH_HEAD:
+                while True:
+                    making = asyncio.get_running_loop().run_in_executor(None, next, self._pieces, b"")
+                    if not (piece := await asyncio.shield(making)):
+                        break
+                    await self.write(piece)
+        finally:
+            if making is None or making.done():
+                self._close()
+            else:  # the thread that makes the next piece goes on: nothing can be closed before its end
+                making.add_done_callback(self._close)
+        await super().write_eof(data)
+
+    def _close(self, made: asyncio.Future[bytes] | None = None) -> None:
+        self._pieces.close()
+        for member in self._members:
+            member.content.close()
+        if made is not None and not made.cancelled():
+            made.exception()  # nobody waits for it any more
+
+
+def _pieces(members: Sequence[Member], at: datetime) -> Generator[bytes]:
+    """The archive, some tens of KiB at a time; none is empty."""
+    made = _Made()
+    with ZipFile(made, "w", ZIP_DEFLATED, compresslevel=LEVEL) as archive:
+        for member in members:
+            info = ZipInfo(member.name, at.timetuple()[:6])
+            info.compress_type, info.external_attr, info.file_size = ZIP_DEFLATED, READ_ONLY, member.size
+            with archive.open(info, "w") as target:
+                while content := member.content.read(PIECE):
+                    target.write(content)
+                    yield from made.taken()
+    yield from made.taken()
+
+
+class _Made(io.RawIOBase):
+    """What `ZipFile` writes; it is told that it cannot go back, so that it writes sizes behind what they are of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        """All that it can."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Takes bytes."""
+        self._pieces.append(bytes(data))
+        return len(data)
+
+    def taken(self) -> Iterator[bytes]:
+        """What was written since; nothing when there is nothing."""
+        pieces, self._pieces = self._pieces, []
+        if any(pieces):
+            yield b"".join(pieces)
