@@ -11,7 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import api, capacity, models_llm, models_stt, models_tts, models_turn, pump, turn, turn_peer
+from bench import (
+    api,
+    backup,
+    capacity,
+    models_llm,
+    models_stt,
+    models_tts,
+    models_turn,
+    pump,
+    retention,
+    turn,
+    turn_peer,
+    webhook_storm,
+)
 from bench.process import machine
 from config import logging as logs
 
@@ -112,6 +125,32 @@ BENCHES: Final = {
         },
         api.misses,
     ),
+    "backup": Bench(
+        "Backup: beside a database that is written to 100 times a second; writes are p50 / p99 / max",
+        lambda quick: backup.run(2000, 20) if quick else backup.run(),
+        {
+            "backup": "backup",
+            "database_mb": "database, MB",
+            "size_mb": "archive, MB",
+            "s": "s",
+            "writes": "writes",
+            "write_ms": "a write takes, ms",
+            "restored_s": "restored in, s",
+        },
+    ),
+    "retention": Bench(
+        "Removal of old calls beside a database that is written to 100 times a second; writes are p50 / p99 / max",
+        lambda quick: retention.run(2000) if quick else retention.run(),
+        {
+            "way": "PRAGMA secure_delete",
+            "calls": "calls",
+            "emptied": "talks removed",
+            "removed": "calls removed",
+            "seconds": "s",
+            "longest_piece_ms": "longest piece, ms",
+            "write_ms": "a write takes, ms",
+        },
+    ),
     "models-llm": Bench(
         "Language models of real shapes, ours and two peers with the same files and threads",
         models_llm.run,
@@ -163,8 +202,17 @@ BENCHES: Final = {
             "p50_ms": "p50, ms",
             "p95_ms": "p95, ms",
             "max_ms": "max, ms",
+            "lateness_ms": "tick lateness (p50 / p99 / max), ms",
+            "deviation_ms": "packet deviation, ms",
+            "skipped_ticks": "skipped ticks",
         },
         models_turn.misses,
+    ),
+    "webhooks": Bench(
+        "Webhooks: calls end while the server is killed again and again and receivers misbehave",
+        webhook_storm.run,
+        {"what": "what", "figure": "figure"},
+        webhook_storm.misses,
     ),
 }
 

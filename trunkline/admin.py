@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from config.errors import NotFound, StartupError
 from config.settings import Settings
-from storage import api_keys, organizations
+from storage import api_keys, balances, organizations
 from storage.api_keys import ApiKey
 from storage.database import Database
 from storage.organizations import Organization, Plan
+
+NOTHING: Final = Decimal(0)
 
 
 @asynccontextmanager
 async def database_of(settings: Settings) -> AsyncIterator[Database]:
     """The installation's database, open."""
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(settings.data_dir.mkdir, parents=True, exist_ok=True)
     except OSError as error:
         raise StartupError(f"data_dir {settings.data_dir} cannot be used: {error.strerror}") from error
     database = Database(settings.database_url)
@@ -32,13 +37,25 @@ async def database_of(settings: Settings) -> AsyncIterator[Database]:
 
 
 async def create_organization(
-    settings: Settings, name: str, *, plan: Plan = "free", balance: float = 0.0, max_calls: int | None = None
+    settings: Settings,
+    name: str,
+    *,
+    plan: Plan = "free",
+    balance: Decimal = NOTHING,
+    max_calls: int | None = None,
+    made_by: str = "server",
 ) -> Organization:
     """A new organization. Raises `Conflict` when the name is taken."""
+
+    def create(conn: sa.Connection) -> Organization:
+        made = organizations.create(conn, name, plan=plan, max_calls=max_calls)
+        if balance == 0:
+            return made
+        opened = balances.change(conn, made.id, balance, made_by=made_by, note="at first")
+        return replace(made, balance=opened.balance_after)
+
     async with database_of(settings) as database:
-        return await database.write(
-            lambda conn: organizations.create(conn, name, plan=plan, balance=balance, max_calls=max_calls)
-        )
+        return await database.write(create)
 
 
 async def organizations_of(settings: Settings) -> list[Organization]:

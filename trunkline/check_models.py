@@ -22,7 +22,7 @@ WITHIN_S = (0.5, 1.0, 2.0)
 _AT_ONCE = (1, 4, 16)
 _BOUNDS = {"max_calls": "[limits] max_calls", "memory": "the language model's memory"}
 _TALKED_IN = 900
-"""Cells in use when the speed of a language model is told."""
+"""Tokens of each talk when the speed of a language model is told."""
 
 
 class Models:
@@ -34,7 +34,7 @@ class Models:
     async def named(self, settings: Settings) -> str:
         """Which models answer, and how quick they are here. Raises `StartupError`."""
         remotes = await configured_in(settings)
-        away = {kind: found.name for kind in ("llm", "tts")
+        away = {kind: found.name for kind in ("llm", "tts", "embedding")
                 if (found := chosen(remotes, kind, getattr(settings.models, kind)))}  # fmt: skip
         return await asyncio.to_thread(self.measured, without_remote(settings, remotes), away)
 
@@ -44,12 +44,15 @@ class Models:
         chosen = settings.models
         models = loading.load(
             settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
-            calls=settings.limits.max_calls,
+            calls=settings.limits.max_calls, embedding=chosen.embedding,
         )  # fmt: skip
         try:
             voices, llm = len(models.voices()), models.language_models()[0].name
             llm = f"{away['llm']} with {llm} behind it" if "llm" in away else llm
-            names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}"
+            meaning = away.get("embedding") or (
+                models.embeddings.name if models.embeddings else "documents by words alone"
+            )
+            names = f"{models.stt(None).name}, {llm}, {voices} voices, {models.eot.name}, {meaning}"
             self._speeds = _without(speeds_of(models), away)
             return "\n".join([names, *_told(self._speeds), *_memory(models)])
         finally:
@@ -78,8 +81,8 @@ def _told(speeds: Speeds) -> Iterator[str]:
     if (judging := speeds.judging) is not None:
         yield f"{judging.name} judges a turn in {judging.answer_s * 1000:.0f} ms"
     if (writing := speeds.writing) is not None:
-        written = " / ".join(f"{count / writing.steps(count, _TALKED_IN):.0f}" for count in _AT_ONCE)
-        read = 64 / writing.steps(64, _TALKED_IN)
+        written = " / ".join(f"{count / writing.steps.writes(count, _TALKED_IN):.0f}" for count in _AT_ONCE)
+        read = 64 / writing.steps.reads(64, _TALKED_IN)
         told = f"reads {read:.0f} tokens/s and writes {written}, {_at_once(_AT_ONCE)}, with talk in memory"
         yield f"{writing.name} {told}"
     if (speaking := speeds.speaking) is not None:
@@ -94,9 +97,10 @@ def _memory(models: Catalogue) -> Iterator[str]:
     model = first_asked(models.llm(None))
     if isinstance(model, LlamaLanguageModel):
         there = model.memory
+        taken, free = there.weights_bytes + there.bytes, max(0, free_bytes() - there.weights_bytes)
         yield (
-            f"{model.name} takes {_mebibytes(there.weights_bytes + there.bytes)} of memory and remembers the talk of "
-            f"{there.talks} calls; {_mebibytes(max(0, free_bytes() - there.weights_bytes))} are free beside it"
+            f"{model.name} takes {_mebibytes(taken)} of memory and remembers the talk of {there.talks} calls, "
+            f"{there.capacity:,} tokens of each; {_mebibytes(free)} are free beside it"
         )
 
 

@@ -14,7 +14,8 @@ from calls.dns_records import LookUpFailed
 from calls.host_names import HostNames
 from calls.locate import Destination, Locator, literal
 from calls.trunks import destinations_of
-from config.settings import PORTS_PER_CALL, Settings
+from config.setting_values import PORTS_PER_CALL
+from config.settings import Settings
 from sipcore.transports import listens_everywhere, usual_address, versions
 from storage import lock, phone_numbers
 from storage.database import Database

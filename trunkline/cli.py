@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import os
 import re
 import sys
@@ -19,7 +18,7 @@ from config import logging as logs
 from config.errors import TrunklineError
 from config.log_writer import LogWriter
 from config.settings import Settings
-from trunkline import models_cli, remote_models_cli, sip_cli
+from trunkline import balance_cli, models_cli, privacy_cli, remote_models_cli, sip_cli
 
 if TYPE_CHECKING:
     from storage.organizations import Organization
@@ -56,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_keys(commands)
     _add_models(commands)
     _add_sip(commands)
+    _add_backups(commands)
     return parser
 
 
@@ -71,7 +71,7 @@ def _add_organizations(commands: Any) -> None:
     create = _add(group, "create", "make an organization and print its id", _org_create)
     create.add_argument("name", type=_name)
     create.add_argument("--plan", choices=("free", "paid"), default="free")
-    create.add_argument("--balance", type=_amount, default=0.0, help="what a paid plan has left")
+    create.add_argument("--balance", type=balance_cli.amount, default="0", help="what a paid plan has at first")
     create.add_argument("--max-calls", type=_positive, help="live calls at once (default: the server's setting)")
     change = _add(group, "set", "change what an organization may do, from the next call on", _org_set)
     change.add_argument("name", type=_name)
@@ -82,6 +82,13 @@ def _add_organizations(commands: Any) -> None:
     pace.add_argument("--calls-per-minute", type=_positive, metavar="N", help="most outbound calls in any 60 seconds")
     pace.add_argument("--no-cap", action="store_true", help="no such bound")
     change.add_argument("--max-calls", type=_positive, metavar="N", help="live calls at once")
+    change.add_argument("--plan", choices=("free", "paid"), help="whether its calls cost anything")
+    privacy_cli.add_arguments(change)
+    balance_cli.add_arguments(
+        _add(group, "topup", "add to what a paid plan has left", balance_cli.topup),
+        _add(group, "debit", "take from what a paid plan has left", balance_cli.debit),
+        _add(group, "balance", "show what is left, and the last changes of it", balance_cli.show),
+    )
     _add(group, "list", "list organizations", _org_list)
 
 
@@ -131,6 +138,18 @@ def _add_sip(commands: Any) -> None:
     sip_cli.add_arguments(trace, status, _add(group, "calls", "list live calls", sip_cli.calls))
 
 
+def _add_backups(commands: Any) -> None:
+    backup = _add(commands, "backup", "write everything that is stored into one file, beside a running server", _backup)
+    backup.add_argument("file", metavar="FILE", help="where to: a name in .gz or .tgz is compressed; - for stdout")
+    backup.add_argument(
+        "--without-key", action="store_true", help="leave the secret key out: without it stored passwords are lost"
+    )
+    restore = _add(commands, "restore", "put a backup in place, while no server runs there", _restore)
+    restore.add_argument("file", metavar="FILE", help="a backup; - for stdin")
+    restore.add_argument("--data-dir", type=Path, metavar="FOLDER", help="where to, in the place of the settings'")
+    restore.add_argument("--replace", action="store_true", help="what is there is kept aside; else it must be empty")
+
+
 def _add_replay(commands: Any) -> None:
     replay = _add(commands, "replay", "run a recorded call again with other turn-taking settings, and compare", _replay)
     replay.add_argument("call", nargs="?", metavar="CALL_ID", help="an ended call of this server")
@@ -144,13 +163,6 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("takes a whole number above 0")
-    return number
-
-
-def _amount(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise argparse.ArgumentTypeError("takes a number")
     return number
 
 
@@ -210,12 +222,25 @@ async def _replay(options: argparse.Namespace, settings: Settings) -> int:
     )
 
 
+async def _backup(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import backup_cli
+
+    return backup_cli.make(options, settings)
+
+
+async def _restore(options: argparse.Namespace, settings: Settings) -> int:
+    from trunkline import backup_cli
+
+    return backup_cli.bring_back(options, settings)
+
+
 async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
     from trunkline import admin
 
     organization = await admin.create_organization(
-        settings, options.name, plan=options.plan, balance=options.balance, max_calls=options.max_calls
-    )
+        settings, options.name, plan=options.plan, balance=options.balance, max_calls=options.max_calls,
+        made_by=balance_cli.user(),
+    )  # fmt: skip
     print(organization.id)
     return 0
 
@@ -232,9 +257,10 @@ def _organization_line(organization: Organization) -> str:
     ceiling, cap = organization.max_calls or "-", organization.outbound_per_minute or "-"
     prefixes = organization.outbound_prefixes
     places = "anywhere" if prefixes is None else f"to {','.join(prefixes) or 'nowhere'}"
+    plan = f"paid  {balance_cli.told(organization.balance)}" if organization.plan == "paid" else "free"
+    kept = privacy_cli.told(organization)
     return (
-        f"{organization.id}  {organization.plan:4}  max calls {ceiling:>4}  a minute {cap:>4}  {places}  "
-        f"{organization.name}"
+        f"{organization.id}  {plan}  {kept}  max calls {ceiling:>4}  a minute {cap:>4}  {places}  {organization.name}"
     )
 
 
@@ -245,12 +271,14 @@ async def _org_set(options: argparse.Namespace, settings: Settings) -> int:
         "outbound_prefixes": options.prefixes,
         "outbound_per_minute": options.calls_per_minute,
         "max_calls": options.max_calls,
+        "plan": options.plan,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     if options.any_prefix:
         changes["outbound_prefixes"] = None
     if options.no_cap:
         changes["outbound_per_minute"] = None
+    changes |= privacy_cli.changes_of(options)
     print(_organization_line(await admin.change_organization(settings, options.name, changes)))
     return 0
 

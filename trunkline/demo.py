@@ -13,11 +13,12 @@ from typing import Any, Final
 from config import logging as logs
 from config.errors import StartupError
 from config.settings import Settings
-from trunkline import demo_tool
+from trunkline import demo_analysis, demo_document, demo_tool
 from trunkline.caller import Script
 from trunkline.demo_client import Api, WebhookReceiver, prepare
 from trunkline.demo_transcript import answer_of, watch
-from trunkline.serve import Server, running
+from trunkline.serve import running
+from trunkline.server import Server
 from trunkline.signals import StopSignals
 
 NUMBER: Final = "1000"
@@ -30,18 +31,30 @@ PROMPT: Final = (
     "New patients need to bring their insurance card, a list of the medicines that they take, the name of their "
     "doctor, and ten minutes of their time to fill in a form."
 )
+AGENT: Final = {
+    "name": "Harbour Dental",
+    "systemPrompt": PROMPT,
+    "firstSpeaker": "agent",
+    "agentGreeting": GREETING,
+    "agentGreetingEnabled": True,
+    "knowledgeSearchInstructions": demo_document.INSTRUCTIONS,
+    "postCallSummaryEnabled": True,
+    "postCallExtractionSchema": [*demo_analysis.SCHEMA],
+}
 TALK: Final = (
     ("what are your opening hours", "nine to five"),
-    ("i have a question about my appointment", "What is your appointment number"),
+    ("it is about my appointment and my name is david", "What is your appointment number"),
     (f"{demo_tool.NUMBER}#", demo_tool.TIME),
     ("what do new patients need to bring", "New patients need to bring"),
     ("how much does a cleaning cost", "sixty dollars"),
     ("sorry can you repeat that please", "sixty dollars"),
-    ("where is your office", "Harbour Street"),
-    ("that is all see you on monday have a nice day", "bye"),
+    ("can i pay by credit card", "bank transfer"),
+    ("we will be two people see you on monday have a nice day", "bye"),
 )
 """What the caller says, or dials, and what the agent's answer must hold. The recognizer gets the point of these lines
 also when a busy machine loses or delays some of their sound; of numbers it does not."""
+FROM_DOCUMENT: Final = 7
+"""The line, counted from 1, whose answer stands in the uploaded document alone."""
 CUT: Final = 4
 """The line, counted from 1, whose answer the caller interrupts with the next one."""
 NOT_HEARD: Final = "a form"
@@ -50,6 +63,7 @@ BARGE_AFTER_MS: Final = 2500
 """So long the caller listens to it."""
 MOST_CALLS: Final = 3
 """A call can go wrong on a machine that has no time for it: sound comes late, and an answer is not waited for."""
+LOOK_UP: Final = "search_knowledge"
 PATIENCE_S: Final = 30.0
 """So long the caller waits for an answer."""
 WEBHOOK_WAIT_S: Final = 15.0
@@ -81,8 +95,9 @@ async def demo(settings: Settings, *, keep_serving: bool) -> int:
     logs.configure("warning", settings.log_format)  # the conversation is what is to be read here
     async with running(settings) as server, WebhookReceiver() as receiver, demo_tool.Calendar() as calendar:
         tool = calendar.tool()
-        key = await prepare(server, receiver, number=NUMBER, greeting=GREETING, prompt=PROMPT, tool=tool)
+        key, agent_id = await prepare(server, receiver, number=NUMBER, agent=AGENT, tool=tool)
         async with Api(server.api_origin, key) as api:
+            print(demo_document.line_of(await demo_document.upload(api, agent_id)))
             for calls_left in reversed(range(MOST_CALLS)):
                 findings = Findings()
                 if not await _unless_stopped(_phone(server, api, receiver, calendar, findings), stop):
@@ -132,6 +147,7 @@ async def _phone(
     _judge(call, findings)
     _judge_turns(call["transcript"], turns, calendar.asked, findings)
     await _show_recording(api, call, findings)
+    demo_analysis.show(call["analysis"])
     await _show_webhook(receiver, call, findings)
 
 
@@ -199,7 +215,12 @@ def _judge_turns(
 ) -> None:
     """The tool was used, and the answer that the script says was cut, and no other."""
     findings.expect(set(asked) == {demo_tool.NUMBER}, f"the tool was asked for {asked}")
-    findings.expect(any(tool["ok"] for turn in turns for tool in turn["tools"]), "the tool told nothing")
+    used = [tool for turn in turns for tool in turn["tools"] if tool["name"] != LOOK_UP]
+    findings.expect(any(tool["ok"] for tool in used), "the tool told nothing")
+    told = [answer_of(transcript, turn["turn"]) for turn in turns if turn["sources"]]
+    findings.expect(
+        any(TALK[FROM_DOCUMENT - 1][1] in each for each in told), "no answer has the document as its source"
+    )
     cut = [turn["turn"] for turn in turns if turn["interrupted"]]
     heard = [answer_of(transcript, turn) for turn in cut]
     findings.expect(len(cut) == 1 and TALK[CUT - 1][1] in heard[0], f"the caller interrupted {heard}")
@@ -223,6 +244,8 @@ async def _show_webhook(receiver: WebhookReceiver, call: dict[str, Any], finding
     except TimeoutError:
         findings.expect(False, f"no verified webhook within {WEBHOOK_WAIT_S:.0f} s ({receiver.refused} refused)")
         return
+    for problem in demo_analysis.problems(call["analysis"], payload):
+        findings.expect(False, problem)
     print(f"  {'webhook':16} {payload['event']}, signature verified, status {payload['status']}\n")
 
 

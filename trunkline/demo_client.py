@@ -20,7 +20,7 @@ from aiohttp import web
 
 from config.errors import StartupError
 from storage import api_keys, organizations
-from trunkline.serve import Server
+from trunkline.server import Server
 
 ORGANIZATION: Final = "demo"
 AUDIBLE: Final = 200
@@ -139,19 +139,12 @@ class WebhookReceiver:
 
 
 async def prepare(
-    server: Server, receiver: WebhookReceiver, *, number: str, greeting: str, prompt: str, tool: dict[str, Any]
-) -> str:
-    """The demo's organization, a fresh API key (older ones of the demo end), its tool, its agent and its number."""
+    server: Server, receiver: WebhookReceiver, *, number: str, agent: dict[str, Any], tool: dict[str, Any]
+) -> tuple[str, str]:
+    """The demo's organization, its tool, its agent and its number; a fresh API key (older ones of the demo end) and the
+    agent's id."""
     key = await _fresh_key(server)
-    agent = {
-        "name": "Harbour Dental",
-        "systemPrompt": prompt,
-        "firstSpeaker": "agent",
-        "agentGreeting": greeting,
-        "agentGreetingEnabled": True,
-        "postCallWebhookUrl": receiver.url,
-        "postCallWebhookSecret": receiver.secret,
-    }
+    hook = {"postCallWebhookUrl": receiver.url, "postCallWebhookSecret": receiver.secret}
     trunk: dict[str, Any] = {
         "name": "Demo",
         "number": number,
@@ -162,9 +155,9 @@ async def prepare(
     }
     async with Api(server.api_origin, key) as api:
         tool_id = await _kept(api, "tools", "name", tool)
-        agent_id = await _kept(api, "agents", "name", {**agent, "toolIds": [tool_id]})
+        agent_id = await _kept(api, "agents", "name", {**agent, **hook, "toolIds": [tool_id]})
         await _kept(api, "phone-numbers", "number", {**trunk, "agentId": agent_id})
-    return key
+    return key, agent_id
 
 
 async def _kept(api: Api, kind: str, key: str, body: dict[str, Any]) -> str:

@@ -52,7 +52,7 @@ def _numbered(transcript: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str,
 
 
 def lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iterator[str]:
-    """One line for each item, and for each use of a tool before the answer that it was for."""
+    """One line for each item, and before an answer one for each use of a tool and for its best source."""
     numbered = list(_numbered(transcript))
     told: set[int] = set()
     for at, (number, item) in enumerate(numbered):
@@ -61,7 +61,9 @@ def lines(transcript: list[dict[str, Any]], turns: list[dict[str, Any]]) -> Iter
             continue
         if number not in told:
             told.add(number)
-            yield from (_tool_line(tool) for turn in turns if turn["turn"] == number for tool in turn["tools"])
+            of_turn = [turn for turn in turns if turn["turn"] == number]
+            yield from (_tool_line(tool) for turn in of_turn for tool in turn["tools"])
+            yield from (_source_line(source) for turn in of_turn for source in turn["sources"][:1])
         left = sum(each == number and other["role"] == "assistant" for each, other in numbered[at:])
         yield f"agent  │ {item['content']}" + (f" {CUT}" if _was_cut(turns, number, left) else "")
 
@@ -71,6 +73,10 @@ def _was_cut(turns: list[dict[str, Any]], number: int, left: int) -> bool:
     silence makes several entries of one number; the newest belong to the newest items."""
     heard = [turn for turn in turns if turn["turn"] == number and turn["agentStartMs"] is not None]
     return bool(heard) and bool(heard[max(len(heard) - left, 0)]["interrupted"])
+
+
+def _source_line(source: dict[str, Any]) -> str:
+    return f"source │ {source['document']}, passage {source['position'] + 1}, score {source['score']:.2f}"
 
 
 def _tool_line(tool: dict[str, Any]) -> str:

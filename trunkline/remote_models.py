@@ -55,7 +55,8 @@ async def configured_in(settings: Settings) -> list[RemoteModel]:
 async def settings_here(settings: Settings) -> Settings:
     """`without_remote`, for commands that have no database open."""
     wanted = settings.models
-    if {wanted.stt, wanted.llm, wanted.tts, wanted.embedding} == {AUTO} and wanted.stt_second in (AUTO, OFF):
+    plain = wanted.stt_second in (AUTO, OFF) and wanted.embedding in (AUTO, OFF)
+    if {wanted.stt, wanted.llm, wanted.tts} == {AUTO} and plain:
         return settings
     return without_remote(settings, await configured_in(settings))
 
@@ -74,6 +75,8 @@ def without_remote(settings: Settings, remotes: Sequence[RemoteModel]) -> Settin
     changes: dict[str, str] = {remote.kind: AUTO for remote in remotes if given[remote.kind] == remote.name}
     if chosen(remotes, "stt", _second_pass(settings, remotes)):
         changes["stt_second"] = OFF
+    if chosen(remotes, "embedding", settings.models.embedding):
+        changes["embedding"] = OFF
     return settings.with_changes({"models": changes})
 
 
@@ -100,4 +103,13 @@ async def with_remote(
     wanted = settings.models
     cache = SpeechCache(on_use=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), files=speech_files)
     second = _second_pass(settings, remotes)
-    return join(here, remotes, client, stt_second=second, llm=wanted.llm, tts=wanted.tts, cache=cache)
+    return join(
+        here,
+        remotes,
+        client,
+        stt_second=second,
+        llm=wanted.llm,
+        tts=wanted.tts,
+        embedding=wanted.embedding,
+        cache=cache,
+    )

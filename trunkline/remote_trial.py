@@ -54,7 +54,7 @@ async def _text_to_speech(model: RemoteModel, http: HttpClient) -> str:
 
 async def _embedding(model: RemoteModel, http: HttpClient) -> str:
     began = time.monotonic()
-    vectors = await RemoteEmbeddings(Endpoint(model, http)).embed([SENTENCE, "The weather is fine."])
+    vectors = await RemoteEmbeddings(Endpoint(model, http)).embed([SENTENCE, "The weather is fine."], query=False)
     alike = float(np.dot(vectors[0], vectors[1]))
     return f"2 vectors of {vectors.shape[1]} numbers in {_ms(began)} ms, {alike:.2f} alike"
 

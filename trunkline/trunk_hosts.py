@@ -7,7 +7,8 @@ import os
 from calls.host_names import HostNames
 from calls.locate import Locator
 from calls.name_servers import NameServers
-from config.settings import Settings, name_server_address
+from config.setting_values import name_server_address
+from config.settings import Settings
 from sipcore.transports import versions
 from sipcore.trunk import Transport
 

@@ -15,6 +15,13 @@ from tests.trunkline.phones import known
 
 WEBHOOK_SECRET = "hush-hush-webhook"
 GREETING = "Welcome to the harbour office. We are glad that you call. How can we help you today?"
+PRICES = {
+    "telephony_per_minute": 0.012,
+    "inference_per_1000_tokens": 0.0035,
+    "speech_to_text_per_minute": 0.006,
+    "text_to_speech_per_1000_characters": 0.015,
+}
+"""The office's rate card; who is on the free plan does not notice."""
 PROMPT = "You answer the telephone of the harbour office. Our opening hours are nine to five on weekdays."
 
 
@@ -65,7 +72,7 @@ async def _open(server: Server) -> AsyncIterator[Office]:
 async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
     """The server that tests share: 12 calls at once, real models, which are measured."""
     limits = {"max_calls": 12, "slow_answers": "warn"}
-    async with _open(Server(tmp_path_factory.mktemp("office"), fresh=True, limits=limits)) as office:
+    async with _open(Server(tmp_path_factory.mktemp("office"), fresh=True, limits=limits, billing=PRICES)) as office:
         yield office
 
 

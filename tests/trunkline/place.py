@@ -19,7 +19,8 @@ from tests.fakes_models import PromptedLanguage, ready_models
 from tests.trunkline.folders import furnish
 from tests.trunkline.house import LOOPBACK, Client, Told, merged
 from tests.trunkline.phones import known
-from trunkline.serve import Server, running
+from trunkline.serve import running
+from trunkline.server import Server
 
 
 @dataclass

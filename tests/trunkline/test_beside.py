@@ -120,6 +120,12 @@ async def test_commands_work_beside_the_server(office: Office, tmp_path: Path) -
         assert wide.endswith("max calls    4  a minute    -  anywhere  Lighthouse")
         assert "to nowhere" in await run("org", "set", "Lighthouse", "--prefixes", "")
         assert "trunkline org list" in await run("org", "set", "Nobody", "--no-cap", status=1)
+        days = ("--keep-recordings-days", "30", "--keep-transcripts-days", "0", "--keep-calls-days", "400")
+        assert "keeps recordings 30 d, transcripts 0 d, calls 400 d  redacts numbers and what is dialled" in await run(
+            "org", "set", "Lighthouse", *days, "--redact", "on", "--redact-dialled", "on"
+        )
+        forever = await run("org", "set", "Lighthouse", "--keep-calls-days", "forever", "--redact", "off")
+        assert "keeps recordings 30 d, transcripts 0 d, calls forever  redacts what is dialled" in forever
         shown = await run("org", "list") + "\n" + await run("key", "list")
         assert "Lighthouse" in shown
         assert key[:11] in shown

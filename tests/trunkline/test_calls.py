@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import json
+from zipfile import ZipFile
+
 import pytest
 
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
@@ -27,6 +32,19 @@ async def test_sipp_holds_a_call_and_hangs_up(office: Office) -> None:
     rate, sides = read_wav(await office.client.recording(call["id"]))
     assert rate == 8000
     assert len(sides) / rate == pytest.approx(0.8, abs=0.5)
+    await _is_exported_and_deleted(office, call["id"])
+
+
+async def _is_exported_and_deleted(office: Office, call_id: str) -> None:
+    """Nothing is left of it, not even the file."""
+    status, archive = await office.client.get(f"/v1/calls/{call_id}/export")
+    with ZipFile(io.BytesIO(archive)) as files:
+        assert (status, files.read("recording.wav")) == (200, await office.client.recording(call_id))
+    since, folder = office.server.log.mark(), office.server.data_dir / "recordings"
+    assert await asyncio.to_thread(lambda: list(folder.rglob(f"{call_id}.wav")))
+    assert await office.client.status("DELETE", f"calls/{call_id}") == 200
+    await office.server.event("retention.removed", since=since)
+    assert not await asyncio.to_thread(lambda: list(folder.rglob(f"{call_id}.wav")))
 
 
 async def test_ten_calls_at_once_are_all_stored(office: Office) -> None:
@@ -96,3 +114,37 @@ async def test_baresip_hears_the_greeting_and_its_tone_is_no_turn(
         rate, sides = read_wav(await office.client.recording(call["id"]))
         assert rate == 16000
         assert audible(sides[:, 0], rate).mean() > 0.9, "the tone is on the caller's side"
+
+
+async def test_without_a_model_that_writes_rules_draw_the_summary_and_the_values(office: Office) -> None:
+    wanted = [
+        {"name": "menu choice", "description": "The number that was dialled in the menu", "type": "number"},
+        {"name": "callback", "description": "Whether the caller wants to be called back", "type": "boolean"},
+    ]
+    agent_id = await office.client.agent(
+        systemPrompt="You are a menu.",
+        firstSpeaker="agent",
+        agentGreeting="Your menu choice?",
+        agentGreetingEnabled=True,
+        postCallSummaryEnabled=True,
+        postCallExtractionSchema=wanted,
+        postCallWebhookUrl=office.receiver.url,
+    )
+    await office.client.number("103", agent_id)
+    since = office.server.log.mark()
+    async with calling(office.server.target, "103") as phone:
+        call_id = (await office.server.event("call.answered", since=since))["call_id"]
+        await office.server.event("turn.agent", call_id=call_id)
+        phone.press("42#")
+        await office.server.event("turn.user", call_id=call_id)
+        await phone.hang_up()
+    await office.server.event("call.ended", since=since, call_id=call_id)
+    call = await office.client.call(call_id)
+    _, body = await office.receiver.about(call_id)
+    assert call["analysis"] == {
+        "summary": call["analysis"]["summary"],
+        "extractions": {"menu choice": 42, "callback": None},
+        "method": "extractive",
+    }
+    assert "Caller: 42" in call["analysis"]["summary"]
+    assert json.loads(body)["extractedData"] == call["analysis"]["extractions"]

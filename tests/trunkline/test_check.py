@@ -46,7 +46,7 @@ async def test_the_models_speed_and_memory_are_told_and_how_many_calls_they_hold
     [read] = [line for line in lines if line.startswith("tiny reads ")]
     assert "1 / 4 / 16 at once" in read
     [memory] = [line for line in lines if line.startswith("tiny takes ")]
-    assert "remembers the talk of 3 calls" in memory
+    assert "remembers the talk of 3 calls, 4,096 tokens of each" in memory
     held = (await models.capacity(settings)).splitlines()
     assert [line.split(" within ")[1][:5] for line in held[:3]] == ["0.5 s", "1 s, ", "2 s, "]
     assert "a turn every 8 s" in held[3]

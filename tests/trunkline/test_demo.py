@@ -27,10 +27,10 @@ from storage.tools import ToolConfig, ToolFields
 from tests.peers import free_port
 from tests.trunkline.house import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from tests.trunkline.sound import audible, heard_words, read_wav, share_heard
-from trunkline import demo_tool
+from trunkline import demo_analysis, demo_document, demo_tool
 from trunkline.caller import KEYS
-from trunkline.demo import BARGE_AFTER_MS, CUT, NUMBER, PROMPT, TALK, unanswered
-from trunkline.demo_transcript import lines
+from trunkline.demo import BARGE_AFTER_MS, CUT, FROM_DOCUMENT, NUMBER, PROMPT, TALK, unanswered
+from trunkline.demo_transcript import answer_of, lines
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(400)]
 
@@ -129,15 +129,17 @@ async def test_a_question_after_the_callers_silence_does_not_hide_that_the_answe
         "interrupted": True,
         "agentStartMs": 10,
         "tools": [{"name": "x", "ok": True, "startMs": 0, "endMs": 5}],
+        "sources": [{"document": "Fees", "position": 2, "score": 0.5}, {"document": "Y", "position": 0, "score": 0.1}],
     }
-    asked = {"turn": 1, "interrupted": False, "agentStartMs": 90, "tools": []}
+    asked = {"turn": 1, "interrupted": False, "agentStartMs": 90, "tools": [], "sources": []}
     assert list(lines(transcript, [answer, asked])) == [
         "caller │ What?",
         "tool   │ x → answered in 5 ms",
+        "source │ Fees, passage 3, score 0.50",
         "agent  │ It — interrupted by the caller",
         "agent  │ Hello?",
     ]
-    assert list(lines(transcript, [{**answer, "interrupted": False}, {**asked, "interrupted": True}]))[2:] == [
+    assert list(lines(transcript, [{**answer, "interrupted": False}, {**asked, "interrupted": True}]))[3:] == [
         "agent  │ It",
         "agent  │ Hello? — interrupted by the caller",
     ]
@@ -150,8 +152,7 @@ async def test_ctrl_c_in_the_middle_of_the_talk_ends_it_at_once(tmp_path: Path) 
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    printed = await process.stdout.readline() + await process.stdout.readline()
-    assert b"A scripted caller phones" in printed
+    await asyncio.wait_for(process.stdout.readuntil(b"A scripted caller phones"), 40)
     left = Demo(130, "", "", tmp_path / "data")
     await until(lambda: left.rows("SELECT id FROM calls WHERE status = 'in_progress'"))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
@@ -175,15 +176,42 @@ async def test_it_goes_as_scripted_and_shows_the_call(demo: Demo) -> None:
     assert printed_once(demo.shown, "— interrupted by the caller")
     for fact in ("completed", "agent_ended", demo.call["id"], "signature verified"):
         assert fact in demo.shown
+    assert printed_once(demo.printed, f"Uploaded {demo_document.FILE.name} ")
 
 
 def printed_once(printed: str, what: str) -> bool:
     return printed.count(what) == 1
 
 
+async def test_a_question_is_answered_from_the_uploaded_document(demo: Demo) -> None:
+    [document] = demo.rows("SELECT id, name, status FROM knowledge_documents")
+    assert (document["name"], document["status"]) == (demo_document.NAME, "ready")
+    wanted = TALK[FROM_DOCUMENT - 1][1]
+    assert wanted not in PROMPT
+    answered = [
+        source["document_id"]
+        for turn in json.loads(demo.call["timeline"])
+        for source in turn["sources"]
+        if wanted in answer_of(json.loads(demo.call["transcript"]), turn["turn"])
+    ]
+    assert set(answered) == {document["id"]}
+    assert f"source │ {demo_document.NAME}, passage 1" in demo.shown
+
+
+async def test_the_summary_and_what_the_caller_said_are_in_the_call_and_in_its_webhook(demo: Demo) -> None:
+    analysis = json.loads(demo.call["analysis"])
+    [sent] = demo.rows(f"SELECT body FROM webhook_deliveries WHERE call_id = '{demo.call['id']}'")
+    assert demo_analysis.problems(analysis, json.loads(sent["body"])) == []
+    assert analysis["method"] == "extractive", "no language model is installed"
+    assert analysis["summary"] in demo.shown
+    lied = {**analysis, "summary": "", "extractions": {**dict.fromkeys(demo_analysis.SAID), "more": 1}}
+    assert len(demo_analysis.problems(lied, json.loads(sent["body"]))) == 4
+    assert demo_analysis.problems(None, {}) == ["there is no analysis"]
+
+
 async def test_the_agent_uses_its_tool_and_is_interrupted_where_the_script_says_so(demo: Demo) -> None:
     turns = json.loads(demo.call["timeline"])
-    [used] = [turn for turn in turns if turn["tools"]]
+    [used] = [turn for turn in turns if any(use["name"] != "search_knowledge" for use in turn["tools"])]
     assert [(use["name"], use["ok"]) for use in used["tools"]] == [("Appointment_time", True)]
     assert used["ended_by"] == "digits"
     [cut] = [turn for turn in turns if turn["interrupted"]]

@@ -137,3 +137,33 @@ async def test_a_call_is_answered_with_what_a_tool_told(place: Place, monkeypatc
     assert longest[0] < 100
     assert [role for role, _ in talk[:2]] == ["user", "assistant"]
     assert json.loads(body)["transcriptUrl"]
+
+
+WANTED = [
+    {"name": "people", "description": "How many people come", "type": "number"},
+    {"name": "the day (of the visit)", "description": "Which day", "type": "string"},
+    {"name": "smoking", "description": "Whether they smoke", "type": "boolean"},
+]
+
+
+async def test_a_call_is_summed_up_and_its_values_are_found_by_the_model_after_it(place: Place) -> None:
+    """Random weights say nothing that is true, but what was asked for, in its form."""
+    async with Receiver() as receiver:
+        asked = {"postCallSummaryEnabled": True, "postCallExtractionSchema": WANTED, "toolIds": [], **NO_MODEL}
+        async with held(place, PROMPT, postCallWebhookUrl=receiver.url, allowEndCall=False, **asked) as line:
+            line.says(words("a table for two please"))
+            await place.log.event("turn.user", call_id=line.call_id)
+            await line.phone.hang_up()
+        call = await line.stored()
+        _, body = await receiver.about(line.call_id)
+    analysis, told = call["analysis"], json.loads(body)
+    assert (analysis["method"], "error" in analysis) == ("model", False)
+    assert 0 < len(analysis["summary"]) <= 600
+    assert list(analysis["extractions"]) == [each["name"] for each in WANTED]
+    kinds = {"number": (int, float), "string": str, "boolean": bool}
+    for each in WANTED:
+        value = analysis["extractions"][each["name"]]
+        assert value is None or isinstance(value, kinds[each["type"]])
+    assert (told["summary"], told["extractedData"]) == (analysis["summary"], analysis["extractions"])
+    [analysed] = place.log.all("call.analysed", call_id=line.call_id)
+    assert (analysed["method"], analysed["error"]) == ("model", None)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from trunkline.serve import Server, _watched
+from trunkline.serve import _watched
+from trunkline.server import Server
 
 
 def server(ticks: list[int]) -> Server:

@@ -28,12 +28,12 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
 
 async def first_sound_counts(place: Place, first: Samples, **agent: Any) -> bool:
     """Whether the agent answers what the caller says first; the next thing, 1.1 s later, it answers in any case. If the
-    agent has a greeting, the caller begins 160 ms after it."""
+    agent has a greeting, the caller begins 400 ms after it."""
     second = words("where are you located")
     async with held(place, "Yes. END", **agent) as line:
         begun = 20
         if "agentGreeting" in agent:
-            begun = await line.agent_is_silent(await line.agent_begins(), 8) + 8
+            begun = await line.agent_is_silent(await line.agent_begins(), 8) + 20
         await line.phone.has_heard(begun)
         at = line.says(first) + len(first) // 160
         line.says(silence(1100))

@@ -1,0 +1,99 @@
+"""What is left, on the command line: without a server, on the same database."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from trunkline import cli
+from trunkline.balance_cli import told
+
+PLACES = "takes an amount as 20 or 12.50, with at most 6 decimal places"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRUNKLINE_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("LOGNAME", "kim")
+    monkeypatch.setattr("config.logging.configure", lambda *_: None)  # the log of the tests stays theirs
+
+
+@pytest.mark.usefixtures("here")
+def test_a_balance_is_topped_up_and_tells_why_it_is_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*arguments: str) -> list[str]:
+        assert cli.main(arguments) == 0
+        return capsys.readouterr().out.splitlines()
+
+    run("org", "create", "Bay", "--plan", "paid", "--balance", "12.5")
+    assert run("org", "topup", "Bay", "10.25", "--note", "invoice 7") == ["22.75"]
+    assert run("org", "debit", "Bay", "0.000001", "--note", "typed one too many") == ["22.749999"]
+    *changes, last = run("org", "balance", "Bay")
+    assert last == "balance 22.749999  paid  Bay"
+    assert [line.split("  ", 1)[1].split() for line in changes] == [
+        ["+12.50", "12.50", "kim", "-", "at", "first"],
+        ["+10.25", "22.75", "kim", "-", "invoice", "7"],
+        ["-0.000001", "22.749999", "kim", "-", "typed", "one", "too", "many"],
+    ]
+    (newest,) = run("org", "balance", "Bay", "--last", "1", "--json")
+    newest_change = json.loads(newest)
+    assert newest_change.pop("at").endswith("Z")
+    assert newest_change == {
+        "amount": "-0.000001",
+        "balanceAfter": "22.749999",
+        "madeBy": "kim",
+        "callId": None,
+        "note": "typed one too many",
+    }
+    assert any("paid  22.749999" in line for line in run("org", "list"))
+
+
+@pytest.mark.usefixtures("here")
+def test_what_cannot_be_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["org", "create", "Free"]) == 0
+    assert cli.main(["org", "create", "Rich", "--plan", "paid", "--balance", "999999999999"]) == 0
+    capsys.readouterr()
+    for arguments, complaint in [
+        (["topup", "Nobody", "5"], "there is no organization 'Nobody': see `trunkline org list`"),
+        (["balance", "Nobody"], "there is no organization 'Nobody': see `trunkline org list`"),
+        (["topup", "Free", "5"], "'Free' is on the free plan, whose calls cost nothing: `trunkline"),
+        (["topup", "Rich", "2"], "A balance is at most 1,000,000,000,000"),
+    ]:
+        assert cli.main(["org", *arguments]) == 1
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert err.startswith(f"trunkline: {complaint}")
+    assert cli.main(["org", "set", "Free", "--plan", "paid"]) == 0
+    assert cli.main(["org", "topup", "Free", "5"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["topup", "Bay", "-5"], PLACES),
+        (["topup", "Bay", "nan"], PLACES),
+        (["topup", "Bay", "inf"], PLACES),
+        (["topup", "Bay", "1e3"], PLACES),
+        (["topup", "Bay", "0.0000001"], PLACES),
+        (["topup", "Bay", "1000000000000000"], PLACES),
+        (["topup", "Bay", "٣"], PLACES),
+        (["topup", "Bay", "0.00"], "takes an amount above 0"),
+        (["debit", "Bay", "5"], "--note"),
+    ],
+)
+def test_an_amount_is_a_plain_number(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["org", *arguments])
+    assert left.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [("0", "0.00"), ("5", "5.00"), ("-0.5", "-0.50"), ("0.012340", "0.01234"), ("1234567.000001", "1234567.000001")],
+)
+def test_an_amount_shows_the_places_that_say_something(amount: str, shown: str) -> None:
+    assert told(Decimal(amount)) == shown

@@ -1,0 +1,109 @@
+"""The parts of a server, each opened for as long as the server is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+
+from prometheus_client import REGISTRY
+
+from calls import metrics
+from calls.egress import EgressClient, Lanes
+from calls.host_names import HostNames
+from calls.http_tool import Outside
+from calls.places import Places
+from calls.webhooks import Deliverer, DeliveryPolicy
+from config.secrets import Secrets
+from config.settings import Settings
+from media.engine import Engine
+from media.recording import RecordingWriter
+from models import loading
+from models.catalogue import Catalogue
+from models.remote.remote_model import RemoteModel
+from models.speech_files import SpeechFiles
+from sipcore.endpoint import Endpoint
+from storage import key_proof, lock, webhook_claims
+from storage.database import Database
+from trunkline.egress import egress_rules, egress_tls
+from trunkline.metrics import GuardCollector, SoundCollector
+from trunkline.remote_models import with_remote, without_remote
+from trunkline.trunk_hosts import locator_of
+
+
+async def open_models(
+    settings: Settings,
+    load_models: Callable[[Settings], Catalogue] | None,
+    remotes: Sequence[RemoteModel],
+    stack: AsyncExitStack,
+) -> Catalogue:
+    """Those that are here, and those on other machines."""
+    files = await asyncio.to_thread(_speech_files, settings)
+    loads = load_models or partial(_load_models, speech_files=files)
+    here = await asyncio.to_thread(loads, without_remote(settings, remotes))
+    stack.push_async_callback(asyncio.to_thread, here.close)
+    return await with_remote(here, remotes, settings, stack, files)
+
+
+async def open_database(settings: Settings, key: Secrets, stack: AsyncExitStack) -> Database:
+    """Ours alone, migrated; `key` is the one that its secrets are encrypted with."""
+    database = Database(settings.database_url)
+    stack.enter_context(lock.hold_database(database.path))
+    stack.push_async_callback(database.close)
+    await database.open()
+    await database.write(lambda conn: key_proof.check(conn, key))
+    return database
+
+
+def _speech_files(settings: Settings) -> SpeechFiles | None:
+    most = settings.models.speech_cache_mb * 1024 * 1024
+    return SpeechFiles(settings.data_dir / "speech", most) if most else None
+
+
+def _load_models(settings: Settings, speech_files: SpeechFiles | None) -> Catalogue:
+    chosen = settings.models
+    return loading.load(
+        settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
+        on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), speech_files=speech_files,
+        calls=settings.limits.max_calls, embedding=chosen.embedding,
+    )  # fmt: skip
+
+
+async def open_ways_out(
+    settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
+) -> tuple[Deliverer, Outside]:
+    """For webhooks and for tools, with a client each: neither waits for the other's slow name servers. We hold the
+    database's lock: who has claimed webhooks there is dead."""
+    await database.write(webhook_claims.release_all)
+    tls, rules = await egress_tls(settings), egress_rules(settings)
+    clients = EgressClient(rules, tls), EgressClient(rules, tls)
+    for client in clients:
+        stack.push_async_callback(client.close)
+    webhooks = settings.webhooks
+    policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
+    return Deliverer(database, clients[0], key, policy), Outside(clients[1], Lanes(), key)
+
+
+def open_places(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) -> Places:
+    """Where trunks' host names are, found without PJSIP and told to it."""
+    hosts = HostNames()
+    stack.callback(hosts.close)
+    places = Places(locator_of(settings, hosts).locate, endpoint.set_hosts)
+    endpoint.on_silent = places.demote
+    stack.push_async_callback(places.close)
+    return places
+
+
+def open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:
+    """The tick thread and the writer of recordings, both running, and their figures."""
+    writer = RecordingWriter()
+    writer.start()
+    stack.push_async_callback(asyncio.to_thread, writer.close)
+    engine = Engine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
+    engine.start()
+    stack.push_async_callback(asyncio.to_thread, engine.close)
+    for collector in (SoundCollector(endpoint.pump, engine), GuardCollector()):
+        REGISTRY.register(collector)
+        stack.callback(REGISTRY.unregister, collector)
+    return engine, writer
