@@ -28,13 +28,16 @@ demo: setup ## start the server, phone it, show the call, stop
 	@$(bin)/trunkline demo
 
 test: lint ## all checks and the whole test suite
-	@$(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: setup-test ## style, types and the order of imports
 	@$(bin)/ruff check
 	@$(bin)/ruff format --check
 	@$(bin)/mypy
 	@$(bin)/lint-imports
+
+minilm: setup ## search documents by meaning, too: a sentence model for ./data
+	@scripts/minilm.sh
 
 bench: setup-test ## the benchmarks: tables here, JSON in bench/results
 	@scripts/apt-packages.sh bench
@@ -43,6 +46,9 @@ bench: setup-test ## the benchmarks: tables here, JSON in bench/results
 
 soak: setup ## 100 calls that come and go for an hour; afterwards everything must be as it was
 	@$(bin)/python -m bench.soak
+
+storm: setup ## 1,000 webhooks while the server is killed again and again; none may be lost, altered or early
+	@$(bin)/python -m bench webhooks
 
 fresh: ## prove `make demo` on a fresh Debian 12 in a folder of its own (root only)
 	@scripts/fresh.sh
@@ -54,4 +60,4 @@ lock: ## pin the newest versions of all dependencies
 clean: ## remove what was made in this checkout; the cache in ~/.cache/trunkline stays
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test lint bench soak fresh lock clean
+.PHONY: help setup setup-test run demo test lint minilm bench soak storm fresh lock clean

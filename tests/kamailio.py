@@ -8,6 +8,7 @@ import json
 import socket
 from collections.abc import Mapping
 from typing import Any, Self
+from uuid import uuid4
 
 from tests.peers import Process, free_port
 
@@ -147,11 +148,14 @@ class Kamailio(Process):
         """Call one of its remote procedures. Raises `OSError` while it does not listen, `AssertionError` for a
         refusal."""
         loop = asyncio.get_running_loop()
-        own = self.folder / "answer"
-        own.unlink(missing_ok=True)
-        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as asking:
+        own = self.folder / f"answer-{uuid4().hex[:8]}"  # others may ask at the same time
+        with (
+            contextlib.ExitStack() as gone,
+            contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as asking,
+        ):
             asking.setblocking(False)
             asking.bind(str(own))
+            gone.callback(own.unlink)
             asking.connect(str(self.folder / "rpc"))
             await loop.sock_sendall(
                 asking, json.dumps({"jsonrpc": "2.0", "method": method, "params": parameters, "id": 1}).encode()

@@ -11,7 +11,7 @@ import pytest_asyncio
 from sipcore import _native
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
-from tests.sipcore.raw_phone import RawPhone
+from tests.sipcore.raw_phone import Dialog, Message, RawPhone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -56,6 +56,13 @@ async def test_calls_that_were_given_up_keep_nobody_out(phone: Phone, raw: RawPh
             each.release()
 
 
+async def bye_of(raw: RawPhone, dialog: Dialog) -> Message:
+    """The next one of this call: on a busy machine one of an earlier call may have come twice."""
+    while (message := await raw.asked("BYE")).header("Call-ID") != dialog.call_id:
+        pass
+    return message
+
+
 async def test_a_bye_is_sent_again_though_its_call_had_to_make_room(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target) as silent:
         dialog = raw.dialog()
@@ -66,11 +73,11 @@ async def test_a_bye_is_sent_again_though_its_call_had_to_make_room(phone: Phone
         await answering
         await leg.hangup()
         leg.release()
-        first = await raw.asked("BYE")
+        first = await bye_of(raw, dialog)
         await ring_and_give_up(phone, silent, _native.MAX_CALLS + 1)
         while not raw.sip.received.empty():
             raw.sip.received.get_nowait()
-        again = await raw.asked("BYE")
+        again = await bye_of(raw, dialog)
         assert again.header("Via") == first.header("Via")
         raw.reply(again, "200 OK")
         await raw.options()

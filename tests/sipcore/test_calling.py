@@ -12,6 +12,7 @@ import pytest_asyncio
 from sipcore.headers import Party
 from sipcore.leg import Leg, LegEnd
 from sipcore.settings import EndpointSettings
+from sipcore.ways import NotReached
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
@@ -198,8 +199,14 @@ async def test_whether_the_callee_has_said_anything_is_known(phone: Phone, raw: 
     assert await leg.progress() == 0
 
 
-async def test_a_connection_that_is_refused_is_an_end_without_a_status(phone: Phone) -> None:
-    leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
+async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_status(phone: Phone) -> None:
+    """As it is known before the INVITE waits for it, or after."""
+    try:
+        leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
+    except NotReached as refused:
+        assert str(refused).startswith("no INVITE could be sent: ")
+        assert phone.endpoint.live_legs == 0
+        return
     end = await end_of(leg)
     assert (end.code, end.by_peer) == (0, True)
 

@@ -247,6 +247,9 @@ async def both_hear(phone: Phone, baresip: Baresip, leg: Leg) -> None:
     media = await leg.connected()
     assert media.keying == "sdes"
     track = phone.ears.follow(media.slot)
+    async with asyncio.timeout(10):
+        while sounding_s(track.heard, 8000) < 0.3:  # it begins when it has a processor
+            await phone.ears.ticks(5)
     phone.pump.write(media.slot, tone(8000, 1000, 0.4))
     await phone.ears.ticks(30)
     await leg.hangup()
