@@ -17,7 +17,7 @@ from sipcore import _native
 from sipcore.headers import printable
 from sipcore.names import Target
 from sipcore.owner import Owner
-from sipcore.registration import End, Outcome, Registration
+from sipcore.registration import End, Outcome, Registration, why_failed
 from sipcore.routes import aor_of, registrar_of, routes_of
 from sipcore.trunk import Credentials, Place, Trunk, TrunkStatus
 
@@ -210,6 +210,8 @@ class Registrations:
             outcome = replace(outcome, source=one.target.address)
         another = any(each not in one.tried for each in self._targets(one))
         one.machine.answered(self._loop.time(), utc_now(), outcome, another=another)
+        if one.machine.gone:
+            _tell_left(one, outcome)
         if one.machine.status.state == "registered":
             one.tried.clear()
         elif not another:  # begin again with the best one
@@ -242,6 +244,14 @@ class Registrations:
         except ConnectionError as error:
             log.debug("trunk.not_sent", trunk=trunk.key, why=str(error))
             self._post(self._answered, token, Outcome("unreachable", reason=printable(str(error))))
+
+
+def _tell_left(one: Registered, outcome: Outcome) -> None:
+    event = log.bind(trunk=one.trunk.key, number=one.trunk.number, registrar=one.trunk.host)
+    if outcome.end == "answered" and outcome.code // 100 == 2:
+        event.info("trunk.unregistered")
+    else:
+        event.warning("trunk.not_unregistered", why=why_failed(outcome))
 
 
 def _cancel(*timers: asyncio.TimerHandle | None) -> None:

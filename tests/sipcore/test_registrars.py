@@ -16,6 +16,7 @@ from sipcore.digest import InboundDigest, parameters
 from sipcore.names import Target
 from sipcore.settings import EndpointSettings
 from sipcore.trunk import Credentials, Place, Trunk, TrunkStatus
+from tests.hearing import hearing
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Message
 from tests.sipcore.raw_registrar import (
@@ -244,6 +245,27 @@ async def test_deleting_a_trunk_takes_its_contact_away_with_its_password(watch: 
         assert knows(second, "ann", "s3cret")
         assert {each.header("Contact") for each in (bound, first, second)} == {bound.header("Contact")}
         assert _cseq(bound) < _cseq(first) < _cseq(second)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (accepts(), ("info", "trunk.unregistered", None)),
+        (says("500 Oops"), ("warning", "trunk.not_unregistered", "500 Oops from 127.0.0.1")),
+    ],
+)
+async def test_the_operator_hears_whether_a_registrar_has_let_go(
+    watch: Watch, answer: Any, told: tuple[str, str, str | None]
+) -> None:
+    async with RawRegistrar(accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("registered")
+        registrar.then(answer)
+        with hearing("trunk.") as heard:
+            await watch.endpoint.set_trunks([])
+            events = [await asyncio.wait_for(heard.get(), 8) for _ in range(2)]
+        assert [each["event"] for each in events] == ["trunk.removed", told[1]]
+        assert (events[1]["level"], events[1].get("why"), events[1]["number"]) == (told[0], told[2], NUMBER)
 
 
 async def test_a_changed_password_registers_anew_behind_the_end_of_the_old(watch: Watch) -> None:

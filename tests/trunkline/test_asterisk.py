@@ -158,7 +158,7 @@ async def test_trunkline_registers_and_calls_go_both_ways(place: Place) -> None:
         assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
         assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
         await place.client.v1("DELETE", f"phone-numbers/{number_id}")
-        await place.log.event("trunk.removed", since=since)
+        await place.log.event("trunk.unregistered", since=since)
         assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
 
 

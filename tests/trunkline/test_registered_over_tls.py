@@ -76,7 +76,7 @@ async def test_it_registers_is_called_calls_and_leaves(place: Place, asterisk: A
     assert (call["status"], call["endedReason"]) == ("completed", "customer_ended"), "their BYE finds us"
 
     assert await place.client.status("DELETE", f"phone-numbers/{number_id}") == 200
-    await place.log.event("trunk.removed", since=since)
+    await place.log.event("trunk.unregistered", since=since)
     assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
 
 
