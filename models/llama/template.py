@@ -67,16 +67,23 @@ class ChatTemplate:
         plainer lines until it does not."""
         template = self._template
         attempts = self._attempts(prompt)
+        too_deep: RecursionError | None = None
         while template is not None and (attempt := next(attempts, None)) is not None:
             try:
                 return _thoughtless(self._fill(template, *attempt))
             except Unbounded as error:
-                _log.error("model.template_unbounded", error=str(error))
-                self._template = None
+                self._give_up(error)
                 break
             except Exception as error:  # noqa: BLE001 - a stranger's program; there is always a plainer way
                 _log.debug("model.template_refused", error=str(error))
+                too_deep = error if isinstance(error, RecursionError) else None
+        if too_deep is not None:  # with plain lines, too: it is not for what a caller has said
+            self._give_up(too_deep)
         return _chatml(_plain(_lines(prompt.system, prompt.messages), prompt.tools))
+
+    def _give_up(self, error: Exception) -> None:
+        _log.error("model.template_unbounded", error=str(error))
+        self._template = None
 
     def _attempts(self, prompt: ChatPrompt) -> Iterator[tuple[list[Line], list[Line]]]:
         """Messages and tools, as they are and then ever plainer."""

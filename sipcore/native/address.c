@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "address.h"
 
+#include "literal.h"
 #include "sdp.h"
 #include "tls.h"
 #include "tls_borrowed.h"
@@ -26,7 +27,7 @@ static pj_sockaddr parsed(const char *text)
 {
     pj_sockaddr address;
     const pj_str_t host = pj_str((char *)text);
-    sdp_parse_address(&host, &address); /* all zero when it is none */
+    literal_address(&host, &address); /* all zero when it is none */
     return address;
 }
 

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "names.h"
 
+#include "literal.h"
+
 #include <ctype.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -25,26 +27,6 @@ pjsip_transport_type_e names_transport(const char *text)
     return strcmp(text, "tls") == 0 ? PJSIP_TRANSPORT_TLS : PJSIP_TRANSPORT_UNSPECIFIED;
 }
 
-static bool parse_address(const pj_str_t *text, pj_sockaddr *address)
-{
-    pj_bzero(address, sizeof *address);
-    if (text->slen <= 0 || text->slen >= PJ_INET6_ADDRSTRLEN)
-        return false;
-    if (pj_inet_pton(pj_AF_INET(), text, &address->ipv4.sin_addr) == PJ_SUCCESS)
-        address->addr.sa_family = pj_AF_INET();
-    else if (pj_inet_pton(pj_AF_INET6(), text, &address->ipv6.sin6_addr) == PJ_SUCCESS)
-        address->addr.sa_family = pj_AF_INET6();
-    else
-        return false;
-    return true;
-}
-
-static bool is_address(const pj_str_t *text)
-{
-    pj_sockaddr address;
-    return parse_address(text, &address);
-}
-
 static pjsip_transport_type_e of_family(pjsip_transport_type_e transport, const pj_sockaddr *address)
 {
     int bare = (int)transport & ~PJSIP_TRANSPORT_IPV6;
@@ -54,7 +36,7 @@ static pjsip_transport_type_e of_family(pjsip_transport_type_e transport, const 
 int names_add_target(names_entry_t *entry, const char *text, uint16_t port, pjsip_transport_type_e transport)
 {
     pj_str_t address = pj_str((char *)text);
-    if (entry->count == PJSIP_MAX_RESOLVED_ADDRESSES || !parse_address(&address, &entry->target[entry->count].address))
+    if (entry->count == PJSIP_MAX_RESOLVED_ADDRESSES || !literal_address(&address, &entry->target[entry->count].address))
         return -1;
     pj_sockaddr_set_port(&entry->target[entry->count].address, port);
     entry->target[entry->count].transport = of_family(transport, &entry->target[entry->count].address);
@@ -209,7 +191,7 @@ static void resolve(pjsip_resolver_t *resolver, pj_pool_t *pool, const pjsip_hos
     pjsip_server_addresses found = {.count = 0};
     pj_sockaddr address;
     (void)resolver, (void)pool;
-    if (parse_address(&target->addr.host, &address))
+    if (literal_address(&target->addr.host, &address))
         take_address(target, &address, &found);
     else
         take_from_table(target, &found);
@@ -265,14 +247,14 @@ static pjsip_sip_uri *target_of(const pjsip_rx_data *rdata)
         return route;
     pjsip_contact_hdr *contact = pjsip_msg_find_hdr(rdata->msg_info.msg, PJSIP_H_CONTACT, NULL);
     pjsip_sip_uri *uri = contact && !contact->star ? sip_uri(contact->uri) : NULL;
-    return uri && !is_address(uri->maddr_param.slen ? &uri->maddr_param : &uri->host) && !has_route(rdata) ? uri : NULL;
+    return uri && !literal_is_address(uri->maddr_param.slen ? &uri->maddr_param : &uri->host) && !has_route(rdata) ? uri : NULL;
 }
 
 bool names_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
 {
     const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
     char name[NAMES_LONGEST];
-    if (parse_address(host, address))
+    if (literal_address(host, address))
         return true;
     if (!normal_name(host, name))
         return false;
@@ -324,8 +306,8 @@ void names_settle_target(pjsip_rx_data *rdata)
 void names_settle_via(pjsip_rx_data *rdata)
 {
     pjsip_via_hdr *via = rdata->msg_info.via;
-    if (via->recvd_param.slen && !is_address(&via->recvd_param))
+    if (via->recvd_param.slen && !literal_is_address(&via->recvd_param))
         via->recvd_param.slen = 0;
-    if (!via->recvd_param.slen && !is_address(&via->sent_by.host))
+    if (!via->recvd_param.slen && !literal_is_address(&via->sent_by.host))
         via->sent_by.host = rdata->tp_info.transport->local_name.host;
 }

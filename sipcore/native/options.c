@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "options.h"
 
-#include "tls.h"
+#include "transaction.h"
 
 #include <time.h>
 
@@ -10,10 +10,17 @@
 /* In the pool of its request, which the transaction keeps until after its end was told. */
 typedef struct question {
     long long token, sent_us;
-    bool told;
 } question_t;
 
+static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event);
+
 static options_callback_t *tell;
+static pjsip_module module = {
+    .name = {"mod-trunkline-options", 21},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_APPLICATION,
+    .on_tsx_state = on_tsx_state,
+};
 
 static long long now_us(void)
 {
@@ -22,23 +29,27 @@ static long long now_us(void)
     return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
 }
 
-static void on_end(void *token, pjsip_event *event)
+/* The transaction's lock is held. */
+static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
 {
-    question_t *question = token;
-    const pjsip_transaction *tsx = event->body.tsx_state.tsx;
+    question_t *question = module.id < 0 ? NULL : tsx->mod_data[module.id]; /* PJSUA ends: its pools go with it */
+    if (!question || tsx->status_code < 200 || event->type != PJSIP_EVENT_TSX_STATE)
+        return;
     const bool answered = event->body.tsx_state.type == PJSIP_EVENT_RX_MSG;
-    const char *refused = answered ? NULL : tls_refused(tsx->last_tx);
-    char why[TLS_WHY] = "";
+    char why[TRANSACTION_WHY] = "";
+    tsx->mod_data[module.id] = NULL;
     if (!answered)
-        pj_ansi_snprintf(why, sizeof why, "%.*s", (int)tsx->status_text.slen, tsx->status_text.ptr);
-    question->told = true;
+        transaction_why(tsx, why);
     if (tell)
-        tell(question->token, answered, tsx->status_code, now_us() - question->sent_us, refused ? refused : why);
+        tell(question->token, answered, tsx->status_code, now_us() - question->sent_us, why);
 }
 
-void options_install(options_callback_t *callback)
+int options_install(options_callback_t *callback)
 {
     tell = callback;
+    if (!callback || module.id != -1)
+        return 0;
+    return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
 }
 
 static pj_status_t compose(pjsua_acc_id account, const pj_str_t *uri, pjsip_tx_data **tdata)
@@ -70,10 +81,5 @@ pj_status_t options_send(pjsua_acc_id account, const char *text, long long token
         return status;
     question_t *question = PJ_POOL_ZALLOC_T(tdata->pool, question_t);
     *question = (question_t){.token = token, .sent_us = now_us()};
-    pjsip_tx_data_add_ref(tdata);
-    status = pjsip_endpt_send_request(pjsua_get_pjsip_endpt(), tdata, -1, question, on_end);
-    if (question->told) /* what could not be sent has ended before we are told so */
-        status = PJ_SUCCESS;
-    pjsip_tx_data_dec_ref(tdata);
-    return status;
+    return transaction_send(&module, tdata, question, NULL);
 }

@@ -10,7 +10,8 @@
  * false then), and `why` in words; `microseconds`: since it was sent. */
 typedef void options_callback_t(long long token, bool answered, int code, long long microseconds, const char *why);
 
-void options_install(options_callback_t *tell);
+/* NULL: nothing is told any more. */
+int options_install(options_callback_t *tell);
 /* Ask `uri`, from an account that has an address towards it. An error: nothing was sent and nothing will be told. */
 pj_status_t options_send(pjsua_acc_id account, const char *uri, long long token);
 

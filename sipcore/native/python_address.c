@@ -1,6 +1,7 @@
 #include "python_address.h"
 
 #include "address.h"
+#include "literal.h"
 #include "sdp.h"
 
 #define NETWORKS_MOST 1000
@@ -58,7 +59,7 @@ static PyObject *py_address_towards(PyObject *self, PyObject *text)
     if (!host)
         return NULL;
     const pj_str_t name = pj_str((char *)host);
-    if (!sdp_parse_address(&name, &peer) || !address_towards(&peer, &ours))
+    if (!literal_address(&name, &peer) || !address_towards(&peer, &ours))
         Py_RETURN_NONE;
     return PyUnicode_FromString(pj_sockaddr_print(&ours, found, sizeof found, 0));
 }

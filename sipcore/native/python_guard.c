@@ -5,6 +5,7 @@
 
 #include "guard.h"
 #include "limits.h"
+#include "literal.h"
 #include "names.h"
 #include "tls.h"
 #include "turned_away.h"
@@ -139,11 +140,8 @@ static PyObject *py_limit_take(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "sL", &text, &now_ms))
         return NULL;
-    bool v6 = strchr(text, ':') != NULL;
     pj_str_t host = pj_str((char *)text);
-    address.addr.sa_family = v6 ? pj_AF_INET6() : pj_AF_INET();
-    if (pj_inet_pton(address.addr.sa_family, &host, v6 ? (void *)&address.ipv6.sin6_addr : &address.ipv4.sin_addr) != PJ_SUCCESS ||
-        !address_key(&address, &key))
+    if (!literal_address(&host, &address) || !address_key(&address, &key))
         return PyErr_Format(PyExc_ValueError, "%s is no IP address", text);
     return PyBool_FromLong(limits_take(&key, now_ms));
 }

@@ -76,7 +76,8 @@ static PyObject *py_options_install(PyObject *self, PyObject *told)
 {
     (void)self;
     Py_XSETREF(on_options, Py_NewRef(told));
-    options_install(tell_options);
+    if (options_install(tell_options) != 0)
+        return PyErr_Format(PyExc_RuntimeError, "nobody can be asked");
     Py_RETURN_NONE;
 }
 

@@ -3,7 +3,7 @@
 #include "binding.h"
 #include "challenge.h"
 #include "flow.h"
-#include "tls.h"
+#include "transaction.h"
 #include "turned_away.h"
 
 #include <pthread.h>
@@ -141,8 +141,9 @@ static pj_status_t compose(const register_order_t *order, const pj_str_t *contac
 
 /* ---- on its way ---- */
 
-static void remember(request_t *request, const pjsip_transaction *tsx)
+static void remember(void *data, const pjsip_transaction *tsx)
 {
+    request_t *request = data;
     awaited_t *awaited = &all.awaited[request->account];
     pj_size_t length = (pj_size_t)tsx->transaction_key.slen;
     pthread_mutex_lock(&all.lock);
@@ -172,46 +173,16 @@ static void await_no_more(const request_t *request)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* A TLS connection that is refused before the message is queued for it keeps the message, and with it its own descriptor,
- * until the process ends: rare, and nothing outside PJSIP can take it back. The lock of the transaction is held: while
- * that lives, so does the connection. */
-static bool waits_in_vain(const pjsip_transaction *tsx, const pjsip_tx_data *tdata)
-{
-    return tsx->state < PJSIP_TSX_STATE_TERMINATED && tdata->is_pending && tdata->tp_info.transport &&
-           tdata->tp_info.transport->is_shutdown;
-}
-
 /* Takes over `tdata`. `contact`, unless NULL, receives the Contact when that has got another port on its way. An error:
  * nothing will be reported of it. */
 static pj_status_t transmit(request_t *request, pjsip_tx_data *tdata, char *contact, size_t size)
 {
-    pjsip_transaction *tsx;
     const int port = binding_port(tdata->msg);
-    pj_status_t status = pjsip_tsx_create_uac(&module, tdata, &tsx);
-    if (status != PJ_SUCCESS) {
-        pjsip_tx_data_dec_ref(tdata);
-        return status;
-    }
-    pj_grp_lock_add_ref(tsx->grp_lock);
-    pj_grp_lock_acquire(tsx->grp_lock); /* else its end could be reported while it is still being sent */
-    tsx->mod_data[module.id] = request;
-    remember(request, tsx);
     pjsip_tx_data_add_ref(tdata);
-    status = pjsip_tsx_send_msg(tsx, NULL);
+    pj_status_t status = transaction_send(&module, tdata, request, remember);
     if (contact && binding_port(tdata->msg) != port)
         binding_print(tdata->msg, contact, size);
-    if (status == PJ_SUCCESS && waits_in_vain(tsx, tdata))
-        pjsip_tsx_terminate(tsx, PJSIP_SC_SERVICE_UNAVAILABLE);
     pjsip_tx_data_dec_ref(tdata);
-    if (status != PJ_SUCCESS) {
-        bool reported = tsx->mod_data[module.id] == NULL;
-        tsx->mod_data[module.id] = NULL;
-        pjsip_tx_data_dec_ref(tdata);
-        pjsip_tsx_terminate(tsx, PJSIP_SC_SERVICE_UNAVAILABLE);
-        status = reported ? PJ_SUCCESS : status;
-    }
-    pj_grp_lock_release(tsx->grp_lock);
-    pj_grp_lock_dec_ref(tsx->grp_lock);
     return status;
 }
 
@@ -288,17 +259,15 @@ static enum register_end end_without_response(const pjsip_transaction *tsx)
 
 static void describe(const request_t *request, const pjsip_transaction *tsx, pjsip_rx_data *rdata, register_outcome_t *outcome)
 {
-    const pj_str_t *reason = rdata ? &rdata->msg_info.msg->line.status.reason : &tsx->status_text;
     *outcome = (register_outcome_t){.token = request->token, .retry_after_s = -1, .min_expires_s = -1};
-    pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%.*s", (int)reason->slen, reason->ptr);
     if (!rdata) {
-        const char *refused = tls_refused(tsx->last_tx);
         outcome->end = end_without_response(tsx);
-        if (refused)
-            pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%s", refused);
+        transaction_why(tsx, outcome->reason);
         return;
     }
     const pjsip_msg *message = rdata->msg_info.msg;
+    const pj_str_t *reason = &message->line.status.reason;
+    pj_ansi_snprintf(outcome->reason, sizeof outcome->reason, "%.*s", (int)reason->slen, reason->ptr);
     outcome->code = message->line.status.code;
     outcome->end = challenge_is(outcome->code) && !request->answers ? REGISTER_UNANSWERABLE : REGISTER_ANSWERED;
     pj_ansi_snprintf(outcome->source, sizeof outcome->source, "%s", rdata->pkt_info.src_name);

@@ -2,6 +2,7 @@
 #include "rtp_transport.h"
 
 #include "handover.h"
+#include "literal.h"
 #include "pump.h"
 #include "rtp_filter.h"
 #include "rtp_lock.h"
@@ -275,7 +276,7 @@ static void filter_before_answer(adapter_t *adapter, const pjmedia_sdp_session *
     const pjmedia_sdp_conn *place = remote->media[media]->conn ? remote->media[media]->conn : remote->conn;
     pj_sockaddr announced;
     learn_signalling(adapter);
-    if (place && sdp_parse_address(&place->addr, &announced) && pj_sockaddr_has_addr(&announced))
+    if (place && literal_address(&place->addr, &announced) && pj_sockaddr_has_addr(&announced))
         filter_hosts(adapter, &announced);
 }
 

@@ -2,22 +2,11 @@
 #include "sdp.h"
 
 #include "address.h"
+#include "literal.h"
 #include "names.h"
 
 #include <pjsua-lib/pjsua.h>
 #include <pjsua-lib/pjsua_internal.h>
-
-pj_bool_t sdp_parse_address(const pj_str_t *host, pj_sockaddr *address)
-{
-    const int families[] = {pj_AF_INET(), pj_AF_INET6()};
-    pj_bzero(address, sizeof *address);
-    for (int i = 0; i < 2 && host->slen > 0; i++)
-        if (pj_inet_pton(families[i], host, i ? (void *)&address->ipv6.sin6_addr : &address->ipv4.sin_addr) == PJ_SUCCESS) {
-            address->addr.sa_family = (pj_uint16_t)families[i];
-            return PJ_TRUE;
-        }
-    return PJ_FALSE;
-}
 
 /* Where the INVITE of a call that we make goes: along its route, which is the account's until the dialog has one. */
 static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
@@ -39,7 +28,7 @@ static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *r
     if (!remote)
         return callee_address(call, address);
     const pjmedia_sdp_conn *conn = remote->conn || !remote->media_count ? remote->conn : remote->media[0]->conn;
-    return conn && sdp_parse_address(&conn->addr, address);
+    return conn && literal_address(&conn->addr, address);
 }
 
 static void name_in(pjmedia_sdp_conn *conn, const pj_str_t *type, const pj_str_t *address)
@@ -89,21 +78,15 @@ void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *poo
         sdp_name_address(sdp, pool, &ours);
 }
 
-static pj_bool_t is_address(const pj_str_t *host)
-{
-    pj_sockaddr address;
-    return sdp_parse_address(host, &address);
-}
-
 /* RFC 3605: a=rtcp may name an address of its own. */
 static pj_bool_t media_has_addresses(const pjmedia_sdp_media *media)
 {
-    if (media->conn && !is_address(&media->conn->addr))
+    if (media->conn && !literal_is_address(&media->conn->addr))
         return PJ_FALSE;
     for (unsigned i = 0; i < media->attr_count; i++) {
         pjmedia_sdp_rtcp_attr rtcp;
         if (pj_strcmp2(&media->attr[i]->name, "rtcp") == 0 &&
-            pjmedia_sdp_attr_get_rtcp(media->attr[i], &rtcp) == PJ_SUCCESS && rtcp.addr.slen && !is_address(&rtcp.addr))
+            pjmedia_sdp_attr_get_rtcp(media->attr[i], &rtcp) == PJ_SUCCESS && rtcp.addr.slen && !literal_is_address(&rtcp.addr))
             return PJ_FALSE;
     }
     return PJ_TRUE;
@@ -111,7 +94,7 @@ static pj_bool_t media_has_addresses(const pjmedia_sdp_media *media)
 
 pj_bool_t sdp_has_addresses(const pjmedia_sdp_session *sdp)
 {
-    if (sdp->conn && !is_address(&sdp->conn->addr))
+    if (sdp->conn && !literal_is_address(&sdp->conn->addr))
         return PJ_FALSE;
     for (unsigned i = 0; i < sdp->media_count; i++)
         if (!media_has_addresses(sdp->media[i]))

@@ -8,8 +8,6 @@
 void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
 /* Write an address of ours wherever the SDP names one. */
 void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours);
-/* Read an address of either family; its port is 0. PJ_FALSE: it is none. */
-pj_bool_t sdp_parse_address(const pj_str_t *host, pj_sockaddr *address);
 /* What its sender does: encoding is sending, decoding is receiving (RFC 8866, 6.7). */
 pjmedia_dir sdp_direction(const pjmedia_sdp_session *sdp, unsigned media);
 /* No name stands in the place of an address: PJSIP would look it up on the thread that all calls share. */

@@ -3,6 +3,7 @@
 
 #include "disconnect.h"
 #include "tls_borrowed.h"
+#include "tls_ended.h"
 #include "tls_filter.h"
 #include "tls_peer.h"
 
@@ -279,46 +280,34 @@ void tls_admit_everyone(bool on)
 
 /* ---- connections that we make ---- */
 
-static __thread struct {
-    const pjsip_transport *transport; /* the reason holds while it is there */
-    pj_sockaddr peer;
-    char why[TLS_WHY];
-} refused;
-
-const char *tls_refused(const pjsip_tx_data *unsent)
+/* What follows our own end of it says nothing. */
+static void note_end(const pjsip_transport *transport, pj_status_t status)
 {
-    const pj_sockaddr *peer = unsent ? &unsent->tp_info.dst_addr : NULL;
-    return peer && *refused.why && pj_sockaddr_cmp(peer, &refused.peer) == 0 ? refused.why : NULL;
-}
-
-static void note_end(const pj_str_t *peer, pj_status_t status)
-{
+    const pj_str_t *peer = &transport->remote_name.host;
     char why[PJ_ERR_MSG_SIZE];
-    if (status == PJ_SUCCESS || status == PJ_EEOF || status == PJ_ECANCELLED)
+    if (status == PJ_SUCCESS || status == PJ_ECANCELLED || transport->is_shutdown)
         return;
     pj_strerror(status, why, sizeof why);
-    note(peer->ptr, (size_t)peer->slen, why);
+    tls_ended_note(&transport->key.rem_addr, why);
+    if (status != PJ_EEOF)
+        note(peer->ptr, (size_t)peer->slen, why);
 }
 
 void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
 {
     const pj_str_t *peer = &transport->remote_name.host;
+    char why[TLS_WHY];
     if (transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE))
         return;
-    if (state == PJSIP_TP_STATE_DESTROY) {
+    if (state == PJSIP_TP_STATE_DESTROY)
         tls_borrowed_forget(transport);
-        if (refused.transport == transport)
-            *refused.why = 0;
-    }
     if (state == PJSIP_TP_STATE_DISCONNECTED)
-        note_end(peer, info ? info->status : PJ_SUCCESS);
+        note_end(transport, info ? info->status : PJ_SUCCESS);
     if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)
         return;
-    *refused.why = 0;
-    if (!tls_peer_is_false(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, refused.why))
+    if (!tls_peer_is_false(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, why))
         return;
-    refused.transport = transport;
-    refused.peer = transport->key.rem_addr;
-    note(peer->ptr, (size_t)peer->slen, refused.why);
+    note(peer->ptr, (size_t)peer->slen, why);
+    tls_ended_note(&transport->key.rem_addr, why);
     disconnect(transport);
 }

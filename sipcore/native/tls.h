@@ -38,9 +38,6 @@ void tls_admit(const char *const *sources, int count, const char *const *more, i
 void tls_admit_everyone(bool on);
 /* Ends a new connection of ours whose peer proves nothing. To be called for each state of each transport. */
 void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info);
-/* Why we have just ended the connection that this was to go over; NULL: we have not. To be asked on the thread that learns
- * that it has not been sent. */
-const char *tls_refused(const pjsip_tx_data *unsent);
 /* Connections that failed since the last call, at most TLS_EVENTS, the rest only counted. */
 int tls_take_events(tls_event_t *out, uint64_t *more);
 

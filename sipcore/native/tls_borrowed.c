@@ -1,5 +1,7 @@
 #include "tls_borrowed.h"
 
+#include "literal.h"
+
 #include <pthread.h>
 
 #define CONNECTIONS PJSUA_MAX_ACC /* to addresses; there are hardly more trunks */
@@ -45,9 +47,8 @@ bool tls_borrowed_may_carry(const pjsip_tx_data *request)
 {
     const pjsip_transport *transport = request->tp_info.transport;
     const pjsip_to_hdr *to = PJSIP_MSG_TO_HDR(request->msg);
-    pj_sockaddr address;
     if (!transport || transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE) || !to ||
-        to->tag.slen || pj_sockaddr_parse(pj_AF_UNSPEC(), 0, &transport->remote_name.host, &address) != PJ_SUCCESS)
+        to->tag.slen || !literal_is_address(&transport->remote_name.host))
         return true;
     return noted(transport, false);
 }

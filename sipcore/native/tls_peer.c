@@ -1,5 +1,6 @@
 #include "tls_peer.h"
 
+#include "literal.h"
 #include "names.h"
 #include "tls_borrowed.h"
 
@@ -46,12 +47,11 @@ static bool is_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info
 {
     const pj_str_t *name = &transport->remote_name.host;
     char host[256] = "";
-    pj_sockaddr address;
     memcpy(host, name->ptr, (size_t)name->slen < sizeof host ? (size_t)name->slen : 0);
     if (is_for(host, certificate))
         return true;
-    return pj_sockaddr_parse(pj_AF_UNSPEC(), 0, name, &address) == PJ_SUCCESS &&
-           names_any_at(&transport->key.rem_addr, is_for, certificate) && tls_borrowed_allow(transport);
+    return literal_is_address(name) && names_any_at(&transport->key.rem_addr, is_for, certificate) &&
+           tls_borrowed_allow(transport);
 }
 
 /* ---- what is wrong with it ---- */

@@ -2,7 +2,8 @@
 passes in a second, and nothing of the endpoint is changed for it.
 
 Run as a program it takes calls (user `ring`: rings only) and makes those that its standard input names, one URI a line,
-or hangs them up (`hangup CALL-ID`); what happens to them it writes to its standard output, one JSON object a line.
+hangs them up (`hangup CALL-ID`), and has the trunk at 127.0.0.1 that `trunk JSON` tells of; what happens to calls it
+writes to its standard output, one JSON object a line.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import structlog
 
 from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg
+from sipcore.names import Target
 from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles
+from sipcore.trunk import Place, Trunk
 from tests.peers import free_port
 
 SPEED = 30
@@ -70,6 +73,11 @@ class HurriedPhone:
         """Let it end a call."""
         self._stdin.write(f"hangup {call_id}\n".encode())
 
+    def knows(self, host: str, port: int, *, registers: bool) -> None:
+        """Let it have a trunk over TLS, that it registers with or else asks with OPTIONS."""
+        trunk = {"host": host, "port": port, "registers": registers}
+        self._stdin.write(f"trunk {json.dumps(trunk)}\n".encode())
+
     def holds(self) -> tuple[int, int]:
         """Bytes of memory that it has, and open files, sockets among them."""
         pages = int((self._process / "statm").read_text().split()[1])
@@ -97,7 +105,7 @@ class Program:
 
     def __init__(self, port: int, settings: dict[str, Any]) -> None:
         if "tls" in settings:
-            settings["tls"] = TlsFiles(*map(Path, settings["tls"]))
+            settings["tls"] = TlsFiles(*(Path(each) if each else None for each in settings["tls"]))
         self._legs: dict[str, Leg] = {}
         self._known = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,9 +121,20 @@ class Program:
         async for line in lines_of(sys.stdin):
             if line.startswith("hangup "):
                 self._later(self._hang_up(line.split()[1]))
+            elif line.startswith("trunk "):
+                await self._knows(**json.loads(line.removeprefix("trunk ")))
             else:
                 self._later(self._place(line))
         await self._endpoint.close()
+
+    async def _knows(self, host: str, port: int, registers: bool) -> None:
+        self._endpoint.set_hosts({Place(host, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+        trunk = Trunk(
+            key="trunk", host=host, port=port, transport="tls", outbound_proxy=None, user="ann", credentials=None,
+            registers=registers, follow_redirects=False, accept_refer=False, qualify_s=0 if registers else 60,
+            number="1",
+        )  # fmt: skip
+        await self._endpoint.set_trunks([trunk])
 
     def _take(self, leg: Leg) -> None:
         self._later(self._follow(leg, answered=leg.facts.request_user != "ring"))

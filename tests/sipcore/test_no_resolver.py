@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.certificates import Authority
 from tests.sipcore.hurried import HurriedPhone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Message, RawPhone
+from tests.sipcore.raw_tls import server_context, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHIM = Path(__file__).with_name("hanging_resolver.c")
@@ -25,13 +27,20 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom it trusts."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def phone(asked: Path) -> AsyncIterator[HurriedPhone]:
+async def phone(asked: Path, authority: Authority) -> AsyncIterator[HurriedPhone]:
     """An endpoint whose process has a resolver that hangs."""
     shim = asked.parent / "shim.so"
     compiler = await asyncio.create_subprocess_exec("cc", "-shared", "-fPIC", "-o", str(shim), str(SHIM), "-ldl")
     assert await compiler.wait() == 0
-    async with HurriedPhone.started(("env", f"LD_PRELOAD={shim}", f"ASKED={asked}")) as phone:
+    launcher = ("env", f"LD_PRELOAD={shim}", f"ASKED={asked}")
+    async with HurriedPhone.started(launcher, tls=["", "", str(authority.root)]) as phone:
         forget(asked)  # its own name, at its start
         yield phone
 
@@ -124,4 +133,21 @@ async def test_a_callee_that_names_itself_is_called_and_hung_up(
     phone.hang_up(callee.dialog.call_id)
     accept(raw, await callee.gets("BYE"))
     await phone.end_of(callee.dialog.call_id)
+    assert looked_up(asked) == []
+
+
+@pytest.mark.parametrize("registers", [True, False])
+@pytest.mark.parametrize("named", ["trunk.hanging.example", "other.hanging.example"])
+async def test_a_trunk_over_tls_is_known_by_its_certificate(
+    phone: HurriedPhone, raw: RawPhone, asked: Path, authority: Authority, registers: bool, named: str
+) -> None:
+    """Whether that is for its name or not."""
+    async with serving(server_context(authority.files(named, file=named))) as (port, came):
+        phone.knows("trunk.hanging.example", port, registers=registers)
+        connection = await asyncio.wait_for(came.get(), 8)
+        if named.startswith("trunk."):
+            assert (await connection.message()).first_line.startswith("REGISTER" if registers else "OPTIONS")
+        else:
+            assert await connection.ended()
+        assert (await raw.options()).status == 200
     assert looked_up(asked) == []
