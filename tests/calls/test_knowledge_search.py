@@ -22,9 +22,8 @@ from storage import agents, knowledge_contents
 from storage.knowledge import Document
 from storage.knowledge_contents import Text
 from tests.calls.archive import Archive, at_work
+from tests.calls.meaning import Meaning
 
-MEANINGS = {"dog": "animal", "pets": "animal", "cost": "money", "price": "money", "fee": "money"}
-THINGS = ("animal", "money")
 SCALE = Scale(0.3, 0.8)
 PETS = b"Pets stay on the lower deck."
 FEES = b"The fee for a berth is twenty euros."
@@ -35,39 +34,6 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a search waits for comes, however slow the machine is."""
     monkeypatch.setattr(knowledge_meanings, "ASKED_S", 20.0)
     monkeypatch.setattr(knowledge_meanings, "READ_S", 20.0)
-
-
-class Meaning:
-    """A model of few words: texts are near each other by the things that they speak of."""
-
-    dimensions = 64
-
-    def __init__(self, name: str = "meaning") -> None:
-        self.name = self.identity = name
-        self.asked: list[str] = []
-        self.told: list[str] = []
-        self.error: ModelError | None = None
-        self.refuses: str | None = None
-        self.hangs = False
-
-    async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
-        (self.asked if query else self.told).extend(texts)
-        if self.error is not None:
-            raise self.error
-        if self.refuses in texts:
-            raise ModelError("refused")
-        if self.hangs:
-            await asyncio.Event().wait()
-        return np.stack([self._row(text) for text in texts])
-
-    def _row(self, text: str) -> NDArray[np.float32]:
-        row = np.zeros(64, np.float32)
-        row[sum(map(ord, text)) % 60] = 0.3
-        for word in text.lower().strip("?.").split():
-            if word in MEANINGS:
-                row[60 + THINGS.index(MEANINGS[word])] += 1
-        whole: NDArray[np.float32] = row / np.linalg.norm(row)
-        return whole
 
 
 @asynccontextmanager

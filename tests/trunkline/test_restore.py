@@ -11,7 +11,6 @@ import random
 import shutil
 import sqlite3
 import tarfile
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,51 +20,14 @@ import sqlalchemy as sa
 from alembic import command
 
 from config import secrets
-from config.clock import utc_now
 from config.errors import StartupError
 from config.settings import Settings
-from storage import background_sounds, calls, key_proof, lock, organizations, recordings, schema
-from storage.background_sounds import BackgroundSoundFields
+from storage import calls, lock, organizations, recordings, schema
+from tests.trunkline.stored import SOUND, SOUND_FILE, store, within
 from trunkline import restore_moves
 from trunkline.archive import HEAD, MANIFEST, ArchiveWriter, Entry, Manifest
 from trunkline.backup import back_up
 from trunkline.restore import restore
-
-SOUND = "3f0c1a52-7a57-4d7c-8f0e-0123456789ab"
-SOUND_FILE = f"sounds/{SOUND}.wav"
-
-
-def _within(settings: Settings, work: Callable[[sa.Connection], Any]) -> Any:
-    """What a transaction on the database gives."""
-    engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'trunkline.db'}", poolclass=sa.NullPool)
-    with engine.begin() as conn:
-        return work(conn)
-
-
-def _store(settings: Settings) -> str:
-    """An organization, a call with its recording, a sound, and the key; the recording's name."""
-    key = secrets.load_or_create(settings.secret_key_path)
-
-    def store(conn: sa.Connection) -> calls.Call:
-        key_proof.check(conn, key)
-        owner = organizations.create(conn, "office").id
-        background_sounds.create(
-            conn, owner, SOUND, BackgroundSoundFields(name="n", description=None, file_size=5, duration_ms=1)
-        )
-        call = calls.create_inbound(
-            conn, organization_id=owner, agent_id=None, phone_number_id=None, provider="sip", call_sid="abc",
-            customer_number="1",
-        )  # fmt: skip
-        calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=utc_now(), recording=True)
-        return call
-
-    call = _within(settings, store)
-    name = recordings.path_of(Path(), call.id, call.created_at).as_posix()
-    for file, content in ((name, b"RIFF" + bytes(5000)), (SOUND_FILE, b"words"), ("sounds/of-nobody.wav", b"other")):
-        path = settings.data_dir / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return name
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +35,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """What a server has stored."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("house"))
     schema.bring_up_to_date(settings.data_dir / "trunkline.db")
-    _store(settings)
+    store(settings)
     return settings
 
 
@@ -125,7 +87,7 @@ def test_an_ordinary_tar_reads_a_backup(archive: Path) -> None:
 def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_header_says(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "house")
     schema.bring_up_to_date(settings.data_dir / "trunkline.db")
-    gone = _store(settings)
+    gone = store(settings)
     (settings.data_dir / gone).unlink()
 
     def ring(conn: sa.Connection) -> calls.Call:
@@ -135,8 +97,8 @@ def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_
             customer_number="1",
         )  # fmt: skip
 
-    _within(settings, ring)  # has said nothing yet
-    live = _within(settings, ring)
+    within(settings, ring)  # has said nothing yet
+    live = within(settings, ring)
     name = recordings.path_of(Path(), live.id, live.created_at).as_posix()
     whole = b"RIFF" + (36 + 400).to_bytes(4, "little") + bytes(36) + bytes(400)
     (settings.data_dir / name).write_bytes(whole + b"half an append")
@@ -150,7 +112,7 @@ def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_
 def test_what_is_there_is_kept_aside_and_only_on_demand(archive: Path, house: Settings, tmp_path: Path) -> None:
     other = Settings(data_dir=tmp_path)
     schema.bring_up_to_date(tmp_path / "trunkline.db")
-    _store(other)
+    store(other)
     (tmp_path / "trunkline.db-wal").write_bytes(b"of the old one")
     (tmp_path / "models").mkdir()
     before = _content(tmp_path)

@@ -1,0 +1,51 @@
+"""What a server has stored: a call with its recording, a sound, the key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from config import secrets
+from config.clock import utc_now
+from config.settings import Settings
+from storage import background_sounds, calls, key_proof, organizations, recordings
+from storage.background_sounds import BackgroundSoundFields
+
+SOUND = "3f0c1a52-7a57-4d7c-8f0e-0123456789ab"
+SOUND_FILE = f"sounds/{SOUND}.wav"
+
+
+def within(settings: Settings, work: Callable[[sa.Connection], Any]) -> Any:
+    """What a transaction on the database gives."""
+    engine = sa.create_engine(f"sqlite:///{settings.data_dir / 'trunkline.db'}", poolclass=sa.NullPool)
+    with engine.begin() as conn:
+        return work(conn)
+
+
+def store(settings: Settings) -> str:
+    """An organization, a call with its recording, a sound, and the key; the recording's name."""
+    key = secrets.load_or_create(settings.secret_key_path)
+
+    def rows(conn: sa.Connection) -> calls.Call:
+        key_proof.check(conn, key)
+        owner = organizations.create(conn, "office").id
+        background_sounds.create(
+            conn, owner, SOUND, BackgroundSoundFields(name="n", description=None, file_size=5, duration_ms=1)
+        )
+        call = calls.create_inbound(
+            conn, organization_id=owner, agent_id=None, phone_number_id=None, provider="sip", call_sid="abc",
+            customer_number="1",
+        )  # fmt: skip
+        calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=utc_now(), recording=True)
+        return call
+
+    call = within(settings, rows)
+    name = recordings.path_of(Path(), call.id, call.created_at).as_posix()
+    for file, content in ((name, b"RIFF" + bytes(5000)), (SOUND_FILE, b"words"), ("sounds/of-nobody.wav", b"other")):
+        path = settings.data_dir / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return name
