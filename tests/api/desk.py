@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+import pytest_asyncio
 import sqlalchemy as sa
 from aiohttp.test_utils import TestClient, TestServer
 
@@ -15,7 +18,7 @@ from config.settings import Settings
 from storage import api_keys, phone_numbers, tables
 from storage.phone_numbers import PhoneNumber
 from tests.api.conftest import Api, Choices, Trouble
-from tests.calls.house import House, until
+from tests.calls.house import House, open_house, until
 from tests.fakes_legs import Callee
 
 TO = "+41441234567"
@@ -58,8 +61,7 @@ class Desk:
         return list((await self.api("GET", "/calls"))[1]["data"])
 
 
-async def open_desk(house: House, folder: Path) -> Desk:
-    """An API over the house; its client is to be closed."""
+async def _open(house: House, folder: Path) -> Desk:
     number, agent = await house.number()
     owner = number.organization_id
     key = await house.database.write(lambda conn: api_keys.create(conn, owner, requests_per_minute=100_000)[1])
@@ -78,3 +80,12 @@ async def open_desk(house: House, folder: Path) -> Desk:
     client = TestClient(TestServer(create_app(services)))
     await client.start_server()
     return Desk(Api(client, services, owner, key, trouble, []), house, number, agent.id)
+
+
+@pytest_asyncio.fixture
+async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    """An open desk; `@pytest.mark.parametrize("desk", [{...}], indirect=True)` gives `open_house` its arguments."""
+    async with open_house(tmp_path, **getattr(request, "param", {})) as house:
+        desk = await _open(house, tmp_path)
+        yield desk
+        await desk.api.client.close()

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from calls.dialling import MINUTE, wait_for_pace_s
 from storage import api_keys, organizations, outbound_attempts, tables
 from storage.outbound_attempts import Told
-from tests.api.test_calls_create import TO, Desk, desk
+from tests.api.desk import TO, Desk, desk
 
 __all__ = ["desk"]
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-import pytest_asyncio
 
 from calls.admission import Ceilings
 from storage import api_keys, calls, organizations
 from tests.api.conftest import Api
-from tests.api.desk import TO, Desk, open_desk
-from tests.calls.house import open_house, until
+from tests.api.desk import TO, Desk, desk
+from tests.calls.house import until
 from tests.fakes_calls import ScriptedLanguage
 
-
-@pytest_asyncio.fixture
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """An open desk; `@pytest.mark.parametrize("desk", [{...}], indirect=True)` gives `open_house` its arguments."""
-    async with open_house(tmp_path, **getattr(request, "param", {})) as house:
-        desk = await open_desk(house, tmp_path)
-        yield desk
-        await desk.api.client.close()
-
+__all__ = ["desk"]
 
 # ---- what is created ----
 

@@ -20,7 +20,7 @@ from models.llama.schedule import Priority
 from models.protocols import ChatMessage, ChatPrompt
 from storage.agents import Agent
 from storage.calls import TranscriptItem
-from tests.calls.test_analysed_calls import DAY, GUESTS
+from tests.calls.desk import DAY, GUESTS
 from tests.fakes_calls import ScriptedEars, ScriptedVoice, scripted_catalogue
 from tests.models.tiny_gguf import write_tiny_gguf
 
