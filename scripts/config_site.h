@@ -36,3 +36,6 @@
 /* How far the RTP clock moves behind each key that is sent as RFC 4733 events: the length that sipcore/native/dial.c gives
  * them. The default of 200 would let it run ahead by 100 ms a key. */
 #define PJMEDIA_DTMF_DURATION_MSEC 100
+
+/* Else the start waits for a resolver to know the machine's own name, which it often does not, or not soon. */
+#define PJ_GETHOSTIP_DISABLE_LOCAL_RESOLUTION 1

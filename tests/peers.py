@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -31,12 +32,17 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+_PORTS = itertools.cycle(range(20000 + 2500 * _WORKER, 22500 + 2500 * _WORKER))
+for _ in range(random.randrange(2500)):  # another run on this machine is elsewhere
+    next(_PORTS)
+
+
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port number that is free for UDP and for TCP now. It is none of those that the system gives to connections, or
-    one of them could have it before a server opens it; and none of the default RTP ports."""
-    while True:
-        port = 20000 + 2500 * _WORKER + random.randrange(2500)
-        family = _family(host)
+    """A port number that is free for UDP and for TCP now, and that was not given out lately: who got it may not have
+    opened it yet. It is none of those that the system gives to connections, or one of them could have it before a
+    server opens it; and none of the default RTP ports."""
+    family = _family(host)
+    for port in _PORTS:
         with (
             contextlib.suppress(OSError),
             socket.socket(family, socket.SOCK_DGRAM) as udp,
@@ -45,15 +51,14 @@ def free_port(host: str = "127.0.0.1") -> int:
             udp.bind((host, port))
             tcp.bind((host, port))
             return port
+    raise AssertionError("there is always a next one")
 
 
 def free_pair(host: str = "127.0.0.1") -> int:
     """The first of two neighbours that are both free."""
-    while True:
-        port = free_port(host)
-        with contextlib.suppress(OSError), socket.socket(_family(host), socket.SOCK_STREAM) as tcp:
-            tcp.bind((host, port + 1))
-            return port
+    while (port := free_port(host)) + 1 != free_port(host):
+        pass
+    return port
 
 
 class Process:
@@ -205,6 +210,7 @@ class Baresip(Process):
         self._play = play or self.folder / "tone.wav"
         self._writer: asyncio.StreamWriter | None = None
         self._events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -227,11 +233,12 @@ class Baresip(Process):
         await super().close()
 
     async def command(self, name: str, parameters: str = "") -> None:
-        """Send one of its commands (`dial`, `hangup`, ...)."""
+        """Give it one of its commands (`dial`, `hangup`, ...), which it takes."""
         assert self._writer is not None
         text = json.dumps({"command": name, "params": parameters})
         self._writer.write(f"{len(text)}:{text},".encode())
-        await self._writer.drain()
+        answer = await asyncio.wait_for(self._answers.get(), 10)
+        assert answer["ok"], f"{name} {parameters}: {answer}\n{self.output()}"
 
     async def event(self, kind: str, timeout_s: float = 10) -> dict[str, Any]:
         """Wait for one of its events (`CALL_ESTABLISHED`, `CALL_CLOSED`, ...), passing over others."""
@@ -314,5 +321,6 @@ class Baresip(Process):
         with contextlib.suppress(asyncio.IncompleteReadError):
             while True:
                 length = int((await reader.readuntil(b":"))[:-1])
-                self._events.put_nowait(json.loads(await reader.readexactly(length)))
+                told = json.loads(await reader.readexactly(length))
+                (self._answers if "response" in told else self._events).put_nowait(told)
                 await reader.readexactly(1)

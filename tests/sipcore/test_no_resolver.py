@@ -41,7 +41,6 @@ async def phone(asked: Path, authority: Authority) -> AsyncIterator[HurriedPhone
     assert await compiler.wait() == 0
     launcher = ("env", f"LD_PRELOAD={shim}", f"ASKED={asked}")
     async with HurriedPhone.started(launcher, tls=["", "", str(authority.root)]) as phone:
-        forget(asked)  # its own name, at its start
         yield phone
 
 
@@ -53,10 +52,6 @@ async def raw(phone: HurriedPhone) -> AsyncIterator[RawPhone]:
 
 def looked_up(asked: Path) -> list[str]:
     return asked.read_text().split()
-
-
-def forget(asked: Path) -> None:
-    asked.write_text("")
 
 
 def accept(raw: RawPhone, request: Message) -> None:
@@ -78,6 +73,10 @@ async def test_the_shim_notes_what_is_looked_up(asked: Path) -> None:
     child = await asyncio.create_subprocess_exec("env", f"LD_PRELOAD={shim}", f"ASKED={own}", "python3", "-c", program)
     assert await child.wait() == 0
     assert looked_up(own) == ["localhost"]
+
+
+async def test_the_start_asks_for_nothing(phone: HurriedPhone, asked: Path) -> None:
+    assert looked_up(asked) == []
 
 
 async def test_a_call_whose_sender_names_itself_is_answered_and_hung_up(
