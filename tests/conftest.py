@@ -9,6 +9,8 @@ import pytest
 import structlog
 from blockbuster import BlockBuster, blockbuster_ctx
 
+from tests import standstill
+
 OUR_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
 
 
@@ -19,6 +21,19 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        standstill.mark(item)
+
+
+def pytest_runtest_setup() -> None:
+    standstill.begin()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    standstill.tell(terminalreporter)
 
 
 @contextmanager

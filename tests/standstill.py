@@ -1,0 +1,56 @@
+"""How long a test has waited for a processor.
+
+Tests of calls and models measure sound and time as they pass. Where a machine gives them no processor, a failure tells of the
+machine, not of the server: such a test runs once more, and the end of the run tells how it failed. Where there are
+processors enough, as on a developer's own machine, every failure counts.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ENOUGH: Final = 0.02
+"""Share of a test's time that all its threads together may wait and still have had a machine of their own."""
+IN_REAL_TIME: Final = ("tests/calls/", "tests/models/", "tests/sipcore/", "tests/trunkline/")
+
+_begun: tuple[float, float] = (0.0, 0.0)
+
+
+def begin() -> None:
+    """A test begins."""
+    global _begun
+    _begun = time.monotonic(), _waited_s()
+
+
+def happened() -> bool:
+    """Whether the test that runs had to wait for processors."""
+    began_s, waited_s = _begun
+    return _waited_s() - waited_s > ENOUGH * (time.monotonic() - began_s)
+
+
+def mark(item: pytest.Item) -> None:
+    """A test that runs in real time may run twice."""
+    if item.nodeid.startswith(IN_REAL_TIME):
+        item.add_marker(pytest.mark.flaky(reruns=1, condition=happened))
+
+
+def tell(terminal: pytest.TerminalReporter) -> None:
+    """Why tests ran twice, at the end of the run."""
+    for report in terminal.getreports("rerun"):
+        terminal.section(f"ran twice: {report.nodeid}", sep="_")
+        terminal.line(report.longreprtext)
+
+
+def _waited_s() -> float:
+    """Seconds that the threads of this process were ready and did not run (Linux: /proc/PID/task/TID/schedstat)."""
+    waited_ns = 0
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            waited_ns += int((task / "schedstat").read_text().split()[1])
+        except OSError:  # it has just ended
+            continue
+    return waited_ns / 1e9
