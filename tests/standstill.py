@@ -1,8 +1,8 @@
 """How long a test has waited for a processor.
 
-Tests of calls and models measure sound and time as they pass. Where a machine gives them no processor, a failure tells of
-the machine, not of the server: such a test runs once more, and the end of the run tells how it failed. Where there are
-processors enough, as on a developer's own machine, every failure counts.
+Tests of calls and models measure sound and time as they pass. Where a machine gives them no processor, a failure tells
+of the machine, not of the server: such a test runs once more, and the end of the run tells how it failed. Where there
+are processors enough, as on a developer's own machine, every failure counts.
 """
 
 from __future__ import annotations
