@@ -12,12 +12,17 @@ Tools = Mapping[str, Mapping[str, Any]]
 """The parameters (JSON Schema) of each tool that there is, by its name."""
 Call = tuple[str, str]
 """Name and arguments."""
-_FENCE: Final = re.compile(r"^\s*```(?:json|python|tool_code|tool_call)?\s*(.*?)\s*(?:```\s*)?$", re.DOTALL)
+_FENCE: Final = re.compile(r"^\s*```(?:json|python|tool_code|tool_call)?(.*?)(?:```\s*)?$", re.DOTALL)
 _FUNCTION: Final = re.compile(r"<function=([^>\s]+)>(.*?)(?:</function>|$)", re.DOTALL)
 _PARAMETER: Final = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?(?:</parameter>|$)", re.DOTALL)
 _PAIR: Final = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
 _JSON: Final = re.compile(r"\{|\[(?!(?:ARGS|CALL_ID|TOOL_CALLS)\])")
-_NAME_BEFORE: Final = re.compile(r"(?:functions?\.)?([\w-]+)(?::\d+)?(?:\[CALL_ID\][^\[]*)?(?:\W|```json|\[ARGS\])*$")
+_NAME_BEFORE: Final = re.compile(
+    r"(?<![\w-])(?:functions?\.)?([\w-]++)(?::\d+)?(?:\[CALL_ID\][^\[]*+)?(?:```json|\[ARGS\]|\W)*+$"
+)
+"""No two ways to the same end: of a long row of dashes it would try them all."""
+_LONGEST_BEFORE: Final = 500
+"""Characters: a name, and the marks behind it."""
 _MARK: Final = re.compile(r"<[|\uff5c][^<>]*>")
 _DEEPEST: Final = 40
 """Brackets within brackets; what is deeper is no call."""
@@ -26,7 +31,7 @@ _DEEPEST: Final = 40
 def calls_in(text: str, tools: Tools) -> list[Call]:
     """All calls that a piece of text is made of, [] when there is none, or one of them is broken."""
     if (fenced := _FENCE.match(text)) is not None:
-        text = fenced[1]
+        text = fenced[1].strip()
     for shape in (_functions, _pairs, _json, _python):
         if calls := shape(text, tools):
             return calls
@@ -81,7 +86,7 @@ def _json(text: str, tools: Tools) -> list[Call]:
     calls: list[Call] = []
     for before, value in _values(text):
         for each in value if isinstance(value, list) else [value]:
-            named = _NAME_BEFORE.search(_MARK.sub("", before)) if isinstance(each, dict) else None
+            named = _NAME_BEFORE.search(_MARK.sub("", before)[-_LONGEST_BEFORE:]) if isinstance(each, dict) else None
             name = "" if named is None else named[1].removeprefix("function")
             name = named[1] if named is not None and named[1] in tools else name
             if name in tools:
@@ -98,7 +103,7 @@ def _python(text: str, _tools: Tools) -> list[Call]:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         return [_python_call(node) for node in (tree.elts if isinstance(tree, ast.List) else [tree])]
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):  # `...` is a literal, and no JSON
         return []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -178,6 +179,31 @@ def test_any_text_is_taken(noise: str, answers: list[tuple[str, object]]) -> Non
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 50_000, "book_table(" * 5_000, "f(" + "[" * 300])
 def test_what_is_nested_too_deep_is_no_call(text: str) -> None:
     assert parse(text)[1] == []
+
+
+@pytest.mark.parametrize("value", ["...", "{1, 2}", "b'x'", "1j", "{(1, 2): 3}"])
+def test_values_that_are_no_json_are_no_call(value: str) -> None:
+    assert parse(f"end_call(reason={value})")[1] == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "-" * 5000,
+        "- " * 2500,
+        "a-" * 2500,
+        "[CALL_ID]" * 600,
+        "```json" * 700,
+        "functions." * 500,
+        "a:1" * 1700,
+        "```" + " " * 9000,
+    ],
+)
+def test_long_rows_of_marks_are_read_at_once(row: str) -> None:
+    """A model that goes astray writes such; all other calls wait for the thread that reads it."""
+    began = time.monotonic()
+    parse(f'<tool_call>{row} a b {{"people": 2}}</tool_call>')
+    assert time.monotonic() - began < 1.0
 
 
 def test_a_thought_says_what_would_end_it() -> None:
