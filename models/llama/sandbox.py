@@ -12,17 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from string import Formatter
 from typing import Any, Final
 
 from jinja2 import TemplateError, nodes
 from jinja2.ext import Extension
+from jinja2.filters import FILTERS
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 LONGEST_S: Final = 1.0
-"""A template that takes longer is given up; those of models take a millisecond."""
+"""Of a core: a template that takes longer is given up; those of models take a millisecond."""
 MOST: Final = 2_000_000
 """Characters that a template may make in one run, and 100 times as many as it is given."""
 _MOST_AT_ONCE: Final = 200_000_000
@@ -32,11 +34,13 @@ _STEP: Final = 20
 _BOX: Final = 30
 """What a list or a mapping counts besides what it holds."""
 _WIDE: Final = re.compile(r"\d{5}")
+_MOST_PLACES: Final = 100
+_WIDEST_INDENT: Final = 16
+_MOST_TAGGED: Final = 10_000
 _FILTERS: Final = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "escape", "e", "first", "float", "indent", "int",
     "items", "join", "last", "length", "list", "lower", "map", "max", "min", "reject", "rejectattr", "replace",
-    "reverse", "round", "safe", "select", "selectattr", "sort", "string", "striptags", "title", "trim", "unique",
-    "upper", "wordcount",
+    "reverse", "safe", "select", "selectattr", "sort", "string", "title", "trim", "unique", "upper", "wordcount",
 )  # fmt: skip
 """Those that no template can make much of little with; each counts besides."""
 
@@ -58,7 +62,7 @@ class _Budget(threading.local):
     def spend(self, size: float) -> None:
         """Raises `Unbounded` when there is not so much left."""
         self.left -= size
-        if self.left < 0 or time.monotonic() > self.until_s:
+        if self.left < 0 or time.thread_time() > self.until_s:
             raise Unbounded("the template does not come to an end")
 
 
@@ -112,7 +116,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             finalize=self._said,
         )
         self.filters = {name: self._counted(self.filters[name]) for name in _FILTERS}
-        self.filters["tojson"] = self._counted(_to_json)
+        strict: dict[str, Callable[..., Any]] = {"tojson": _to_json, "round": _rounded, "striptags": _without_tags}
+        self.filters |= {name: self._counted(function) for name, function in strict.items()}
         del self.globals["lipsum"]
         self.globals |= {"raise_exception": _refuse, "_turn": lambda: None, "_joined": _joined, "_made": _same}
 
@@ -120,7 +125,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def bounded(self, given: object) -> Iterator[None]:
         """A run of a template in this thread, which is given so much."""
         self._budget.left = MOST + 100 * _size(given, float("inf"))
-        self._budget.until_s = time.monotonic() + LONGEST_S
+        self._budget.until_s = time.thread_time() + LONGEST_S
         try:
             yield
         finally:
@@ -130,9 +135,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         """What a template calls."""
         wrapped = getattr(function, "__wrapped__", function)  # the sandbox wraps str.format
         this = getattr(wrapped, "__self__", None)
+        if isinstance(this, int) and wrapped.__name__ == "to_bytes":
+            raise Unbounded("the template makes bytes of numbers")  # as many as it likes
         if isinstance(this, str | bytes | list | tuple | dict):
             self._check(this, *args, *options.values())
-            if isinstance(this, str) and wrapped.__name__.startswith("format") and _WIDE.search(this):
+            if isinstance(this, str) and wrapped.__name__.startswith("format") and _is_wide(this):
                 raise Unbounded("the template formats text too widely")
         result = super().call(context, function, *args, **options)
         self._made(result)
@@ -223,9 +230,29 @@ def _joined(*parts: Any) -> str:
     return "".join(map(str, parts))
 
 
-def _to_json(value: Any, indent: int | None = None, **_options: Any) -> str:
+def _is_wide(form: str) -> bool:
+    """Whether a text that is formatted names a large width, or takes one from elsewhere: `{:{width}}`."""
+    return bool(_WIDE.search(form)) or any("{" in (spec or "") for _, _, spec, _ in Formatter().parse(form))
+
+
+def _to_json(value: Any, indent: int | str | None = None, **_options: Any) -> str:
     """Jinja's own filter escapes for HTML, which no model was trained on."""
+    if (len(indent) if isinstance(indent, str) else indent or 0) > _WIDEST_INDENT:
+        raise Unbounded("the template indents text too widely")  # each level once more
     return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
+    if abs(precision) > _MOST_PLACES:
+        raise Unbounded("the template computes with numbers that are too large")  # ten to that power
+    return FILTERS["round"](value, precision, method)  # type: ignore[no-any-return]
+
+
+def _without_tags(value: Any) -> str:
+    text = str(value)
+    if len(text) > _MOST_TAGGED:
+        raise Unbounded("the template looks for tags in too much")  # for each of them through all of it
+    return FILTERS["striptags"](text)  # type: ignore[no-any-return]
 
 
 def _refuse(reason: str) -> str:

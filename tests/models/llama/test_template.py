@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -129,7 +130,14 @@ DOUBLING = "{% set n = namespace(v='x') %}{% for i in range(60) %}{% set n.v = D
         "{{ 'x'.ljust(10**10) }}",
         "{{ '%9999999999d' % 1 }}",
         "{{ '{:9999999999}'.format(1) }}",
+        "{{ '{:{w}}'.format(1, w='99999999') }}",
+        "{{ '{0:{1}}'.format_map({'0': 1, '1': '99999999'}) }}",
+        "{{ (1).to_bytes(200000000, 'big') }}",
+        "{{ 1.5 | round(400000, 'ceil') }}",
         "{{ 'x' | center(10**10) }}",
+        "{% set n = namespace(v=[]) %}{% for i in range(200) %}{% set n.v = [n.v] %}{% endfor %}"
+        "{{ n.v | tojson(indent=9999) }}",
+        "{{ ('<!---->' * 99999) | striptags }}",
         "{% set s = 'a' * 1000000 %}{{ s.replace('a', s) }}",
         "{{ ('a,' * 100000).split(',') | join('x' * 100000) }}",
         "{{ messages | tojson(indent=10**10) }}",
@@ -147,6 +155,41 @@ def test_a_template_without_an_end_is_given_up_for_good(source: str) -> None:
     began = time.monotonic()
     assert "hi" in template.render(told(ChatMessage("user", "hi")))
     assert time.monotonic() - began < 0.5
+
+
+def test_what_costs_much_is_refused_before_it_is_done() -> None:
+    """A template's memory and its hold on Python are those of all calls."""
+    sources = [
+        "{{ '{:{w}}'.format(1, w='99999999') }}",
+        "{{ (1).to_bytes(200000000, 'big') }}",
+        "{% set n = namespace(v=[]) %}{% for i in range(200) %}{% set n.v = [n.v] %}{% endfor %}"
+        "{{ n.v | tojson(indent=9999) }}",
+    ]
+    for source in sources:
+        template = ChatTemplate(source)
+        tracemalloc.start()
+        template.render(told(ChatMessage("user", "hi")))
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert most < 20_000_000, source
+
+
+def test_text_may_be_formatted_with_braces() -> None:
+    source = "{{ '{{{}: {:>4}}}'.format('a', 1) }}{{ {'a': 1} | tojson(indent='  ') }}{{ 1.26 | round(1) }}"
+    source += "{{ '<b>x</b>' | striptags }}"
+    assert ChatTemplate(source).render(told(ChatMessage("user", "hi"))) == '{a:    1}{\n  "a": 1\n}1.3x'
+
+
+def test_a_machine_that_stands_still_is_not_the_templates_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a snapshot of it is taken: what counts is what the template computes."""
+    monkeypatch.setattr("models.llama.sandbox.LONGEST_S", 0.05)
+
+    def late() -> datetime:
+        time.sleep(0.2)
+        return datetime(2026, 1, 2, tzinfo=UTC)
+
+    template = ChatTemplate("{{ strftime_now('%Y') }} {{ messages[-1].content }}", today=late)
+    assert [template.render(told(ChatMessage("user", "hi"))) for _ in range(2)] == ["2026 hi", "2026 hi"]
 
 
 @pytest.mark.parametrize("source", ["(" * 300_000, "{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "{% if 1 %}" * 3000])
