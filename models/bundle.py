@@ -142,10 +142,11 @@ def _of_archive(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str,
 
 @contextmanager
 def _readable(source: Path) -> Iterator[None]:
-    """Turn the errors of an archive into one line. Those of the disk pass."""
+    """Turn the errors of an archive into one line, those too that its reader does not foresee: numbers that are none, a
+    name of a name of a name. Those of the disk pass."""
     try:
         yield
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ModelFileError(f"{source} is no tar file, or a damaged one ({error}): copy it again") from error

@@ -159,6 +159,36 @@ def test_a_hostile_archive_is_refused_whole(store: Store, tmp_path: Path, kind: 
     assert {path.name for path in tmp_path.iterdir()} == {"hostile.tar", "models"}
 
 
+def name_of_a_name(times: int) -> bytes:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 5
+    return (header.tobuf(tarfile.GNU_FORMAT) + b"name\0".ljust(512, b"\0")) * times
+
+
+def remark(**fields: str) -> bytes:
+    """What stands before a file in an archive of the newer form."""
+    header = tarfile.TarInfo("y")
+    header.pax_headers = {name.replace("_", "."): value for name, value in fields.items()}
+    header.size = 512
+    return header.tobuf(tarfile.PAX_FORMAT) + b"x" * 512
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        name_of_a_name(3000),
+        remark(GNU_sparse_map="a,b", GNU_sparse_size="10"),
+        remark(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize="10"),
+    ],
+)
+def test_an_archive_that_its_reader_does_not_understand_is_told(store: Store, tmp_path: Path, content: bytes) -> None:
+    path = archive_of(tmp_path / "hostile.tar")
+    path.write_bytes(content + path.read_bytes())
+    with pytest.raises(ModelFileError, match="is no tar file, or a damaged one"):
+        brought(store, path)
+    assert not (store.directory / ".import").exists()
+
+
 def test_a_size_below_nothing_in_an_old_header_is_refused(store: Store, tmp_path: Path) -> None:
     """Base 256, as GNU tar writes sizes from 8 GiB on."""
     path = archive_of(tmp_path / "hostile.tar")
