@@ -247,7 +247,7 @@ class AfterCall:
 
     def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
         """Put the event into the outbox, if the call's agent (`kept` when it is not stored any more) wants it."""
-        agent = _agent_of(conn, call) or kept
+        agent = _agent_of(conn, call, closed=True) or kept
         if agent is None or not agent.post_call_webhook_url:
             return False
         now = utc_now()
@@ -269,8 +269,14 @@ async def _set_within(event: asyncio.Event, wait_s: float) -> None:
             await event.wait()
 
 
-def _agent_of(conn: sa.Connection, call: Call) -> Agent | None:
-    return agents.get(conn, call.organization_id, call.agent_id) if call.agent_id else None
+def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent | None:
+    """As it is now; as it was when it was deleted, if the call went on then, which keeps that until it is `closed`."""
+    if call.agent_id is None:
+        return None
+    agent = agents.get(conn, call.organization_id, call.agent_id)
+    if agent is None and (agent := agents.kept_by(conn, call.organization_id, call.agent_id, call.id)) and closed:
+        agents.drop_kept_by(conn, call.id)
+    return agent
 
 
 def _keep(call_id: str, outcome: Outcome, conn: sa.Connection) -> bool:

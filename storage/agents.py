@@ -96,6 +96,25 @@ _t = tables.agents
 _UPDATED_AT_MS: Final = sa.type_coerce(_t.c.updated_at, sa.BigInteger)
 _OWN: Final = _t.c.organization_id == sa.bindparam("owner")
 _NEWEST_FIRST: Final = (_t.c.created_at.desc(), _t.c.id)
+_CALLS: Final = tables.calls
+_KEPT: Final = (
+    "name",
+    "slm_model_id",
+    "language_hint",
+    "post_call_summary_enabled",
+    "post_call_extraction_schema",
+    "post_call_webhook_url",
+    "post_call_webhook_secret_encrypted",
+)
+"""Fields that still count when a call is over."""
+_KEEP: Final = (
+    sa.update(_CALLS)
+    .where(_CALLS.c.ended_at.is_(None), sa.func.coalesce(_CALLS.c.agent_id, "") == sa.bindparam("agent"))
+    .values(kept_agent=sa.bindparam("kept"))
+)
+"""By the index of calls that have not ended: an agent may have had many that have."""
+_KEPT_BY: Final = sa.select(_CALLS.c.kept_agent).where(_CALLS.c.id == sa.bindparam("call"))
+_DROP_KEPT_BY: Final = sa.update(_CALLS).where(_CALLS.c.id == sa.bindparam("call")).values(kept_agent=None)
 _CREATE: Final = sa.insert(_t)
 _GET: Final = sa.select(*AGENT.columns).where(_t.c.id == sa.bindparam("agent"), _OWN)
 _GET_SOME: Final = sa.select(*AGENT.columns).where(_t.c.id.in_(sa.bindparam("agents", expanding=True)), _OWN)
@@ -181,6 +200,26 @@ def _later_than_before() -> sa.ColumnElement[int]:
 
 
 def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
-    """Forget the agent. Its phone numbers lose it (foreign key), its calls keep its id. False when there is none."""
-    gone = conn.execute(sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id))
-    return gone.rowcount == 1
+    """Forget the agent. Its phone numbers lose it (foreign key), its calls keep its id; those that have not ended keep
+    what they need of it to end as they would have ended with it, whoever ends them. False when there is none."""
+    gone = sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
+    row = conn.execute(gone.returning(*AGENT.columns)).one_or_none()
+    if row is None:
+        return False
+    agent = AGENT.build(row)
+    conn.execute(_KEEP, {"agent": agent.id, "kept": {name: getattr(agent, name) for name in _KEPT}})
+    return True
+
+
+def kept_by(conn: sa.Connection, organization_id: str, agent_id: str, call_id: str) -> Agent | None:
+    """What a call has kept of its agent, the rest of it as in a new one; None when that was not deleted during it."""
+    kept: Mapping[str, Any] | None = conn.execute(_KEPT_BY, {"call": call_id}).scalar_one_or_none()
+    if kept is None:
+        return None
+    at = utc_now()
+    return Agent(**kept, id=agent_id, organization_id=organization_id, created_at=at, updated_at=at)
+
+
+def drop_kept_by(conn: sa.Connection, call_id: str) -> None:
+    """The call has ended, and has told of it."""
+    conn.execute(_DROP_KEPT_BY, {"call": call_id})

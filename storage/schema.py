@@ -17,7 +17,7 @@ from config.errors import StartupError
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
-HEAD: Final = "0011"
+HEAD: Final = "0012"
 """The newest migration's revision; a test keeps it true."""
 TURN_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""

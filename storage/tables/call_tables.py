@@ -40,6 +40,7 @@ calls = sa.Table(
     sa.Column("sip_end", sa.JSON(none_as_null=True)),
     sa.Column("ending", sa.JSON(none_as_null=True)),
     sa.Column("talk_removed_at", UtcTime),
+    sa.Column("kept_agent", sa.JSON(none_as_null=True)),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "organization_id", "agent_id", "created_at"),
     sa.Index(None, "parent_call_id"),
@@ -57,8 +58,8 @@ calls = sa.Table(
         sqlite_where=sa.text("talk_removed_at IS NULL AND ended_at IS NOT NULL"),
     ),
 )
-"""`talk_removed_at`: what was said is not kept any more since then. Triggers note in `recording_removals` which files
-are to go."""
+"""`talk_removed_at`: what was said is not kept any more since then. `kept_agent`: what an open call still needs
+of its agent, which was deleted. Triggers note in `recording_removals` which files are to go."""
 
 recording_removals = sa.Table(
     "recording_removals",

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from bench.scripted import HANG_UP
 from models.protocols import TextDelta
-from storage import calls, webhook_deliveries
+from storage import agents, call_endings, calls, tables, webhook_deliveries
 from storage.database import StorageTrouble
-from tests.calls.house import House, open_house, until
+from tests.calls.house import House, every_call, open_house, until
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
 
@@ -145,3 +145,43 @@ async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_t
     assert [stored[each.id].status for each in made] == ["completed", "failed"]
     assert {stored[each.id].ended_reason for each in made} == {"server_restart"}
     assert told == {each.id for each in made}
+
+
+async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(tmp_path: Path) -> None:
+    wanted = {"name": "sum", "description": "", "type": "number"}
+    async with open_house(tmp_path) as house:
+        number, agent = await house.number(
+            post_call_webhook_secret_encrypted="token", post_call_extraction_schema=[wanted], **WEBHOOK
+        )
+
+        def leave(conn: sa.Connection) -> list[calls.Call]:
+            made = [
+                calls.create_inbound(
+                    conn,
+                    organization_id=number.organization_id,
+                    agent_id=agent.id,
+                    phone_number_id=number.id,
+                    provider="sip",
+                    call_sid=f"left-{each}",
+                    customer_number="+1",
+                )
+                for each in range(3)
+            ]
+            calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=calls.utc_now())
+            ended = call_endings.Ending("completed", "customer_ended", calls.utc_now())
+            call_endings.keep(conn, made[1].id, ended, answered_at=calls.utc_now())
+            assert agents.delete(conn, number.organization_id, agent.id)
+            return made
+
+        made = await house.database.write(leave)
+        assert await house.service.recover() == 2
+        await house.database.until(every_call, lambda all_of_them: all(call.ended_at for call in all_of_them))
+        stored = {call.id: call for call in await house.all_calls()}
+        told = {each.call_id: each for each in await deliveries(house)}
+        kept = await house.database.read(lambda conn: set(conn.execute(sa.select(tables.calls.c.kept_agent)).scalars()))
+    assert [stored[each.id].ended_reason for each in made] == ["no_answer", "customer_ended", "server_restart"]
+    assert set(told) == {made[1].id, made[2].id}
+    assert {each.url for each in told.values()} == set(WEBHOOK.values())
+    assert {each.secret_encrypted for each in told.values()} == {"token"}
+    assert {str(json.loads(each.body)["extractedData"]) for each in told.values()} == {"{'sum': None}"}
+    assert kept == {None}
