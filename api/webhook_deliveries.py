@@ -44,7 +44,8 @@ def send_again(exchange: Exchange[NoBody, NoQuery]) -> WebhookAttempt:
         raise Conflict("The call has not ended")
     delivery = webhook_deliveries.of_call(exchange.conn, call.id)
     if delivery is None:
-        raise Conflict("The call has no event to send: its agent had no postCallWebhookUrl when it ended")
+        why = "its agent had no postCallWebhookUrl when it ended, or it is not kept any more"
+        raise Conflict(f"The call has no event to send: {why}")
     scheduled = 1 + len(services.settings.webhooks.retry_delays_s)
     attempt = webhook_deliveries.add_manual(exchange.conn, delivery, scheduled=scheduled)
     exchange.after_commit.append(services.webhooks_waiting)

@@ -21,7 +21,11 @@ from storage.database import Database
 from tests.calls.outbox import Receiver, delivering, put
 
 PAGE = (Path(__file__).parents[2] / "docs/webhooks.md").read_text()
-PLAIN, STANDARD = "hush · hush", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SECRETS = (
+    *("hush · hush", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+    *("whsec_Zm9yIHlvdXIgZXllcw==", "whsec_Zm9yIHlvdXIgZXllcw"),
+)
+"""Of each kind; the last two are one key, with and without base64's padding."""
 
 PYTHON = """
 import base64, json, sys
@@ -141,12 +145,12 @@ def variants(good: Case) -> list[Case]:
 
 @pytest.fixture
 async def cases(database: Database, secrets: Secrets, receiver: Receiver) -> list[Case]:
-    """What a receiver got, signed with either kind of secret, and its variants."""
-    for secret in (PLAIN, STANDARD):
+    """What a receiver got, signed with each kind of secret, and its variants."""
+    for secret in SECRETS:
         await put(database, f"{receiver.origin}/hook", secrets.encrypt(secret))
         async with delivering(database, secrets) as deliverer:
             await deliverer.idle()
-    came = zip(receiver.got, (PLAIN, STANDARD), strict=True)
+    came = zip(receiver.got, SECRETS, strict=True)
     return [each for (headers, body), secret in came for each in variants(Case(headers, body, secret, (True, True)))]
 
 
