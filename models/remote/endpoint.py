@@ -28,6 +28,8 @@ PAUSES_S: Final = (0.1, 0.4)
 """Before the second and the third try, at least; half as much more by chance, so that calls do not come all at once."""
 _SOON_ENOUGH_S: Final = 0.3
 """What must be left of the time for a try to be worth it."""
+_TELLS_NOTHING: Final = 4
+"""Characters that a key may begin with: many begin alike (`sk-`)."""
 
 log = structlog.get_logger()
 
@@ -125,7 +127,8 @@ class Endpoint:
         except RemoteTrouble as trouble:
             self._note(trouble, permit)
             message = self._without_key(f"{name} {trouble.message}")
-            raise RemoteTrouble(trouble.what, message, counts=trouble.counts) from trouble
+            # Not from `trouble` itself: what a server repeats of the key would be told with it.
+            raise RemoteTrouble(trouble.what, message, counts=trouble.counts) from trouble.__cause__
         except BaseException:
             if turn.begun:
                 self.breaker.succeeded()
@@ -230,7 +233,11 @@ class Endpoint:
         return [each for each in ids if isinstance(each, str)]
 
     def _without_key(self, text: str) -> str:
-        return text.replace(self.model.key, "[key]") if self.model.key else text
+        """A server's words are cut off at some length: the beginning of a key is not told either."""
+        key = self.model.key or ""
+        for length in range(len(key), min(_TELLS_NOTHING, len(key) - 1), -1):
+            text = text.replace(key[:length], "[key]")
+        return text
 
 
 def _trouble_of(error: EgressError) -> RemoteTrouble:

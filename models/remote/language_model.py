@@ -14,6 +14,7 @@ from models.remote.chat_answer import ChatAnswer
 from models.remote.chat_request import CHARACTERS_PER_TOKEN, COUNTS, ChatRequests
 from models.remote.endpoint import Body, Endpoint, Reading, Turn
 from models.remote.json_texts import json_bytes
+from models.remote.server_events import MOST_BYTES as MOST_AT_ONCE
 from models.remote.server_events import ServerEvents
 from models.remote.trouble import RemoteTrouble
 
@@ -150,6 +151,8 @@ async def _data(reading: Reading, until: Callable[[], float]) -> AsyncGenerator[
         content = bytearray()
         while chunk := await reading.read(until()):
             content += chunk
+            if len(content) > MOST_AT_ONCE:  # all calls wait while JSON is read
+                raise RemoteTrouble("broken", "sends an answer that is longer than it may be")
         yield content.decode("utf-8", "replace")
         return
     events = ServerEvents()

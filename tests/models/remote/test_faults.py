@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import traceback
 from dataclasses import replace
 from typing import Any
 
@@ -257,6 +258,29 @@ async def test_a_server_that_is_not_there_is_told_as_such() -> None:
 async def test_a_key_that_a_server_repeats_does_not_get_out() -> None:
     async with remote(status(403, f'{{"error": "wrong key {KEY}"}}'.encode())) as (endpoint, _):
         assert "wrong key [key]" in (await trouble(endpoint)).message
+
+
+@pytest.mark.parametrize("before", [0, 182, 190])
+async def test_no_part_of_a_key_that_a_server_repeats_gets_out(before: int) -> None:
+    """Nor in the traceback of the error, nor where the server's words are cut off within it."""
+    async with remote(status(403, f'{{"error": "{"x" * before}{KEY}"}}'.encode())) as (endpoint, _):
+        raised = await trouble(endpoint)
+    assert "[key]" in raised.message
+    assert KEY[:6] not in "".join(traceback.format_exception(raised))
+
+
+async def test_a_short_key_is_not_told_either() -> None:
+    async with remote(status(403, b'{"error": "wrong key abc, absent"}')) as (endpoint, _):
+        own = Endpoint(replace(endpoint.model, key="abc"), endpoint._http)
+        assert "(wrong key [key], absent)" in (await trouble(own)).message
+
+
+async def test_an_answer_in_one_piece_is_no_longer_than_an_event_may_be() -> None:
+    """While its JSON is read, all calls wait."""
+    body = '{"choices": [' + "[]," * 100_000 + "[]]}"
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with remote(gives((head + body).encode())) as (endpoint, _):
+        assert "sends an answer that is longer than it may be" in (await trouble(endpoint)).message
 
 
 async def test_an_answer_that_a_server_does_not_stream_is_said_all_the_same() -> None:
