@@ -3,6 +3,7 @@
 
 #include "tls_ended.h"
 
+#include <errno.h>
 #include <stdbool.h>
 
 #define TAKEN_BACK_MS 1000
@@ -93,9 +94,15 @@ pj_status_t transaction_send(pjsip_module *user, pjsip_tx_data *tdata, void *dat
     return status;
 }
 
+/* What was noted of a connection may be of one before this one's: PJSIP's own words go first, where it has any. */
+static bool says_nothing(pj_status_t error)
+{
+    return error == PJ_SUCCESS || error == PJ_STATUS_FROM_OS(ENOTCONN) || error == PJ_STATUS_FROM_OS(EPIPE);
+}
+
 void transaction_why(const pjsip_transaction *tsx, char why[TRANSACTION_WHY])
 {
     const bool unsent = tsx->status_code == PJSIP_SC_SERVICE_UNAVAILABLE && tsx->last_tx;
-    if (!unsent || !tls_ended_why(&tsx->last_tx->tp_info.dst_addr, why))
+    if (!unsent || !says_nothing(tsx->transport_err) || !tls_ended_why(&tsx->last_tx->tp_info.dst_addr, why))
         pj_ansi_snprintf(why, TRANSACTION_WHY, "%.*s", (int)tsx->status_text.slen, tsx->status_text.ptr);
 }

@@ -257,3 +257,16 @@ async def test_a_registration_that_is_renewed_over_its_connection_binds_one_cont
             accept(connection, request)
         accept(connection, request)
         await leaving
+
+
+async def test_why_one_connection_ended_is_not_told_of_the_next(
+    watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        await register_at(watch, port)
+        connection = await came.get()
+        accept(connection, await connection.message())
+        await watch.until("registered")
+    connection.close()  # when nobody listens there any more
+    assert (await watch.until("failed")).detail != "no connection to 127.0.0.1: it ended the connection"
