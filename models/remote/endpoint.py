@@ -234,7 +234,9 @@ class Endpoint:
 
     def _without_key(self, text: str) -> str:
         """A server's words are cut off at some length: the beginning of a key is not told either."""
-        key = self.model.key or ""
+        key = self.model.key
+        if not key:
+            return text
         for length in range(len(key), min(_TELLS_NOTHING, len(key) - 1), -1):
             text = text.replace(key[:length], "[key]")
         return text
