@@ -79,9 +79,9 @@ def ours(number: int) -> Cause:
     return Cause(number, _TEXTS.get(number, ""))
 
 
-def line(cause: Cause) -> tuple[str, str]:
-    """The header that says it."""
-    return "Reason", f'Q.850;cause={cause.number};text="{cause.text}"'
+def told(cause: Cause) -> str:
+    """The value of a Reason header that says it."""
+    return f'Q.850;cause={cause.number};text="{cause.text}"'
 
 
 def of_refusal(code: int) -> Cause | None:

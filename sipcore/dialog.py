@@ -145,9 +145,9 @@ class PjDialog:
         """Answer the INVITE."""
         await self._owner.run(self._respond_here, code, headers)
 
-    async def bye(self, code: int, headers: HeaderLines) -> None:
+    async def bye(self, reason: str) -> None:
         """BYE, CANCEL or refuse."""
-        await self._owner.run(self._bye_here, code, headers)
+        await self._owner.run(self._bye_here, 0, reason)
 
     async def progress(self) -> int:
         """The latest response to our INVITE."""
@@ -164,8 +164,8 @@ class PjDialog:
     def _respond_here(self, code: int, headers: HeaderLines) -> None:
         self._do_here(f"answer {code}", lambda call: call.answer(told(code, headers)))
 
-    def _bye_here(self, code: int, headers: HeaderLines) -> None:
-        self._do_here("hangup", lambda call: call.hangup(told(code, headers)))
+    def _bye_here(self, code: int = 0, reason: str = "") -> None:
+        self._do_here("hangup", lambda call: _hang_up(call, code, reason))
 
     def _notify_here(self, event: str, code: int) -> None:
         request = pj.CallSendRequestParam()
@@ -191,6 +191,12 @@ class PjDialog:
                 self._owner.post(self._do_here, verb, act, tries - 1)
             else:
                 log.info("sip.verb_refused", verb=verb, reason=error.reason)
+
+
+def _hang_up(call: CallObject, code: int, reason: str) -> None:
+    status = _native.hangup(call.getId(), code, reason)
+    if status:
+        raise pj.Error(status, "hangup", pj.Endpoint.instance().utilStrError(status), "", 0)
 
 
 def _has_sound(info: pj.CallInfo) -> bool:

@@ -259,6 +259,7 @@ class Endpoint:
         _native.challenge_mark(digest.MARK)
         _native.guard_install()
         _native.address_install()
+        _native.hangup_install()
         trunks.install_here()
         if self._qualifications:
             self._qualifications.install_here()
@@ -286,6 +287,7 @@ class Endpoint:
             account.shutdown()
         self._accounts.clear()
         self.pump.stop()
+        _native.hangup_remove()
         _native.address_remove()
         _native.guard_remove()
         self._tls.close()

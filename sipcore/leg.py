@@ -75,8 +75,8 @@ class Dialog(Protocol):
     def respond(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
         """Answer the INVITE with a provisional or final status."""
 
-    def bye(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
-        """End the dialog in whatever way its state asks for."""
+    def bye(self, reason: str) -> Coroutine[Any, Any, None]:
+        """End the dialog in whatever way its state asks for, with the value of a Reason header (RFC 3326)."""
 
     def progress(self) -> Coroutine[Any, Any, int]:
         """The status of the latest response to our INVITE; 0 when none has come, or when the call is over."""
@@ -157,7 +157,7 @@ class Leg:
     async def reject(self, code: int, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         """Refuse an inbound leg with a final status."""
         self._hung_up, self._our_cause = True, cause.of_refusal(code)
-        reason = () if self._our_cause is None else (cause.line(self._our_cause),)
+        reason = () if self._our_cause is None else (("Reason", cause.told(self._our_cause)),)
         later = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
         await self._dialog.respond(code, (*headers, *reason, *later))
 
@@ -167,7 +167,7 @@ class Leg:
         if self.ended.done():
             return
         self._hung_up, self._our_cause = True, cause.ours(why)
-        await self._dialog.bye(0, (cause.line(self._our_cause),))
+        await self._dialog.bye(cause.told(self._our_cause))
 
     async def send_digits(self, digits: str) -> None:
         """Press keys, 100 ms each and 100 ms apart, once the agent has said what it was given to say; returns when they

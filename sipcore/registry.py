@@ -159,14 +159,14 @@ class DialogRegistry:
         log.error("sip.no_slot", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:
-            self._owner.post(dialog._bye_here, 503, ())
+            self._owner.post(dialog._bye_here, 503)
 
     def has_no_answer(self, call: CallObject) -> None:
         """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4), or none that can be: there is no sound."""
         log.info("sip.no_answer", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:
-            self._owner.post(dialog._bye_here, 488, ())
+            self._owner.post(dialog._bye_here, 488)
 
     def has_digit(self, call: CallObject, digit: str, way: DigitWay) -> None:
         """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
@@ -238,7 +238,7 @@ class DialogRegistry:
         if end is not None and code != 200:
             self._leg_ended(call.key, leg, end)
         elif code == 200 and dialog:
-            await dialog.bye(0, (cause.line(cause.ours(cause.NORMAL)),))
+            await dialog.bye(cause.told(cause.ours(cause.NORMAL)))
 
     async def _is_transferred(
         self, call: CallObject, leg: Leg, referral: Referral, accept: Callable[[], Awaitable[None]]
@@ -360,7 +360,7 @@ class DialogRegistry:
         if dialog is None or call.leg is None or not call.isActive() or _native.progress(call.getId()):
             return False
         call.leg = None
-        dialog._bye_here(0, ())
+        dialog._bye_here()
         return True
 
     def _join_here(self, before: CallObject, leg: Leg, other: Leg) -> bool:

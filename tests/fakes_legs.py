@@ -87,8 +87,8 @@ class NotedDialog:
         elif code >= 300:
             self.leg._has_ended(code, "")
 
-    async def bye(self, code: int, headers: HeaderLines) -> None:
-        self.headers.update(headers)
+    async def bye(self, reason: str) -> None:
+        self.headers["Reason"] = reason
         assert self.leg is not None
         self.sent.append(-1)
         self.leg._has_ended(200, "")

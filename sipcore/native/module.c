@@ -15,6 +15,7 @@
 #include "pump.h"
 #include "python_address.h"
 #include "python_guard.h"
+#include "python_hangup.h"
 #include "python_register.h"
 #include "python_rtp.h"
 #include "python_tls.h"
@@ -124,17 +125,6 @@ static PyObject *py_progress(PyObject *self, PyObject *argument)
     }
     Py_END_ALLOW_THREADS
     return PyLong_FromLong(status);
-}
-
-static PyObject *py_reason(PyObject *self, PyObject *argument)
-{
-    char text[REASON_LONGEST];
-    long call = PyLong_AsLong(argument);
-    (void)self;
-    if (call == -1 && PyErr_Occurred())
-        return NULL;
-    reason_take((pjsua_call_id)call, text);
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
 static PyObject *py_secrecy(PyObject *self, PyObject *argument)
@@ -504,7 +494,6 @@ static PyMethodDef methods[] = {
     {"secrecy", py_secrecy, METH_O, "secrecy(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
     {"take_over", py_take_over, METH_VARARGS, "take_over(handle, other) -> bool: go on with the stream of the other slot."},
     {"forget", py_forget, METH_VARARGS, "forget(pjsua_call_id, address of its pjsua2 object): the call is over."},
-    {"reason", py_reason, METH_O, "reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
     {"release", py_release, METH_O, "release(handle): close the slot."},
     {"rate", py_rate, METH_O, "rate(handle) -> Hz."},
     {"write", py_write, METH_VARARGS, "write(handle, int16 samples) -> samples that fitted."},
@@ -533,7 +522,7 @@ PyMODINIT_FUNC PyInit__native(void)
                  PyModule_AddIntConstant(made, "MAX_ACCOUNTS", PJSUA_MAX_ACC) != 0 ||
                  PyModule_AddFunctions(made, guard_methods) != 0 || PyModule_AddFunctions(made, register_methods) != 0 ||
                  PyModule_AddFunctions(made, tls_methods) != 0 || PyModule_AddFunctions(made, address_methods) != 0 ||
-                 PyModule_AddFunctions(made, rtp_methods) != 0))
+                 PyModule_AddFunctions(made, rtp_methods) != 0 || PyModule_AddFunctions(made, hangup_methods) != 0))
         Py_CLEAR(made);
     if (made && PyModule_AddFunctions(made, tap_methods) != 0)
         Py_CLEAR(made);

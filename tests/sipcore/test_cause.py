@@ -34,8 +34,8 @@ def test_the_cause_and_whether_another_phone_took_the_call(value: str, reason: R
 
 
 def test_what_we_say_reads_back() -> None:
-    name, value = cause.line(cause.ours(cause.NORMAL))
-    assert (name, value) == ("Reason", 'Q.850;cause=16;text="Normal call clearing"')
+    value = cause.told(cause.ours(cause.NORMAL))
+    assert value == 'Q.850;cause=16;text="Normal call clearing"'
     assert cause.read(value).cause == cause.ours(cause.NORMAL)
 
 

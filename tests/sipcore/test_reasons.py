@@ -13,7 +13,7 @@ from sipcore.cause import Cause
 from sipcore.leg import Leg, LegEnd
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
-from tests.sipcore.raw_phone import Dialog, RawPhone
+from tests.sipcore.raw_phone import Dialog, Message, RawPhone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -103,6 +103,63 @@ async def test_we_say_why_we_cancel(phone: Phone, raw: RawPhone) -> None:
     callee.refuses("487 Request Terminated", "Reason: Q.850;cause=31")
     end = await end_of(leg)
     assert (end.code, end.by_peer, end.cause) == (487, False, cause.ours(19))
+
+
+async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: RawPhone) -> None:
+    """There is no BYE until then (RFC 3261 15), and one afterwards."""
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"))
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    answer = await raw.final("INVITE")
+    dialog.to, dialog.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
+    await answering
+    await leg.hangup(cause.TEMPORARY_FAILURE)
+    end = await end_of(leg)
+    assert (end.code, end.by_peer, end.cause) == (200, False, cause.ours(41))
+    came = await up_to_our_options(raw)
+    assert not [message for message in came if message.first_line.startswith("BYE")]
+    raw.acknowledge(dialog, answer)
+    bye = await raw.asked("BYE")
+    assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
+    raw.reply(bye, "200 OK")
+    came = await up_to_our_options(raw)
+    assert not [message for message in came if message.first_line.startswith("BYE")]
+
+
+async def up_to_our_options(raw: RawPhone) -> list[Message]:
+    """What came before the answer to an OPTIONS that is sent now."""
+    dialog = raw.dialog()
+    raw.send(raw.request("OPTIONS", dialog))
+    came = []
+    while (message := await raw.message()).header("Call-ID") != dialog.call_id:
+        came.append(message)
+    return came
+
+
+async def test_we_say_why_we_cancel_before_anybody_has_answered(phone: Phone, raw: RawPhone) -> None:
+    """There is no CANCEL until a first response (RFC 3261 9.1)."""
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    callee = await RawCallee.called(raw)
+    await leg.hangup(cause.NO_ANSWER)
+    await end_of(leg)
+    callee.trying()
+    cancel = await callee.gets("CANCEL")
+    assert cancel.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
+    callee.accepts(cancel)
+    callee.refuses("487 Request Terminated")
+
+
+async def test_we_say_why_we_hang_up_on_an_answer_that_crossed_our_cancel(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    await leg.hangup(cause.NO_ANSWER)
+    cancel = await callee.gets("CANCEL")
+    callee.answers()
+    callee.accepts(cancel)
+    bye = await callee.gets("BYE")
+    assert bye.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
+    callee.accepts(bye)
+    await end_of(leg)
 
 
 async def test_we_say_why_we_refuse(phone: Phone, raw: RawPhone) -> None:
