@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from calls import talk
 from calls.admission import Ceilings
 from config.errors import ModelError
-from sipcore.leg import HeaderLines, Media
+from sipcore.leg import Media
 from storage import calls, webhook_deliveries
 from tests.calls.house import House, open_house, until
 from tests.fakes_legs import Phone
@@ -208,9 +208,9 @@ async def test_sound_that_comes_after_the_call_was_given_up_gives_its_slot_back(
         slot = house.pump.open(8000)
         bye = phone.dialog.bye
 
-        async def crosses_with_the_sound(code: int, headers: HeaderLines) -> None:
+        async def crosses_with_the_sound(reason: str) -> None:
             phone.leg._has_media(Media(slot, 8000, "PCMU"), False)
-            await bye(code, headers)
+            await bye(reason)
 
         monkeypatch.setattr(phone.dialog, "bye", crosses_with_the_sound)
         house.service.incoming(phone.leg)
