@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
-
-import sqlalchemy as sa
 
 from calls.knowledge_meanings import KnowledgeMeanings, Meanings
 from storage.database import Database
@@ -29,28 +27,25 @@ class KnowledgeSearch:
     async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
         """The passages of the agent's ready documents that answer best, the best first; `text` is anybody's words.
         Raises `StorageTrouble`."""
-        by_words = self._database.read(partial(_by_words, agent_id=agent_id, text=text))
+        asked = asyncio.ensure_future(self._database.read(partial(Words, agent_id=agent_id, text=text)))
         if self._meanings is None:
-            return _best((await by_words).found, most)
-        asked, meanings = await asyncio.gather(by_words, self._meanings.of(agent_id, text))
-        if meanings is None:
-            return _best(asked.found, most)
-        missing = meanings.near.keys() - asked.found.keys()
-        more = await self._database.read(partial(asked.words.those, passages=missing)) if missing else {}
-        return _best(_together({**asked.found, **more}, meanings), most)
+            return _best(await self._by_words(asked), most)
+        by_meaning = self._by_meaning(self._meanings, asked, agent_id, text)
+        found, (meanings, near) = await asyncio.gather(self._by_words(asked), by_meaning)
+        return _best(found if meanings is None else _together({**near, **found}, meanings), most)
 
+    async def _by_words(self, asked: asyncio.Future[Words]) -> dict[int, Found]:
+        return await self._database.read((await asked).best)
 
-@dataclass(frozen=True)
-class _ByWords:
-    """A question, and what has its words."""
-
-    words: Words
-    found: Mapping[int, Found]
-
-
-def _by_words(conn: sa.Connection, agent_id: str, text: str) -> _ByWords:
-    words = Words(conn, agent_id, text)
-    return _ByWords(words, words.best(conn))
+    async def _by_meaning(
+        self, all_meanings: KnowledgeMeanings, asked: asyncio.Future[Words], agent_id: str, text: str
+    ) -> tuple[Meanings | None, dict[int, Found]]:
+        """How near passages are, None when that is not known; and the nearest ones."""
+        meanings = await all_meanings.of(agent_id, text)
+        words = await asked
+        if meanings is None or not meanings.near:
+            return meanings, {}
+        return meanings, await self._database.read(partial(words.those, passages=meanings.near))
 
 
 def joined(words: float, meaning: float) -> float:

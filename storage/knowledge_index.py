@@ -3,6 +3,7 @@ may answer a question; how well they do is told by `storage.documents.search`.""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,7 +36,8 @@ _CONTENTS: Final = (
 _READY_PASSAGES: Final = sa.select(sa.func.coalesce(sa.func.sum(_CONTENTS.c.passages), 0))
 """The same file counts once."""
 _HOLDERS: Final = sa.text(
-    "SELECT count(*) FROM (SELECT 1 FROM knowledge_index WHERE knowledge_index MATCH :match LIMIT :most)"
+    "SELECT term.key, (SELECT count(*) FROM (SELECT 1 FROM knowledge_index WHERE knowledge_index MATCH term.value "
+    f"LIMIT {MOST_COUNTED})) AS holders FROM json_each(:matches) AS term"
 )
 _LANGUAGE: Final = f"coalesce((SELECT language FROM knowledge_contents WHERE content_id = {{}}), '{ENGLISH}')"
 _LANGUAGES: Final = sa.text(
@@ -109,8 +111,7 @@ class Words:
         self._passages: int = conn.execute(_READY_PASSAGES, {"agent": agent_id}).scalar_one()
         for language in conn.execute(_LANGUAGES, {"agent": agent_id}).scalars() if self._passages else ():
             if asked := question(text, language):
-                holders = {term: _holders(conn, asked.match_one(agent_id, term)) for term in asked.terms}
-                self._asked[language] = _Asked(asked, holders)
+                self._asked[language] = _Asked(asked, _holders(conn, agent_id, asked))
 
     def best(self, conn: sa.Connection) -> dict[int, Found]:
         """The passages that answer best, by their ids."""
@@ -148,7 +149,7 @@ def search(conn: sa.Connection, agent_id: str, text: str, *, most: int) -> list[
     return sorted(found, key=lambda each: -each.score)[:most]
 
 
-def _holders(conn: sa.Connection, match: str) -> int:
-    """How many passages match, counted up to a bound."""
-    count: int = conn.execute(_HOLDERS, {"match": match, "most": MOST_COUNTED}).scalar_one()
-    return count
+def _holders(conn: sa.Connection, agent_id: str, asked: Question) -> dict[str, int]:
+    """How many of the agent's passages hold each term, counted up to a bound."""
+    matches = json.dumps({term: asked.match_one(agent_id, term) for term in asked.terms})
+    return {row.key: row.holders for row in conn.execute(_HOLDERS, {"matches": matches})}

@@ -8,6 +8,7 @@ documents would change, and tell of, another's scores, and it is nearly 0 where 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -57,14 +58,14 @@ class Question:
         that the question can reach. In words: the share of the question's terms, the rare ones weighing more, that the
         passage holds, a term counting the fuller the more often it is there. `holders` says how many of the agent's
         `passages` hold each term. A term that none of them holds counts against every passage."""
-        there = terms.split(" ")
-        length = 1 - _B + _B * min(1.0, len(there) / _USUAL_TERMS)
+        there = Counter(terms.split(" "))
+        length = 1 - _B + _B * min(1.0, there.total() / _USUAL_TERMS)
         reached = possible = 0.0
         for term in self.terms:
             held = min(holders.get(term, 0), passages)
             weight = math.log1p((passages - held + 0.5) / (held + 0.5))
             possible += weight
-            count = there.count(term)
+            count = there[term]
             reached += weight * count / (count + _K * length)
         return reached / possible
 
