@@ -108,6 +108,11 @@ def _entries(source: Path, files: Sequence[KnownFile]) -> Iterator[tuple[str, in
     elif any(file.name == source.name for file in files):
         with source.open("rb") as content:
             yield source.name, os.fstat(content.fileno()).st_size, content
+    elif source.suffix == ".gguf":
+        raise ModelFileError(
+            f"{source} is not called like a file of a model that is wanted: rename it, or put a language model of your"
+            " own into [models] dir as it is"
+        )
     else:
         yield from _of_archive(source, files)
 

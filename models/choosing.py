@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import structlog
 
 from config.errors import StartupError
+from models import engines
 from models.known_models import Kind
 from models.protocols import Closable
 from models.store import Store
@@ -23,15 +24,19 @@ Makers = Mapping[str, Callable[[], Model]]
 a later one cannot be."""
 
 
-def refuse_what_is_not_here(store: Store, kind: Kind, wanted: str, makers: Mapping[str, object]) -> None:
-    """Raises `StartupError` that says how to get a model which the list knows and the folder has not."""
+def refuse_what_is_not_here(
+    store: Store, kind: Kind, wanted: str, makers: Mapping[str, object], setting: str | None = None
+) -> None:
+    """Raises `StartupError` that says how to get a model which the list knows and the folder has not; `setting` is what
+    names it, where that is not called like the kind."""
+    named = f"[models] {setting or kind} = {wanted!r}"
     for model in store.known:
         if model.name == wanted and model.kind == kind and wanted not in makers:
+            if not engines.runs(model):
+                raise StartupError(f"{named} needs {model.engine}: this version does not run it")
             state = store.state(model)
-            if state.name == "ready":
-                raise StartupError(f"[models] {kind} = {wanted!r} needs {model.engine}: this version does not run it")
             remedy = f"run `trunkline models pull {wanted}`" if state.name != "missing package" else "install it"
-            raise StartupError(f"[models] {kind} = {wanted!r} cannot be used ({state}): {remedy}")
+            raise StartupError(f"{named} cannot be used ({state}): {remedy}")
 
 
 def one_of(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model:

@@ -78,8 +78,8 @@ def built_in() -> list[tuple[str, str, str]]:
 
 
 def built_in_names() -> frozenset[str]:
-    """Names of the models that come with their packages."""
-    return frozenset(name for known in (BUILT_IN, _LLM, _TTS, _EOT) for name in known)
+    """Names of the models that come with their packages, and what a setting calls all voices of an engine."""
+    return frozenset(name for known in (BUILT_IN, _LLM, _TTS, _EOT, engines.SYNTHESIZERS) for name in known)
 
 
 def gguf_files(store: Store) -> dict[str, Path]:
@@ -143,7 +143,7 @@ def _synthesizers(store: Store, wanted: str, opened: ExitStack) -> list[TextToSp
     for engine, open_voices in engines.SYNTHESIZERS.items():
         if voices := [model for model in files if engines.engine_of(model) == engine]:
             makers[engine] = partial(open_voices, store, voices)
-            makers |= {model.name: partial(open_voices, store, [model]) for model in voices if model.name == wanted}
+            makers |= {model.name: partial(open_voices, store, [model]) for model in voices if wanted != AUTO}
     makers |= _TTS
     refuse_what_is_not_here(store, "tts", wanted, makers)
     if wanted != AUTO:
@@ -162,6 +162,9 @@ def embeddings_of(store: Store, wanted: str, opened: ExitStack) -> Embeddings | 
         if engines.runs(model)
     }
     refuse_what_is_not_here(store, "embedding", wanted, makers)
+    if wanted not in (AUTO, *makers):
+        there = ", ".join((AUTO, OFF, *makers))
+        raise StartupError(f"[models] embedding = {wanted!r} is no model; there are: {there}")
     if wanted != AUTO:
         return one_of("embedding", wanted, makers, opened)
     return next((model for name in makers if (model := tried("embedding", name, makers, opened))), None)

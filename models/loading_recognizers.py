@@ -31,7 +31,7 @@ def recognizers(store: Store, wanted: str, second: str, opened: ExitStack) -> di
         **BUILT_IN,
     }
     refuse_what_is_not_here(store, "stt", wanted, makers)
-    refuse_what_is_not_here(store, "stt", second, makers)
+    refuse_what_is_not_here(store, "stt", second, makers, "stt_second")
     loaded: dict[str, SpeechToText] = {}
     whole = [model for model in files if engines.hears_whole_turns(model) and second in (AUTO, model.name)]
     again = {} if second == OFF else _by_language(whole, makers, loaded, opened)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from config.errors import StartupError
 from config.settings import Settings
 from models.known_models import KINDS, KnownFile, KnownModel, find, read_known
 from models.store import Store, told
@@ -98,26 +99,48 @@ async def _store(settings: Settings) -> Store:
 
 
 def _rows(store: Store) -> list[dict[str, str]]:
-    from models.loading import built_in, gguf_files  # loads every engine: the other commands must not wait for it
+    from models.loading import built_in  # loads every engine: the other commands must not wait for it
 
     rows = [{"kind": kind, "name": name, "size": "-", "licence": "-", "languages": "-", "state": state}
             for kind, name, state in built_in()]  # fmt: skip
-    known = {model.name for model in store.known}
-    for name, path in gguf_files(store).items():
-        if name not in known:
-            rows.append({"kind": "llm", "name": name, "size": size_of(path.stat().st_size), "licence": "-",
-                         "languages": "-", "state": "ready"})  # fmt: skip
-    return rows + [
+    rows += [
         {
             "kind": model.kind,
             "name": model.name,
             "size": "-" if model.size is None else size_of(model.size),
             "licence": model.licence,
             "languages": _languages(model),
-            "state": str(store.state(model)),
+            "state": _standing(store, model),
         }
         for model in store.known
     ]
+    return rows + list(_own_rows(store))
+
+
+def _own_rows(store: Store) -> Iterator[dict[str, str]]:
+    """Language models that the list does not know, behind those that it does, as `auto` takes them."""
+    from models.engines import gguf_context_length
+    from models.loading import gguf_files
+
+    known = {model.name for model in store.known}
+    for name, path in gguf_files(store).items():
+        if name in known:
+            continue
+        try:
+            gguf_context_length(path)
+            state = "ready"
+        except StartupError as error:
+            state = error.message
+        size = size_of(path.stat().st_size)
+        yield {"kind": "llm", "name": name, "size": size, "licence": "-", "languages": "-", "state": state}
+
+
+def _standing(store: Store, model: KnownModel) -> str:
+    """How a model stands, and whether anything here would run it."""
+    from models.engines import runs
+
+    state = store.state(model)
+    return str(state) if runs(model) else f"{state}, but {model.engine} runs no {model.kind} here"
 
 
 async def _remote_rows(settings: Settings) -> list[dict[str, str]]:
@@ -136,7 +159,7 @@ def _here(store: Store) -> list[str]:
 
 
 async def _stands(store: Store, model: KnownModel) -> str:
-    return str(await asyncio.to_thread(store.state, model))
+    return await asyncio.to_thread(_standing, store, model)
 
 
 def _waits_for(what: str) -> Callable[[], None]:

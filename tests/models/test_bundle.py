@@ -227,6 +227,12 @@ def test_what_is_no_archive_is_told(store: Store, tmp_path: Path, content: bytes
         brought(store, tmp_path / "model.zip")
 
 
+def test_a_language_model_that_the_list_does_not_have_is_told_where_it_goes(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "own.gguf").write_bytes(b"GGUF" + bytes(600))
+    with pytest.raises(ModelFileError, match=r"own.gguf is not called like .* your own into \[models\] dir as it is"):
+        brought(store, tmp_path / "own.gguf")
+
+
 def test_a_source_that_is_not_there_or_a_link_is_told(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="nowhere is no file and no folder"):
         brought(store, tmp_path / "nowhere")

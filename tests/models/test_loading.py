@@ -29,7 +29,7 @@ def test_loading_says_one_line_for_each_model(tmp_path: Path) -> None:
     assert all(line["seconds"] >= 0 for line in logs if line["event"] == "model.loaded")
 
 
-@pytest.mark.parametrize("kind", ["stt", "llm", "tts", "eot"])
+@pytest.mark.parametrize("kind", ["stt", "stt_second", "llm", "tts", "eot", "embedding"])
 def test_an_unknown_name_is_refused_with_what_there_is(tmp_path: Path, kind: str) -> None:
     with pytest.raises(StartupError, match=rf"\[models\] {kind} = 'no-such' .* auto, "):
         load(tmp_path, **{"llm": "auto", kind: "no-such"})

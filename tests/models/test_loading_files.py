@@ -110,15 +110,27 @@ def test_the_model_that_a_setting_names_is_the_default(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("llm", "qwen3-0.6b-q4_0"), ("stt", "kroko-de"), ("tts", "piper-de_DE-thorsten-medium")]
+    ("kind", "name"),
+    [
+        ("llm", "qwen3-0.6b-q4_0"),
+        ("stt", "kroko-de"),
+        ("tts", "piper-de_DE-thorsten-medium"),
+        ("stt_second", "whisper-base"),
+    ],
 )
 def test_a_model_that_is_known_and_not_here_is_refused_with_the_way_to_get_it(
     tmp_path: Path, kind: str, name: str
 ) -> None:
     with pytest.raises(
-        StartupError, match=rf"{name}' cannot be used \(not pulled\): run `trunkline models pull {name}`"
+        StartupError,
+        match=rf"\[models\] {kind} = '{name}' cannot be used \(not pulled\): run `trunkline models pull {name}`",
     ):
         load(tmp_path, **{kind: name})
+
+
+def test_a_model_that_nothing_here_runs_is_not_to_be_got_first(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match=r"embedding = 'qwen3-embedding-0.6b-q8_0' needs llama.cpp: this version"):
+        load(tmp_path, embedding="qwen3-embedding-0.6b-q8_0")
 
 
 def test_an_operators_list_that_is_wrong_stops_the_start(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.models.file_server import FileServer, file_server, sha256
 from tests.models.model_files import FILES, model_of
+from tests.models.tiny_gguf import write_tiny_gguf
 from tests.trunkline.house import TRUNKLINE, command, environment
 
 
@@ -27,7 +28,7 @@ async def server() -> AsyncIterator[FileServer]:
 def furnished(folder: Path, server: FileServer, *, known: bool = True) -> Path:
     """A data folder whose own list has the model `small`, at that server."""
     (folder / "models").mkdir(parents=True)
-    model = model_of(FILES, server.origin, known=known)
+    model = model_of(FILES, server.origin, known=known, engine="sherpa-onnx/zipformer")
     (folder / "models/known_models.json").write_text(f"[{model.model_dump_json(exclude_none=True)}]")
     return folder
 
@@ -71,6 +72,26 @@ async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServe
     assert await models(other, "verify") == (
         1, "FAIL  small: tokens.txt has changed since it came: run `trunkline models pull small`\n", ""
     )  # fmt: skip
+
+
+async def test_models_are_listed_as_they_can_be_used(server: FileServer, tmp_path: Path) -> None:
+    """In the order of `auto`; a file that is no model, and one that nothing here would run, are not called ready."""
+    data = tmp_path / "data"
+    (data / "models").mkdir(parents=True)
+    listed = [
+        model_of({"a.gguf": b"gguf"}, server.origin, name=name, kind=kind, engine="llama.cpp")
+        for name, kind in (("listed", "llm"), ("sentences", "embedding"))
+    ]
+    (data / "models/known_models.json").write_text(f"[{','.join(each.model_dump_json() for each in listed)}]")
+    await asyncio.to_thread(write_tiny_gguf, data / "models/a-own.gguf")
+    (data / "models/b-own.gguf").write_bytes(b"<html>not found</html>")
+    server.files["/a.gguf"] = b"gguf"
+    code, out, err = await models(data, "pull", "sentences")
+    assert (code, out.splitlines()[-1]) == (0, "sentences: ready, but llama.cpp runs no embedding here"), err
+    code, out, _ = await models(data, "list")
+    assert row(out, "a-own").endswith("- - ready") and "is no GGUF file" in row(out, "b-own")
+    assert row(out, "sentences").endswith("ready, but llama.cpp runs no embedding here")
+    assert out.index(" listed ") < out.index(" a-own ")
 
 
 async def test_sums_that_nobody_knew_are_shown(server: FileServer, tmp_path: Path) -> None:
