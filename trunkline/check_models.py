@@ -20,7 +20,7 @@ from trunkline.remote_models import configured_in, without_remote
 
 WITHIN_S = (0.5, 1.0, 2.0)
 _AT_ONCE = (1, 4, 16)
-_BOUNDS = {"max_calls": "[limits] max_calls", "memory": "the language model's memory"}
+_BOUNDS = {"max_calls": "[limits] max_calls", "memory": "the talks that the language model remembers"}
 _TALKED_IN = 900
 """Tokens of each talk when the speed of a language model is told."""
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from config.errors import StartupError
 from config.settings import Settings
+from models.known_models import is_loopback
 from models.remote.remote_model import KINDS, base_url_of
 from trunkline.tables import table
 
@@ -62,15 +63,17 @@ def _url(text: str) -> str:
 
 
 def _tokens(text: str) -> int:
-    number = int(text)
-    if not 512 <= number <= 10_000_000:
+    if not re.fullmatch(r"[0-9]{1,8}", text) or not 512 <= (number := int(text)) <= 10_000_000:
         raise argparse.ArgumentTypeError("takes a number of tokens, 512 or more")
     return number
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number) or not 0 < number <= 600:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= 600:
         raise argparse.ArgumentTypeError("takes seconds above 0, at most 600")
     return number
 
@@ -213,7 +216,7 @@ def _notes(url: str, settings: Settings, has_key: bool) -> list[str]:
                 f'{address} is refused until the settings list it: [egress] allow = ["{cidr}"] '
                 f"(TRUNKLINE_EGRESS__ALLOW='[\"{cidr}\"]'). Tools and webhooks may then go there too"
             )
-    if has_key and parts.scheme == "http":
+    if has_key and parts.scheme == "http" and not is_loopback(url):
         notes.append("the key and all that is said go over the network in clear: take https where others can listen")
     return notes
 

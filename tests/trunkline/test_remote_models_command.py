@@ -131,6 +131,8 @@ async def test_whoever_adds_one_of_this_machine_is_told_which_setting_it_needs(
         llm(name="off"),
         ("add", "x", "--kind", "cat", "--url", "http://gpu/v1", "--model", "m"),
         (*llm(), "--context", "0"),
+        (*llm(), "--context", "8k"),
+        (*llm(), "--first-timeout", "2s"),
         (*llm(), "--first-timeout", "nan"),
         (*llm(), "--extra", "[1]"),
         (*llm(), "--voice", "a b"),
@@ -141,10 +143,19 @@ async def test_what_is_wrong_is_refused_and_no_password_is_repeated(
 ) -> None:
     with pytest.raises(SystemExit):
         await remote(settings, *arguments)
-    assert "hush" not in "".join(capsys.readouterr())
+    err = capsys.readouterr().err
+    assert "hush" not in err and "invalid _" not in err
 
 
-@pytest.mark.parametrize("name", ["pocketsphinx", "extractive-responder", "qwen3-0.6b-q4_0"])
+async def test_a_key_that_stays_on_this_machine_goes_over_no_network(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
+    await remote(settings, *llm("http://127.0.0.1:11434/v1"), "--key-stdin")
+    assert "in clear" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["pocketsphinx", "extractive-responder", "qwen3-0.6b-q4_0", "piper"])
 async def test_a_name_means_one_model(settings: Settings, name: str) -> None:
     with pytest.raises(StartupError, match="local model"):
         await remote(settings, *llm(name=name))
