@@ -57,6 +57,8 @@ def back_up(settings: Settings, target: str, *, settings_file: Path | None = Non
     if not database.exists():
         raise StartupError(f"there is no database {database}: nothing to back up")
     beside = settings.data_dir / "backup" if target == STDOUT else Path(target)
+    if beside.is_dir():  # told before the database is copied, and a folder as `.` has no name to put the copy beside
+        raise StartupError(f"{target or '.'} is no plain file: name a file for the backup")
     try:
         with ExitStack() as stack:
             copy = beside.with_name(f"{beside.name}{PARTIAL}.db")

@@ -166,6 +166,17 @@ def test_nothing_is_restored_under_a_running_server(archive: Path, tmp_path: Pat
     assert _content(tmp_path) == {}
 
 
+@pytest.mark.parametrize("folder", ["", ".", "..", "/", "backups", "backups/"])
+def test_a_folder_is_no_place_for_a_backup(
+    house: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / "backups").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StartupError, match="is no plain file: name a file for the backup"):
+        back_up(house, folder)
+    assert _content(tmp_path) == {}
+
+
 def test_two_backups_into_one_file_do_not_meet(house: Settings, tmp_path: Path) -> None:
     target = tmp_path / "b.tar"
     back_up(house, str(target))
