@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice, takewhile
 from typing import Final
 
 from storage.documents.blocks import Block, heading, looks_like_names, row
@@ -29,12 +29,11 @@ def blocks_from_csv(text: str) -> Iterator[Block]:
     said = _SAID.match(text)
     separator = said.group(1) if said else _separator_of(text[:_SAMPLE])
     rows = _rows(text[said.end() :] if said else text, separator)
+    head = list(islice(rows, _MOST_TITLES + 1))
+    titles = _titles_of(head)
+    yield from (heading(" ".join(cells), level) for level, cells in enumerate(head[:titles]))
+    rows = chain(head[titles:], rows)
     first = next(rows, [])
-    titles = 0
-    while titles < _MOST_TITLES and _is_title(first):
-        yield heading(" ".join(first), titles)
-        titles += 1
-        first = next(rows, [])
     if len(first) > 1 and looks_like_names(first):
         yield from (row(first, values) for values in rows)
     else:
@@ -52,9 +51,16 @@ def _rows(text: str, separator: str) -> Iterator[list[str]]:
         raise Unreadable("The CSV file is damaged", f"csv: {error}") from error
 
 
+def _titles_of(head: list[list[str]]) -> int:
+    """How many of the first rows are titles: only the first cell is filled, or there is but one, as programs and people
+    write a sheet's title above its table. Where no row has several cells there is no table."""
+    if all(len(cells) == 1 for cells in head):
+        return 0
+    return sum(1 for _ in takewhile(_is_title, head[:_MOST_TITLES]))
+
+
 def _is_title(cells: list[str]) -> bool:
-    """A row of which only the first cell is filled, as programs write a sheet's title above its table."""
-    return len(cells) > 1 and bool(cells[0].strip()) and not any(cell.strip() for cell in cells[1:])
+    return bool(cells[0].strip()) and not any(cell.strip() for cell in cells[1:])
 
 
 def _separator_of(sample: str) -> str:

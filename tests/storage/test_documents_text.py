@@ -289,6 +289,15 @@ def test_titles_above_a_csv_table_are_headings_and_its_names_are_below_them() ->
     ]
 
 
+def test_a_title_above_a_csv_table_needs_no_empty_cells_behind_it() -> None:
+    for titles in ("Price list 2026\n\n", "Price list 2026\r\n"):
+        assert read(f"{titles}Name,Unit,Price\nBerth,day,20\nCrane,hour,90\n", Kind.CSV) == [
+            heading("Price list 2026", 0),
+            row(["Name", "Unit", "Price"], ["Berth", "day", "20"]),
+            row(["Name", "Unit", "Price"], ["Crane", "hour", "90"]),
+        ]
+
+
 def test_a_csv_file_without_names_gives_plain_rows() -> None:
     assert read("Tea,2\nMilk,3\n", Kind.CSV) == [row([], ["Tea", "2"]), row([], ["Milk", "3"])]
     assert read("sep=;\nDay;Open\nMon;9,5\n", Kind.CSV) == [row(["Day", "Open"], ["Mon", "9,5"])]
