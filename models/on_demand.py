@@ -15,13 +15,15 @@ from models.protocols import AnswerPart, ChatPrompt, Closable, Constrained, Lang
 
 REST_S: Final = 60.0
 """After a failure: to try takes seconds, in which the caller waits."""
+ANSWER_WITHIN_S: Final = 6.0
+"""Then another model answers: as long as a caller waits for the first word of one that is loaded."""
 
 _log = structlog.get_logger()
 
 
 class OnDemandLanguageModel:
-    """See `LanguageModel`. The first call waits some seconds for its first answer; the model stays loaded. One that
-    cannot be loaded is tried again a minute later. For one event loop."""
+    """See `LanguageModel`. The first call waits some seconds for its first answer, or another model gives it; this one
+    is loaded all the same, and stays. One that cannot be loaded is tried again a minute later. For one event loop."""
 
     def __init__(self, name: str, load: Callable[[], LanguageModel]) -> None:
         """`load` is called in a thread, once at a time; it raises `StartupError`."""
@@ -34,8 +36,12 @@ class OnDemandLanguageModel:
         """When it was, and why."""
 
     async def answer(self, prompt: ChatPrompt) -> AsyncGenerator[AnswerPart, None]:
-        """See `LanguageModel.answer`. Raises `ModelError`, when the model cannot be loaded too."""
-        model = await self.loaded()
+        """See `LanguageModel.answer`. Raises `ModelError`, also when the model cannot be loaded, or not in time."""
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                model = await self.loaded()
+        except TimeoutError as error:
+            raise ModelError(f"the language model {self.name} is still being loaded") from error
         async with aclosing(cast(AsyncGenerator[AnswerPart, None], model.answer(prompt))) as parts:
             async for part in parts:
                 yield part

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from config.errors import ModelError, StartupError
 from models import on_demand
 from models.catalogue import Catalogue, language_model_id
+from models.fallback import FallbackLanguageModel
 from models.loading import load
 from models.on_demand import OnDemandLanguageModel
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, LanguageModel, TextDelta
@@ -180,6 +181,23 @@ async def test_a_model_is_loaded_once_for_all_calls_that_wait_for_it() -> None:
     assert loads.count == 1
     model.close()
     assert loads.closed == 1
+
+
+async def test_a_caller_waits_for_a_model_no_longer_than_for_a_word_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_demand, "ANSWER_WITHIN_S", 0.05)
+    loads = Loads()
+    late = OnDemandLanguageModel("late", loads)
+    chain = FallbackLanguageModel("late", [late, ExtractiveResponder()])
+    with capture_logs() as logs:
+        async with asyncio.timeout(5):
+            assert await answer_of(chain), "another one answers"
+    assert [line["error"] for line in logs if line["event"] == "model.fell_back"] == [
+        "the language model late is still being loaded"
+    ]
+    later = asyncio.create_task(late.loaded())
+    await asyncio.sleep(0)
+    loads.gate.set()
+    assert await later and await answer_of(chain) and loads.count == 1, "and the loading went on"
 
 
 async def test_a_call_that_ends_while_the_model_is_loaded_leaves_it_to_the_next() -> None:
