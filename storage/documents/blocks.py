@@ -60,9 +60,10 @@ _NUMBER: Final = re.compile(r"[-+(]?[\s$\u20ac\u00a3\u00a5]*\d[\d\s.,'%:/)-]*")
 
 
 def looks_like_names(cells: Sequence[str]) -> bool:
-    """Whether a table's first row can be its header: all cells are filled, all differ, and none is a number."""
-    names = [cell.strip() for cell in cells]
-    return all(names) and len(set(names)) == len(names) and not any(map(_NUMBER.fullmatch, names))
+    """Whether a table's first row can be its header: all cells are filled, but for a corner above the names of rows,
+    all differ, and none is a number."""
+    names = [cell.strip() for place, cell in enumerate(cells) if place or cell.strip()]
+    return bool(names) and all(names) and len(set(names)) == len(names) and not any(map(_NUMBER.fullmatch, names))
 
 
 _DROPPED: Final = re.compile(

@@ -22,8 +22,8 @@ _SAID: Final = re.compile(r"\s*sep=(.)[ \t]*\r?\n", re.IGNORECASE)
 
 
 def blocks_from_csv(text: str) -> Iterator[Block]:
-    """A block for each row. The first row gives the names when all its cells are filled, differ and are no numbers.
-    Above it may stand titles."""
+    """A block for each row. The first row gives the names when it can (`looks_like_names`). Above it may stand
+    titles."""
     csv.field_size_limit(2**31 - 1)
     text = text.replace("\0", "")
     said = _SAID.match(text)

@@ -49,19 +49,20 @@ class _Table:
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
         self.row: list[str] | None = None
-        self.header_cells = 0
+        self.plain_cells = 0
         self.has_header = False
         self.span = 1
         self.in_cell = False
+        self.is_plain = False
         self.is_layout = False
 
     def end_row(self) -> None:
         if self.row is not None and any(cell.strip() for cell in self.row):
             if not self.rows:
-                self.has_header = self.header_cells == len(self.row)
+                self.has_header = self.plain_cells == 0
             self.rows.append(self.row)
         self.row = None
-        self.header_cells = 0
+        self.plain_cells = 0
 
 
 class _Reader(HTMLParser):
@@ -187,7 +188,7 @@ class _Reader(HTMLParser):
             current.in_cell = True
             span = attrs.get("colspan") or ""
             current.span = min(int(span), _MOST_COLUMNS) if re.fullmatch("[1-9][0-9]{0,4}", span) else 1
-            current.header_cells += current.span if tag == "th" else 0
+            current.is_plain = tag == "td"
 
     def _end_cell(self) -> None:
         if not self._tables or not self._tables[-1].in_cell:
@@ -197,6 +198,8 @@ class _Reader(HTMLParser):
         text = " ".join("".join(self._parts).split())
         self._parts.clear()
         if current.row is not None:
+            is_corner = not text and not current.row  # above the names of rows, td as often as th
+            current.plain_cells += current.is_plain and not is_corner
             current.row += [text, *[""] * (current.span - 1)]
 
     def _lay_out(self) -> None:

@@ -196,6 +196,15 @@ def test_a_wide_cell_does_not_shift_the_names_of_the_next() -> None:
     assert [block.text for block in read(page, Kind.HTML)] == ["Day: Mon; From: closed; Note: holiday; more"]
 
 
+@pytest.mark.parametrize("corner", ["<td>", "<th>", "<td>&nbsp;</td>"])
+def test_a_table_with_an_empty_corner_has_the_names_of_its_columns(corner: str) -> None:
+    week = f"<table><tr>{corner}<th>Mon<th>Tue<tr><th>Opens<td>9<td>10</table>"
+    assert read(week, Kind.HTML) == [row(["", "Mon", "Tue"], ["Opens", "9", "10"])]
+    for first in ("<td>Day<th>Mon", "<th><td>Mon", "<td><td>Mon"):
+        plain = read(f"<table><tr>{first}<tr><td>Opens<td>9</table>", Kind.HTML)
+        assert plain[-1] == row([], ["Opens", "9"]), first
+
+
 def test_a_table_that_only_lays_out_a_page_is_no_table() -> None:
     page = """<table><tr><td>Menu<td><h1>Prices</h1><p>In euros.</p>
     <table><tr><th>Item<th>Price</tr><tr><td>Tea<td>2</tr></table>after</td></tr></table>end"""
@@ -296,6 +305,14 @@ def test_a_title_above_a_csv_table_needs_no_empty_cells_behind_it() -> None:
             row(["Name", "Unit", "Price"], ["Berth", "day", "20"]),
             row(["Name", "Unit", "Price"], ["Crane", "hour", "90"]),
         ]
+
+
+def test_a_csv_table_with_an_empty_corner_has_the_names_of_its_columns() -> None:
+    week = [row(["", "Mon", "Tue"], ["Opens", "9", "10"]), row(["", "Mon", "Tue"], ["Closes", "17", "18"])]
+    assert [block.text for block in week] == ["Opens; Mon: 9; Tue: 10", "Closes; Mon: 17; Tue: 18"]
+    assert read(",Mon,Tue\nOpens,9,10\nCloses,17,18\n", Kind.CSV) == week
+    assert read(",Price\n0,20\n1,24\n", Kind.CSV) == [row(["", "Price"], ["0", "20"]), row(["", "Price"], ["1", "24"])]
+    assert read("Opens,,Tue\n9,1,2\n", Kind.CSV)[0] == row([], ["Opens", "", "Tue"]), "only a corner can be empty"
 
 
 def test_a_csv_file_without_names_gives_plain_rows() -> None:
