@@ -79,7 +79,8 @@ async def verify(options: argparse.Namespace, settings: Settings) -> int:
             if not problems:
                 print(f"ok    {model.name}: {'1 file' if len(model.files) == 1 else f'{len(model.files)} files'}")
     if not names:
-        print(f"there are no model files in {store.directory}")
+        of_others = " that were pulled or imported" if any(store.directory.glob("*.gguf")) else ""
+        print(f"there are no model files in {store.directory}{of_others}")
     return 1 if failed else 0
 
 
@@ -131,7 +132,7 @@ def _own_rows(store: Store) -> Iterator[dict[str, str]]:
             state = "ready"
         except StartupError as error:
             state = error.message
-        size = size_of(path.stat().st_size)
+        size = size_of(path.stat().st_size) if path.is_file() else "-"
         yield {"kind": "llm", "name": name, "size": size, "licence": "-", "languages": "-", "state": state}
 
 

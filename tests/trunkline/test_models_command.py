@@ -85,11 +85,15 @@ async def test_models_are_listed_as_they_can_be_used(server: FileServer, tmp_pat
     (data / "models/known_models.json").write_text(f"[{','.join(each.model_dump_json() for each in listed)}]")
     await asyncio.to_thread(write_tiny_gguf, data / "models/a-own.gguf")
     (data / "models/b-own.gguf").write_bytes(b"<html>not found</html>")
+    (data / "models/c-own.gguf").symlink_to("/media/usb/gone.gguf")
+    assert "no model files in" in (nothing := (await models(data, "verify"))[1])
+    assert nothing.endswith(" that were pulled or imported\n"), "those are there, and nobody knows what they should be"
     server.files["/a.gguf"] = b"gguf"
     code, out, err = await models(data, "pull", "sentences")
     assert (code, out.splitlines()[-1]) == (0, "sentences: ready, but llama.cpp runs no embedding here"), err
     code, out, _ = await models(data, "list")
     assert row(out, "a-own").endswith("- - ready") and "is no GGUF file" in row(out, "b-own")
+    assert row(out, "c-own").startswith("llm c-own - - - The language model ")
     assert row(out, "sentences").endswith("ready, but llama.cpp runs no embedding here")
     assert out.index(" listed ") < out.index(" a-own ")
 
