@@ -101,8 +101,8 @@ def remove(conn: sa.Connection, content_id: str, *, most: int) -> int:
 
 
 class Words:
-    """A question to an agent's ready documents by its words, in one transaction: once for each language in which they
-    are indexed, which is one but for the moment after its languageHint has changed."""
+    """A question to an agent's ready documents by its words, which are counted in one transaction: once for each
+    language in which they are indexed, which is one but for the moment after its languageHint has changed."""
 
     def __init__(self, conn: sa.Connection, agent_id: str, text: str) -> None:
         """`text` is anybody's words."""

@@ -20,6 +20,7 @@ _BLOCK_NAMES: Final = (
 )
 _BLOCKS: Final = frozenset(_BLOCK_NAMES.split())
 _CELLS: Final = frozenset(("td", "th"))
+_ROW_GROUPS: Final = frozenset(("thead", "tbody", "tfoot"))
 _MOST_COLUMNS: Final = 100
 """As many as a cell may span here."""
 _CHARSET: Final = re.compile(rb"""(?:charset|encoding)\s{0,9}=\s{0,9}["']?\s{0,9}([A-Za-z0-9_.:-]{1,40})""")
@@ -54,6 +55,7 @@ class _Table:
         self.span = 1
         self.in_cell = False
         self.is_plain = False
+        self.in_head = False
         self.is_layout = False
 
     def end_row(self) -> None:
@@ -148,6 +150,8 @@ class _Reader(HTMLParser):
         self._flush()
         self._level = _HEADINGS.get(tag, 0)
         self._item = tag == "li"
+        if tag in _ROW_GROUPS and self._tables:
+            self._tables[-1].in_head = tag == "thead"
         if tag == "pre":
             self._preformatted += 1
         if tag == "table":
@@ -156,6 +160,8 @@ class _Reader(HTMLParser):
     def _end_block(self, tag: str) -> None:
         self._flush()
         self._level = 0
+        if tag == "thead" and self._tables:
+            self._tables[-1].in_head = False
         if tag == "pre" and self._preformatted:
             self._preformatted -= 1
 
@@ -188,7 +194,7 @@ class _Reader(HTMLParser):
             current.in_cell = True
             span = attrs.get("colspan") or ""
             current.span = min(int(span), _MOST_COLUMNS) if re.fullmatch("[1-9][0-9]{0,4}", span) else 1
-            current.is_plain = tag == "td"
+            current.is_plain = tag == "td" and not current.in_head
 
     def _end_cell(self) -> None:
         if not self._tables or not self._tables[-1].in_cell:

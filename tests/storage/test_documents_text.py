@@ -205,6 +205,13 @@ def test_a_table_with_an_empty_corner_has_the_names_of_its_columns(corner: str) 
         assert plain[-1] == row([], ["Opens", "9"]), first
 
 
+@pytest.mark.parametrize("body", ["</thead><tr>", "<tbody><tr>", "</thead><tbody><tr>"])
+def test_the_head_of_a_table_has_the_names_of_its_columns_in_cells_of_any_kind(body: str) -> None:
+    week = f"<table><thead><tr><td>Day<td>From{body}<td>Mon<td>nine<tr><td>Tue<td>ten</table>"
+    assert [block.text for block in read(week, Kind.HTML)] == ["Day: Mon; From: nine", "Day: Tue; From: ten"]
+    assert read(week.replace("thead", "tbody"), Kind.HTML)[0] == row([], ["Day", "From"])
+
+
 def test_a_table_that_only_lays_out_a_page_is_no_table() -> None:
     page = """<table><tr><td>Menu<td><h1>Prices</h1><p>In euros.</p>
     <table><tr><th>Item<th>Price</tr><tr><td>Tea<td>2</tr></table>after</td></tr></table>end"""
