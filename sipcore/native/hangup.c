@@ -75,7 +75,7 @@ pj_status_t hangup(pjsua_call_id number, unsigned code, const char *reason)
     if (status != PJ_SUCCESS)
         return status;
     const bool early = waits_for_ack(call);
-    if (dialog && *reason)
+    if (dialog && *reason && module.id != -1)
         keep(dialog, reason);
     say(number, early && !code ? PJSIP_SC_OK : code, reason);
     if (early && call->inv)
