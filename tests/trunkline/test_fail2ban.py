@@ -54,7 +54,8 @@ class ConsoleLog(Told):
     def take(self, line: str) -> None:
         super().take(line)
         match = re.match(r"\S+Z \[\w+ *\] (\S+)(?: +(.*))?$", line)
-        self.events[-1] = {"event": match[1], "line": line} if match else {}
+        source = re.search(r" source=(\S+)$", line)
+        self.events[-1] = {"event": match[1], "line": line, "source": source and source[1]} if match else {}
 
 
 async def provoke(server: Server) -> None:
@@ -63,7 +64,7 @@ async def provoke(server: Server) -> None:
     await known(server.target, CALLER)
     async with RawPhone(server.target, STRANGER) as stranger:
         stranger.send(stranger.request("REGISTER", stranger.dialog()))
-        await server.event("sip.unknown_source", since=since)
+        await server.event("sip.unknown_source", since=since, source=STRANGER)
     async with RawPhone(server.target, CALLER) as raw:
         plain = raw.send
         for user in ("bob", *TRICKS[:4]):  # no more are judged in a minute
