@@ -33,6 +33,14 @@ class Datagrams(asyncio.DatagramProtocol):
         return int(self.transport.get_extra_info("sockname")[1])
 
 
+class RtpDatagrams(Datagrams):
+    """The same of RTP alone. RTCP (RFC 5761, 4) that comes here is another phone's, at the port before this one."""
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        if not 192 <= data[1] <= 223:
+            super().datagram_received(data, addr)
+
+
 @dataclass(frozen=True)
 class Message:
     """A SIP message, just enough of it."""
@@ -115,7 +123,7 @@ class RawPhone:
     async def __aenter__(self) -> RawPhone:
         loop = asyncio.get_running_loop()
         _, self.sip = await loop.create_datagram_endpoint(Datagrams, local_addr=(self.host, 0))
-        _, self.rtp = await loop.create_datagram_endpoint(Datagrams, local_addr=(self.host, 0))
+        _, self.rtp = await loop.create_datagram_endpoint(RtpDatagrams, local_addr=(self.host, 0))
         self._rtp_target: tuple[str, int] | None = None
         return self
 
