@@ -245,14 +245,16 @@ def _to_json(value: Any, indent: int | str | None = None, **_options: Any) -> st
 def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
     if abs(precision) > _MOST_PLACES:
         raise Unbounded("the template computes with numbers that are too large")  # ten to that power
-    return FILTERS["round"](value, precision, method)  # type: ignore[no-any-return]
+    rounded: float = FILTERS["round"](value, precision, method)
+    return rounded
 
 
 def _without_tags(value: Any) -> str:
     text = str(value)
     if len(text) > _MOST_TAGGED:
         raise Unbounded("the template looks for tags in too much")  # for each of them through all of it
-    return FILTERS["striptags"](text)  # type: ignore[no-any-return]
+    plain: str = FILTERS["striptags"](text)
+    return plain
 
 
 def _refuse(reason: str) -> str:
