@@ -12,7 +12,9 @@ import sqlalchemy as sa
 from bench.scripted import HANG_UP
 from models.protocols import TextDelta
 from storage import agents, call_endings, calls, tables, webhook_deliveries
+from storage.agents import Agent
 from storage.database import StorageTrouble
+from storage.phone_numbers import PhoneNumber
 from tests.calls.house import House, every_call, open_house, until
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
@@ -117,23 +119,25 @@ async def test_the_time_of_the_answer_is_kept_though_it_could_not_be_stored_at_o
     assert call.started_at is not None
 
 
+def left(conn: sa.Connection, number: PhoneNumber, agent: Agent, call_sid: str) -> calls.Call:
+    """A call that has come in, and that nobody holds any more."""
+    return calls.create_inbound(
+        conn,
+        organization_id=number.organization_id,
+        agent_id=agent.id,
+        phone_number_id=number.id,
+        provider="sip",
+        call_sid=call_sid,
+        customer_number="+1",
+    )
+
+
 async def test_a_call_that_a_dead_process_left_is_closed_at_the_next_start_and_told_once(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         number, agent = await house.number(**WEBHOOK)
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
-            made = [
-                calls.create_inbound(
-                    conn,
-                    organization_id=number.organization_id,
-                    agent_id=agent.id,
-                    phone_number_id=number.id,
-                    provider="sip",
-                    call_sid=f"left-{each}",
-                    customer_number="+1",
-                )
-                for each in range(2)
-            ]
+            made = [left(conn, number, agent, f"left-{each}") for each in range(2)]
             calls.answered(conn, made[0].id, calls.utc_now())
             return made
 
@@ -155,18 +159,7 @@ async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(t
         )
 
         def leave(conn: sa.Connection) -> list[calls.Call]:
-            made = [
-                calls.create_inbound(
-                    conn,
-                    organization_id=number.organization_id,
-                    agent_id=agent.id,
-                    phone_number_id=number.id,
-                    provider="sip",
-                    call_sid=f"left-{each}",
-                    customer_number="+1",
-                )
-                for each in range(3)
-            ]
+            made = [left(conn, number, agent, f"left-{each}") for each in range(3)]
             calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=calls.utc_now())
             ended = call_endings.Ending("completed", "customer_ended", calls.utc_now())
             call_endings.keep(conn, made[1].id, ended, answered_at=calls.utc_now())

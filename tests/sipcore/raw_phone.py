@@ -107,6 +107,10 @@ class Dialog:
     cseq: int = 1
     routes: list[str] = field(default_factory=list)
 
+    def goes_on_with(self, answer: Message) -> None:
+        """Later requests go to whom this one came from (RFC 3261 12.1.2)."""
+        self.to, self.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
+
 
 class RawPhone:
     """Speaks SIP over UDP and RTP from an address on this machine; `async with RawPhone("127.0.0.1:5070")`."""
@@ -222,8 +226,7 @@ class RawPhone:
         """Wait for the 200 of an INVITE, ACK it and learn where its RTP goes."""
         answer = await self.final("INVITE")
         assert answer.status == 200, answer.text
-        dialog.to = answer.header("To")
-        dialog.target = answer.header("Contact").split("<")[1].split(">")[0]
+        dialog.goes_on_with(answer)
         self.send(self.request("ACK", dialog))
         port = re.search(r"m=audio (\d+)", answer.body)
         host = re.search(r"c=IN IP[46] (\S+)", answer.body)

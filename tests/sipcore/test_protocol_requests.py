@@ -72,7 +72,7 @@ async def test_a_cancel_that_crosses_the_answer_changes_nothing(phone: Phone, ra
     answer = await raw.final("INVITE")
     raw.send(raw.request("CANCEL", dialog, branch=branch))
     assert (await raw.final("CANCEL")).status == 200
-    dialog.to, dialog.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
+    dialog.goes_on_with(answer)
     raw.acknowledge(dialog, answer)
     await answering
     assert not leg.ended.done()

@@ -232,7 +232,7 @@ async def test_a_call_over_a_stream_may_come_in_pieces_and_all_at_once(phone: Ph
     answering = asyncio.create_task(leg.answer())
     finals = [await stream.final(), await stream.final()]
     answer = next(final for final in finals if "INVITE" in final.header("CSeq"))
-    dialog.to, dialog.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
+    dialog.goes_on_with(answer)
     ack = raw.request("ACK", dialog, via="TCP")
     dialog.cseq += 1
     stream.writer.write(ack + raw.request("BYE", dialog, via="TCP") + options[:50])

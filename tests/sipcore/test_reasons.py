@@ -112,7 +112,7 @@ async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: 
     leg = await phone.next_leg()
     answering = asyncio.create_task(leg.answer())
     answer = await raw.final("INVITE")
-    dialog.to, dialog.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
+    dialog.goes_on_with(answer)
     await answering
     await leg.hangup(cause.TEMPORARY_FAILURE)
     end = await end_of(leg)

@@ -147,7 +147,7 @@ async def test_who_takes_over_may_leave_the_offer_to_us(phone: Phone, raw: RawPh
     heir.invite(new, "", headers=place_of(old))
     answer = await heir.final("INVITE")
     assert (answer.status, "m=audio" in answer.body) == (200, True)
-    new.to, new.target = answer.header("To"), answer.header("Contact").split("<")[1].split(">")[0]
+    new.goes_on_with(answer)
     heir._rtp_target = ("127.0.0.1", int(answer.body.split("m=audio ")[1].split()[0]))
     heir.send(heir.request("ACK", new, body=heir.offer("0")))
     await is_hung_up_on(raw, old)

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
-from tests.trunkline.house import Client, Receiver, Server
+from tests.trunkline.client import Client
+from tests.trunkline.house import Receiver, Server
 from tests.trunkline.phones import known
 
 WEBHOOK_SECRET = "hush-hush-webhook"

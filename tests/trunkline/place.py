@@ -16,8 +16,9 @@ from config.settings import Settings
 from models.catalogue import Catalogue
 from storage import api_keys, organizations
 from tests.fakes_models import PromptedLanguage, ready_models
+from tests.trunkline.client import Client
 from tests.trunkline.folders import furnish
-from tests.trunkline.house import LOOPBACK, Client, Told, merged
+from tests.trunkline.house import LOOPBACK, Told, merged
 from tests.trunkline.phones import known
 from trunkline.serve import running
 from trunkline.server import Server

@@ -14,8 +14,8 @@ import pytest
 import soundfile
 
 from tests.sipcore.tones import loudest_hz, tone
+from tests.trunkline.client import Client
 from tests.trunkline.conftest import Office
-from tests.trunkline.house import Client
 from tests.trunkline.phones import calling
 from tests.trunkline.sound import audible
 

@@ -14,8 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from storage import api_keys, organizations
+from tests.trunkline.client import Client
 from tests.trunkline.conftest import Office
-from tests.trunkline.house import Client, Server, command
+from tests.trunkline.house import Server, command
 from tests.trunkline.phones import calling
 from tests.trunkline.sound import read_wav
 from trunkline.restore_moves import JOURNAL

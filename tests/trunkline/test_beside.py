@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.peers import free_port
+from tests.trunkline.client import Client
 from tests.trunkline.conftest import Office
-from tests.trunkline.house import Client, command, environment, merged
+from tests.trunkline.house import command, environment, merged
 from tests.trunkline.phones import calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.trunkline.client import Client
 from tests.trunkline.conftest import Office
-from tests.trunkline.house import Client, command
+from tests.trunkline.house import command
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 

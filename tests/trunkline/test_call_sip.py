@@ -14,7 +14,7 @@ from storage import api_keys, call_sip, organizations
 from storage.call_sip import CallSip
 from tests.sipcore.raw_phone import RawPhone
 from tests.trunkline.callees import desk
-from tests.trunkline.house import Client
+from tests.trunkline.client import Client
 from tests.trunkline.phones import PhoneCall
 from tests.trunkline.place import Place, open_place
 

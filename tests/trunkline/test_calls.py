@@ -11,8 +11,8 @@ import pytest
 
 from models.pocketsphinx_stt import PocketsphinxSpeechToText
 from tests.peers import Baresip, Sipp
+from tests.trunkline.client import Client
 from tests.trunkline.conftest import GREETING, Office
-from tests.trunkline.house import Client
 from tests.trunkline.phones import calling, refusal
 from tests.trunkline.sound import audible, heard_words, read_wav, share_heard
 

@@ -13,8 +13,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.sipcore.raw_phone import RawPhone
+from tests.trunkline.client import Client
 from tests.trunkline.conftest import Office
-from tests.trunkline.house import Client, Server, Told
+from tests.trunkline.house import Server, Told
 from tests.trunkline.phones import dialled, known
 from tests.trunkline.test_inbound_digest import Asked
 

@@ -14,7 +14,8 @@ from aiohttp import web
 
 from storage import remote_models
 from storage.remote_models import StoredRemoteModel
-from tests.trunkline.house import Client, Receiver, Server
+from tests.trunkline.client import Client
+from tests.trunkline.house import Receiver, Server
 from tests.trunkline.phones import calling, known
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")

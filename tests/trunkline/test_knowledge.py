@@ -13,7 +13,8 @@ import pytest
 
 from models.known_models import OWN_LIST
 from tests.models import tiny_embeddings
-from tests.trunkline.house import Client, Server
+from tests.trunkline.client import Client
+from tests.trunkline.house import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 ANSWER = "A berth for a yacht of ten metres costs twenty euros a night."

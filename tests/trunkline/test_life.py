@@ -20,7 +20,8 @@ from tests.sipcore.raw_phone import RawPhone, Rtp
 from tests.sipcore.raw_registrar import RawRegistrar, accepts, says
 from tests.sipcore.tones import mulaw, tone
 from tests.trunkline.callees import TakenCall
-from tests.trunkline.house import Client, Receiver, Server
+from tests.trunkline.client import Client
+from tests.trunkline.house import Receiver, Server
 from tests.trunkline.phones import PhoneCall, calling, known, refusal
 from tests.trunkline.sound import audible, read_wav
 

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 
 from storage import api_keys, organizations
 from tests.media.speech import speech
+from tests.trunkline.client import Client
 from tests.trunkline.conftest import PRICES, Office
-from tests.trunkline.house import Client, command
+from tests.trunkline.house import command
 from tests.trunkline.phones import calling
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
