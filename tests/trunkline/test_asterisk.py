@@ -184,7 +184,7 @@ async def test_calls_through_tls_are_encrypted_both_ways(place: Place, authority
         await place.ended(call_id)
         rate, sides = read_wav(await place.client.recording(call_id))
         heard = audible(sides[:, 0], rate)
-        assert heard.any() and heard[heard.argmax() :].mean() > 0.9, "what Asterisk plays, from where it begins"
+        assert heard.any() and heard[heard.argmax() :].mean() > 0.7, "what Asterisk plays, from where it begins"
         assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended")
 
 
