@@ -12,16 +12,23 @@ remedy="see $cache/logs/llama.log; check that pip reaches its package index, the
 
 # For the machine: a build for the least of all processors takes several times as long for every word. Programs, server
 # and the part for images are not needed.
+# AMX stays out: llama.cpp's kernels for it end the process with SIGSEGV (ggml-org/llama.cpp#20824). The image goes without
+# the one variant that has them, and takes that of the processors before it.
 if [ "${LLAMA_PROCESSORS:-}" = all ]; then
     target="-DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DCMAKE_INSTALL_BINDIR=llama_cpp/lib"
+    left_out='**/libggml-cpu-sapphirerapids.so'
     processor=all files=360
 else
-    target=-DGGML_NATIVE=ON files=140
+    target=-DGGML_NATIVE=ON left_out= files=140
+    if [ "$(uname -m)" = x86_64 ]; then
+        target="$target -DCMAKE_C_FLAGS='-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'"
+        target="$target -DCMAKE_CXX_FLAGS='-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'"
+    fi
     processor=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | tr ' ' '\n' | LC_ALL=C sort -u)
 fi
 options="$target -DMTMD_BUILD=OFF -DLLAVA_BUILD=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF"
-key=$({ cat requirements-llama.lock; echo "$options $(uname -m) $processor"; } | sha256sum | cut -c 1-16)
+key=$({ cat requirements-llama.lock; echo "$options $left_out $(uname -m) $processor"; } | sha256sum | cut -c 1-16)
 wheel=$cache/llama-$key
 
 [ "${1:-}" != path ] || { echo "$wheel"; exit 0; }
@@ -41,6 +48,7 @@ watched "1/2 installing what builds it" '^Collecting' "$(grep -c == requirements
     "$work/venv/bin/pip" install --no-input --disable-pip-version-check --no-deps --require-hashes \
     -r requirements-llama-build.lock
 export CMAKE_ARGS="$options" CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}" PATH="$work/venv/bin:$PATH" TMPDIR="$work"
+[ -z "$left_out" ] || export SKBUILD_WHEEL_EXCLUDE="$left_out"
 watched "2/2 compiling" '^ *\[[0-9]+/[0-9]+\]' "$files" \
     "$work/venv/bin/pip" wheel -v --no-input --disable-pip-version-check --no-deps --no-build-isolation \
     --no-binary :all: --no-cache-dir --require-hashes -r requirements-llama.lock --wheel-dir "$work/wheel"
