@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from api.bounds import LONGEST_ADDRESS, MOST_SOURCES
 from api.fields import BodyContext
 
 _BYTE: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -103,7 +104,6 @@ def _sip_source(text: str) -> str:
     return text
 
 
-MOST_SOURCES: Final = 32
 WIDEST: Final = {4: 1 << 24, 6: 1 << 112}
 """Addresses that a list of sources may hold, by the version of IP."""
 
@@ -124,11 +124,13 @@ def _few_addresses(sources: list[str]) -> list[str]:
     return sources
 
 
-HttpAddress = Annotated[str, Field(pattern=HTTP, json_schema_extra={"format": "uri"})]
+HttpAddress = Annotated[str, Field(pattern=HTTP, max_length=LONGEST_ADDRESS, json_schema_extra={"format": "uri"})]
 WebhookAddress = Annotated[
-    str, Field(pattern=HTTP, json_schema_extra={"format": "uri", "pattern": HTTPS}), AfterValidator(_webhook)
+    str,
+    Field(pattern=HTTP, max_length=LONGEST_ADDRESS, json_schema_extra={"format": "uri", "pattern": HTTPS}),
+    AfterValidator(_webhook),
 ]
-HttpTemplate = Annotated[str, Field(pattern=HTTP_TEMPLATE)]
+HttpTemplate = Annotated[str, Field(pattern=HTTP_TEMPLATE, max_length=LONGEST_ADDRESS)]
 SipPlace = Annotated[
     str,
     Field(min_length=1, max_length=100, json_schema_extra={"pattern": SIP_PLACE}),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.addresses import HttpAddress, WebhookAddress
+from api.bounds import LONGEST_SECRET, MOST_EXTRACTIONS, MOST_TOOL_IDS, MOST_TRANSFER_TARGETS
 from api.fields import (
     Body,
+    Description,
     Id,
     IdView,
     Instant,
@@ -34,7 +36,7 @@ class ExtractionField(Body):
     """One value to extract from the conversation."""
 
     name: Name
-    description: str
+    description: Description
     type: Literal["string", "boolean", "number"]
 
 
@@ -42,7 +44,7 @@ class TransferTarget(Body):
     """Where the agent may hand a call to."""
 
     name: Name
-    description: str
+    description: Description
     number: DialNumber
     mode: Literal["cold", "warm_briefing"]
 
@@ -52,6 +54,26 @@ def _distinct_names(items: list[ExtractionField]) -> list[ExtractionField]:
     if len(set(names)) < len(names):
         raise PydanticCustomError("distinct", "Names must differ from each other")
     return items
+
+
+def _distinct_without_case(targets: list[TransferTarget]) -> list[TransferTarget]:
+    """A target is asked for by its name, as it is said: names every one whose name was there before."""
+    seen: set[str] = set()
+    problems: list[InitErrorDetails] = []
+    for index, target in enumerate(targets):
+        if target.name.casefold() in seen:
+            wrong = PydanticCustomError("distinct", "Names must differ from each other, also without letter case")
+            problems.append(InitErrorDetails(type=wrong, loc=(index, "name"), input=None))
+        seen.add(target.name.casefold())
+    if problems:
+        raise ValidationError.from_exception_data("transferTargets", problems)
+    return targets
+
+
+Extractions = Annotated[list[ExtractionField], Field(max_length=MOST_EXTRACTIONS), AfterValidator(_distinct_names)]
+Targets = Annotated[
+    list[TransferTarget], Field(max_length=MOST_TRANSFER_TARGETS), AfterValidator(_distinct_without_case)
+]
 
 
 class AgentSettings(Body):
@@ -83,7 +105,7 @@ class AgentSettings(Body):
     allow_end_call: bool = Field(True, description="The agent may end calls proactively")
     is_active: bool = Field(True, description="The agent can handle calls")
     post_call_summary_enabled: bool = Field(False, description="Generate a call summary: `analysis.summary` of a call")
-    post_call_extraction_schema: Annotated[list[ExtractionField], AfterValidator(_distinct_names)] = Field(
+    post_call_extraction_schema: Extractions = Field(
         [],
         description=(
             "What to extract after a call: `analysis.extractions`, by these names; null where it was not said. "
@@ -91,7 +113,7 @@ class AgentSettings(Body):
         ),
     )
     post_call_webhook_url: WebhookAddress | None = Field(None, description="Receiver of call.completed; https only")
-    post_call_webhook_secret: Annotated[str, Field(min_length=1)] | None = Field(
+    post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=LONGEST_SECRET)] | None = Field(
         None, description="Signing secret for webhooks; never returned", json_schema_extra={"writeOnly": True}
     )
     first_speaker: Literal["user", "agent"] = "user"
@@ -120,8 +142,12 @@ class AgentSettings(Body):
     hold_music_url: Annotated[HttpAddress, Field(max_length=500)] | None = Field(
         None, description="Audio played during hold in a warm transfer; an http or https URL"
     )
-    tool_ids: list[Id] | None = Field(None, description="Tools of this agent; null: every tool of the organization")
-    transfer_targets: list[TransferTarget] = Field([], description="Where the agent may hand a call to")
+    tool_ids: Annotated[list[Id], Field(max_length=MOST_TOOL_IDS)] | None = Field(
+        None, description="Tools of this agent; null: every tool of the organization"
+    )
+    transfer_targets: Targets = Field(
+        [], description="Where the agent may hand a call to; their names differ, also without letter case"
+    )
     customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = Field(
         10_000,
         description="ms in which nobody speaks before the agent asks whether the caller is still there; after as long "

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from api.bounds import LONGEST_DESCRIPTION, LONGEST_NAME
 from api.fields import IdView, Instant, Name, View
 from api.file_upload import FileUpload
 from media.sound_files import MIME_TYPES
@@ -33,8 +34,10 @@ class BackgroundSoundCreate(FileUpload):
     model_config = ConfigDict(json_schema_extra=_not_empty)
 
     name: Name
-    description: Annotated[str, Field(max_length=2000)] = ""
-    mime_type: Annotated[str, Field(json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)]
+    description: Annotated[str, Field(max_length=LONGEST_DESCRIPTION)] = ""
+    mime_type: Annotated[
+        str, Field(max_length=LONGEST_NAME, json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)
+    ]
 
 
 class BackgroundSound(View):

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from api.bounds import BOUNDS, MOST_VALUES, bounds_whole
 from api.fields import (
-    BOUNDS,
-    MOST_VALUES,
     Body,
     GivenObject,
     Id,
@@ -32,6 +31,7 @@ from storage.calls import Call as StoredCall
 from storage.calls import CallFilter, CallRow, Direction, EndedReason, Status
 
 
+@bounds_whole
 def _usable_variables(given: object) -> object:
     """Each problem under the variable's own name; what is no object at all is left to the type."""
     problems: list[InitErrorDetails] = []
@@ -60,6 +60,7 @@ ContextVariables = Annotated[
 ]
 
 
+@bounds_whole
 def _sendable_headers(given: object) -> object:
     """Each problem under the header's key; what is no object at all is left to the type."""
     if not isinstance(given, dict):

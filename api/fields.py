@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
 
+from api.bounds import LONGEST_DESCRIPTION, LONGEST_NAME, MOST_JSON, MOST_VALUES, bounds_whole
 from calls.context import PLACEHOLDER
 from config.clock import iso, whole_ms
 
@@ -94,6 +95,7 @@ def _finite(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+@bounds_whole
 def bounded(value: dict[str, Any]) -> dict[str, Any]:
     """A page of a hundred such objects must not keep anybody waiting."""
     waiting: list[Any] = [value]
@@ -139,13 +141,10 @@ def _hyphenated(value: object) -> object:
     return value
 
 
-MOST_VALUES: Final = 1000
-MOST_JSON: Final = 32 * 1024
-"""Bytes of UTF-8, without spaces between the values."""
-BOUNDS: Final = f"at most {MOST_VALUES} values, nested ones included, and {MOST_JSON // 1024} KiB"
 UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
-Name = Annotated[str, Field(min_length=1, max_length=255)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
 KnownPlaceholders: Final = AfterValidator(partial(_placeholders, closed_by="}}"))
 """Of talk: two braces that nothing closes are no placeholder."""
 Template: Final = AfterValidator(partial(_placeholders, closed_by=""))

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from api.bounds import LONGEST_NAME, bounds_whole
 from api.fields import Body, Name
 from api.route import MIB
 
@@ -23,6 +24,7 @@ _TOO_LARGE: Final = PydanticCustomError("file_too_large", "Must be a file of at 
 _NO_BASE64: Final = PydanticCustomError("base64", "Must be base64 with padding, without line breaks")
 
 
+@bounds_whole
 def _decoded(value: object) -> bytes:
     """RFC 4648, 4. In pieces: other threads, those of calls among them, get the interpreter in between."""
     if not isinstance(value, str):
@@ -63,7 +65,7 @@ class FileUpload(Body):
     """A body with a file in it. `file_size` stands behind `file_base64`: it is checked against it."""
 
     filename: Name
-    mime_type: str
+    mime_type: Annotated[str, Field(max_length=LONGEST_NAME)]
     file_base64: FileContent = Field(repr=False, description="The file in base64; at most 20 MiB of file")
     file_size: Annotated[int, Field(ge=0, le=MOST_BYTES), AfterValidator(_as_sent)] = Field(
         description="Bytes of the decoded file"

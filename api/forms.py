@@ -6,6 +6,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from api.bounds import LONGEST_HEADER_NAME, LONGEST_HEADER_VALUE
+
 E164: Final = r"^\+[1-9][0-9]{1,14}$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
 PREFIX: Final = r"^(\+([1-9][0-9]{0,14})?|[0-9]{1,15})$"
@@ -27,10 +29,11 @@ REFUSALS: Final = {
 }
 """By the pattern."""
 
-Called = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567"})]
-DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION)]
-DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49"})]
+# The patterns of numbers bound their length; a bound beside them would only change what is said of a long one.
+Called = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
+DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION, json_schema_extra={"maxLength": 16})]
+DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49", "maxLength": 16})]
 LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
-HeaderName = Annotated[str, Field(pattern=TOKEN)]
-HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS)]
+HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=LONGEST_HEADER_NAME)]
+HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=LONGEST_HEADER_VALUE)]
 SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=SIP_USER)]

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from api.addresses import SipHost, SipPlace, SipSources
-from api.fields import BOUNDS, Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
+from api.bounds import BOUNDS, LONGEST_NAME, LONGEST_SECRET, MOST_PREFIXES
+from api.fields import Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
 from api.forms import DialNumber, DialPrefix, SipUser
 from config.secrets import Secrets
 from sipcore.trunk import TrunkState
@@ -19,7 +20,7 @@ from storage.phone_numbers import PhoneNumber as StoredNumber
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 Transport = Literal["udp", "tcp", "tls"]
 
-Credential = Annotated[str, Field(min_length=1)]
+Credential = Annotated[str, Field(min_length=1, max_length=LONGEST_SECRET)]
 
 
 def _secret(alias: str) -> Any:
@@ -60,7 +61,6 @@ def _whole(schema: dict[str, Any]) -> None:
     }
 
 
-MOST_PREFIXES: Final = 100
 LEAST_QUALIFY_S: Final = 10
 
 
@@ -100,7 +100,7 @@ class PhoneNumberSettings(Body):
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
-    name: str = Field("", description="Display name")
+    name: Annotated[str, Field(max_length=LONGEST_NAME)] = Field("", description="Display name")
     sip_mode: Literal["registration", "ip_allowlist"] = Field(
         "ip_allowlist",
         description="registration needs sipUsername, sipPassword and sipProxy; ip_allowlist needs sipIp",

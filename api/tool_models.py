@@ -8,7 +8,8 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from api.addresses import HttpTemplate
-from api.fields import Body, IdView, Instant, Name, Template, View, without_default, without_defaults
+from api.bounds import LONGEST_TOOL_DESCRIPTION, MOST_HEADERS, MOST_PARAMETERS
+from api.fields import Body, Description, IdView, Instant, Name, Template, View, without_default, without_defaults
 from api.forms import HeaderName, HeaderValue
 from config.secrets import Secrets
 from storage.tools import Method, ParameterType, ToolType
@@ -51,8 +52,7 @@ def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
     return parameters
 
 
-MOST_PARAMETERS: Final = 64
-MOST_HEADERS: Final = 32
+ToolDescription = Annotated[str, Field(max_length=LONGEST_TOOL_DESCRIPTION)]
 Described: Any = Field(
     "",
     description="Tells the language model when to use the tool; null in responses until it is given",
@@ -78,7 +78,7 @@ class ToolParameter(Body):
 
     name: Name = Field(description="Differs from the names of the other parameters")
     type: ParameterType
-    description: str = Field("", description="Tells the language model what to put there")
+    description: Description = Field("", description="Tells the language model what to put there")
     required: bool = Field(False, description="Whether the tool can be called only with this parameter")
 
 
@@ -126,7 +126,7 @@ class ToolCreate(Body):
     """A new tool."""
 
     name: Name
-    description: str = Described
+    description: ToolDescription = Described
     type: ToolType
     config: ToolConfigCreate
 
@@ -142,7 +142,7 @@ class ToolUpdate(Body):
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
     name: Name = ""
-    description: str = Described
+    description: ToolDescription = Described
     type: ToolType = "http"
     config: ToolConfigUpdate = Field(default_factory=ToolConfigUpdate)
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from api import addresses, forms
+from api.bounds import MOST_DEPTH
 from api.deadlines import DEADLINES
 from api.fields import UUID_PATTERN, BodyContext, NoBody, Query
 from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
@@ -22,8 +23,6 @@ FORMS: Final = ("multipart/", "application/x-www-form-urlencoded")
 SMALL_BODY: Final = 1024 * 1024
 """Bytes; more is an upload, and gets `UPLOAD_FACTOR` times as long to come."""
 UPLOAD_FACTOR: Final = 4
-MAX_DEPTH: Final = 64
-"""Of objects and lists within each other, the body itself included."""
 MOST_PROBLEMS: Final = 100
 LONGEST_PATH: Final = 200
 """Characters of a field's path that an error repeats."""
@@ -108,8 +107,8 @@ def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
         checked = model.model_validate_json(body, context=context)
     except ValidationError as error:
         raise refusal(_problems_of(error)) from error
-    if deeper_than(MAX_DEPTH, body):
-        raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MAX_DEPTH} levels")])
+    if deeper_than(MOST_DEPTH, body):
+        raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MOST_DEPTH} levels")])
     return checked
 
 

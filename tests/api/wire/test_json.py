@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from api.validation import MAX_DEPTH, deeper_than
+from api.bounds import MOST_DEPTH
+from api.validation import deeper_than
 from tests.api.wire.conftest import Live
 
 
@@ -44,12 +45,12 @@ def test_depth_counts_objects_and_lists_but_not_what_stands_in_texts(body: bytes
 
 
 async def test_a_body_may_be_so_deep_and_no_deeper(live: Live) -> None:
-    deepest = _nested(MAX_DEPTH - 2)
+    deepest = _nested(MOST_DEPTH - 2)
     status, answer = await _posted(live, _number(deepest), path="/v1/phone-numbers")
     assert status == 201
     _, again = await live.api("GET", f"/phone-numbers/{answer['data']['id']}")
     assert again["data"]["metadata"] == answer["data"]["metadata"]
-    for levels in (MAX_DEPTH - 1, 150, 100_000):
+    for levels in (MOST_DEPTH - 1, 150, 100_000):
         status, answer = await _posted(live, _number(_nested(levels)), path="/v1/phone-numbers")
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["body"])
 

@@ -19,14 +19,14 @@ LANGUAGES: Final = Form(
 EXTRACTION: Final = Record(
     (
         Field("name", Text(1, 255), required=True),
-        Field("description", Text(), required=True),
+        Field("description", Text(0, 2000), required=True),
         Field("type", Choice(("string", "boolean", "number")), required=True),
     )
 )
 TARGET: Final = Record(
     (
         Field("name", Text(1, 255), required=True),
-        Field("description", Text(), required=True),
+        Field("description", Text(0, 2000), required=True),
         Field(
             "number",
             Form(("+41441234567", "+123456789012345", "12", "123456789012345"), ("1", "+0123", "+", "12a", "0041 44")),
@@ -43,6 +43,8 @@ TWO_TARGETS: Final = (
     {"name": "Sales", "description": "Orders", "number": "+41441234567", "mode": "cold"},
     {"name": "Support", "description": "", "number": "12", "mode": "warm_briefing"},
 )
+MANY_EXTRACTIONS: Final = [{"name": f"e{number}", "description": "", "type": "string"} for number in range(101)]
+MANY_TARGETS: Final = [{**TWO_TARGETS[0], "name": f"t{number}"} for number in range(65)]
 
 AGENTS: Final = Table(
     noun="Agent",
@@ -65,16 +67,21 @@ AGENTS: Final = Table(
         Field("allowEndCall", Flag(), True),
         Field("isActive", Flag(), True),
         Field("postCallSummaryEnabled", Flag(), False),
-        Field("postCallExtractionSchema", Items(EXTRACTION, TWO_EXTRACTIONS), []),
+        Field(
+            "postCallExtractionSchema",
+            Items(EXTRACTION, TWO_EXTRACTIONS, (MANY_EXTRACTIONS[:100], MANY_EXTRACTIONS)),
+            [],
+        ),
         Field(
             "postCallWebhookUrl",
             Form(
                 ("https://example.com/hook?a=b", "https://user@[2001:db8::1]:8443/", "https://127.0.0.1/"),
                 (*NO_ADDRESSES, "http://example.com/hook"),
+                sized={"4096 characters": ("https://x/" + "a" * 4086, "https://x/" + "a" * 4087)},
             ),
             nullable=True,
         ),
-        Field("postCallWebhookSecret", Text(1), nullable=True, secret=True),
+        Field("postCallWebhookSecret", Text(1, 1024), nullable=True, secret=True),
         Field("firstSpeaker", Choice(("user", "agent")), "user"),
         Field("agentGreeting", Given(Text(0, 1000), PLACEHOLDERS, BAD_PLACEHOLDERS), nullable=True),
         Field("agentGreetingEnabled", Flag(), False),
@@ -95,8 +102,12 @@ AGENTS: Final = Table(
             ),
             nullable=True,
         ),
-        Field("toolIds", Items(Id("tool"), (Own("tool"), Own("second tool"))), nullable=True),
-        Field("transferTargets", Items(TARGET, TWO_TARGETS), []),
+        Field(
+            "toolIds",
+            Items(Id("tool"), (Own("tool"), Own("second tool")), ([Own("tool")] * 500, [Own("tool")] * 501)),
+            nullable=True,
+        ),
+        Field("transferTargets", Items(TARGET, TWO_TARGETS, (MANY_TARGETS[:64], MANY_TARGETS)), []),
         Field("customerSilenceMs", Whole(0, 60000), 10000),
     ),
     told=(

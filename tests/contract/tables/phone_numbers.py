@@ -15,7 +15,7 @@ PLACE: Final = Form(
     sized={"100 characters": ("x" * 100, "x" * 101)},
 )
 USER: Final = Given(Text(1, 60, words="Grüße🙂"), bad={"a line break": "a\r\nb"})
-CREDENTIAL: Final = Text(1)
+CREDENTIAL: Final = Text(1, 1024)
 TRANSPORT: Final = Choice(("udp", "tcp", "tls"))
 SOURCE: Final = Form(
     ("192.0.2.1", "10.0.0.0/8", "192.0.2.77/24", "2001:db8::1", "2001:db8::/16", "sbc.example"),
@@ -51,7 +51,7 @@ PHONE_NUMBERS: Final = Table(
     noun="Phone number",
     path="/phone-numbers",
     fields=(
-        Field("name", Text()),
+        Field("name", Text(0, 255)),
         Field(
             "number",
             Form(

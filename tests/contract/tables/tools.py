@@ -13,17 +13,25 @@ HEADER: Final = Record(
     (
         Field(
             "key",
-            Form(("Authorization", "X-Tag", "x!#$%&'*+.^_`|~9"), ("X Tag", "X-Tag:", "é", "X\n", "Host")),
+            Form(
+                ("Authorization", "X-Tag", "x!#$%&'*+.^_`|~9"),
+                ("X Tag", "X-Tag:", "é", "X\n", "Host"),
+                sized={"256 characters": ("x" * 256, "x" * 257)},
+            ),
             required=True,
         ),
-        Field("value", Given(Text(words="Bearer {{token}}, Grüße"), bad={"a line break": "a\r\nb"}), required=True),
+        Field(
+            "value",
+            Given(Text(0, 8192, words="Bearer {{token}}, Grüße"), bad={"a line break": "a\r\nb"}),
+            required=True,
+        ),
     )
 )
 PARAMETER: Final = Record(
     (
         Field("name", Text(1, 255), required=True),
         Field("type", Choice(("string", "number", "integer", "boolean", "object", "array")), required=True),
-        Field("description", Text(), ""),
+        Field("description", Text(0, 2000), ""),
         Field("required", Flag(), False),
     )
 )
@@ -43,6 +51,7 @@ CONFIG: Final = Record(
                     "https://user@[2001:db8::1]/a#b",
                 ),
                 (*NO_ADDRESSES, "/orders", "file:///etc/passwd", "https://example.com:0/", "{{scheme}}://example.com/"),
+                sized={"4096 characters": ("https://x/" + "a" * 4086, "https://x/" + "a" * 4087)},
             ),
             required=True,
         ),
@@ -73,7 +82,7 @@ CONFIG: Final = Record(
 )
 FIELDS: Final = (
     Field("name", Text(1, 255), required=True),
-    Field("description", Text()),
+    Field("description", Text(0, 4000)),
     Field("type", Choice(("http",)), required=True),
     Field("config", CONFIG, required=True),
 )
