@@ -13,6 +13,8 @@ from pydantic_core import PydanticCustomError
 
 from api.bounds import LONGEST_ADDRESS, MOST_SOURCES
 from api.fields import BodyContext
+from config.special_addresses import why_no_unicast
+from storage.sip_places import normal_host, normal_source
 
 _BYTE: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4: Final = rf"{_BYTE}(\.{_BYTE}){{3}}"
@@ -27,14 +29,16 @@ HOST_NAME: Final = r"([A-Za-z0-9_-]+\.)*(?![0-9]+([^A-Za-z0-9_-]|$))[A-Za-z0-9_-
 resolver takes, as its labels are too long, is a name that is not found."""
 PORT: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _SIP: Final = "[Ss][Ii][Pp][Ss]?"
-SIP_PLACE: Final = (
-    rf"^(?!{_SIP}:[0-9]+(;|$))({_SIP}:([A-Za-z0-9._!~*'()&=+$,?/%:-]+@)?)?({HOST_NAME}|{IPV4}|\[({IPV6})\])(:{PORT})?"
-    r"(;[A-Za-z0-9=;._-]*)?$"
-)
-"""`host`, `host:port` or a `sip:` URI. The first group: `sip:5060` is no port of a host that is called sip."""
-SIP_HOST: Final = rf"^({HOST_NAME}|{IPV4}|{IPV6}|\[({IPV6})\])$"
 _UNICAST: Final = rf"([1-9][0-9]?|1[0-9]{{2}}|2[01][0-9]|22[0-3])(\.{_BYTE}){{3}}"
 _NOT_ONE: Final = r"(?!\[?([0:]+|[Ff]{2}[0-9A-Fa-f]{2}:.*)(/|\]|$))"
+_NO_UNICAST_6: Final = r"(?!([0:]+|[Ff]{2}[0-9A-Fa-f]{2}:[0-9A-Fa-f:]*)\])"
+SIP_PLACE: Final = (
+    rf"^(?!{_SIP}:[0-9]+(;|$))({_SIP}:([A-Za-z0-9._!~*'()&=+$,?/%:-]+@)?)?"
+    rf"({HOST_NAME}|{_UNICAST}|\[{_NO_UNICAST_6}({IPV6})\])(:{PORT})?(;[A-Za-z0-9=;._-]*)?$"
+)
+"""`host`, `host:port` or a `sip:` URI. The first group: `sip:5060` is no port of a host that is called sip."""
+SIP_HOST: Final = rf"^{_NOT_ONE}({HOST_NAME}|{_UNICAST}|{IPV6}|\[({IPV6})\])$"
+"""No multicast, no broadcast, no unspecified address, nothing reserved (RFC 6890): no peer has such an address."""
 SIP_SOURCE: Final = (
     rf"^{_NOT_ONE}({HOST_NAME}|{_UNICAST}(/(8|9|[12][0-9]|3[0-2]))?|"
     rf"({IPV6})(/(1[6-9]|[2-9][0-9]|1[01][0-9]|12[0-8]))?|\[({IPV6})\])$"
@@ -83,19 +87,32 @@ def _webhook(text: str, info: ValidationInfo) -> str:
     return text
 
 
+def _refuse_no_unicast(source: str) -> None:
+    """A trunk's address, in normal form, is that of one host, and of none that hands out a machine's secrets."""
+    if (what := why_no_unicast(source)) is not None:
+        raise PydanticCustomError("unicast", "Must be the unicast address of a trunk: this is {what}", {"what": what})
+
+
 def _sip_place(text: str) -> str:
+    _refuse_no_unicast(normal_host(text))
     if re.fullmatch(SIP_PLACE, text) is None:
         raise PydanticCustomError("host", "Must be host, host:port or a sip: URI, with an IP address or a host name")
     return text
 
 
 def _sip_host(text: str) -> str:
+    _refuse_no_unicast(normal_host(text))
     if re.fullmatch(SIP_HOST, text) is None:
         raise PydanticCustomError("host", "Must be an IP address or a host name")
     return text
 
 
 def _sip_source(text: str) -> str:
+    try:
+        source = normal_source(text)
+    except ValueError:  # no network; the form says so
+        source = text
+    _refuse_no_unicast(source)
     if re.fullmatch(SIP_SOURCE, text) is None:
         raise PydanticCustomError(
             "source",

@@ -13,7 +13,7 @@ from api.rendered import Rendered
 from calls.knowledge_search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
-from sipcore.trunk import TrunkStatus
+from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, TrunkStatus
 from storage.call_sip import CallSip
 from storage.database import Database
 from storage.organizations import Organization
@@ -70,7 +70,9 @@ def status_without_sip(number: PhoneNumber) -> TrunkStatus:
     """What is known of a trunk from its settings alone."""
     if number.source is None:
         return TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
-    return TrunkStatus("listening" if number.sip_mode == "ip_allowlist" else "unregistered")
+    if number.sip_mode != "ip_allowlist":
+        return TrunkStatus("unregistered")
+    return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_ASKED)
 
 
 def _nothing_changed() -> None:

@@ -23,17 +23,8 @@ from yarl import URL
 
 from calls.egress_names import NamesInThreads, asking_for
 from config.errors import EgressError
+from config.special_addresses import METADATA, Address, Network, embedded
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
-
-METADATA: Final[tuple[Network, ...]] = tuple(
-    ip_network(address)
-    for address in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254")
-)
-"""Metadata services of hosters outside the link-local range."""
-LAST_32_BITS: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"))
-"""They are an IPv4 address: NAT64 (RFC 6052) and IPv4-translated (RFC 2765)."""
 TUNNELS: Final = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
 """They hold IPv4 addresses too: NAT64 of a network's own (RFC 8215), at a place that only the network knows, and Teredo
 (RFC 4380), which has two of them."""
@@ -56,13 +47,9 @@ class AddressRefused(OSError):
 
 def _embedded(address: Address) -> Address:
     """The IPv4 address that an IPv6 address carries (mapped, compatible, translated, 6to4, NAT64), else itself."""
-    if isinstance(address, IPv4Address):
-        return address
-    inner = address.ipv4_mapped or address.sixtofour
-    at_end = any(address in network for network in LAST_32_BITS)
-    if inner is None and (at_end or (address in V4_COMPATIBLE and int(address) > 1)):
-        inner = IPv4Address(int(address) & 0xFFFFFFFF)
-    return inner or address
+    if isinstance(address, IPv6Address) and address in V4_COMPATIBLE and int(address) > 1:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return embedded(address)
 
 
 def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:

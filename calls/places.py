@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 
 from calls.dns_records import LookUpFailed
 from calls.locate import Destination, Found, literal
+from config.special_addresses import why_no_unicast
 from sipcore.names import MOST, Target
 from sipcore.trunk import Place
 
@@ -188,7 +189,7 @@ class Places:
     async def _look(self, place: Destination, followed: _Followed) -> float | None:
         """Look once; how long what was found holds, None when nobody could say."""
         try:
-            found = await self._locate(place)
+            found = _without_no_unicast(place, await self._locate(place))
         except LookUpFailed as failure:
             self._fail(place, followed, str(failure))
             return None
@@ -255,6 +256,19 @@ def again_after_s(ttl_s: float | None, chance: float) -> float:
     if ttl_s is None:
         return FAILED_AGAIN_S
     return min(max(ttl_s, SHORTEST_S), LONGEST_S) * (1 - EARLY * (1 + chance) / 2)
+
+
+def _without_no_unicast(place: Destination, found: Found) -> Found:
+    """What was found, without addresses that no trunk may have. Raises `LookUpFailed` when only such were found."""
+    unusable = {each.address: why_no_unicast(each.address) for each in found.targets}
+    targets = tuple(each for each in found.targets if unusable[each.address] is None)
+    if len(targets) == len(found.targets):
+        return found
+    told = ", ".join(f"{address} ({what})" for address, what in unusable.items() if what is not None)
+    if not targets:
+        raise LookUpFailed(f"{place.host} has no address that a trunk may have: {told}")
+    log.warning("trunks.address_refused", host=place.host, addresses=told)
+    return replace(found, targets=targets)
 
 
 def _normal(place: Destination) -> Destination:

@@ -13,7 +13,7 @@ import structlog
 from calls.locate import Destination, literal
 from calls.places import Places
 from config.secrets import Secrets, SecretUnreadable
-from sipcore.trunk import Credentials, Place, Transport, Trunk, TrunkStatus
+from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Credentials, Place, Transport, Trunk, TrunkStatus
 from storage import phone_numbers
 from storage.database import Database, StorageTrouble
 from storage.phone_numbers import PhoneNumber
@@ -133,7 +133,9 @@ class TrunkLines:
             return self._unusable[number.id]
         if self._is_applied(number):
             return self._status(number.id)
-        return TrunkStatus("registering" if number.sip_mode == "registration" else "listening")
+        if number.sip_mode == "registration":
+            return TrunkStatus("registering")
+        return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_ASKED)
 
     def _is_applied(self, number: PhoneNumber) -> bool:
         """Whether the endpoint has the number's trunk as it is stored now."""

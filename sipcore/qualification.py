@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
-from sipcore.trunk import TrunkStatus
+from sipcore.trunk import NO_ANSWER_YET, TrunkStatus
 from sipcore.unreachable import no_connection
 
 FIRST_S: Final = 5.0
@@ -59,7 +59,7 @@ class Qualification:
         self._sent_s: float | None = None
         self.due_s: float | None = now_s + min(every_s, FIRST_S) * chance()
         """When `send` is due; None while an answer is awaited."""
-        self.status = TrunkStatus("listening")
+        self.status = TrunkStatus("listening", NO_ANSWER_YET)
 
     @property
     def give_up_s(self) -> float | None:

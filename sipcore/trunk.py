@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 Transport = Literal["udp", "tcp", "tls"]
+
+NO_ANSWER_YET: Final = "no answer has come yet"
+"""What is said of a peer that was never heard."""
+NEVER_ASKED: Final = f"{NO_ANSWER_YET}: it is never asked, as sipQualifySeconds is 0"
 
 TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
 

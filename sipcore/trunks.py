@@ -19,7 +19,7 @@ from sipcore.registry import DialogRegistry
 from sipcore.routes import account_of, routes_of, uri_of
 from sipcore.settings import EndpointSettings
 from sipcore.transports import told_host, versions
-from sipcore.trunk import Place, Trunk, TrunkStatus
+from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Place, Trunk, TrunkStatus
 from sipcore.ways import Way, choose
 
 AT_ONCE: Final = 20
@@ -99,7 +99,9 @@ class Trunks:
         trunk = self._trunks.get(key)
         if trunk is None or (trunk.registers and self._leaving):
             return TrunkStatus("unregistered")
-        return TrunkStatus("registering" if trunk.registers else "listening")
+        if trunk.registers:
+            return TrunkStatus("registering")
+        return TrunkStatus("listening", NO_ANSWER_YET if trunk.qualify_s else NEVER_ASKED)
 
     def way(self, trunk: Trunk, to: str, silent: Collection[Target]) -> Way | None:
         """How a call leaves now through a trunk that has an account; None when it needs none. Raises `ConnectionError`

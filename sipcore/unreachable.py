@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Final
 
 _WORDS: Final = {
     "wrong version number": "what answers there does not speak TLS",
     "Operation timed out (PJ_ETIMEDOUT)": "it is silent",
-    "Connection timed out": "it is silent",
     "End of file (PJ_EEOF)": "it ended the connection",
-    "Connection reset by peer": "it ended the connection",
-    "Broken pipe": "",
     "Service Unavailable": "",
     "SSL certificate verification error (PJSIP_TLS_ECERTVERIF)": "its certificate is for another name",
 }
 """For what PJSIP and OpenSSL say; everything else says enough. A pipe breaks when TCP is refused or ended: chance
 decides which of the words we get."""
+_SYSTEM: Final = {
+    errno.ETIMEDOUT: "it is silent",
+    errno.ECONNRESET: "it ended the connection",
+    errno.EPIPE: "",
+    errno.ECONNREFUSED: "nothing listens there",
+    errno.EINVAL: "this machine cannot send to that address from where SIP listens",
+    errno.EACCES: "this machine does not send to that address",
+    errno.EPERM: "the firewall of this machine forbids it",
+    errno.ENETUNREACH: "this machine has no route to it",
+    errno.EHOSTUNREACH: "there is no route to it",
+    errno.EADDRNOTAVAIL: "this machine has no address to send from",
+    errno.EAFNOSUPPORT: "this machine does not speak that version of IP",
+    errno.EMSGSIZE: "the message is too long for one packet",
+    errno.ENOBUFS: "this machine has no room for packets",
+}
+"""For the errors of the system (errno(3)), whose texts its C library gives."""
+_ALL: Final = _WORDS | {os.strerror(number): words for number, words in _SYSTEM.items()}
+
+
+def words_of(why: str) -> str:
+    """What PJSIP, OpenSSL or the system say, in words for an operator; "" when it says nothing more."""
+    return _ALL.get(why, why)
 
 
 def no_connection(source: str, why: str, since: str = "") -> str:
     """A sentence. `why`: PJSIP's words, "" for none; `since`: a time of day."""
-    words = _WORDS.get(why, why)
+    words = words_of(why)
     return f"no connection to {source}" + (f" since {since}" if since else "") + (f": {words}" if words else "")

@@ -14,6 +14,7 @@ from sipcore.contacts import Follow
 from sipcore.leg import HeaderLines
 from sipcore.names import Target
 from sipcore.transports import told_host
+from sipcore.unreachable import words_of
 
 if TYPE_CHECKING:
     from sipcore.accounts import TrunkAccount
@@ -124,4 +125,5 @@ def lead(way: Way) -> None:
 def failure(error: pj.Error) -> ConnectionError:
     """Why PJSIP has not sent an INVITE."""
     kind = NotReached if error.status - _OS in _UNREACHABLE else ConnectionError
-    return kind(f"no INVITE could be sent: {error.reason}")
+    words = words_of(error.reason)
+    return kind("no INVITE could be sent" + (f": {words}" if words else ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -56,7 +57,7 @@ async def test_an_allowlisted_trunk_needs_its_address(api: Api) -> None:
     status, answer = await api("POST", "/phone-numbers", {**BASE, "sipMode": "ip_allowlist"})
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["sipIp"])
     phone = await api.made("/phone-numbers", {**BASE, "sipMode": "ip_allowlist", "sipIp": "192.0.2.1"})
-    assert (phone["sipStatus"], phone["sipStatusDetail"]) == ("listening", None)
+    assert (phone["sipStatus"], phone["sipStatusDetail"]) == ("listening", "no answer has come yet")
     for bad in ("both", None, 1):
         status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {"sipMode": bad})
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["sipMode"])
@@ -147,6 +148,48 @@ async def test_the_rules_of_a_trunk_have_defaults_and_are_changed_one_by_one(api
     for name in ("sipSources", "sipAllowRefer", "sipQualifySeconds"):
         status, answer = await api("PATCH", f"/phone-numbers/{phone['id']}", {name: None})
         assert (status, [each["field"].partition(".")[0] for each in answer["details"]]) == (400, [name])
+
+
+@pytest.mark.parametrize(
+    ("address", "what"),
+    [
+        ("224.0.0.1", "multicast"),
+        ("239.255.255.250", "multicast"),
+        ("ff02::1", "multicast"),
+        ("::ffff:e000:1", "multicast"),
+        ("255.255.255.255", "broadcast"),
+        ("240.0.0.1", "reserved"),
+        ("0.0.0.0", "this network"),
+        ("0.1.2.3", "this network"),
+        ("::", "unspecified"),
+        ("169.254.169.254", "a metadata service"),
+        ("100.100.100.200", "a metadata service"),
+        ("fd00:ec2::254", "a metadata service"),
+        ("64:ff9b::a9fe:a9fe", "a metadata service"),
+    ],
+)
+async def test_a_trunk_s_address_is_unicast(api: Api, address: str, what: str) -> None:
+    bracketed = f"[{address}]" if ":" in address else address
+    phone = await api.made("/phone-numbers", BASE)
+    bodies: list[tuple[dict[str, Any], str]] = [
+        ({"sipIp": address}, "sipIp"),
+        ({"sipIp": bracketed}, "sipIp"),
+        ({"sipSources": ["192.0.2.1", address]}, "sipSources.1"),
+        ({"sipProxy": bracketed}, "sipProxy"),
+        ({"sipProxy": f"sip:a/b@{bracketed}:5080;transport=tcp"}, "sipProxy"),
+        ({"sipOutboundProxy": f"sip:{bracketed};lr"}, "sipOutboundProxy"),
+    ]
+    problem = {"message": f"Must be the unicast address of a trunk: this is {what}"}
+    for body, field in bodies:
+        for method, path, more in (("POST", "/phone-numbers", BASE), ("PATCH", f"/phone-numbers/{phone['id']}", {})):
+            status, answer = await api(method, path, {**more, **body})
+            assert (status, answer["details"]) == (400, [{"field": field, **problem}]), body
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "192.168.1.9", "169.254.3.4", "fe80::1", "::1", "10.255.255.255"])
+async def test_loopback_and_lan_addresses_are_trunks_of_the_only_organization(api: Api, address: str) -> None:
+    phone = await api.made("/phone-numbers", {**BASE, "sipMode": "ip_allowlist", "sipIp": address})
+    assert phone["sipIp"] == address
 
 
 @pytest.mark.parametrize(

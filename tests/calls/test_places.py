@@ -82,6 +82,33 @@ async def test_a_place_is_published_when_it_is_found(world: World) -> None:
 
 
 @in_world
+async def test_an_address_that_no_trunk_may_have_is_never_published(world: World) -> None:
+    world["pbx.test"] = at("239.1.2.3", "192.0.2.1", "169.254.169.254")
+    world["evil.test"] = at("255.255.255.255", "0.0.0.0", "::ffff:224.0.0.1")
+    evil = Destination("evil.test", 5060, "udp")
+    world.places.want("trunks", [PBX, evil])
+    with capture_logs() as logs:
+        await world.places.settled(5)
+    assert world.places.known(PBX) == list(at("192.0.2.1"))
+    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
+    assert await world.places.find(evil) == []
+    assert world.places.addresses_of("evil.test") == set()
+    assert "no address that a trunk may have: 255.255.255.255 (broadcast)" in str(world.places.why_unknown(evil))
+    assert {line["event"] for line in logs} == {"trunks.address_refused", "trunks.host_unknown"}
+
+
+@in_world
+async def test_a_name_that_moves_to_an_address_that_no_trunk_may_have_stays_where_it_was(world: World) -> None:
+    world["pbx.test"] = at("192.0.2.1")
+    world.places.want("trunks", [PBX])
+    await world.places.settled(5)
+    world["pbx.test"] = at("169.254.169.254")
+    await asyncio.sleep(LONGEST_S)
+    assert len(world.times("pbx.test")) > 1
+    assert world.places.known(PBX) == list(at("192.0.2.1"))
+
+
+@in_world
 async def test_a_place_without_a_transport_stands_under_each_that_it_has(world: World) -> None:
     tcp, udp = at("192.0.2.1", transport="tcp"), at("192.0.2.2")
     world["pbx.test"] = tcp + udp

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -52,9 +54,10 @@ def test_it_begins_soon_and_not_with_everybody_at_once() -> None:
 
 def test_until_the_first_answer_the_trunk_listens() -> None:
     peer = Peer()
-    assert peer.machine.status == TrunkStatus("listening")
+    yet = TrunkStatus("listening", "no answer has come yet")
+    assert peer.machine.status == yet
     peer.ask()
-    assert (peer.machine.status, peer.machine.due_s) == (TrunkStatus("listening"), None)
+    assert (peer.machine.status, peer.machine.due_s) == (yet, None)
     assert peer.machine.give_up_s == peer.now_s + GIVE_UP_S
 
 
@@ -99,6 +102,22 @@ def test_why_there_is_no_connection_is_told() -> None:
         peer.reply(503, "unreachable", 0, "wrong version number")
     detail = "no connection to 192.0.2.1 since 18:00:02Z: what answers there does not speak TLS"
     assert peer.machine.status == TrunkStatus("failed", detail)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EINVAL, "this machine cannot send to that address from where SIP listens"),
+        (errno.EACCES, "this machine does not send to that address"),
+        (errno.ENETUNREACH, "this machine has no route to it"),
+        (errno.EPERM, "the firewall of this machine forbids it"),
+    ],
+)
+def test_an_error_of_the_system_is_told_in_words(number: int, words: str) -> None:
+    peer = Peer()
+    for _ in range(MOST_MISSED):
+        peer.reply(503, "unreachable", 0, os.strerror(number))
+    assert peer.machine.status == TrunkStatus("failed", f"no connection to 192.0.2.1 since 18:00:02Z: {words}")
 
 
 def test_a_miss_between_answers_changes_nothing() -> None:

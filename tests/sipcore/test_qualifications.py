@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from sipcore import qualification
 from sipcore.names import Target
-from sipcore.trunk import Place, Trunk
+from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Place, Trunk
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Message, RawPhone
@@ -95,7 +95,7 @@ async def test_a_peer_that_does_not_answer_fails_and_comes_back(phone: Phone, ra
 async def test_numbers_at_one_place_are_asked_for_once(phone: Phone, raw: RawPhone) -> None:
     await phone.endpoint.set_trunks([trunk(f"t{number}", raw.host, raw.sip.port) for number in range(20)])
     accept(raw, await asked(raw))
-    await until(lambda: phone.endpoint.trunk_status("t19").detail is not None)
+    await until(lambda: phone.endpoint.trunk_status("t19").detail != NO_ANSWER_YET)
     assert raw.sip.received.empty()
     assert len({phone.endpoint.trunk_status(f"t{number}") for number in range(20)}) == 1
 
@@ -107,10 +107,10 @@ async def test_who_registers_or_wants_none_is_not_asked(phone: Phone, raw: RawPh
             [trunk("quiet", raw.host, raw.sip.port, qualify_s=0), trunk("b", other.host, other.sip.port)]
         )
         accept(other, await asked(other))
-        await until(lambda: phone.endpoint.trunk_status("b").detail is not None)
+        await until(lambda: phone.endpoint.trunk_status("b").detail != NO_ANSWER_YET)
         accept(other, await asked(other))
     assert raw.sip.received.empty()
-    assert phone.endpoint.trunk_status("quiet").detail is None
+    assert phone.endpoint.trunk_status("quiet").detail == NEVER_ASKED
 
 
 async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Phone, raw: RawPhone) -> None:
@@ -119,7 +119,7 @@ async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Pho
         await phone.endpoint.set_trunks(both)
         accept(raw, await asked(raw))
         accept(other, await asked(other))
-        await until(lambda: phone.endpoint.trunk_status("b").detail is not None)
+        await until(lambda: phone.endpoint.trunk_status("b").detail != NO_ANSWER_YET)
         kept = phone.endpoint.trunk_status("b")
         await phone.endpoint.set_trunks(both[1:])
         assert phone.endpoint.trunk_status("b") == kept
@@ -157,7 +157,7 @@ async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, r
     request = await asked(raw)
     assert request.first_line == "OPTIONS sip:pbx.example SIP/2.0"
     accept(raw, request)
-    await until(lambda: phone.endpoint.trunk_status("a").detail is not None)
+    await until(lambda: phone.endpoint.trunk_status("a").detail != NO_ANSWER_YET)
     assert silent.get_nowait() == ("pbx.example", "127.0.0.1")
     phone.endpoint.on_silent = None
 

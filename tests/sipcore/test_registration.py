@@ -130,7 +130,7 @@ def test_an_interval_that_cannot_be_made_longer_is_a_failure(least_s: int | None
             Outcome("unreachable", 0, "End of file (PJ_EEOF)", SOURCE),
             "no connection to 192.0.2.1: it ended the connection",
         ),
-        (Outcome("unreachable", 0, "No route to host", SOURCE), "no connection to 192.0.2.1: No route to host"),
+        (Outcome("unreachable", 0, "No route to host", SOURCE), "no connection to 192.0.2.1: there is no route to it"),
         (Outcome("unresolved"), "the host name is unknown"),
         (answer(200, "OK", 0), "200 OK from 192.0.2.1, but it has not kept the registration"),
         (

@@ -14,7 +14,7 @@ from sipcore import _native
 from sipcore._native import MAX_ACCOUNTS
 from sipcore.headers import Party
 from sipcore.settings import EndpointSettings
-from sipcore.trunk import Credentials, Place, Trunk, TrunkStatus
+from sipcore.trunk import NEVER_ASKED, Credentials, Place, Trunk, TrunkStatus
 from tests.kamailio import Kamailio
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
@@ -140,7 +140,7 @@ async def test_an_allowlist_trunk_with_a_password_answers_the_challenge_too(
 ) -> None:
     trunk = ann(kamailio, registers=False, user=NUMBER)
     await phone.endpoint.set_trunks([trunk])
-    assert phone.endpoint.trunk_status("ann") == TrunkStatus("listening")
+    assert phone.endpoint.trunk_status("ann") == TrunkStatus("listening", NEVER_ASKED)
     leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
     callee = await RawCallee.called(caller)
     assert callee.invite.header("From").startswith(f"<sip:{NUMBER}@127.0.0.1>;tag=")
