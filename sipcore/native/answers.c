@@ -1,9 +1,7 @@
 #include "answers.h"
 
-#include "names.h"
+#include "dialog_peers.h"
 #include "sources.h"
-
-#include <string.h>
 
 /* With a reference. */
 static pjsip_transaction *transaction_of(pjsip_rx_data *rdata)
@@ -29,29 +27,13 @@ bool answers_us(pjsip_rx_data *rdata)
     return tsx || pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &from->tag, &to->tag, PJ_FALSE) != NULL;
 }
 
-static bool is_same_host(const pj_sockaddr *one, const pj_sockaddr *other)
-{
-    address_key_t keys[2];
-    return address_key(one, &keys[0]) && address_key(other, &keys[1]) && memcmp(&keys[0], &keys[1], sizeof keys[0]) == 0;
-}
-
 /* The lock is held while a request is being sent: its answer may be quicker than we are. */
 static bool was_asked(pjsip_transaction *tsx, const pj_sockaddr *source)
 {
     pj_grp_lock_acquire(tsx->grp_lock);
-    bool same = tsx->addr_len && is_same_host(&tsx->addr, source);
+    bool same = tsx->addr_len && sources_same_host(&tsx->addr, source);
     pj_grp_lock_release(tsx->grp_lock);
     return same;
-}
-
-/* Where the requests of a dialog go (RFC 3261 12.2.1.1). */
-static bool is_its_peer(const pjsip_dialog *dialog, const pj_sockaddr *source)
-{
-    pj_sockaddr peer;
-    const pjsip_uri *next = pj_list_empty(&dialog->route_set) ? dialog->target : dialog->route_set.next->name_addr.uri;
-    const pjsip_uri *uri = next ? pjsip_uri_get_uri(next) : NULL;
-    return uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)) &&
-           names_address_of((const pjsip_sip_uri *)uri, &peer) && is_same_host(&peer, source);
 }
 
 bool answers_come_from_whom_we_asked(pjsip_rx_data *rdata)
@@ -67,7 +49,7 @@ bool answers_come_from_whom_we_asked(pjsip_rx_data *rdata)
         return asked;
     }
     pjsip_dialog *dialog = dialog_of(rdata);
-    bool peer = dialog && is_its_peer(dialog, source);
+    bool peer = dialog && dialog_peers_has(dialog, source);
     if (dialog)
         pjsip_dlg_dec_lock(dialog);
     return peer;

@@ -1,6 +1,7 @@
 #include "dropped.h"
 
 #include "connections.h"
+#include "cseq.h"
 #include "tap.h"
 #include "turned_away.h"
 
@@ -60,6 +61,9 @@ static bool lacks_credentials_only(const pjsip_rx_data *rdata)
 static void note_source(pjsip_rx_data *rdata)
 {
     pjsip_via_hdr *via = rdata->msg_info.via;
+    if (!via)
+        return;
+    via->maddr_param.slen = 0;
     pj_strdup2(rdata->tp_info.pool, &via->recvd_param, rdata->pkt_info.src_name);
     if (via->rport_param == 0)
         via->rport_param = rdata->pkt_info.src_port;
@@ -86,11 +90,14 @@ static bool has_valid_status(const pjsip_rx_data *rdata)
     return code >= 100 && code < 700;
 }
 
-static void refuse(pjsip_rx_data *rdata)
+/* Its CSeq may be all that is missing. */
+static void refuse(pjsip_rx_data *rdata, bool whole)
 {
     tap_received(rdata);
     connections_whole(rdata->tp_info.transport, true);
-    if (rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
+    if (!whole)
+        cseq_refuse(rdata);
+    else if (rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
         pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, PJSIP_SC_BAD_REQUEST, NULL, NULL, NULL);
 }
 
@@ -127,7 +134,7 @@ static void on_dropped(pjsip_tp_dropped_data *dropped)
     pj_sockaddr address;
     pjsip_rx_data *rdata = rdata_of(dropped, data && data == skipped_to ? skipped_from : data);
     bool has_source = source_of(dropped, rdata, &address), known = has_source && is_known(&address);
-    bool whole = is_whole(dropped, rdata);
+    bool whole = is_whole(dropped, rdata), request = rdata && rdata->msg_info.msg && is_request(rdata);
     if (known && whole && is_saved(rdata))
         return;
     if (has_source)
@@ -136,8 +143,10 @@ static void on_dropped(pjsip_tp_dropped_data *dropped)
         tell(dropped, rdata, name);
     else
         turned_away(AWAY_GARBAGE, name);
-    if (known && whole && is_request(rdata))
-        refuse(rdata);
+    if (known && request && !whole && dropped->status == PJSIP_EINVALIDMSG)
+        note_source(rdata);
+    if (known && request && dropped->status == PJSIP_EINVALIDMSG)
+        refuse(rdata, whole);
 }
 
 pj_status_t dropped_install(pjsip_tpmgr *transports, bool (*knows)(const pj_sockaddr *source))

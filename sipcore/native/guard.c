@@ -5,12 +5,14 @@
 #include "answers.h"
 #include "call_table.h"
 #include "connections.h"
+#include "dialog_peers.h"
 #include "disconnect.h"
 #include "dropped.h"
 #include "glare.h"
 #include "handover.h"
 #include "info.h"
 #include "limits.h"
+#include "literal.h"
 #include "rtp_ports.h"
 #include "names.h"
 #include "sdp.h"
@@ -81,22 +83,44 @@ static bool out_of_dialog(const pjsip_rx_data *rdata)
     return rdata->msg_info.to && rdata->msg_info.to->tag.slen == 0;
 }
 
-/* A dialog that exists, as strangers cannot know its tags. */
-static bool in_dialog(const pjsip_rx_data *rdata)
+/* Its tags are seen by everybody on the way: only those whom the dialog is with, and other trunks, may send requests in it. */
+static bool in_dialog(const pjsip_rx_data *rdata, bool from_known)
 {
-    return !out_of_dialog(rdata) && rdata->msg_info.from && rdata->msg_info.cid &&
-           pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.to->tag, &rdata->msg_info.from->tag, PJ_FALSE);
+    if (out_of_dialog(rdata) || !rdata->msg_info.from || !rdata->msg_info.cid)
+        return false;
+    pjsip_dialog *dialog = pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.to->tag,
+                                                &rdata->msg_info.from->tag, PJ_TRUE);
+    bool found = dialog && (from_known || dialog_peers_has(dialog, &rdata->pkt_info.src_addr));
+    if (dialog)
+        pjsip_dlg_dec_lock(dialog);
+    return found;
+}
+
+/* Where the request came from that has begun it. */
+static bool came_from(pjsip_transaction *tsx, const pj_sockaddr *source)
+{
+    pj_sockaddr first;
+    pj_grp_lock_acquire(tsx->grp_lock);
+    bool same = literal_address(&tsx->res_addr.dst_host.addr.host, &first) && sources_same_host(&first, source);
+    pj_grp_lock_release(tsx->grp_lock);
+    return same;
 }
 
 /* A request that came already, or the CANCEL or ACK of one (RFC 3261 17.2.3). */
-static bool in_transaction(pjsip_rx_data *rdata)
+static bool in_transaction(pjsip_rx_data *rdata, bool from_known)
 {
     const pjsip_method *method = &rdata->msg_info.msg->line.req.method;
+    pjsip_transaction *tsx = NULL;
     pj_str_t key;
     if (method->id == PJSIP_CANCEL_METHOD)
         method = pjsip_get_invite_method();
-    return pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAS, method, rdata) == PJ_SUCCESS &&
-           pjsip_tsx_layer_find_tsx2(&key, PJ_FALSE) != NULL;
+    if (pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAS, method, rdata) == PJ_SUCCESS)
+        tsx = pjsip_tsx_layer_find_tsx2(&key, PJ_TRUE);
+    if (!tsx)
+        return false;
+    bool found = from_known || came_from(tsx, &rdata->pkt_info.src_addr);
+    pj_grp_lock_dec_ref(tsx->grp_lock);
+    return found;
 }
 
 static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
@@ -206,22 +230,24 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
     const char *source = rdata->pkt_info.src_name;
-    bool of_call = in_dialog(rdata), forged = uas_is_forged_cancel(rdata);
-    bool ongoing = of_call || (in_transaction(rdata) && !forged);
     address_key_t address;
     bool has_address = address_key(&rdata->pkt_info.src_addr, &address);
     pthread_mutex_lock(&guard.lock);
-    bool known = ongoing || (has_address && sources_contain(guard.known, &address));
+    bool known = has_address && sources_contain(guard.known, &address);
     bool probe = method == PJSIP_OPTIONS_METHOD && has_address && sources_contain(guard.probes, &address);
     bool refuse = guard.refuse_unknown, accepting = guard.accepting;
     int retry_after_s = guard.retry_after_s;
-    if (!known && !probe)
-        turned_away(AWAY_UNKNOWN_SOURCE, source);
     pthread_mutex_unlock(&guard.lock);
-    connections_whole(rdata->tp_info.transport, known || probe);
+    bool of_call = in_dialog(rdata, known), forged = uas_is_forged_cancel(rdata);
+    bool ongoing = of_call || (in_transaction(rdata, known) && !forged);
+    bool admitted = known || ongoing || (probe && out_of_dialog(rdata));
+    connections_whole(rdata->tp_info.transport, admitted);
 
-    if (!known && !probe)
+    if (!admitted) {
+        turned_away(AWAY_UNKNOWN_SOURCE, source);
         return refuse_stranger(rdata, refuse);
+    }
+    rdata->msg_info.via->maddr_param.slen = 0; /* answers go to where requests come from, not to a group (RFC 3261 18.2.2) */
     if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !limits_take(&address, now_ms())) {
         turned_away(AWAY_TOO_MANY_INVITES, source);
         answer_unseen(rdata, 503, LIMITS_BURST_S);
@@ -340,7 +366,7 @@ int guard_install(void)
     if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
         return -1;
     glare_install();
-    if (uas_install() != 0)
+    if (uas_install() != 0 || dialog_peers_install() != 0)
         return -1;
     next_state_callback = pjsip_tpmgr_get_state_cb(transports);
     if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
@@ -354,6 +380,7 @@ int guard_install(void)
 void guard_remove(void)
 {
     uas_remove();
+    dialog_peers_remove();
     if (module.id == -1)
         return;
     pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &slow_timer);

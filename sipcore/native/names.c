@@ -2,6 +2,7 @@
 #include "names.h"
 
 #include "literal.h"
+#include "sources.h"
 
 #include <ctype.h>
 #include <pthread.h>
@@ -266,6 +267,23 @@ bool names_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
         *address = entry->target[0].address;
     pthread_mutex_unlock(&names.lock);
     return entry != NULL;
+}
+
+bool names_lead_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
+{
+    const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
+    char name[NAMES_LONGEST];
+    pj_sockaddr literal;
+    bool found = false;
+    if (literal_address(host, &literal))
+        return sources_same_host(&literal, address);
+    if (!normal_name(host, name))
+        return false;
+    pthread_mutex_lock(&names.lock);
+    for (int i = 0; i < names.count && !found; i++)
+        found = strcmp(names.entries[i].host, name) == 0 && is_at(&names.entries[i], address);
+    pthread_mutex_unlock(&names.lock);
+    return found;
 }
 
 static bool is_known(const pjsip_sip_uri *uri)

@@ -46,5 +46,7 @@ void names_settle_target(pjsip_rx_data *rdata);
 void names_settle_via(pjsip_rx_data *rdata);
 /* The first address that a URI leads to, without asking anybody; false when that is not known. */
 bool names_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address);
+/* Whether an address is one of those that a URI's host has, by whatever transport. */
+bool names_lead_to(const pjsip_sip_uri *uri, const pj_sockaddr *address);
 
 #endif

@@ -40,6 +40,12 @@ bool address_key(const pj_sockaddr *address, address_key_t *key)
     return true;
 }
 
+bool sources_same_host(const pj_sockaddr *one, const pj_sockaddr *other)
+{
+    address_key_t keys[2];
+    return address_key(one, &keys[0]) && address_key(other, &keys[1]) && memcmp(&keys[0], &keys[1], sizeof keys[0]) == 0;
+}
+
 static void cut(address_key_t *key, int bits)
 {
     for (int i = 0; i < 16; i++, bits -= 8)

@@ -23,5 +23,7 @@ bool sources_contain(const sources_t *sources, const address_key_t *address);
 address_key_t address_key_site(const address_key_t *address);
 /* false for what is no address of IP. */
 bool address_key(const pj_sockaddr *address, address_key_t *key);
+/* Both are addresses of IP, and the same one, whatever their ports. */
+bool sources_same_host(const pj_sockaddr *one, const pj_sockaddr *other);
 
 #endif
