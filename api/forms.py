@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from api.bounds import LONGEST_HEADER_NAME, LONGEST_HEADER_VALUE
+from api.bounds import LONGEST_HEADER_NAME, LONGEST_HEADER_VALUE, LONGEST_NAME
 
 E164: Final = r"^\+[1-9][0-9]{1,14}$"
 E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
@@ -16,6 +16,10 @@ LANGUAGE_TAG: Final = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{
 TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 """RFC 9110, 5.6.2."""
 NO_CONTROLS: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+ONE_LINE: Final = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]*$"
+"""What shows as it is written, in lists, logs and terminals: no control characters, no line ends, none of the invisible
+characters that reorder text (Unicode's UAX #9, 2) or stand for nothing. The joiners U+200C and U+200D, which Persian
+and emoji are written with, may be in it."""
 SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
 
 REFUSALS: Final = {
@@ -25,6 +29,7 @@ REFUSALS: Final = {
     LANGUAGE_TAG: "Must be a language tag (BCP 47), as en or pt-BR",
     TOKEN: "Must be the name of a header: letters, digits and !#$%&'*+-.^_`|~",
     NO_CONTROLS: "Must have no control characters",
+    ONE_LINE: "Must have no line breaks, no control characters and no invisible or bidirectional formatting characters",
     SIP_USER: "Must have no spaces, control characters, quotation marks or angle brackets",
 }
 """By the pattern."""
@@ -36,4 +41,5 @@ DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": 
 LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
 HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=LONGEST_HEADER_NAME)]
 HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=LONGEST_HEADER_VALUE)]
+DisplayName = Annotated[str, Field(pattern=ONE_LINE, max_length=LONGEST_NAME)]
 SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=SIP_USER)]

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from api.addresses import SipHost, SipPlace, SipSources
-from api.bounds import BOUNDS, LONGEST_NAME, LONGEST_SECRET, MOST_PREFIXES
+from api.bounds import BOUNDS, LONGEST_SECRET, MOST_PREFIXES
 from api.fields import Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
-from api.forms import DialNumber, DialPrefix, SipUser
+from api.forms import DialNumber, DialPrefix, DisplayName, SipUser
 from config.secrets import Secrets
 from sipcore.trunk import TrunkState
 from storage.phone_numbers import PhoneNumber as StoredNumber
@@ -100,7 +100,7 @@ class PhoneNumberSettings(Body):
 
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
-    name: Annotated[str, Field(max_length=LONGEST_NAME)] = Field("", description="Display name")
+    name: DisplayName = Field("", description="Display name")
     sip_mode: Literal["registration", "ip_allowlist"] = Field(
         "ip_allowlist",
         description="registration needs sipUsername, sipPassword and sipProxy; ip_allowlist needs sipIp",

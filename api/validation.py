@@ -14,6 +14,7 @@ from api import addresses, forms
 from api.bounds import MOST_DEPTH
 from api.deadlines import DEADLINES
 from api.fields import UUID_PATTERN, BodyContext, NoBody, Query
+from api.json_keys import repeated_key
 from config.errors import FieldProblem, Invalid, NotFound, TooLarge, TooSlow, TrunklineError
 
 EXPECTED: Final = web.RequestKey("expected", bool)
@@ -100,7 +101,8 @@ async def _arrived(request: web.Request, max_bytes: int) -> bytes:
 
 
 def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
-    """The body as its model, strictly; `Invalid` names every field that is wrong."""
+    """The body as its model, strictly; `Invalid` names every field that is wrong. Names are looked at last: in what the
+    model takes, there are few."""
     if issubclass(model, NoBody) and not body.strip(JSON_SPACES):
         body = b"{}"
     try:
@@ -109,6 +111,8 @@ def check_body(model: type[M], body: bytes, context: BodyContext) -> M:
         raise refusal(_problems_of(error)) from error
     if deeper_than(MOST_DEPTH, body):
         raise Invalid([FieldProblem("body", f"Must not be nested deeper than {MOST_DEPTH} levels")])
+    if (twice := repeated_key(body)) is not None:
+        raise refusal([FieldProblem(".".join(twice), "Is given twice")])
     return checked
 
 

@@ -69,7 +69,7 @@ def _add(commands: Any, name: str, purpose: str, command: Command) -> argparse.A
 def _add_organizations(commands: Any) -> None:
     group = commands.add_parser("org", help="organizations").add_subparsers(required=True, metavar="ACTION")
     create = _add(group, "create", "make an organization and print its id", _org_create)
-    create.add_argument("name", type=_name)
+    create.add_argument("name", type=_new_name)
     create.add_argument("--plan", choices=("free", "paid"), default="free")
     create.add_argument("--balance", type=balance_cli.amount, default="0", help="what a paid plan has at first")
     create.add_argument("--max-calls", type=_positive, help="live calls at once (default: the server's setting)")
@@ -103,7 +103,7 @@ def _add_keys(commands: Any) -> None:
     group = commands.add_parser("key", help="API keys").add_subparsers(required=True, metavar="ACTION")
     create = _add(group, "create", "make an API key and print it; it is shown only this once", _key_create)
     create.add_argument("--org", required=True, help="name of the organization")
-    create.add_argument("--name", help="what the key is for")
+    create.add_argument("--name", type=_new_name, help="what the key is for")
     create.add_argument("--rate", type=_positive, help="requests per minute (default: the server's setting)")
     listing = _add(group, "list", "list API keys", _key_list)
     listing.add_argument("--org", help="only of this organization")
@@ -187,6 +187,16 @@ def _name(text: str) -> str:
     name = text.strip()
     if not name:
         raise argparse.ArgumentTypeError("takes a name")
+    return name
+
+
+def _new_name(text: str) -> str:
+    """One that others will read in lists and logs."""
+    from api.forms import ONE_LINE, REFUSALS
+
+    name = _name(text)
+    if re.fullmatch(ONE_LINE, name) is None:
+        raise argparse.ArgumentTypeError(REFUSALS[ONE_LINE].replace("Must", "must"))
     return name
 
 

@@ -12,6 +12,10 @@ _UNSEEN: Final = frozenset(("del", "moveFrom", "pPrChange", "rPrChange", "sectPr
 """Deleted or moved text, former formats, page set-up, and what older programs are to show instead of the same thing."""
 _CHARACTERS: Final = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MOST_COLUMNS: Final = 100
+_SPAN_DIGITS: Final = 6
+"""More make no other number of columns, and Python's `int` takes only some thousand."""
+_MOST_PADDING: Final = 1_000_000
+"""Empty cells that wide cells stand for in a table; beyond them each cell counts as one."""
 _MEANT_AS_HEADER: Final = 3
 """Columns from which the table style's mark for a special first row is believed: programs set it on nearly every
 table, those of two columns with a name and a value included."""
@@ -31,6 +35,7 @@ class _Table:
     row: list[str] = field(default_factory=list)
     cell: list[str] | None = None
     span: int = 1
+    padding: int = 0
     continues: bool = False
     repeats_header: bool = False
     first_row_differs: bool = False
@@ -45,7 +50,9 @@ class _Table:
         column = len(self.row)
         if self.continues and self.rows and column < len(self.rows[-1]):
             text = self.rows[-1][column]
-        self.row += [text, *[""] * (self.span - 1)]
+        padding = min(self.span - 1, _MOST_PADDING - self.padding)
+        self.padding += padding
+        self.row += [text, *[""] * padding]
         self.cell = None
 
 
@@ -121,8 +128,7 @@ class Body:
             case "tc":
                 current.cell, current.span, current.continues = [], 1, False
             case "gridSpan":
-                span = attributes.get("val", "")
-                current.span = min(int(span), _MOST_COLUMNS) if span.isascii() and span[:6].isdigit() else 1
+                current.span = _columns(attributes.get("val", ""))
             case "vMerge":
                 current.continues = attributes.get("val") != "restart"
             case "tblHeader":
@@ -149,6 +155,12 @@ class Body:
             self._tables[-1].cell.extend(block.text for block in blocks)
         else:
             self._blocks += blocks
+
+
+def _columns(span: str) -> int:
+    """How many columns a cell covers: at least one, whatever stands there, and never more than any table has."""
+    digits = span.strip().removeprefix("+").lstrip("0")
+    return min(int(digits[:_SPAN_DIGITS]), _MOST_COLUMNS) if digits.isascii() and digits.isdigit() else 1
 
 
 def _marks_first_row(look: dict[str, str]) -> bool:

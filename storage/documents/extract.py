@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ async def extract(
     (`words.language_of`). Raises `Unreadable` with a reason for
     the client, and `OSError` when the file cannot be opened. When it returns or raises, also when it is cancelled, the
     process is gone."""
-    order = Order(kind, limits or Limits(), charset, language)
+    order = Order(kind, _limits_of(kind, limits or Limits()), charset, language)
     try:
         return await _run(path, order)
     except Unreadable as unreadable:
@@ -38,6 +39,13 @@ async def extract(
         tell = _log.warning if unreadable.message == BROKEN else _log.info
         tell("document.unreadable", kind=kind.value, reason=unreadable.message, cause=unreadable.cause)
         raise
+
+
+def _limits_of(kind: Kind, limits: Limits) -> Limits:
+    """What is packed or drawn takes longer to read than text of the same size."""
+    if kind in (Kind.PDF, Kind.DOCX):
+        return limits
+    return replace(limits, cpu_s=min(limits.cpu_s, limits.text_cpu_s))
 
 
 async def _run(path: Path, order: Order) -> list[Chunk]:

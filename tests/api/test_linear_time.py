@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from api.addresses import HttpTemplate
 from api.agent_models import AgentSettings
 from api.fields import KnownPlaceholders, Template
+from api.json_keys import repeated_key
 from calls.context import substitute
 
 PIECES = ("{{", "{{ ", "{{a", "{{a ", "{{a}}", "{{a}", "{ {", "}}", " ", "a")
@@ -49,6 +50,23 @@ def test_placeholders_are_looked_for_in_linear_time(kind: Any, piece: str) -> No
                 adapter.validate_python(text)
             except ValidationError as error:
                 assert error.error_count() == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":"' + b"\\\\" * 5_000_000 + b'"}',
+        b'{"a":"' + b'\\"' * 500_000 + b'"}',
+        b'{"a":"' + b"x" * 28_000_000 + b'"}',
+        b'{"a":' + b" " * 10_000_000 + b"1}",
+        b'{"a":[' + b"1," * 500_000 + b"1]}",
+        b'{"a":1' + b',"b":1' * 3_000_000 + b"}",
+    ],
+    ids=["backslashes", "quotation marks", "a file", "spaces", "a list", "repetitions"],
+)
+def test_names_are_compared_in_linear_time(text: bytes) -> None:
+    with _bounded():
+        assert repeated_key(text) == (["b"] if b'"b"' in text else None)
 
 
 @pytest.mark.parametrize("piece", PIECES)

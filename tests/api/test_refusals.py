@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -41,6 +42,63 @@ async def test_a_refusal_is_in_words(api: Api, path: str, body: dict[str, Any], 
     (told,) = (each["message"] for each in answer["details"] if each["field"] == field)
     assert told.startswith(message)
     assert "^" not in told.replace("!#$%&'*+-.^_`|~", "")
+
+
+UNSHOWN = (
+    "a\nb", "a\tb", "a\0", "\x1b[31mred", "a\x7f", "a\x85b", "a\u202eb", "\u202aa", "a\u2066b\u2069", "\u200fa",
+    "a\u200e", "a\u061cb", "a\u2028b", "a\u200bb", "\ufeffa",
+)  # fmt: skip
+TARGET = {"description": "", "number": "+41441234567", "mode": "cold"}
+
+
+@pytest.mark.parametrize("name", UNSHOWN)
+@pytest.mark.parametrize(
+    ("path", "field", "body"),
+    [
+        ("/agents", "name", lambda name: {"name": name}),
+        ("/agents", "transferTargets.0.name", lambda name: {"transferTargets": [TARGET | {"name": name}]}),
+        (
+            "/agents",
+            "postCallExtractionSchema.0.name",
+            lambda name: {"postCallExtractionSchema": [{"name": name, "description": "", "type": "string"}]},
+        ),
+        ("/tools", "name", lambda name: {"name": name}),
+        (
+            "/tools",
+            "config.body.0.name",
+            lambda name: {"config": {"body": [{"name": name, "type": "string"}]}},
+        ),
+        ("/phone-numbers", "name", lambda name: {"name": name}),
+        ("/knowledge", "name", lambda name: {"name": name}),
+        ("/knowledge", "filename", lambda name: {"filename": name}),
+        ("/background-sounds", "name", lambda name: {"name": name}),
+        ("/background-sounds", "filename", lambda name: {"filename": name}),
+    ],
+)
+async def test_a_name_that_does_not_show_as_it_is_written_is_refused(
+    api: Api, path: str, field: str, body: Callable[[str], dict[str, Any]], name: str
+) -> None:
+    _, answer = await api("POST", path, body(name))
+    (told,) = (each["message"] for each in answer["details"] if each["field"] == field)
+    assert told.startswith("Must have no line breaks, no control characters")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Grüße, 🙂!",
+        "\u0646\u0648\u0628\u062a\u200c\u06cc\u0627\u0628",
+        "מרפאה",
+        "👩\u200d💻",
+        "前台",
+        "e\u0301",
+        "a\u00a0b",
+        "soft\u00adhyphen",
+    ],
+)
+async def test_names_of_every_script_are_taken(api: Api, name: str) -> None:
+    status, answer = await api("POST", "/agents", {"name": name, "systemPrompt": "One\n\tTwo"})
+    assert (status, answer["data"]["name"]) == (201, name)
 
 
 @pytest.mark.parametrize(("unknown", "last"), [(99, "x98"), (100, "x99"), (101, "body"), (50_000, "body")])

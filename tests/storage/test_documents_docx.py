@@ -100,6 +100,21 @@ def test_merged_cells_are_read_in_each_of_their_rows() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "span", ["123456x", "9" * 5000, "-1", "0", "", "x", "٣", "+2", " 2 ", "1000000", "0" * 100_000 + "x"]
+)
+def test_a_cell_that_says_nonsense_of_its_width_is_read(span: str) -> None:
+    wide = f'<w:tcPr><w:gridSpan w:val="{span}"/></w:tcPr>' + p("all day")
+    assert read(docx(tbl([["Day", "From", "To"], [wide, "x"]])))[1] == row([], ["all day", "x"])
+
+
+def test_wide_cells_alone_do_not_make_a_table_too_large() -> None:
+    wide = '<w:tcPr><w:gridSpan w:val="100"/></w:tcPr>' + p("x")
+    blocks = read(docx(tbl([[wide] * 10] * 5000)))
+    assert len(blocks) == 5000
+    assert blocks[-1] == row([], ["x"] * 10)
+
+
 def test_a_table_in_a_cell_is_part_of_the_cell() -> None:
     inner = p("see:") + tbl([["a", "b"]])
     assert read(docx(tbl([["left", inner]]))) == [row([], ["left", "see: a; b"])]

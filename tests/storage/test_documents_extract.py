@@ -146,6 +146,11 @@ async def test_processor_time_is_bounded(file: Callable[[bytes], Path]) -> None:
     assert await why_not(file(rows), Kind.CSV, Limits(cpu_s=1)) == TOO_LONG
 
 
+async def test_texts_get_less_processor_time_than_what_is_packed(file: Callable[[bytes], Path]) -> None:
+    lists = file(b"1. a\n" * 200_000)
+    assert await why_not(lists, Kind.MARKDOWN, Limits(cpu_s=60, text_cpu_s=1)) == TOO_LONG
+
+
 async def test_time_is_bounded(tmp_path: Path) -> None:
     with feed(tmp_path) as path:
         assert await why_not(path, Kind.TEXT, Limits(wall_s=0.3)) == TOO_LONG
@@ -186,7 +191,7 @@ async def test_the_process_is_held_in(tmp_path: Path, monkeypatch: pytest.Monkey
     async with waiting_process(tmp_path) as (_, pid):
         limits = Limits()
         assert resource.prlimit(pid, resource.RLIMIT_AS) == (limits.memory_bytes, limits.memory_bytes)
-        assert resource.prlimit(pid, resource.RLIMIT_CPU) == (limits.cpu_s, limits.cpu_s + 1)
+        assert resource.prlimit(pid, resource.RLIMIT_CPU) == (limits.text_cpu_s, limits.text_cpu_s + 1)
         assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (limits.open_files, limits.open_files)
         assert resource.prlimit(pid, resource.RLIMIT_CORE) == (0, 0)
         assert resource.prlimit(pid, resource.RLIMIT_FSIZE) == (0, 0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 
 import pytest
 
@@ -284,6 +285,22 @@ x = 1
         paragraph("x = 1"),
         paragraph("Hello there"),
     ]
+
+
+@pytest.mark.parametrize("piece", ["![a](", "[", "![", "[a][", "[[a]", "[a](((", "[a\n", "![a](" * 40 + "\n\n"])
+def test_brackets_that_begin_no_link_are_passed_over_quickly(piece: str) -> None:
+    """As CommonMark says they take 20 us a character and more."""
+    text = piece * ((100_000 if piece == "[a\n" else 200_000) // len(piece)) + "\n\nend"
+    before = time.process_time()
+    blocks = read(text, Kind.MARKDOWN)
+    assert time.process_time() - before < 2.5
+    assert blocks[-1] == paragraph("end")
+
+
+def test_a_file_of_very_many_links_is_read_without_their_addresses() -> None:
+    text = "See [our *site*](https://example.com/a), ![a door](x.png) and [this][1].\n\n" * 10_000
+    blocks = read(text, Kind.MARKDOWN)
+    assert (len(blocks), set(blocks)) == (10_000, {paragraph("See our site, a door and this.")})
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
