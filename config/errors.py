@@ -91,6 +91,20 @@ class StartupError(TrunklineError):
     """The program cannot start; the message is one clear line that names the cause and the remedy."""
 
 
+class ModelTrialError(StartupError):
+    """A model's trial ended without a result: another model can take its place, and this process must not load it.
+    `fault` is a signal's name, "time limit", "status N" or "no result"; the message names model, file, fault and
+    remedy in one line."""
+
+    def __init__(self, model: str, file: str, fault: str, message: str) -> None:
+        super().__init__(message)
+        self.model: Final = model
+        self.file: Final = file
+        self.fault: Final = fault
+        self.told = False
+        """Whether the log has it."""
+
+
 class ModelError(TrunklineError):
     """A model failed while it worked for a call; it ends that call alone."""
 

@@ -9,11 +9,12 @@ from typing import Final, TypeVar
 
 import structlog
 
-from config.errors import StartupError
+from config.errors import ModelTrialError, StartupError
 from models import engines
 from models.known_models import Kind
 from models.protocols import Closable
 from models.store import Store
+from models.trial import tell_left_out
 
 AUTO: Final = "auto"
 """The best that is installed."""
@@ -39,27 +40,48 @@ def refuse_what_is_not_here(
             raise StartupError(f"{named} cannot be used ({state}): {remedy}")
 
 
-def one_of(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model:
-    """The model that a setting names; with `auto` the first that loads, and one line for each before it."""
+def one_of(
+    kind: str, name: str, makers: Makers[Model], opened: ExitStack, others: Makers[Model] | None = None
+) -> Model:
+    """The model that a setting names, or, when it fails its trial, the first of the `others` that loads: a telephone
+    that is answered by a lesser model is better than none. With `auto` the first that loads, and one line in the log
+    for each before it."""
     if name != AUTO:
-        return _construct(kind, name, makers, opened)
+        try:
+            return _construct(kind, name, makers, opened)
+        except ModelTrialError as error:
+            if not others:
+                raise
+            tell_left_out(kind, error)
+            makers = others
     failures: list[str] = []
     for candidate in makers:
         try:
             return _construct(kind, candidate, makers, opened)
         except StartupError as error:
             failures.append(error.message)
-            _log.warning("model.missing", name=candidate, kind=kind, error=error.message)
+            _tell(kind, candidate, error)
     raise StartupError(f"no model for [models] {kind} can be loaded: {'; '.join(failures)}")
 
 
-def tried(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model | None:
-    """A model, or None and a line in the log."""
+def tried(
+    kind: str, name: str, makers: Makers[Model], opened: ExitStack, unfit: set[str] | None = None
+) -> Model | None:
+    """A model, or None and a line in the log; `unfit` gets the name of one that failed its trial."""
     try:
         return _construct(kind, name, makers, opened)
     except StartupError as error:
-        _log.warning("model.missing", name=name, kind=kind, error=error.message)
+        _tell(kind, name, error)
+        if unfit is not None and isinstance(error, ModelTrialError):
+            unfit.add(name)
         return None
+
+
+def _tell(kind: str, name: str, error: StartupError) -> None:
+    if isinstance(error, ModelTrialError):
+        tell_left_out(kind, error)
+    else:
+        _log.warning("model.missing", name=name, kind=kind, error=error.message)
 
 
 def _construct(kind: str, name: str, makers: Makers[Model], opened: ExitStack) -> Model:

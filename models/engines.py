@@ -13,6 +13,7 @@ from models.known_models import KnownModel
 from models.machine import cores
 from models.protocols import Embeddings, LanguageModel, SpeechToText, TextToSpeech
 from models.store import Store
+from models.trial import Candidate, Trials
 
 SHERPA: Final = "sherpa-onnx"
 LLAMA: Final = "llama.cpp"
@@ -28,14 +29,40 @@ def open_gguf(path: Path, name: str, calls: int) -> LanguageModel:
     return LlamaLanguageModel(path, name=name, sequences=sequences_for(calls, cores()))
 
 
-def gguf_context_length(path: Path) -> int:
-    """How many tokens a call could have with a GGUF file, without loading its weights. Raises `StartupError`."""
-    from models.llama.language_model import CAPACITY
-    from models.llama.library import Model
+def try_gguf(trials: Trials, path: Path, name: str) -> None:
+    """Try a GGUF file, unless just this has passed before. Takes seconds. Raises `StartupError`, and of its kinds
+    `ModelTrialError` for one that this process must not load."""
+    from models.llama.trial import gguf_candidate
 
-    model = Model(path, vocabulary_only=True)
-    model.must_write()
-    return min(CAPACITY, model.trained_for)
+    trials.require(gguf_candidate(path, name))
+
+
+def gguf_context_length(trials: Trials, path: Path, name: str) -> int:
+    """How many tokens a call could have with a GGUF file, found in another process without its weights. Takes a second
+    the first time. Raises as `try_gguf`."""
+    from models.llama.memory import CAPACITY
+    from models.llama.trial import header_candidate
+
+    return min(CAPACITY, int(trials.require(header_candidate(path, name))["trained_for"]))
+
+
+def try_out(store: Store, model: KnownModel) -> None:
+    """Try a model that is ready and that `runs`, unless just this has passed before. Takes seconds. Raises as
+    `try_gguf`."""
+    trials = Trials(store.directory)
+    match engine_of(model):
+        case "llama.cpp":
+            try_gguf(trials, store.path(model, "model"), model.name)
+        case "sherpa-onnx":
+            from models.sherpa.opening import try_recognizer
+
+            try_recognizer(store, model)
+        case "piper":
+            from models.piper.trial import voice_candidate
+
+            trials.require(voice_candidate(store.path(model, "model"), store.path(model, "config"), model.name))
+        case "onnx":
+            trials.require(_embeddings_candidate(store, model))
 
 
 def _open_sherpa(store: Store, model: KnownModel) -> SpeechToText:
@@ -58,7 +85,15 @@ def _open_onnx(store: Store, model: KnownModel) -> Embeddings:
         raise StartupError(
             f"The embedding model {model.name} names an engine that is none: onnx/{', onnx/'.join(RECIPES)}"
         )
+    Trials(store.directory).require(_embeddings_candidate(store, model))
     return OnnxEmbeddings(_network(store, model), store.path(model, "tokenizer"), model.name, recipe)
+
+
+def _embeddings_candidate(store: Store, model: KnownModel) -> Candidate:
+    from models.embed.trial import embeddings_candidate
+
+    tokenizer, family = store.path(model, "tokenizer"), model.engine.partition("/")[2]
+    return embeddings_candidate(_network(store, model), tokenizer, model.name, family)
 
 
 def _network(store: Store, model: KnownModel) -> Path:

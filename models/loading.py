@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from config.errors import ModelFileError, StartupError
+from config.errors import ModelFileError, ModelTrialError, StartupError
 from models import end_of_turn, engines, espeak_tts, flite_tts, responder, smart_turn
 from models.catalogue import ANY, Catalogue, LanguageModelInfo, language_model_id
 from models.choosing import AUTO, Makers, one_of, refuse_what_is_not_here, tried
@@ -23,6 +23,7 @@ from models.protocols import Closable, Embeddings, EndOfTurn, LanguageModel, Tex
 from models.speech_cache import Origin, Remembering, SpeechCache
 from models.speech_files import SpeechFiles
 from models.store import Store
+from models.trial import Trials, tell_left_out
 
 _log = structlog.get_logger()
 
@@ -95,22 +96,30 @@ def _language_models(
     store: Store, wanted: str, opened: ExitStack, calls: int
 ) -> dict[LanguageModelInfo, LanguageModel]:
     """The one that a setting names, or the best; all others that are here when a call needs them. Behind each that is
-    a file there is the responder: a caller is never left without an answer."""
+    a file there is the responder: a caller is never left without an answer. It stands in for a named one that fails its
+    trial."""
     files = gguf_files(store)
+    trials = {name: Trials(store.directory) for name in files}
     makers: Makers[LanguageModel] = {
-        **{name: partial(engines.open_gguf, path, name, calls) for name, path in files.items()}, **_LLM
+        **{name: partial(_open_tried, trials[name], path, name, calls) for name, path in files.items()}, **_LLM
     }  # fmt: skip
     refuse_what_is_not_here(store, "llm", wanted, makers)
-    default = one_of("llm", wanted, makers, opened)
+    default = one_of("llm", wanted, makers, opened, others=_LLM)
     spare = default if default.name in _LLM else _LLM[responder.NAME]()
     models = {_info(default.name, _context_length(default), files, is_default=True): default}
     for name in makers:
-        if name != default.name and (info := _peeked(name, files)):
-            models[info] = OnDemandLanguageModel(name, makers[name]) if name in files else spare
+        if name != default.name and (info := _peeked(store, name, files)):
+            models[info] = OnDemandLanguageModel(name, makers[name], trials[name].stop) if name in files else spare
     return {
         info: FallbackLanguageModel(info.name, [model, spare]) if info.name in files else model
         for info, model in models.items()
     }
+
+
+def _open_tried(trials: Trials, path: Path, name: str, calls: int) -> LanguageModel:
+    """A GGUF file, loaded after its trial. Raises `StartupError`."""
+    engines.try_gguf(trials, path, name)
+    return engines.open_gguf(path, name, calls)
 
 
 def _info(
@@ -125,12 +134,15 @@ def _context_length(model: LanguageModel) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def _peeked(name: str, files: Mapping[str, Path]) -> LanguageModelInfo | None:
+def _peeked(store: Store, name: str, files: Mapping[str, Path]) -> LanguageModelInfo | None:
     """What the API says of a model that is not loaded; None, with a line in the log, when its file is none."""
     if name not in files:
         return _info(name, responder.CONTEXT_LENGTH, files)
     try:
-        return _info(name, engines.gguf_context_length(files[name]), files)
+        return _info(name, engines.gguf_context_length(Trials(store.directory), files[name], name), files)
+    except ModelTrialError as error:
+        tell_left_out("llm", error)
+        return None
     except StartupError as error:
         _log.warning("model.missing", name=name, kind="llm", error=error.message)
         return None
@@ -147,7 +159,11 @@ def _synthesizers(store: Store, wanted: str, opened: ExitStack) -> list[TextToSp
     makers |= _TTS
     refuse_what_is_not_here(store, "tts", wanted, makers)
     if wanted != AUTO:
-        return [one_of("tts", wanted, makers, opened)]
+        try:
+            return [one_of("tts", wanted, makers, opened)]
+        except ModelTrialError as error:
+            tell_left_out("tts", error)
+            makers = dict(_TTS)
     loaded = [voice for name in makers if (voice := tried("tts", name, makers, opened))]
     return loaded or [one_of("tts", AUTO, makers, opened)]
 
@@ -166,7 +182,11 @@ def embeddings_of(store: Store, wanted: str, opened: ExitStack) -> Embeddings | 
         there = ", ".join((AUTO, OFF, *makers))
         raise StartupError(f"[models] embedding = {wanted!r} is no model; there are: {there}")
     if wanted != AUTO:
-        return one_of("embedding", wanted, makers, opened)
+        try:
+            return one_of("embedding", wanted, makers, opened)
+        except ModelTrialError as error:
+            tell_left_out("embedding", error)
+            return None
     return next((model for name in makers if (model := tried("embedding", name, makers, opened))), None)
 
 

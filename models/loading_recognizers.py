@@ -33,19 +33,22 @@ def recognizers(store: Store, wanted: str, second: str, opened: ExitStack) -> di
     refuse_what_is_not_here(store, "stt", wanted, makers)
     refuse_what_is_not_here(store, "stt", second, makers, "stt_second")
     loaded: dict[str, SpeechToText] = {}
+    unfit: set[str] = set()
     whole = [model for model in files if engines.hears_whole_turns(model) and second in (AUTO, model.name)]
-    again = {} if second == OFF else _by_language(whole, makers, loaded, opened)
-    if second not in (AUTO, OFF) and not again:
+    again = {} if second == OFF else _by_language(whole, makers, loaded, opened, unfit)
+    if second not in (AUTO, OFF) and not again and second not in unfit:
         turns = [model.name for model in files if engines.hears_whole_turns(model)]
         raise StartupError(
             f"[models] stt_second = {second!r} is no model for whole turns that can be loaded; "
             f"there are: {', '.join((AUTO, OFF, *turns))}"
         )
     if wanted != AUTO:
-        only = loaded.get(wanted) or one_of("stt", wanted, makers, opened)
+        only = loaded.get(wanted) or one_of("stt", wanted, makers, opened, others=BUILT_IN)
         ears = {language: _behind(only, ear, second) for language, ear in again.items()}
         return {ANY: only, **ears}
-    first = _by_language([model for model in files if not engines.hears_whole_turns(model)], makers, loaded, opened)
+    first = _by_language(
+        [model for model in files if not engines.hears_whole_turns(model)], makers, loaded, opened, unfit
+    )
     if _BUILT_IN_LANGUAGE not in first and ANY not in first:
         first[_BUILT_IN_LANGUAGE] = one_of("stt", AUTO, BUILT_IN, opened)
     ears = {language: _behind(ear, again.get(language, again.get(ANY)), second) for language, ear in first.items()}
@@ -54,14 +57,18 @@ def recognizers(store: Store, wanted: str, second: str, opened: ExitStack) -> di
 
 
 def _by_language(
-    models: list[KnownModel], makers: Makers[SpeechToText], loaded: dict[str, SpeechToText], opened: ExitStack
+    models: list[KnownModel],
+    makers: Makers[SpeechToText],
+    loaded: dict[str, SpeechToText],
+    opened: ExitStack,
+    unfit: set[str],
 ) -> dict[str, SpeechToText]:
     """The first model that knows a language and loads, for each language that any knows. `loaded` gets those that were
-    loaded, by name."""
+    loaded, by name, `unfit` the names of those that failed their trial."""
     ears: dict[str, SpeechToText] = {}
     for model in models:
         spoken = {ANY if tag == "*" else tag.lower().split("-")[0] for tag in model.languages}
-        if spoken - ears.keys() and (ear := tried("stt", model.name, makers, opened)):
+        if spoken - ears.keys() and (ear := tried("stt", model.name, makers, opened, unfit)):
             loaded[model.name] = ear
             ears.update(dict.fromkeys(spoken - ears.keys(), ear))
     return ears

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +33,16 @@ def cores(root: Path = Path("/")) -> float:
         if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]):
             there = min(there, int(words[0]) / int(words[1]))
     return there
+
+
+def processor(root: Path = Path("/")) -> str:
+    """The kind of processor, and a hash of what it can do as Linux tells it: code that is made for what is there runs
+    differently on another one."""
+    flags = ""
+    with suppress(OSError), (root / "proc/cpuinfo").open() as lines:
+        flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    able = " ".join(sorted(flags.partition(":")[2].split()))
+    return f"{platform.machine()} {hashlib.sha256(able.encode()).hexdigest()[:16]}"
 
 
 def free_bytes(root: Path = Path("/")) -> int:

@@ -10,8 +10,9 @@ from typing import Any, Final, cast
 
 import structlog
 
-from config.errors import ModelError, TrunklineError
+from config.errors import ModelError, ModelTrialError, TrunklineError
 from models.protocols import AnswerPart, ChatPrompt, Closable, Constrained, LanguageModel, Prepares, SaysWait
+from models.trial import tell_left_out
 
 REST_S: Final = 60.0
 """After a failure: to try takes seconds, in which the caller waits."""
@@ -25,10 +26,12 @@ class OnDemandLanguageModel:
     """See `LanguageModel`. The first call waits some seconds for its first answer, or another model gives it; this one
     is loaded all the same, and stays. One that cannot be loaded is tried again a minute later. For one event loop."""
 
-    def __init__(self, name: str, load: Callable[[], LanguageModel]) -> None:
-        """`load` is called in a thread, once at a time; it raises `StartupError`."""
+    def __init__(self, name: str, load: Callable[[], LanguageModel], stop: Callable[[], None] = lambda: None) -> None:
+        """`load` is called in a thread, once at a time; it raises `StartupError`. `stop` has it come to its end
+        soon."""
         self.name = name
         self._load = load
+        self._stop = stop
         self._model: LanguageModel | None = None
         self._loading: asyncio.Task[LanguageModel] | None = None
         self._closed = False
@@ -81,6 +84,7 @@ class OnDemandLanguageModel:
     def close(self) -> None:
         """Free the model, also one that is being loaded: once it is there. Idempotent."""
         self._closed = True
+        self._stop()
         _free(self._model)
 
     def _open(self) -> LanguageModel:
@@ -96,7 +100,10 @@ class OnDemandLanguageModel:
         self._loading = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = time.monotonic(), f"the language model {self.name} could not be loaded: {error}"
-            _log.warning("model.not_loaded", name=self.name, kind="llm", error=str(error))
+            if isinstance(error, ModelTrialError):
+                tell_left_out("llm", error)
+            else:
+                _log.warning("model.not_loaded", name=self.name, kind="llm", error=str(error))
 
 
 def _free(model: object) -> None:

@@ -31,13 +31,14 @@ AUDIO_WAIT_S: Final = 5.0
 
 async def check(settings: Settings) -> int:
     """Print the lines; 0 when everything is in order."""
-    structlog.configure(processors=[_drop])  # the lines below say it all
     models = check_models.Models()
+    structlog.configure(processors=[models.hear, _drop])  # the lines below say it all
     checks: list[tuple[str, Callable[[Settings], Awaitable[str]]]] = [
         ("settings", _settings),
         ("data", _data),
         ("database", _database),
         ("models", models.named),
+        ("model trials", models.trials),
         ("capacity", models.capacity),
         *await check_remote.checks(settings),
         ("voice activity", _voice_activity),

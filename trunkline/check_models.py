@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from config.errors import StartupError
+from structlog.typing import EventDict
+
+from config.errors import ModelTrialError, StartupError
 from config.settings import Settings
-from models import loading
+from models import engines, loading
 from models.budget import Speeds, capacities
 from models.catalogue import Catalogue
+from models.known_models import read_known
 from models.llama.language_model import LlamaLanguageModel
 from models.machine import cores, free_bytes
 from models.measuring import first_asked, speeds_of
 from models.remote.joining import chosen
+from models.store import Store
+from models.trial import Trials
 from trunkline.model_load import TALK
 from trunkline.remote_models import configured_in, without_remote
 
@@ -30,6 +35,35 @@ class Models:
 
     def __init__(self) -> None:
         self._speeds: Speeds | None = None
+        self._left_out: dict[str, str] = {}
+        """Why, by name."""
+
+    def hear(self, _logger: object, _method: str, event: EventDict) -> EventDict:
+        """Keep what the log would say of models that are left out; for `structlog`."""
+        if event.get("event") == "model.left_out":
+            self._left_out[str(event["name"])] = str(event["error"])
+        return event
+
+    async def trials(self, settings: Settings) -> str:
+        """Whether all models that are files passed their trial, also those that are loaded when a call needs them.
+        Raises `StartupError` that names those which did not."""
+        tried = await asyncio.to_thread(self._try_language_models, settings)
+        if self._left_out:
+            raise StartupError("; ".join(self._left_out.values()))
+        return f"passed by all models that were loaded, and by {tried} language models in files"
+
+    def _try_language_models(self, settings: Settings) -> int:
+        store = Store(settings.models_dir, read_known(settings.models_dir))
+        passed = 0
+        for name, path in loading.gguf_files(store).items():
+            try:
+                engines.try_gguf(Trials(store.directory), path, name)
+                passed += 1
+            except ModelTrialError as error:
+                self._left_out[name] = error.message
+            except StartupError:  # no language model: `models list` says why
+                continue
+        return passed
 
     async def named(self, settings: Settings) -> str:
         """Which models answer, and how quick they are here. Raises `StartupError`."""

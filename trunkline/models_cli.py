@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from config.errors import StartupError
+from config.errors import ModelFileError, StartupError
 from config.settings import Settings
 from models.known_models import KINDS, KnownFile, KnownModel, find, read_known
 from models.store import Store, told
+from models.trial import Trials
 from trunkline.tables import table
 
 _COLUMNS = {
@@ -66,21 +67,25 @@ async def pull_all(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def verify(options: argparse.Namespace, settings: Settings) -> int:
-    """Print a line for each model, more for one that has changed; 1 when one has."""
+    """Print a line for each model, more for one that has changed; 1 when one has, or when it fails its trial, which is
+    made anew."""
     store = await _store(settings)
     with told(store.directory):
-        names = options.names or await asyncio.to_thread(_here, store)
+        own = await asyncio.to_thread(_own_files, store)
+        names = options.names or [*await asyncio.to_thread(_here, store), *own]
         failed = 0
-        for model in [find(store.known, name) for name in names]:
-            problems = await asyncio.to_thread(store.verify, model)
+        for name in names:
+            if name not in own:
+                find(store.known, name)
+        for name in names:
+            problems, good = await asyncio.to_thread(_examined, store, name, own.get(name))
             failed += bool(problems)
             for problem in problems:
-                print(f"FAIL  {model.name}: {problem}: run `trunkline models pull {model.name}`")
+                print(f"FAIL  {name}: {problem}")
             if not problems:
-                print(f"ok    {model.name}: {'1 file' if len(model.files) == 1 else f'{len(model.files)} files'}")
+                print(f"ok    {name}: {good}")
     if not names:
-        of_others = " that were pulled or imported" if any(store.directory.glob("*.gguf")) else ""
-        print(f"there are no model files in {store.directory}{of_others}")
+        print(f"there are no model files in {store.directory}")
     return 1 if failed else 0
 
 
@@ -118,17 +123,60 @@ def _rows(store: Store) -> list[dict[str, str]]:
     return rows + list(_own_rows(store))
 
 
-def _own_rows(store: Store) -> Iterator[dict[str, str]]:
-    """Language models that the list does not know, behind those that it does, as `auto` takes them."""
-    from models.engines import gguf_context_length
+def _own_files(store: Store) -> dict[str, Path]:
+    """GGUF files that the list does not know, by name."""
     from models.loading import gguf_files
 
     known = {model.name for model in store.known}
-    for name, path in gguf_files(store).items():
-        if name in known:
-            continue
+    return {name: path for name, path in gguf_files(store).items() if name not in known}
+
+
+def _examined(store: Store, name: str, own: Path | None) -> tuple[list[str], str]:
+    """What is wrong with a model, and what is said when nothing is; `own` is the file of one that the list does not
+    know. Reads all of it, and tries it."""
+    from models import engines
+
+    trials = Trials(store.directory)
+    trials.forget(name)
+    if own is not None:
         try:
-            gguf_context_length(path)
+            engines.try_gguf(trials, own, name)
+        except StartupError as error:
+            return [error.message], ""
+        return [], f"{own.name}, passed its trial"
+    model = find(store.known, name)
+    problems = [f"{problem}: run `trunkline models pull {name}`" for problem in store.verify(model)]
+    count = "1 file" if len(model.files) == 1 else f"{len(model.files)} files"
+    if problems or not _is_tried(store, model):
+        return problems, count
+    problem = _trial_problem(store, model)
+    return [problem] if problem else [], f"{count}, passed its trial"
+
+
+def _is_tried(store: Store, model: KnownModel) -> bool:
+    from models.engines import runs
+
+    return runs(model) and store.state(model).name == "ready"
+
+
+def _trial_problem(store: Store, model: KnownModel) -> str | None:
+    """Why a model does not run here; None when it does."""
+    from models import engines
+
+    try:
+        engines.try_out(store, model)
+    except (StartupError, ModelFileError) as error:
+        return error.message
+    return None
+
+
+def _own_rows(store: Store) -> Iterator[dict[str, str]]:
+    """Language models that the list does not know, behind those that it does, as `auto` takes them."""
+    from models.engines import gguf_context_length
+
+    for name, path in _own_files(store).items():
+        try:
+            gguf_context_length(Trials(store.directory), path, name)
             state = "ready"
         except StartupError as error:
             state = error.message
@@ -160,7 +208,12 @@ def _here(store: Store) -> list[str]:
 
 
 async def _stands(store: Store, model: KnownModel) -> str:
-    return await asyncio.to_thread(_standing, store, model)
+    """How a model stands that has just come, after its trial."""
+    standing = await asyncio.to_thread(_standing, store, model)
+    if not await asyncio.to_thread(_is_tried, store, model):
+        return standing
+    problem = await asyncio.to_thread(_trial_problem, store, model)
+    return standing if problem is None else f"{standing}, but {problem}"
 
 
 def _waits_for(what: str) -> Callable[[], None]:

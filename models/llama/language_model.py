@@ -20,7 +20,7 @@ from config.errors import ModelError, StartupError
 from models.llama.engine import End, Engine, Request
 from models.llama.grammar import bare_call, json_grammar, tagged_calls
 from models.llama.library import Context, Model, weights_in_memory
-from models.llama.memory import plan
+from models.llama.memory import CAPACITY, plan
 from models.llama.reading import Reader
 from models.llama.sampling import Grammar, Sampler, Sampling
 from models.llama.schedule import Pace, Priority
@@ -31,8 +31,6 @@ from models.machine import cores, free_bytes
 from models.protocols import AnswerPart, ChatPrompt
 from models.token_count import TokenCount
 
-CAPACITY: Final = 4096
-"""Tokens of a talk: what an agent is told, and what was said of late."""
 MOST_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""
 BATCH_TOKENS: Final = 512

@@ -11,6 +11,8 @@ from typing import Final
 
 from config.errors import StartupError
 
+CAPACITY: Final = 4096
+"""Tokens of a talk: what an agent is told, and what was said of late."""
 TALK_TOKENS: Final = 2048
 """Of one call: its agent's prompt and some minutes of talk."""
 LEAST_TOKENS: Final = 1024

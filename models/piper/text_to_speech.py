@@ -17,19 +17,21 @@ import numpy as np
 import soxr
 import structlog
 
-from config.errors import ModelError, ModelFileError, StartupError
+from config.errors import ModelError, ModelFileError, ModelTrialError, StartupError
 from media.ports import Samples
 from models.intonation import pitch_range
 from models.known_models import KnownModel
 from models.machine import cores
 from models.piper.phonemes import PhonemeIds, Sentence
 from models.piper.phonemizer import Phonemizer
+from models.piper.trial import voice_candidate
 from models.piper.voice import Network, Run, Scales, Sound, check_network
 from models.piper.voice_config import VoiceConfig, read_config
 from models.piper.word_places import Piece, spoken_words
 from models.protocols import Speech, VoiceSettings
 from models.speech_edges import sounding
 from models.store import Store, sha256_of
+from models.trial import Trials, tell_left_out
 from models.tts_speed import TtsSpeed
 
 NAME: Final = "piper"
@@ -51,6 +53,7 @@ class _Voice:
     """A voice's files; `identity` is another one when they are."""
 
     path: Path
+    settings: Path
     config: VoiceConfig
     ids: PhonemeIds
     identity: str
@@ -62,10 +65,15 @@ class PiperTextToSpeech:
 
     name = NAME
 
-    def __init__(self, voices: dict[str, tuple[Path, Path]], threads: int | None = None) -> None:
+    def __init__(
+        self, voices: dict[str, tuple[Path, Path]], threads: int | None = None, trials: Trials | None = None
+    ) -> None:
         """`voices` are network and settings by model name, the best first. `threads` speak at once, by default one for
         each core but one. A voice whose files are wrong is left out, with a line in the log. The first one is loaded
-        now and timed, which takes seconds; the others when they are needed. Raises `StartupError` when none is left."""
+        now and timed, which takes seconds; the others when they are needed. `trials` try each before it is loaded.
+        Raises `StartupError` when none is left, `ModelTrialError` when one of them failed its trial."""
+        self._trials = trials
+        self._unfit: ModelTrialError | None = None
         self._voices, self._failures = _readable(voices)
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
@@ -109,6 +117,8 @@ class PiperTextToSpeech:
 
     def close(self) -> None:
         """Drop what waits; the threads end with the sentences that they speak. Does not wait. Idempotent."""
+        if self._trials is not None:
+            self._trials.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._phonemizer.close()
         with self._lock:
@@ -161,6 +171,7 @@ class PiperTextToSpeech:
                     return self._networks[model]
             began = time.monotonic()
             voice = self._voices[model]
+            self._try(model, voice)
             network = Network(voice.path, voice.config, 1)
             _log.info("voice.loaded", voice=model, seconds=round(time.monotonic() - began, 2))
             with self._lock:
@@ -169,6 +180,17 @@ class PiperTextToSpeech:
                     dropped, _ = self._networks.popitem(last=False)
                     _log.info("voice.dropped", voice=dropped)
             return network
+
+    def _try(self, model: str, voice: _Voice) -> None:
+        """Raises `ModelError` for a voice that this process must not load."""
+        if self._trials is None:
+            return
+        try:
+            self._trials.require(voice_candidate(voice.path, voice.settings, model))
+        except StartupError as error:
+            if isinstance(error, ModelTrialError):
+                self._unfit = error
+            raise ModelError(error.message) from error
 
     def _first_that_speaks(self) -> TtsSpeed:
         """Leave out voices that do not speak, and time the first that does. Raises `StartupError`."""
@@ -183,12 +205,17 @@ class PiperTextToSpeech:
                 return self._measured(model)
             except ModelError as error:
                 self._leave_out(model, error)
+        if self._unfit is not None:
+            raise self._unfit
         raise StartupError("; ".join(self._failures) or "there is no Piper voice: run `trunkline models pull`")
 
     def _leave_out(self, model: str, error: ModelError) -> None:
         del self._voices[model]
         self._failures.append(f"the voice {model} cannot speak ({error.message}): `trunkline models verify {model}`")
-        _log.warning("voice.unusable", voice=model, error=error.message)
+        if isinstance(error.__cause__, ModelTrialError):
+            tell_left_out("tts", error.__cause__)
+        else:
+            _log.warning("voice.unusable", voice=model, error=error.message)
 
     def _measured(self, model: str) -> TtsSpeed:
         """Time a voice, with the second of two sentences: the first one warms it up."""
@@ -206,7 +233,8 @@ def open_piper(store: Store, models: Sequence[KnownModel]) -> PiperTextToSpeech:
     """The installed Piper voices as one synthesizer. Raises `StartupError`."""
     try:
         return PiperTextToSpeech(
-            {model.name: (store.path(model, "model"), store.path(model, "config")) for model in models}
+            {model.name: (store.path(model, "model"), store.path(model, "config")) for model in models},
+            trials=Trials(store.directory),
         )
     except ModelFileError as error:
         raise StartupError(error.message) from error
@@ -225,7 +253,7 @@ def _readable(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], 
             failures.append(str(error))
             _log.warning("voice.unusable", voice=model, error=str(error))
         else:
-            good[model] = _Voice(network, config, PhonemeIds(config.phoneme_id_map), identity)
+            good[model] = _Voice(network, settings, config, PhonemeIds(config.phoneme_id_map), identity)
     return good, failures
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ from models.sherpa.protobuf import onnx_metadata
 from models.sherpa.recipe import ENGINES, PREFIX, Make, Recipe, recipe
 from models.sherpa.speech_to_text import SherpaSpeechToText
 from models.sherpa.tokens import Tokens, read_tokens, scores_of
-from models.sherpa.trial import try_out
+from models.sherpa.trial import recognizer_candidate
 from models.store import Store
+from models.trial import Trials
 
 _THREADS = 1
 """Of one run of a network: more share a core's caches and spin while they wait for each other."""
@@ -26,7 +29,37 @@ _BPE = "bpe"
 
 def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
     """A recognizer for a known model whose files are there: a `SherpaSpeechToText`, or for an engine that takes whole
-    turns an `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`."""
+    turns an `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`, and of its
+    kinds `ModelTrialError` for a model that this process must not load."""
+    with _ready(store, model) as ready:
+        Trials(store.directory).require(recognizer_candidate(ready.recipe, model.name, store.folder(model)))
+        recognizer = _load(ready.recipe, model)
+    make, tokens = ready.make, ready.tokens
+    if make.streaming:
+        return SherpaSpeechToText(model.name, recognizer, tokens, languages=model.languages, biased=make.biased)
+    told = _whisper_languages(ready.paths["encoder"]) if make.maker == "from_whisper" else None
+    return OfflineSpeechToText(model.name, recognizer, tokens, languages=model.languages, told=told)
+
+
+def try_recognizer(store: Store, model: KnownModel) -> None:
+    """The trial alone. Raises as `open_recognizer`."""
+    with _ready(store, model) as ready:
+        Trials(store.directory).require(recognizer_candidate(ready.recipe, model.name, store.folder(model)))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What is known of a model before sherpa-onnx opens it."""
+
+    make: Make
+    paths: Mapping[str, Path]
+    tokens: Tokens
+    recipe: Recipe
+
+
+@contextmanager
+def _ready(store: Store, model: KnownModel) -> Iterator[_Ready]:
+    """Its recipe, good for the block. Raises `StartupError`."""
     make = ENGINES.get(model.engine.removeprefix(PREFIX))
     if make is None or not model.engine.startswith(PREFIX):
         raise StartupError(
@@ -45,12 +78,7 @@ def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
             _THREADS,
             (tokens.unit, str(vocabulary)) if make.biased else None,
         )
-        try_out(made, model.name, store.folder(model))
-        recognizer = _load(made, model)
-    if make.streaming:
-        return SherpaSpeechToText(model.name, recognizer, tokens, languages=model.languages, biased=make.biased)
-    told = _whisper_languages(paths["encoder"]) if make.maker == "from_whisper" else None
-    return OfflineSpeechToText(model.name, recognizer, tokens, languages=model.languages, told=told)
+        yield _Ready(make, paths, tokens, made)
 
 
 def _paths(store: Store, model: KnownModel, make: Make) -> Mapping[str, Path]:

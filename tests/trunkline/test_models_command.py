@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.models.faulty_trials import write_faults
 from tests.models.file_server import FileServer, file_server, sha256
 from tests.models.model_files import FILES, model_of
 from tests.models.tiny_gguf import write_tiny_gguf
 from tests.trunkline.house import TRUNKLINE, command, environment
+
+UNTRIED = ", but elsewhere/zipformer runs no stt here"
+"""What is said of `small`, whose files hold nothing that could be tried."""
+READY = f"ready{UNTRIED}"
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ async def server() -> AsyncIterator[FileServer]:
 def furnished(folder: Path, server: FileServer, *, known: bool = True) -> Path:
     """A data folder whose own list has the model `small`, at that server."""
     (folder / "models").mkdir(parents=True)
-    model = model_of(FILES, server.origin, known=known, engine="sherpa-onnx/zipformer")
+    model = model_of(FILES, server.origin, known=known, engine="elsewhere/zipformer")
     (folder / "models/known_models.json").write_text(f"[{model.model_dump_json(exclude_none=True)}]")
     return folder
 
@@ -47,7 +52,7 @@ async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServe
     data = await asyncio.to_thread(furnished, tmp_path / "data", server)
     code, out, err = await models(data, "list")
     assert (code, err) == (0, ""), err
-    assert row(out, "small") == "stt small 7.6 kB MIT en not pulled"
+    assert row(out, "small") == f"stt small 7.6 kB MIT en not pulled{UNTRIED}"
     assert row(out, "pocketsphinx") == "stt pocketsphinx - - - ready"
     assert row(out, "lexical-end-of-turn") == "eot lexical-end-of-turn - - - ready"
     assert "Apache-2.0 many not pulled" in row(out, "qwen3-0.6b-q4_0")
@@ -57,14 +62,14 @@ async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServe
     sums = [f"small: {name}, " for name in FILES]
     assert [line.startswith(start) for line, start in zip(out.splitlines(), sums, strict=False)] == [True, True]
     assert all(f"SHA-256 {sha256(content)}, as it should be" in out for content in FILES.values())
-    assert out.endswith("small: ready\n") and "small: encoder.onnx: 7 kB of 7 kB, 100 %" in err
-    assert (await models(data, "pull", "small"))[1] == "small: was here already, ready\n"
+    assert out.endswith(f"small: {READY}\n") and "small: encoder.onnx: 7 kB of 7 kB, 100 %" in err
+    assert (await models(data, "pull", "small"))[1] == f"small: was here already, {READY}\n"
     assert await models(data, "verify") == (0, "ok    small: 2 files\n", "")
 
     await asyncio.to_thread(shutil.make_archive, str(tmp_path / "usb"), "gztar", data / "models", "small")
     other = await asyncio.to_thread(furnished, tmp_path / "other/data", server)
     server.asked.clear()
-    assert await models(other, "import", tmp_path / "usb.tar.gz") == (0, "small: ready\n", "")
+    assert await models(other, "import", tmp_path / "usb.tar.gz") == (0, f"small: {READY}\n", "")
     assert await models(other, "verify", "small") == (0, "ok    small: 2 files\n", "")
     assert server.asked == []
 
@@ -86,16 +91,45 @@ async def test_models_are_listed_as_they_can_be_used(server: FileServer, tmp_pat
     await asyncio.to_thread(write_tiny_gguf, data / "models/a-own.gguf")
     (data / "models/b-own.gguf").write_bytes(b"<html>not found</html>")
     (data / "models/c-own.gguf").symlink_to("/media/usb/gone.gguf")
-    assert "no model files in" in (nothing := (await models(data, "verify"))[1])
-    assert nothing.endswith(" that were pulled or imported\n"), "those are there, and nobody knows what they should be"
     server.files["/a.gguf"] = b"gguf"
     code, out, err = await models(data, "pull", "sentences")
     assert (code, out.splitlines()[-1]) == (0, "sentences: ready, but llama.cpp runs no embedding here"), err
     code, out, _ = await models(data, "list")
     assert row(out, "a-own").endswith("- - ready") and "is no GGUF file" in row(out, "b-own")
-    assert row(out, "c-own").startswith("llm c-own - - - The language model ")
+    assert row(out, "c-own").startswith("llm c-own - - - The model c-own cannot be read: No such file or directory")
     assert row(out, "sentences").endswith("ready, but llama.cpp runs no embedding here")
     assert out.index(" listed ") < out.index(" a-own ")
+
+
+async def test_what_comes_and_what_is_verified_is_tried(server: FileServer, tmp_path: Path) -> None:
+    """A file that is what it should be, and ends whoever loads it or is no model, is told at once."""
+    data = tmp_path / "data"
+    (data / "models").mkdir(parents=True)
+    tiny = await asyncio.to_thread(write_tiny_gguf, data / "models/a-own.gguf")
+    (data / "models/b-own.gguf").write_bytes(b"<html>not found</html>")
+    server.files = {"/model.gguf": tiny.read_bytes(), "/other.gguf": b"GGUF and no more"}
+    listed = [
+        model_of({file[1:]: server.files[file]}, server.origin, name=name, kind="llm", engine="llama.cpp")
+        for name, file in (("good", "/model.gguf"), ("bad", "/other.gguf"))
+    ]
+    entries = [each.model_dump(mode="json", exclude_none=True) for each in listed]
+    for entry in entries:
+        entry["files"][0]["role"] = "model"
+    (data / "models/known_models.json").write_text(json.dumps(entries))
+    code, out, err = await models(data, "pull", "good", "bad")
+    assert code == 0, err
+    assert "good: ready\n" in out and "bad: ready, but The language model " in out
+    code, out, _ = await models(data, "verify")
+    good, bad, own, other = out.splitlines()
+    assert (code, good, own) == (
+        1, "ok    good: 1 file, passed its trial", "ok    a-own: a-own.gguf, passed its trial"
+    )  # fmt: skip
+    assert bad.startswith("FAIL  bad: The language model ") and other.startswith("FAIL  b-own: The language model ")
+    faults = {**environment(data, {}), "PYTHONPATH": str(write_faults(tmp_path / "path", {"a-own": "SIGSEGV"}))}
+    code, out, err = await command("models", "verify", "a-own", folder=tmp_path, environment=faults)
+    assert code == 1 and "a-own.gguf) is left out: its trial was ended by SIGSEGV: choose another model" in out, err
+    code, out, err = await models(data, "verify", "a-own")
+    assert (code, out) == (0, "ok    a-own: a-own.gguf, passed its trial\n"), err
 
 
 async def test_sums_that_nobody_knew_are_shown(server: FileServer, tmp_path: Path) -> None:
@@ -122,7 +156,7 @@ async def test_what_cannot_be_done_is_told_in_one_line(server: FileServer, tmp_p
         code, out, err = await models(data, *arguments)
         last = err.splitlines()[-1]
         assert (code, out) == (1, "") and last.startswith(f"trunkline: {words}"), err
-    assert row((await models(data, "list"))[1], "small") == "stt small 7.6 kB MIT en not pulled: 92 % is here"
+    assert row((await models(data, "list"))[1], "small") == f"stt small 7.6 kB MIT en not pulled: 92 % is here{UNTRIED}"
     assert await models(tmp_path / "empty", "verify") == (
         0, f"there are no model files in {tmp_path}/empty/models\n", ""
     )  # fmt: skip

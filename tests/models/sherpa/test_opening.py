@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -15,10 +16,10 @@ import sherpa_onnx
 
 from config.errors import StartupError
 from models.known_models import read_known
-from models.sherpa import trial
 from models.sherpa.opening import open_recognizer
 from models.sherpa.recipe import ENGINES, PREFIX, recipe
 from models.sherpa.speech_to_text import SherpaSpeechToText
+from models.trial import Trials
 from tests.models.sherpa.conftest import installed
 
 
@@ -79,13 +80,13 @@ def test_files_that_passed_are_not_tried_again_until_they_change(
     shutil.copytree(tiny_folder / "transducer", tmp_path / "transducer")
     store, model = installed(tmp_path, "transducer", "sherpa-onnx/zipformer")
     tries: list[str] = []
-    run = subprocess.run
+    run = Trials._run
 
-    def counted(*arguments: object, **more: object) -> object:
+    def counted(*arguments: Any) -> int | None:
         tries.append("try")
-        return run(*arguments, **more)  # type: ignore[call-overload]
+        return run(*arguments)
 
-    monkeypatch.setattr(trial.subprocess, "run", counted)
+    monkeypatch.setattr(Trials, "_run", counted)
     for expected in (1, 1):
         recognizer = open_recognizer(store, model)
         assert isinstance(recognizer, SherpaSpeechToText)
