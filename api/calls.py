@@ -72,7 +72,7 @@ async def end_live(asked: Asked[NoBody, NoQuery]) -> None:
     """Before POST /calls/{id}/hangup is answered: the call comes to its stored end."""
     owner, services = asked.owner, asked.services
     stored, ending = await services.database.read(
-        lambda conn: (calls.get(conn, owner, asked.item), call_endings.of_call(conn, asked.item))
+        lambda conn: (calls.get(conn, owner, asked.item), call_endings.of_call(conn, asked.item)), owner=owner
     )
     if stored is None:
         raise NotFound("Call not found")

@@ -97,10 +97,11 @@ class _Runner:
             return answer
 
         try:
-            answer = await (database.write if route.writes or scope is not None else database.read)(work)
+            transaction = database.write if route.writes or scope is not None else database.read
+            answer = await transaction(work, owner=asked.organization_id)
         except Exception:
             await self._undo(asked, prepared)
-            await self._note_refusal(notes)
+            await self._note_refusal(notes, asked.organization_id)
             raise
         if isinstance(answer, Answer):
             await self._undo(asked, prepared)
@@ -116,10 +117,10 @@ class _Runner:
         except Exception:  # the client is told what came of the request, not this
             log.exception("api.undo_failed", route=self._route.name)
 
-    async def _note_refusal(self, notes: Sequence[Callable[[sa.Connection], None]]) -> None:
+    async def _note_refusal(self, notes: Sequence[Callable[[sa.Connection], None]], owner: str | None) -> None:
         for note in notes:
             try:
-                await self._services.database.write(note)
+                await self._services.database.write(note, owner=owner)
             except Exception:  # the client is refused all the same
                 log.exception("api.refusal_not_noted", route=self._route.name)
 
@@ -153,7 +154,9 @@ class _Runner:
     async def _note_malformed(self, request: web.Request, given: bytes, error: Invalid) -> None:
         if self._route.note_malformed is not None:
             note = await asyncio.to_thread(self._route.note_malformed, request, given, error)
-            await self._note_refusal([] if note is None else [note])
+            caller = request.get(CALLER)
+            owner = None if caller is None else caller.organization_id
+            await self._note_refusal([] if note is None else [note], owner)
 
 
 def json_response(status: int, body: bytes) -> web.Response:

@@ -50,8 +50,9 @@ class Repeats:
         """The kept answer, or that of `run`, which stores it when it succeeds; refusals are stored here. A request
         waits for one of the same scope that runs."""
         async with self._turn(scope):
+            owner = scope.organization_id
             kept = await self._database.read(
-                lambda conn: idempotent_answers.find(conn, self._secrets, scope, utc_now())
+                lambda conn: idempotent_answers.find(conn, self._secrets, scope, utc_now()), owner=owner
             )
             if kept is not None:
                 return replay(kept)
@@ -60,7 +61,7 @@ class Repeats:
             if isinstance(body, bytes) and _is_kept_refusal(response.status):
                 answer = Answer(response.status, body)
                 first = await self._database.write(
-                    lambda conn: idempotent_answers.find_or_keep(conn, self._secrets, scope, answer)
+                    lambda conn: idempotent_answers.find_or_keep(conn, self._secrets, scope, answer), owner=owner
                 )
                 return response if first is answer else replay(first)
             return response

@@ -38,7 +38,7 @@ class Received:
 async def receive(asked: Asked[KnowledgeDocumentCreate, NoQuery]) -> Received:
     """Store the file of an upload that its agent can take."""
     services, body = asked.services, asked.body
-    await services.database.read(lambda conn: _searching(conn, asked.owner, body.agent_id))
+    await services.database.read(lambda conn: _searching(conn, asked.owner, body.agent_id), owner=asked.owner)
     document_id = str(uuid4())
     sha256 = await asyncio.to_thread(_store, services.settings.data_dir, document_id, body.file_base64)
     return Received(document_id, sha256)
@@ -97,9 +97,9 @@ def delete(exchange: Exchange[None, NoQuery]) -> None:
 async def look_up(asked: Asked[KnowledgeSearch, NoQuery]) -> list[Found]:
     """Search, before the transaction: a model may be asked what the question means."""
     services, body = asked.services, asked.body
-    agent = await services.database.read(lambda conn: _agent(conn, asked.owner, body.agent_id))
+    agent = await services.database.read(lambda conn: _agent(conn, asked.owner, body.agent_id), owner=asked.owner)
     searches = services.knowledge or searching.KnowledgeSearch(services.database)
-    return await searches.search(agent.id, body.query, body.top_k)
+    return await searches.search(agent.id, body.query, body.top_k, owner=asked.owner)
 
 
 def search(exchange: Exchange[KnowledgeSearch, NoQuery]) -> list[KnowledgeResult]:

@@ -91,7 +91,9 @@ class Guide:
     async def number_now(self, destination: str) -> PhoneNumber:
         """What a REFER that was granted is made from, when its turn has come. Raises `ConnectionError`."""
         try:
-            number = await self._database.read(lambda conn: dialling.still_granted(conn, self._call, destination))
+            number = await self._database.read(
+                lambda conn: dialling.still_granted(conn, self._call, destination), lane="calls"
+            )
         except StorageTrouble as trouble:
             raise ConnectionError(f"the number is not read: {trouble.cause}") from trouble
         if number is None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Protocol, TypeVar
+
+import sqlalchemy as sa
 
 from calls.knowledge_meanings import KnowledgeMeanings, Meanings
 from storage.database import Database
@@ -17,6 +19,16 @@ MEANING_WEIGHT: Final = 0.8
 """How sure each alone can make: see `joined`."""
 
 
+T = TypeVar("T")
+
+
+class Read(Protocol):
+    """A transaction that reads; see `Database.read`."""
+
+    def __call__(self, work: Callable[[sa.Connection], T], /) -> Awaitable[T]:
+        """What the work gives."""
+
+
 class KnowledgeSearch:
     """Searches passages by their words, and, with a model, by what they mean."""
 
@@ -24,28 +36,29 @@ class KnowledgeSearch:
         self._database = database
         self._meanings = meanings
 
-    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+    async def search(self, agent_id: str, text: str, most: int, *, owner: str | None = None) -> list[Found]:
         """The passages of the agent's ready documents that answer best, the best first; `text` is anybody's words.
-        Raises `StorageTrouble`."""
-        asked = asyncio.ensure_future(self._database.read(partial(Words, agent_id=agent_id, text=text)))
+        `owner` asks the database (`Database.read`), without one the agent itself. Raises `StorageTrouble`."""
+        read = partial(self._database.read, owner=owner or agent_id)
+        asked = asyncio.ensure_future(read(partial(Words, agent_id=agent_id, text=text)))
         if self._meanings is None:
-            return _best(await self._by_words(asked), most)
-        by_meaning = self._by_meaning(self._meanings, asked, agent_id, text)
-        found, (meanings, near) = await asyncio.gather(self._by_words(asked), by_meaning)
+            return _best(await self._by_words(asked, read), most)
+        by_meaning = self._by_meaning(self._meanings, asked, read, agent_id, text)
+        found, (meanings, near) = await asyncio.gather(self._by_words(asked, read), by_meaning)
         return _best(found if meanings is None else _together({**near, **found}, meanings), most)
 
-    async def _by_words(self, asked: asyncio.Future[Words]) -> dict[int, Found]:
-        return await self._database.read((await asked).best)
+    async def _by_words(self, asked: asyncio.Future[Words], read: Read) -> dict[int, Found]:
+        return await read((await asked).best)
 
     async def _by_meaning(
-        self, all_meanings: KnowledgeMeanings, asked: asyncio.Future[Words], agent_id: str, text: str
+        self, all_meanings: KnowledgeMeanings, asked: asyncio.Future[Words], read: Read, agent_id: str, text: str
     ) -> tuple[Meanings | None, dict[int, Found]]:
         """How near passages are, None when that is not known; and the nearest ones."""
         meanings = await all_meanings.of(agent_id, text)
         words = await asked
         if meanings is None or not meanings.near:
             return meanings, {}
-        return meanings, await self._database.read(partial(words.those, passages=meanings.near))
+        return meanings, await read(partial(words.those, passages=meanings.near))
 
 
 def joined(words: float, meaning: float) -> float:

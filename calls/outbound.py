@@ -268,7 +268,7 @@ class OutboundCall:
         asked = partial(
             phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
         )
-        return await self._house.database.read(asked)
+        return await self._house.database.read(asked, lane="calls")
 
     async def _trunk(self, number: PhoneNumber) -> tuple[Trunk | None, str]:
         """The number's trunk; None and why there is none."""
@@ -285,7 +285,7 @@ class OutboundCall:
             return await database.write(partial(_depart, call=self.call))
         except StorageTrouble as trouble:
             self._log.warning("call.progress_not_stored", cause=trouble.cause)
-            return await database.read(partial(dialling.cleared, call=self.call))
+            return await database.read(partial(dialling.cleared, call=self.call), lane="calls")
 
     async def _place(self, line: Line) -> Leg | None:
         """Send the INVITE; None when it cannot be sent."""

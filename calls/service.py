@@ -232,7 +232,7 @@ class CallService:
             return
         async with self._taking:
             known = self._lost.union(self._live)
-            for queued in await self._database.read(lambda conn: calls.queued(conn, known)):
+            for queued in await self._database.read(lambda conn: calls.queued(conn, known), lane="calls"):
                 call = OutboundCall(queued, self._equipment, way_out, Transfers(way_out.reach, self._second_legs))
                 self._begin(call, self._start(self._serve(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
@@ -306,7 +306,7 @@ class CallService:
 
     async def _admitted(self, caller: _Caller) -> LiveCall:
         facts, names = caller.leg.facts, self._names_of(caller.leg.facts.source)
-        target = await self._database.read(lambda conn: find_target(conn, facts, names))
+        target = await self._database.read(lambda conn: find_target(conn, facts, names), lane="calls")
         self._door.check(facts, target.number)
         who = admitted(target)
         if self._draining:

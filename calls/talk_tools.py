@@ -172,7 +172,7 @@ async def _stored(agent: Agent, context: CallContext, database: Database) -> tup
 
     if not (agent.knowledge_search_instructions or agent.tool_ids is None or agent.tool_ids):
         return [], False
-    found, has_documents = await database.read(read)
+    found, has_documents = await database.read(read, owner=context.call_id)
     if len(found) > MOST_TOOLS:
         log.warning("tools.left_out", call_id=context.call_id, agent_id=agent.id, kept=MOST_TOOLS)
     return found[:MOST_TOOLS], has_documents

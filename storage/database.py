@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from contextvars import copy_context
+from contextvars import Context
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,12 +22,16 @@ from sqlalchemy.pool import StaticPool
 from config.errors import StartupError, Unavailable
 from storage.changes import Changes
 from storage.group_commit import Failed, GroupCommit, Write
+from storage.readers import Lane, Readers
 from storage.schema import bring_up_to_date
 
 BUSY_TIMEOUT_S: Final = 10.0
 """How long a statement waits for another process that writes."""
 READERS: Final = 3
-"""Connections for reading; each is a thread. More of them would rather wait for the interpreter than read."""
+"""Connections for reading that all share; each is a thread. More of them would rather wait for the interpreter than
+read. One more is for what calls wait for."""
+LONGEST_TOGETHER_S: Final = 0.1
+"""After so much time a commit takes no further writes: a caller who rings waits no longer for those of others."""
 
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"
@@ -63,7 +68,7 @@ class Database:
         """`url` as SQLAlchemy takes it, `sqlite+aiosqlite:///path/to/file`. `StartupError` when it is none."""
         self.url, self.path = _parsed(url)
         self._commits: GroupCommit | None = None
-        self._readers: list[_Thread] = []
+        self._readers: Readers | None = None
         self._threads: list[_Thread] = []
         self._changes: Changes | None = None
 
@@ -73,7 +78,8 @@ class Database:
         await asyncio.to_thread(bring_up_to_date, self.path)
         try:
             self._commits = GroupCommit((await self._opened(WRITE)).run_together)
-            self._readers = [await self._opened(READ) for _ in range(READERS)]
+            calls, *shared = [await self._opened(READ) for _ in range(1 + READERS)]
+            self._readers = Readers(shared, calls, _not_open)
             self._changes = await asyncio.to_thread(Changes, self.path)
         except BaseException:
             await self.close()
@@ -91,14 +97,17 @@ class Database:
     async def close(self) -> None:
         """Close every connection, after the work that was handed in. A thread that stayed would keep the process alive:
         none does, whatever goes wrong with another and even when this is cancelled."""
-        threads, self._threads, self._readers = self._threads, [], []
+        threads, self._threads = self._threads, []
         commits, self._commits = self._commits, None
+        readers, self._readers = self._readers, None
         changes, self._changes = self._changes, None
         async with AsyncExitStack() as closing:
             if changes is not None:
                 closing.push_async_callback(asyncio.to_thread, changes.close)
             for thread in threads:
                 closing.push_async_callback(thread.close)
+            if readers is not None:
+                closing.push_async_callback(readers.close)
             if commits is not None:
                 await commits.idle()
 
@@ -106,21 +115,27 @@ class Database:
         """Another number after each commit, also of other processes; None when that cannot be told. Returns at once."""
         return None if self._changes is None else self._changes.number()
 
-    async def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """What `work` gives, run on a thread in a transaction that only reads and sees one moment. Raises
-        `StorageTrouble`, and what `work` raises."""
-        if not self._readers:
-            raise StorageTrouble("the database is not open")
-        return await min(self._readers, key=_Thread.waiting).run(work)
+    async def read(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, lane: Lane = "shared") -> T:
+        """What `work` gives, run on a thread in a transaction that only reads and sees one moment. `owner` is the
+        organization that asks, None the server itself: owners take turns. What a caller waits for is in the lane
+        `calls`, where nothing else keeps it waiting. Raises `StorageTrouble`, and what `work` raises."""
+        if self._readers is None:
+            raise _not_open()
+        return await self._readers.read(work, owner, lane)
 
-    async def write(self, work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
+    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
         """What `work` gives, run on a thread in a transaction that writes: committed and on the disk when this returns,
-        gone when `work` raises. One at a time, in the order of the calls, also among processes; those that wait share a
-        commit. `patient`: nobody waits for it, others go first. Once handed in it runs to its end, whether or not its
-        caller still waits. Raises `StorageTrouble`, and what `work` raises."""
+        gone when `work` raises. One at a time, also among processes; owners (as in `read`) take turns, each in the
+        order of its calls, and those that wait share a commit. `patient`: nobody waits for it, others go first. Once
+        handed in it runs to its end, whether or not its caller still waits. Raises `StorageTrouble`, and what `work`
+        raises."""
         if self._commits is None:
-            raise StorageTrouble("the database is not open")
-        return await self._commits.write(work, patient=patient)
+            raise _not_open()
+        return await self._commits.write(work, owner=owner, patient=patient)
+
+
+def _not_open() -> StorageTrouble:
+    return StorageTrouble("the database is not open")
 
 
 class _Thread:
@@ -129,8 +144,6 @@ class _Thread:
 
     def __init__(self, path: Path, begin: str) -> None:
         self._begin: Final = begin
-        self._handed_in = 0  # by the event loop
-        self._done = 0  # by the thread
         self._connection = aiosqlite.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         # The library has no public way to run a function on a connection's thread, only single statements.
         self._on_thread: Callable[..., Awaitable[Any]] = self._connection._execute
@@ -153,24 +166,29 @@ class _Thread:
         finally:
             await self._connection.close()
 
-    def waiting(self) -> int:
-        """Transactions that were handed in and are not done."""
-        return self._handed_in - self._done
-
-    async def run(self, work: Callable[[sa.Connection], T]) -> T:
-        """Hand in a transaction. Log lines of `work` carry the caller's context."""
-        self._handed_in += 1
-        result: T = await self._on_thread(copy_context().run, self._transaction, work)
-        return result
+    def begin(self, work: Callable[[sa.Connection], Any], context: Context) -> asyncio.Future[Any]:
+        """Hand in a transaction, to run in a context; see `Reader`."""
+        done = asyncio.get_running_loop().create_future()
+        # As the library's `_execute` does, without a task of its own for every transaction.
+        self._connection._tx.put_nowait((done, partial(context.run, self._transaction, work)))
+        return done
 
     async def run_together(self, writes: Sequence[Write]) -> Sequence[Any]:
         """Hand in several pieces of work as one transaction; see `GroupCommit`."""
-        return await self.run(partial(self._one_by_one, writes))
+        result: Sequence[Any] = await self._on_thread(self._transaction, partial(self._one_by_one, writes))
+        return result
 
     def _one_by_one(self, writes: Sequence[Write], core: sa.Connection) -> list[Any]:
+        """The outcomes, of the first writes only when they take too long."""
         if len(writes) == 1:
             return [writes[0].run(core)]
-        return [self._in_savepoint(write, core) for write in writes]
+        until_s = time.monotonic() + LONGEST_TOGETHER_S
+        outcomes: list[Any] = []
+        for write in writes:
+            if outcomes and time.monotonic() >= until_s:
+                break
+            outcomes.append(self._in_savepoint(write, core))
+        return outcomes
 
     def _in_savepoint(self, write: Write, core: sa.Connection) -> Any:
         """The result, or `Failed` with nothing of it left. Raises when SQLite has given up the whole transaction."""
@@ -207,7 +225,6 @@ class _Thread:
         except StopIteration as error:  # no future takes it: the caller would wait forever
             raise RuntimeError("a transaction raised StopIteration") from error
         finally:
-            self._done += 1
             if raw.in_transaction:  # a commit that failed, because the disk is full
                 raw.rollback()
 

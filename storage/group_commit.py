@@ -1,17 +1,21 @@
 """Writes that share a commit. While one commit is on its way to the disk, what is handed in gathers; then it is
-committed together: twenty clients that write at once wait for two commits, not for twenty. What nobody waits for, a
-call's progress as an example, is patient: a few such writes go along with each commit, so that a caller who rings does
-not wait behind those who have hung up."""
+committed together: twenty clients that write at once wait for two commits, not for twenty. Owners take turns in a
+commit, so that one who writes much keeps no other waiting. What nobody waits for, a call's progress as an example, is
+patient: a few such writes go along with each commit, so that a caller who rings does not wait behind those who have
+hung up."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
+
+from storage.fair_queue import FairQueue, Owner
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -23,9 +27,10 @@ MOST_PATIENT: Final = 8
 
 @dataclass(frozen=True)
 class Write:
-    """A piece of work, the context of its caller, and where its result goes."""
+    """A piece of work, the context of its caller, whose it is (None: the server's), and where its result goes."""
 
     work: Work[Any]
+    owner: Owner
     done: asyncio.Future[Any]
     context: Context = field(default_factory=copy_context)
 
@@ -46,19 +51,22 @@ class Failed:
 
 class GroupCommit:
     """`commit` runs pieces of work in their order in one transaction, each whole or not at all, and gives what each one
-    returned or `Failed`; it raises when nothing of them is on the disk."""
+    returned or `Failed`, of the first ones only when they took long; it raises when nothing of them is on the disk."""
 
     def __init__(self, commit: Callable[[Sequence[Write]], Awaitable[Sequence[Any]]]) -> None:
         self._commit = commit
-        self._gathered: list[Write] = []
-        self._patient: list[Write] = []
+        self._gathered = FairQueue[Write]()
+        self._patient: deque[Write] = deque()
         self._committing: asyncio.Task[None] | None = None
 
-    async def write(self, work: Work[T], *, patient: bool = False) -> T:
+    async def write(self, work: Work[T], *, owner: Owner = None, patient: bool = False) -> T:
         """What `work` returned, once it is on the disk. Raises what it or the commit raised. It is done even when the
         caller does not wait any more. Patient ones keep their order among themselves; others overtake them."""
-        mine = Write(work, asyncio.get_running_loop().create_future())
-        (self._patient if patient else self._gathered).append(mine)
+        mine = Write(work, owner, asyncio.get_running_loop().create_future())
+        if patient:
+            self._patient.append(mine)
+        else:
+            self._gathered.put(owner, mine)
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_all(), name="database commits")
         result: T = await mine.done
@@ -71,18 +79,31 @@ class GroupCommit:
 
     async def _commit_all(self) -> None:
         try:
-            while together := self._next():
-                for write, outcome in zip(together, await self._outcomes(together), strict=True):
+            while self._gathered or self._patient:
+                hurried, patient = self._next()
+                together = [*hurried, *patient]
+                outcomes = await self._outcomes(together)
+                self._put_back(hurried[len(outcomes) :], patient[max(0, len(outcomes) - len(hurried)) :])
+                for write, outcome in zip(together, outcomes, strict=False):
                     _tell(write.done, outcome)
         finally:
             self._committing = None
 
-    def _next(self) -> Sequence[Write]:
-        """Those that share the next commit."""
+    def _next(self) -> tuple[list[Write], list[Write]]:
+        """Those that share the next commit, and the patient ones that go along."""
         room = MOST_PATIENT if self._gathered else MOST_TOGETHER
-        gathered, patient = self._gathered[:MOST_TOGETHER], self._patient[:room]
-        del self._gathered[:MOST_TOGETHER], self._patient[:room]
-        return gathered + patient
+        hurried: list[Write] = []
+        while len(hurried) < MOST_TOGETHER and (taken := self._gathered.take()) is not None:
+            hurried.append(taken[1])
+        for each in hurried:
+            self._gathered.done(each.owner)
+        return hurried, [self._patient.popleft() for _ in range(min(room, len(self._patient)))]
+
+    def _put_back(self, hurried: Sequence[Write], patient: Sequence[Write]) -> None:
+        """They come first in the next commit: whoever had a turn in this one has had it."""
+        for each in reversed(hurried):
+            self._gathered.put_back(each.owner, each)
+        self._patient.extendleft(reversed(patient))
 
     async def _outcomes(self, together: Sequence[Write]) -> Sequence[Any]:
         try:

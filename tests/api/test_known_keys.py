@@ -21,7 +21,7 @@ def reads(api: Api, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     counted: list[None] = []
     usual = Database.read
 
-    async def read(self: Database, work: Any) -> Any:
+    async def read(self: Database, work: Any, **_more: Any) -> Any:
         counted.append(None)
         return await usual(self, work)
 
@@ -63,7 +63,7 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_kept(api: Api, monkeyp
     keys = KnownKeys(api.services.database)
     usual = Database.read
 
-    async def read(self: Database, work: Any) -> Any:
+    async def read(self: Database, work: Any, **_more: Any) -> Any:
         found = await usual(self, work)
         await self.write(_revoke)
         return found

@@ -53,8 +53,8 @@ class WatchedDatabase(Database):
         self._written = asyncio.Condition()
         self._writes = 0
 
-    async def write(self, work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
-        result = await super().write(work, patient=patient)
+    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
+        result = await super().write(work, owner=owner, patient=patient)
         async with self._written:
             self._writes += 1
             self._written.notify_all()

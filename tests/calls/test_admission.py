@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +16,10 @@ from structlog.testing import capture_logs
 from calls import service
 from calls.admission import Ceilings
 from storage import calls, phone_numbers
-from storage.database import StorageTrouble
+from storage.database import READERS, StorageTrouble
 from tests.calls.house import House, every_call, open_house, until
 from tests.fakes_legs import SOURCE, Phone
+from tests.storage.gate import Gate, names_in
 
 T = TypeVar("T")
 
@@ -145,6 +146,24 @@ def locked(data_dir: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
+async def test_a_caller_waits_for_no_list(tmp_path: Path) -> None:
+    """Every connection that lists are read on is taken, and a hundred more lists wait."""
+    async with open_house(tmp_path) as house:
+        await house.number()
+        gates = [Gate() for _ in range(READERS)]
+        reads = [asyncio.create_task(house.database.read(lambda _, gate=gate: gate.wait())) for gate in gates]  # type: ignore[misc]
+        for gate in gates:
+            await gate.reached()
+        reads += [asyncio.create_task(house.database.read(names_in, owner="many")) for _ in range(100)]
+        phone = house.rings()
+        await until(lambda: house.service.live_calls == 1)
+        assert not any(each.done() for each in reads)
+        for gate in gates:
+            gate.open()
+        await asyncio.gather(*reads)
+        await until(lambda: 200 in phone.sent)
+
+
 async def test_a_database_that_does_not_answer_holds_few_callers_and_those_not_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,8 +193,8 @@ async def test_a_caller_who_was_told_to_go_while_it_was_stored_is_no_live_call(
         await house.number()
         write = house.database.write
 
-        async def slow(work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
-            result = await write(work, patient=patient)
+        async def slow(work: Callable[[sa.Connection], T], **more: Any) -> T:
+            result = await write(work, **more)
             await until(lambda: 503 in phone.sent)
             return result
 

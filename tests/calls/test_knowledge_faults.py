@@ -54,10 +54,10 @@ class Faulty(Database):
 
     document_id = ""
 
-    async def write(self, work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
+    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
         if isinstance(work, partial) and work.keywords.get("content_id") == self.document_id:
             raise ValueError("unforeseen")
-        return await super().write(work, patient=patient)
+        return await super().write(work, owner=owner, patient=patient)
 
 
 async def test_a_fault_that_does_not_even_let_its_document_fail_stays_with_it_too(archive: Archive) -> None:
@@ -90,11 +90,11 @@ class FullDisk(Database):
 
     refusals = 0
 
-    async def write(self, work: Callable[[sa.Connection], T], *, patient: bool = False) -> T:
+    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
         if self.refusals:
             self.refusals -= 1
             raise StorageTrouble("the disk is full")
-        return await super().write(work, patient=patient)
+        return await super().write(work, owner=owner, patient=patient)
 
 
 @pytest.mark.parametrize("refusals", range(1, 6))

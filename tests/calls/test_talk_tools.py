@@ -142,7 +142,7 @@ async def test_all_tools_come_from_one_read(
     reads: list[Callable[[sa.Connection], Any]] = []
     read = archive.database.read
 
-    async def counted(work: Callable[[sa.Connection], Any]) -> Any:
+    async def counted(work: Callable[[sa.Connection], Any], **_more: Any) -> Any:
         reads.append(work)
         return await read(work)
 

@@ -18,6 +18,12 @@ from tests.storage.gate import Gate, add, names, names_in
 Work = Callable[[sa.Connection], object]
 
 
+@pytest.fixture(autouse=True)
+def _a_commit_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, a commit takes as many writes as it may."""
+    monkeypatch.setattr("storage.database.LONGEST_TOGETHER_S", 60.0)
+
+
 def _named(name: str) -> Work:
     return lambda conn: organizations.create(conn, name)
 
@@ -150,3 +156,50 @@ async def test_what_nobody_waits_for_lets_others_go_first_and_goes_along_a_few_a
     await asyncio.gather(first, waiting, *patient)
     assert done == ["caller", *(str(number) for number in range(MOST_PATIENT + 1))]
     assert commits() == 3
+
+
+async def _in_order_behind_a_gate(database: Database, *owners: str | None) -> list[str | None]:
+    """The owners of writes that gathered in this order, in the order in which they were done."""
+    done: list[str | None] = []
+
+    def noting(owner: str | None) -> Work:
+        return lambda conn: done.append(owner)
+
+    gate = Gate()
+    first = asyncio.create_task(database.write(lambda conn: gate.wait(), owner="first"))
+    await gate.reached()
+    waiting = [asyncio.create_task(database.write(noting(owner), owner=owner)) for owner in owners]
+    await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(first, *waiting)
+    return done
+
+
+async def test_owners_take_turns(database: Database) -> None:
+    done = await _in_order_behind_a_gate(database, *["many"] * 100, "few", None, "few")
+    assert done == ["many", "few", None, "many", "few", *["many"] * 98]
+
+
+async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.database.LONGEST_TOGETHER_S", 0.0)
+    commits = await _commits(database)
+    done = await _in_order_behind_a_gate(database, "many", "many", "many", "few", None)
+    assert done == ["many", "few", None, "many", "many"]
+    assert commits() == 6
+
+
+async def test_what_a_commit_leaves_keeps_its_order(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.database.LONGEST_TOGETHER_S", 0.0)
+    done: list[int] = []
+
+    def noting(number: int) -> Work:
+        return lambda conn: done.append(number)
+
+    gate = Gate()
+    first = asyncio.create_task(database.write(lambda conn: gate.wait()))
+    await gate.reached()
+    waiting = [asyncio.create_task(database.write(noting(number), patient=number > 2)) for number in range(6)]
+    await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(first, *waiting)
+    assert done == list(range(6))
