@@ -20,7 +20,7 @@ COPY scripts/apt-packages.sh scripts/progress.sh scripts/packages-run.txt /srv/t
 RUN /srv/trunkline/scripts/apt-packages.sh run \
     && rm -rf /var/lib/apt/lists/* /root/.cache \
     && useradd --system --home-dir /data --shell /usr/sbin/nologin trunkline \
-    && install -d -o trunkline -g trunkline -m 750 /data
+    && install -d -o trunkline -g trunkline -m 700 /data
 # The paths stay as they were built: the libraries' run paths and the environment's scripts name them.
 COPY --from=build /opt/trunkline /opt/trunkline
 COPY --from=build /srv/trunkline /srv/trunkline

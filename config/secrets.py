@@ -73,7 +73,7 @@ def load_or_create(path: Path) -> Secrets:
 
 def _create(path: Path) -> None:
     """Write a whole file aside, then give it its name unless another process was first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(prefix=".secret-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

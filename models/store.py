@@ -13,7 +13,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -161,7 +161,10 @@ class Store:
     def _open_lock(self, name: str) -> int:
         folder = self.directory / _LOCKS
         folder.mkdir(parents=True, exist_ok=True)
-        return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with suppress(PermissionError):  # who can read a file can lock it
+            os.fchmod(handle, 0o600)
+        return handle
 
     def _absent(self, model: KnownModel) -> State:
         if self.folder(model).is_dir() and any(self.folder(model).iterdir()):

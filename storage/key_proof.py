@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
 
+from config import secrets
 from config.errors import StartupError
 from config.secrets import Secrets, SecretUnreadable
 from storage import tables
+from storage.database import Database
 
 _NAME: Final = "secret_key_proof"
 _TEXT: Final = "trunkline"
@@ -24,6 +28,20 @@ def check(conn: sa.Connection, secrets: Secrets) -> None:
         )
     if _token(conn) is None:
         conn.execute(sa.insert(tables.facts).values(name=_NAME, value=secrets.encrypt(_TEXT)))
+
+
+async def load(database: Database, path: Path) -> Secrets:
+    """The key of this database, made when there is no file and nothing that was encrypted with one. `StartupError` when
+    the file is missing, or is another one."""
+    encrypted = await database.read(_token)
+    if encrypted is not None and not await asyncio.to_thread(path.exists):
+        raise StartupError(
+            f"secret_key_file {path} is missing, and the database holds secrets that were encrypted with it: put the "
+            "file back, from a copy or out of a backup (`trunkline restore BACKUP --data-dir FOLDER` unpacks one)"
+        )
+    key = await asyncio.to_thread(secrets.load_or_create, path)
+    await (database.write if encrypted is None else database.read)(lambda conn: check(conn, key))
+    return key
 
 
 def fits(conn: sa.Connection, secrets: Secrets) -> bool:

@@ -10,10 +10,11 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from config.errors import StartupError
+from storage import private_files
 
 LOCK_NAME = "server.lock"
 DATABASE_SUFFIX = "-server"
@@ -41,7 +42,7 @@ def hold_database(path: Path) -> Iterator[None]:
 @contextmanager
 def _holding(path: Path, what: str, setting: str) -> Iterator[None]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(path.parent)
         handle = _opened(path)
     except OSError as error:
         raise StartupError(f"{what} cannot be used: {error.strerror}") from error
@@ -53,15 +54,12 @@ def _holding(path: Path, what: str, setting: str) -> Iterator[None]:
 
 
 def _opened(path: Path) -> int:
-    """The file, made when absent: by root for the folder's owner, whose server is to take the lock another time."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    try:
-        handle = os.open(path, flags | os.O_EXCL, 0o644)
-    except FileExistsError:
-        return os.open(path, flags, 0o644)
-    if os.geteuid() == 0:
-        owner = path.parent.stat()
-        os.fchown(handle, owner.st_uid, owner.st_gid)
+    """The file, made when absent: by root for the folder's owner, whose server is to take the lock another time. Nobody
+    else may open it: who can read a file can lock it."""
+    private_files.make_file(path)
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    with suppress(PermissionError):  # it is another's, who let us in
+        os.fchmod(handle, private_files.FILE)
     return handle
 
 
@@ -86,9 +84,29 @@ def _take(handle: int, what: str, setting: str) -> None:
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _whole_file())
     except (BlockingIOError, PermissionError) as error:  # EAGAIN or EACCES, as POSIX leaves open
-        holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
-        raise StartupError(
-            f"another server (process {holder or 'unknown'}) uses {what}: stop it, or set another {setting}"
-        ) from error
+        raise StartupError(_refusal(handle, what, setting)) from error
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+
+
+def _refusal(handle: int, what: str, setting: str) -> str:
+    """Who holds the lock: a server, whose lock is one for writing, or somebody who could read the file."""
+    kind, *_, process = struct.unpack(_FLOCK, fcntl.fcntl(handle, fcntl.F_OFD_GETLK, _whole_file()))
+    if kind == fcntl.F_RDLCK:
+        holder = str(process) if process > 0 else _reader_of(os.fstat(handle).st_ino)
+        return (
+            f"process {holder or 'unknown'}, which is no server, holds the lock of {what}: end that process, its user "
+            "cannot take the lock again"
+        )
+    holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip()
+    return f"another server (process {holder or 'unknown'}) uses {what}: stop it, or set another {setting}"
+
+
+def _reader_of(inode: int) -> str:
+    """The process that holds a lock for reading on the file, as far as we may look; "" when none is seen (proc(5))."""
+    for facts in Path("/proc").glob("[0-9]*/fdinfo/*"):
+        with suppress(OSError):
+            locks = [line.split() for line in facts.read_text().splitlines() if line.startswith("lock:")]
+            if any("READ" in lock and lock[-3].endswith(f":{inode}") for lock in locks):
+                return facts.parts[2]
+    return ""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import sqlalchemy as sa
 
 from config.errors import StartupError
+from storage import private_files
 
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
@@ -28,7 +29,7 @@ def bring_up_to_date(path: Path) -> None:
     """Make the database file when there is none, turn on WAL, run the migrations that it lacks. Processes that do this
     at once take turns. Blocks: run it in a thread. `StartupError` when it cannot be."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(path.parent)
         with _turn(path):
             _migrate_from(_prepared_revision(path), path)
     except OSError as error:
@@ -42,7 +43,9 @@ def bring_up_to_date(path: Path) -> None:
 def _turn(path: Path) -> Iterator[None]:
     """One process at a time. SQLite's own lock is not enough: while another connection is at work, the change to WAL
     fails at once, whatever the time-out."""
-    handle = os.open(f"{path}-start", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    turns = Path(f"{path}-start")
+    private_files.make_file(turns)
+    handle = os.open(turns, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -51,7 +54,9 @@ def _turn(path: Path) -> Iterator[None]:
 
 
 def _prepared_revision(path: Path) -> str | None:
-    """Turn on WAL and tell at which revision the file is; None when it is new."""
+    """Turn on WAL and tell at which revision the file is; None when it is new. SQLite gives the files beside it the
+    rights of the database."""
+    private_files.make_file(path)
     with closing(sqlite3.connect(path, timeout=TURN_TIMEOUT_S)) as conn:
         os.chmod(path, 0o600)
         conn.execute("PRAGMA journal_mode=WAL")

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from config.errors import NotFound, StartupError
 from config.settings import Settings
-from storage import api_keys, balances, organizations
+from storage import api_keys, balances, first_start, organizations, private_files
 from storage.api_keys import ApiKey
 from storage.database import Database
 from storage.organizations import Organization, Plan
@@ -23,12 +23,13 @@ NOTHING: Final = Decimal(0)
 
 @asynccontextmanager
 async def database_of(settings: Settings) -> AsyncIterator[Database]:
-    """The installation's database, open."""
+    """The installation's database, open. `StartupError` when it cannot be used, or was lost."""
+    database = Database(settings.database_url)
     try:
-        await asyncio.to_thread(settings.data_dir.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(private_files.make_folder, settings.data_dir)
+        await asyncio.to_thread(first_start.check, settings.data_dir, database.path, settings.secret_key_path)
     except OSError as error:
         raise StartupError(f"data_dir {settings.data_dir} cannot be used: {error.strerror}") from error
-    database = Database(settings.database_url)
     try:
         await database.open()
         yield database

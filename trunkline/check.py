@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 import structlog
 
-from config import secrets
 from config.errors import TrunklineError
 from config.settings import Settings
 from media.ports import INFO_COLUMNS, Samples, row_of
@@ -20,9 +19,9 @@ from sipcore.endpoint import Endpoint
 from sipcore.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles, now, read_identity
-from storage import lock
-from storage.database import Database
+from storage import key_proof, lock, private_files
 from trunkline import check_models, check_remote, check_sip
+from trunkline.admin import database_of
 
 TONE_HZ: Final = 440
 TONE_S: Final = 0.5
@@ -70,19 +69,17 @@ async def _settings(settings: Settings) -> str:
 
 
 async def _data(settings: Settings) -> str:
-    secrets.load_or_create(settings.secret_key_path)
+    await asyncio.to_thread(private_files.make_folder, settings.data_dir)
     free = os.statvfs(settings.data_dir)
     note = f"{free.f_bavail * free.f_frsize / 2**30:.1f} GiB free"
     return f"{note}, in use by a running server" if lock.held(settings.data_dir) else note
 
 
 async def _database(settings: Settings) -> str:
-    database = Database(settings.database_url)
-    try:
-        await database.open()
-    finally:
-        await database.close()
-    return str(database.path)
+    """It can be opened, and the key file is its own."""
+    async with database_of(settings) as database:
+        await key_proof.load(database, settings.secret_key_path)
+        return str(database.path)
 
 
 async def _voice_activity(settings: Settings) -> str:

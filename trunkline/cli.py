@@ -18,6 +18,7 @@ from config import logging as logs
 from config.errors import TrunklineError
 from config.log_writer import LogWriter
 from config.settings import Settings
+from storage.private_files import UMASK
 from trunkline import balance_cli, models_cli, privacy_cli, remote_models_cli, sip_cli
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ Command = Callable[[argparse.Namespace, Settings], Coroutine[Any, Any, int]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the process's exit status."""
     options = _parser().parse_args(arguments)
+    os.umask(UMASK)
     try:
         settings = Settings.load(options.config, os.environ)
         logs.configure(settings.log_level, settings.log_format)

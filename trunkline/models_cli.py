@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ _ORIGINS = {
     "first copy": "which nobody could vouch for; kept from now on",
 }
 _PLACES = {str(kind): place for place, kind in enumerate(KINDS)}
+_SHARED = 0o022
+"""The umask for models: they are no secrets, and servers of several users may share a folder of them."""
 _STEP = 10
 """Percent between two lines of progress where nobody watches."""
 _BYTES = 10**8
@@ -55,6 +58,7 @@ async def pull_all(options: argparse.Namespace, settings: Settings) -> int:
     """Get models one after the other."""
     from models.pull import pull
 
+    os.umask(_SHARED)
     store = await _store(settings)
     for model in [find(store.known, name) for name in options.names]:
         progress = _Progress(model)
@@ -93,6 +97,7 @@ async def bring_in(options: argparse.Namespace, settings: Settings) -> int:
     """Take models from a folder or an archive."""
     from models.bundle import bring
 
+    os.umask(_SHARED)
     store = await _store(settings)
     wanted = [find(store.known, options.name)] if options.name else store.known
     for model in await bring(store, options.source, wanted, _waits_for("another import")):

@@ -24,7 +24,7 @@ from models.catalogue import Catalogue
 from models.remote.remote_model import RemoteModel
 from models.speech_files import SpeechFiles
 from sipcore.endpoint import Endpoint
-from storage import key_proof, lock, webhook_claims
+from storage import first_start, key_proof, lock, private_files, webhook_claims
 from storage.database import Database
 from trunkline.egress import egress_rules, egress_tls
 from trunkline.metrics import GuardCollector, SoundCollector
@@ -46,14 +46,17 @@ async def open_models(
     return await with_remote(here, remotes, settings, stack, files)
 
 
-async def open_database(settings: Settings, key: Secrets, stack: AsyncExitStack) -> Database:
-    """Ours alone, migrated; `key` is the one that its secrets are encrypted with."""
+async def open_database(settings: Settings, stack: AsyncExitStack) -> tuple[Database, Secrets]:
+    """Ours alone, migrated, and the key that its secrets are encrypted with. The database comes first: it says whether
+    a key may be made."""
     database = Database(settings.database_url)
     stack.enter_context(lock.hold_database(database.path))
+    where = settings.data_dir, database.path, settings.secret_key_path
+    await asyncio.to_thread(private_files.make_private, *where)
+    await asyncio.to_thread(first_start.check, *where)
     stack.push_async_callback(database.close)
     await database.open()
-    await database.write(lambda conn: key_proof.check(conn, key))
-    return database
+    return database, await key_proof.load(database, settings.secret_key_path)
 
 
 def _speech_files(settings: Settings) -> SpeechFiles | None:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from calls import metrics
 from calls.egress import EgressClient
-from config import secrets
 from config.errors import NotFound
 from config.secrets import Secrets
 from config.settings import Settings
@@ -18,7 +17,7 @@ from models.remote.joining import AUTO, chosen, join
 from models.remote.remote_model import DEFAULT_LIMITS, RemoteModel, RemoteVoice
 from models.speech_cache import SpeechCache
 from models.speech_files import SpeechFiles
-from storage import remote_models
+from storage import key_proof, remote_models
 from storage.database import Database
 from storage.remote_models import StoredRemoteModel
 from trunkline.admin import database_of
@@ -47,9 +46,8 @@ def remote_model(stored: StoredRemoteModel, key: Secrets) -> RemoteModel:
 
 async def configured_in(settings: Settings) -> list[RemoteModel]:
     """The same, for commands that have no database open. Raises `SecretUnreadable`, `StartupError`."""
-    key = secrets.load_or_create(settings.secret_key_path)
     async with database_of(settings) as database:
-        return await configured(database, key)
+        return await configured(database, await key_proof.load(database, settings.secret_key_path))
 
 
 async def settings_here(settings: Settings) -> Settings:

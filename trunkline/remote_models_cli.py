@@ -97,8 +97,7 @@ def _extra(text: str) -> dict[str, Any]:
 
 async def add(options: argparse.Namespace, settings: Settings) -> int:
     """Store one. What else it needs is said on standard error."""
-    from config import secrets
-    from storage import remote_models
+    from storage import key_proof, remote_models
     from storage.remote_models import StoredRemoteModel
     from trunkline.admin import database_of
 
@@ -107,7 +106,7 @@ async def add(options: argparse.Namespace, settings: Settings) -> int:
         raise StartupError("a tts model needs at least one --voice")
     key = await asyncio.to_thread(_read_key) if options.key_stdin else None
     async with database_of(settings) as database:
-        box = secrets.load_or_create(settings.secret_key_path)
+        box = await key_proof.load(database, settings.secret_key_path)
         stored = StoredRemoteModel(
             name=options.name, kind=options.kind, base_url=options.url, model=options.model,
             key_encrypted=None if key is None else box.encrypt(key), context_length=options.context,

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from config.errors import StartupError
+from storage import private_files
 
 JOURNAL: Final = "restore.journal"
 Move = tuple[Path, Path]
@@ -31,6 +32,8 @@ def move_all(data_dir: Path, aside: Sequence[Move], in_place: Sequence[Move]) ->
         for folder, _, _ in os.walk(ready):
             _keep_names(Path(folder))
         _keep_names(ready.parent)
+    partial.unlink(missing_ok=True)
+    private_files.make_file(partial)
     with partial.open("w") as file:
         give(file.fileno(), data_dir.stat())
         json.dump({"aside": _names(aside), "inPlace": _names(in_place)}, file)

@@ -33,7 +33,6 @@ from calls.service import CallService
 from calls.sip_trails import SipTrails
 from calls.sources import TrunkSources
 from calls.trunks import TrunkLines, TrunkMaker
-from config import secrets
 from config.settings import Settings
 from models.catalogue import Catalogue
 from sipcore.digest import InboundDigest
@@ -97,8 +96,7 @@ async def running(
         stack.enter_context(lock.hold(settings.data_dir))
         stack.callback(log.info, "stopped")
         restore_moves.finish(settings.data_dir)
-        key = secrets.load_or_create(settings.secret_key_path)
-        database = await open_database(settings, key, stack)
+        database, key = await open_database(settings, stack)
         presets = asyncio.create_task(preset_sounds.put_in_place(database, settings.data_dir), name="preset sounds")
         stack.push_async_callback(asyncio.wait, (presets,))
         models = await open_models(settings, load_models, await configured(database, key), stack)

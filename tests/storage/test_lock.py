@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, Thread
 
@@ -126,3 +128,47 @@ def test_an_unusable_place_of_a_database_is_named(tmp_path: Path) -> None:
     path = tmp_path / "file" / "own.db"
     with pytest.raises(StartupError, match=f"the database {path} cannot be used: "), lock.hold_database(path):
         pass
+
+
+READER = """
+import fcntl, os, struct, sys
+handle = os.open(sys.argv[1], os.O_RDONLY)
+fcntl.fcntl(handle, getattr(fcntl, sys.argv[2]), struct.pack("hhqqi0q", fcntl.F_RDLCK, 0, 0, 0, 0))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("command", ["F_OFD_SETLK", "F_SETLK"])
+def test_a_lock_that_somebody_holds_who_could_read_the_file_is_told_and_cannot_be_taken_again(
+    tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / lock.LOCK_NAME
+    path.touch()
+    path.chmod(0o644)
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, str(path), command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"held\n"
+        complaint = f"process {reader.pid}, which is no server, holds the lock of data_dir {tmp_path}: end that process"
+        with pytest.raises(StartupError, match=complaint), lock.hold(tmp_path):
+            pass
+        assert path.stat().st_mode & 0o777 == 0o600
+        reader.communicate()
+    with lock.hold(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("hold", [lock.hold, lambda folder: lock.hold_database(folder / "own.db")])
+def test_nobody_else_can_open_a_lock_whatever_the_umask(
+    tmp_path: Path, hold: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    before = os.umask(0)
+    try:
+        with hold(tmp_path / "data"):
+            modes = {path.name: oct(path.stat().st_mode & 0o777) for path in (tmp_path / "data").iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes.values()) == {"0o600"}
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +25,8 @@ from storage import key_proof, organizations
 from storage.database import Database
 from tests.fakes_models import ready_models
 from tests.peers import free_port
-from tests.trunkline.house import LOOPBACK, command, environment, merged, until
+from tests.trunkline.house import LOOPBACK, TRUNKLINE, command, environment, merged, until
+from trunkline import admin
 from trunkline.serve import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -109,6 +113,68 @@ async def test_a_key_file_that_does_not_fit_the_database_stops_the_start_and_the
     key_file.write_bytes(own)
     async with running(settings_for(folder), ready_models):
         assert await kept(folder) == ["Lighthouse"]
+
+
+async def test_a_missing_key_stops_the_start_and_no_other_is_made(
+    folder: Path, blocking_the_loop_fails: BlockBuster
+) -> None:
+    blocking_the_loop_fails.deactivate()
+    key_file = folder / "data/secret.key"
+    own = key_file.read_bytes()
+    key_file.unlink()
+    complaint = rf"secret_key_file {key_file} is missing, and the database holds secrets .*put the file back.*restore"
+    for _ in range(2):
+        await refuses(folder, complaint)
+        assert not key_file.exists()
+    key_file.write_bytes(own)
+    async with running(settings_for(folder), ready_models):
+        assert await kept(folder) == ["Lighthouse"]
+
+
+async def test_a_lost_database_stops_the_start_and_the_commands_and_none_is_made(
+    folder: Path, blocking_the_loop_fails: BlockBuster
+) -> None:
+    blocking_the_loop_fails.deactivate()
+    path = folder / "data/trunkline.db"
+    path.unlink()
+    complaint = rf"the database {path} is missing, and there are files of one: .*secret.key\. Put the database back"
+    await refuses(folder, complaint)
+    with pytest.raises(StartupError, match=complaint):
+        await admin.organizations_of(settings_for(folder))
+    assert not path.exists()
+
+
+async def test_what_a_server_makes_is_its_users_alone_whatever_the_umask(
+    tmp_path: Path, blocking_the_loop_fails: BlockBuster
+) -> None:
+    """Of a first start, and of one on data that anybody could read."""
+    blocking_the_loop_fails.deactivate()
+    data_dir, before = tmp_path / "data", os.umask(0)
+    try:
+        for _ in range(2):
+            async with running(settings_for(tmp_path), ready_models):
+                modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (data_dir, *data_dir.rglob("*"))}
+                assert (data_dir / "control.sock") in modes
+                assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
+            for path in (data_dir, *data_dir.rglob("*")):
+                path.chmod(0o777 if path.is_dir() else 0o666)
+    finally:
+        os.umask(before)
+
+
+async def test_commands_make_files_for_their_user_alone(tmp_path: Path) -> None:
+    code = "import os, sys; os.umask(0); os.execv(sys.argv[1], sys.argv[1:])"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, TRUNKLINE, "org", "create", "harbour",
+        cwd=tmp_path, env=environment(tmp_path / "data", {}), stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await process.wait() == 0
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in await asyncio.to_thread(_all_in, tmp_path)}
+    assert {name: mode for name, mode in modes.items() if mode not in ("0o600", "0o700")} == {}
+
+
+def _all_in(folder: Path) -> list[Path]:
+    return [folder / "data", *(folder / "data").rglob("*")]
 
 
 def settings_for(folder: Path, **changes: Any) -> Settings:

@@ -98,7 +98,11 @@ async def test_a_key_of_another_installation_is_told(settings: Settings, monkeyp
     monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
     await remote(settings, *llm(), "--key-stdin")
     await asyncio.to_thread(settings.secret_key_path.unlink)
-    with pytest.raises(secrets.SecretUnreadable):
+    with pytest.raises(StartupError, match="is missing, and the database holds secrets that were encrypted with it"):
+        await configured_in(settings)
+    assert not settings.secret_key_path.exists()
+    await asyncio.to_thread(secrets.load_or_create, settings.secret_key_path)
+    with pytest.raises(StartupError, match="is not the one that the stored secrets were encrypted with"):
         await configured_in(settings)
 
 

@@ -1,0 +1,83 @@
+"""A database that was lost is told from one of a first start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from config.errors import StartupError
+from storage import first_start, organizations, preset_sounds
+from storage.database import Database
+
+CALL = "recordings/2026/11/3f0b8a52-6c1e-4d5e-8a53-6f6a1c9d2b47.wav"
+DOCUMENT = "knowledge/3f0b8a52-6c1e-4d5e-8a53-6f6a1c9d2b47"
+
+
+def put(data_dir: Path, *names: str) -> Path:
+    for name in names:
+        path = data_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    return data_dir
+
+
+def check(data_dir: Path, *, key: Path | None = None) -> None:
+    first_start.check(data_dir, data_dir / "trunkline.db", key or data_dir / "secret.key")
+
+
+def with_database(data_dir: Path, work: Callable[[Database], Awaitable[object]]) -> None:
+    """Make the database, and work on it."""
+
+    async def run() -> None:
+        database = Database(f"sqlite+aiosqlite:///{data_dir / 'trunkline.db'}")
+        await database.open()
+        try:
+            await work(database)
+        finally:
+            await database.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", [CALL, DOCUMENT, "secret.key", "sounds/a.wav"])
+@pytest.mark.parametrize("state", ["missing", "empty"])
+def test_a_lost_database_stops_the_start_with_what_is_there_and_a_remedy(tmp_path: Path, name: str, state: str) -> None:
+    put(tmp_path, name)
+    if state == "empty":
+        (tmp_path / "trunkline.db").touch()
+    found = tmp_path / name.partition("/")[0]
+    with pytest.raises(StartupError, match=rf"trunkline.db is {state}, .* of one: {found}\. .*restore BACKUP .*anew"):
+        check(tmp_path)
+
+
+def test_a_database_without_organizations_beside_their_files_stops_the_start(tmp_path: Path) -> None:
+    with_database(put(tmp_path, CALL, "secret.key"), lambda _: asyncio.sleep(0))
+    with pytest.raises(StartupError, match=rf"trunkline.db holds no organization, .* of one: {tmp_path}/recordings\."):
+        check(tmp_path)
+
+
+def test_a_first_start_may_begin_and_later_ones_too(tmp_path: Path) -> None:
+    check(tmp_path / "new")
+    (tmp_path / "recordings").mkdir()
+    put(tmp_path, "models/model.gguf")
+    check(tmp_path)
+    with_database(put(tmp_path, "secret.key"), lambda database: preset_sounds.put_in_place(database, tmp_path))
+    assert list((tmp_path / "sounds").iterdir())
+    check(tmp_path)
+    with_database(tmp_path, lambda database: database.write(lambda conn: organizations.create(conn, "harbour")))
+    put(tmp_path, CALL, DOCUMENT)
+    check(tmp_path)
+
+
+def test_a_key_that_the_operator_has_brought_from_elsewhere_is_no_sign_of_a_lost_database(tmp_path: Path) -> None:
+    put(tmp_path, "mounted/secret.key")
+    check(tmp_path / "data", key=tmp_path / "mounted" / "secret.key")
+
+
+def test_a_damaged_database_is_left_to_whoever_opens_it(tmp_path: Path) -> None:
+    put(tmp_path, CALL)
+    (tmp_path / "trunkline.db").write_bytes(b"no database" * 1000)
+    check(tmp_path)
