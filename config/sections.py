@@ -95,6 +95,10 @@ class SipSettings(Section):
         PRIVATE_NETWORKS,
         description="peers that are told our own address instead of `public_address`: a list of CIDR blocks",
     )
+    media_networks: tuple[IPvAnyNetwork, ...] = Field(
+        PRIVATE_NETWORKS,
+        description="networks, beside trunks' own addresses, that SDP may send sound to at once: a list of CIDR blocks",
+    )
     rtp_ports: Annotated[str, AfterValidator(port_range)] = Field(
         "10000-19999",
         description='ports for audio, two for each of `max_calls`: "first-last" within 1024..65535',

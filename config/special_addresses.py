@@ -70,3 +70,16 @@ _PRIVATE: Final[tuple[Network, ...]] = tuple(
 
 def _within(inner: Network, outer: Network) -> bool:
     return inner.version == outer.version and int(outer[0]) <= int(inner[0]) and int(inner[-1]) <= int(outer[-1])
+
+
+def networks_without_hosts() -> tuple[Network, ...]:
+    """All that no host can have, and metadata services, also as the IPv6 addresses that stand for them."""
+    plain = [network for network, _ in _NO_UNICAST if int(network[-1])]
+    return (*plain, *(each for network in plain if isinstance(network, IPv4Network) for each in _disguised(network)))
+
+
+def _disguised(network: IPv4Network) -> tuple[IPv6Network, ...]:
+    """The IPv6 networks whose addresses stand for those of an IPv4 network."""
+    first, bits = int(network.network_address), network.prefixlen
+    ends = (IPv6Network((int(each.network_address) | first, 96 + bits)) for each in LAST_32_BITS)
+    return (*ends, IPv6Network((0x2002 << 112 | first << 80, 16 + bits)))

@@ -15,6 +15,7 @@ import pjsua2 as pj
 import structlog
 
 from config.errors import StartupError
+from config.special_addresses import networks_without_hosts
 from sipcore import _native, digest, guard
 from sipcore.accounts import TrunkAccount, account_config
 from sipcore.contacts import Follow
@@ -298,6 +299,7 @@ class Endpoint:
 def _tell_addresses(settings: EndpointSettings) -> None:
     networks = tuple(map(str, settings.local_networks))
     _native.address_set(bound_address(settings.host), settings.public_address or "", networks)
+    _native.media_networks(tuple(map(str, settings.media_networks)), tuple(map(str, networks_without_hosts())))
 
 
 def _endpoint_config(settings: EndpointSettings) -> pj.EpConfig:

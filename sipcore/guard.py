@@ -24,10 +24,11 @@ def set_most_invites(per_second: int) -> None:
 
 def log_events() -> None:
     """Write what was turned away since the last call: one line for each source and reason. Of what a known source sent
-    and nobody could read, the first is named."""
+    and nobody could read, or named where no sound may go yet, the first is named."""
     events, more = _native.guard_events()
-    for kind, source, count, header, message in events:
-        log.warning(f"sip.{kind}", source=source, count=count, **_named(header, message))
+    for kind, source, count, about, message in events:
+        named = _named("address" if kind in _OF_ADDRESSES else "header", about, message)
+        log.warning(f"sip.{kind}", source=source, count=count, **named, **_HINTS.get(kind, {}))
     if more:
         log.warning("sip.unknown_source", source="further sources", count=more)
 
@@ -37,7 +38,17 @@ def turned_away() -> dict[str, int]:
     return _native.guard_totals()
 
 
-def _named(header: str, message: bytes) -> dict[str, str | None]:
+_OF_ADDRESSES = ("media_refused", "media_elsewhere")
+_HINTS = {
+    "media_refused": {"hint": "the peer's SDP names an address that no host can have, or a metadata service"},
+    "media_elsewhere": {
+        "hint": "nothing is sent there before something comes from there: if the peer's sound is at home there, "
+        "add its network to [sip] media_networks (TRUNKLINE_SIP__MEDIA_NETWORKS)"
+    },
+}
+
+
+def _named(subject: str, about: str, message: bytes) -> dict[str, str | None]:
     """What tells an operator which message it was, as far as that can be read."""
     if not message:
         return {}
@@ -46,5 +57,5 @@ def _named(header: str, message: bytes) -> dict[str, str | None]:
     return {
         "method": " ".join(first[: 2 if first[0].startswith("SIP/") else 1]) or None,
         "sip_call_id": printable(value(text, "Call-ID", "i")) or None,
-        "header": printable(header) or None,
+        subject: printable(about) or None,
     }

@@ -30,6 +30,9 @@ class EndpointSettings:
     """403 for requests from unknown sources instead of silence."""
     local_networks: tuple[IPv4Network | IPv6Network, ...] = PRIVATE_NETWORKS
     """Peers in them are told our own address, others the public one."""
+    media_networks: tuple[IPv4Network | IPv6Network, ...] = PRIVATE_NETWORKS
+    """Where a peer's SDP may want sound to go, beside the addresses of trunks; elsewhere only what speaks first is
+    spoken to."""
     srtp: SrtpUse = "off"
     tls_port: int = 0
     """0: TLS is used for connections that we make, and nobody can make one to us."""

@@ -20,6 +20,7 @@ def endpoint_settings(settings: Settings) -> EndpointSettings:
         tls=TlsFiles(sip.tls_cert, sip.tls_key, sip.tls_ca),
         tls_verify=sip.tls_verify,
         local_networks=sip.local_networks,
+        media_networks=sip.media_networks,
         public_address=str(sip.public_address) if sip.public_address else None,
         rtp_first_port=first,
         rtp_last_port=last,

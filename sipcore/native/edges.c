@@ -52,3 +52,9 @@ void edges_smooth(slot_t *slot, int16_t *out, const taken_t *taken, uint32_t cou
     slot->ahead_count = taken->ahead_count;
     memcpy(slot->ahead, taken->ahead, taken->ahead_count * sizeof(int16_t));
 }
+
+void edges_comfort(slot_t *slot, int16_t *out, uint32_t count)
+{
+    const taken_t none = {0};
+    edges_smooth(slot, out, &none, count, true);
+}

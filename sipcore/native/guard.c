@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "guard.h"
 
-#include "address.h"
 #include "answers.h"
 #include "call_table.h"
 #include "connections.h"
@@ -15,7 +14,7 @@
 #include "literal.h"
 #include "rtp_ports.h"
 #include "names.h"
-#include "sdp.h"
+#include "sdp_guard.h"
 #include "secrecy.h"
 #include "sources.h"
 #include "tap.h"
@@ -126,7 +125,6 @@ static bool in_transaction(pjsip_rx_data *rdata, bool from_known)
 static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
 {
     const pj_str_t allow = pj_str("Allow"), methods = pj_str("INVITE, ACK, CANCEL, BYE, OPTIONS");
-    const pj_str_t us = pj_str("trunkline"), named = pj_str("The SDP names a host instead of its address");
     const bool options = rdata->msg_info.msg->line.req.method.id == PJSIP_OPTIONS_METHOD;
     pj_pool_t *pool = rdata->tp_info.pool;
     pjsip_hdr headers;
@@ -135,8 +133,6 @@ static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
         pj_list_push_back(&headers, pjsip_retry_after_hdr_create(pool, retry_after_s));
     if (code == 405)
         pj_list_push_back(&headers, pjsip_generic_string_hdr_create(pool, &allow, &methods));
-    if (code == 488) /* RFC 3261 20.43: incompatible network address formats */
-        pj_list_push_back(&headers, pjsip_warning_hdr_create(pool, 301, &us, &named));
     if (options && code != 403)
         uas_describe(pool, &headers);
     pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
@@ -167,35 +163,22 @@ static bool may_begin(pjsip_method_e method)
     return method == PJSIP_INVITE_METHOD || method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD;
 }
 
-static bool has_unusable_sdp(pjsip_rx_data *rdata)
-{
-    const pjmedia_sdp_session *sdp = rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info(rdata)->sdp : NULL;
-    return sdp && (!sdp_has_addresses(sdp) || !address_speaks_version_of(sdp));
-}
-
-/* Too late to refuse it: go on as if it had not been sent. */
-static void drop_sdp(pjsip_rx_data *rdata)
-{
-    pj_bzero(pjsip_rdata_get_sdp_info(rdata), sizeof(pjsip_rdata_sdp_info));
-    rdata->msg_info.msg->body = NULL;
-}
-
 static pj_bool_t let_in(pjsip_rx_data *rdata)
 {
     names_settle_target(rdata);
-    if (!has_unusable_sdp(rdata)) {
+    if (sdp_guard_takes(rdata)) {
         secrecy_await_handshake(rdata);
         return PJ_FALSE;
     }
     if (rdata->msg_info.msg->line.req.method.id == PJSIP_ACK_METHOD) {
-        drop_sdp(rdata);
+        sdp_guard_drop(rdata);
         return PJ_FALSE;
     }
-    answer(rdata, 488, 0);
+    sdp_guard_refuse(rdata);
     return PJ_TRUE;
 }
 
-static bool is_known(const pj_sockaddr *source)
+bool guard_knows(const pj_sockaddr *source)
 {
     address_key_t address;
     if (!address_key(source, &address))
@@ -208,7 +191,7 @@ static bool is_known(const pj_sockaddr *source)
 
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    bool asked = is_known(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
+    bool asked = guard_knows(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
     connections_whole(rdata->tp_info.transport, asked);
     if (!asked) {
         turned_away(AWAY_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
@@ -217,8 +200,8 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
     if (answers_us(rdata))
         tap_received(rdata);
     glare_on_response(rdata);
-    if (has_unusable_sdp(rdata))
-        drop_sdp(rdata);
+    if (!sdp_guard_takes(rdata))
+        sdp_guard_drop(rdata);
     names_settle_via(rdata);
     names_settle_target(rdata);
     return PJ_FALSE;
@@ -374,7 +357,7 @@ int guard_install(void)
     pjsip_tpmgr_set_recv_data_cb(transports, on_data);
     pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
     look_for_slow(NULL, &slow_timer);
-    return dropped_install(transports, is_known) == PJ_SUCCESS ? 0 : -1;
+    return dropped_install(transports, guard_knows) == PJ_SUCCESS ? 0 : -1;
 }
 
 void guard_remove(void)

@@ -21,6 +21,7 @@
 #include "python_tls.h"
 #include "reason.h"
 #include "refer.h"
+#include "rtp_gate.h"
 #include "rtp_ports.h"
 #include "rtp_transport.h"
 #include "sdp.h"
@@ -94,6 +95,7 @@ static PyObject *py_hook(PyObject *self, PyObject *unused)
     callback->on_stream_precreate = NULL;
     callback->on_stream_destroyed = NULL;
     reason_hook(callback);
+    rtp_gate_hook(callback);
     callback->on_call_media_event = NULL;
     callback->on_create_media_transport = rtp_transport_create;
     callback->on_call_media_transport_state = rtp_ports_on_state;

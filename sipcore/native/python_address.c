@@ -2,25 +2,68 @@
 
 #include "address.h"
 #include "literal.h"
+#include "media_places.h"
 #include "sdp.h"
 
 #define NETWORKS_MOST 1000
 
+/* NULL with an exception set when an item is no text, or there are too many. */
+static sources_t *networks_of(PyObject *tuple)
+{
+    const char *texts[NETWORKS_MOST];
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    if (count > NETWORKS_MOST) {
+        PyErr_Format(PyExc_ValueError, "at most %d networks", NETWORKS_MOST);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i))))
+            return NULL;
+    sources_t *made = sources_make(texts, (int)count);
+    return made ? made : (sources_t *)PyErr_NoMemory();
+}
+
 static PyObject *py_address_set(PyObject *self, PyObject *args)
 {
-    const char *bound, *public_address, *texts[NETWORKS_MOST];
+    const char *bound, *public_address;
     PyObject *networks;
     (void)self;
     if (!PyArg_ParseTuple(args, "ssO!", &bound, &public_address, &PyTuple_Type, &networks))
         return NULL;
-    Py_ssize_t count = PyTuple_GET_SIZE(networks);
-    if (count > NETWORKS_MOST)
-        return PyErr_Format(PyExc_ValueError, "at most %d local networks", NETWORKS_MOST);
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(networks, i))))
-            return NULL;
-    address_set(bound, public_address, sources_make(texts, (int)count));
+    sources_t *local = networks_of(networks);
+    if (!local)
+        return NULL;
+    address_set(bound, public_address, local);
     Py_RETURN_NONE;
+}
+
+static PyObject *py_media_networks(PyObject *self, PyObject *args)
+{
+    PyObject *allowed, *never;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &allowed, &PyTuple_Type, &never))
+        return NULL;
+    sources_t *networks = networks_of(allowed), *refused = networks ? networks_of(never) : NULL;
+    if (!refused) {
+        sources_free(networks);
+        return NULL;
+    }
+    media_places_set(networks, refused);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_media_place(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {"held", "own", "allowed", "elsewhere", "never"};
+    const char *text, *from;
+    pj_sockaddr place, peer;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ss", &text, &from))
+        return NULL;
+    const pj_str_t address = pj_str((char *)text), source = pj_str((char *)from);
+    if (!literal_address(&address, &place) || !literal_address(&source, &peer))
+        return PyErr_Format(PyExc_ValueError, "no IP address");
+    return PyUnicode_FromString(names[media_place_of(&place, &peer)]);
 }
 
 static PyObject *py_address_install(PyObject *self, PyObject *unused)
@@ -66,6 +109,8 @@ static PyObject *py_address_towards(PyObject *self, PyObject *text)
 
 PyMethodDef address_methods[] = {
     {"address_set", py_address_set, METH_VARARGS, "address_set(bound, public address, local networks): as texts."},
+    {"media_networks", py_media_networks, METH_VARARGS, "media_networks(allowed, never): where SDP may want sound, as texts."},
+    {"media_place", py_media_place, METH_VARARGS, "media_place(address, peer) -> how sound may go there."},
     {"address_install", py_address_install, METH_NOARGS, "Write addresses into the messages that we send."},
     {"address_remove", py_address_remove, METH_NOARGS, "Do not any more."},
     {"address_accounts", py_address_accounts, METH_VARARGS, "address_accounts(IPv4's, IPv6's): -1 for none."},

@@ -5,6 +5,7 @@
 #include "literal.h"
 #include "pump.h"
 #include "rtp_filter.h"
+#include "rtp_gate.h"
 #include "rtp_lock.h"
 #include "rtp_packet.h"
 #include "rtp_ports.h"
@@ -18,6 +19,7 @@ typedef struct adapter {
     pjmedia_transport *slave;       /* SRTP, which lets everything through in a call without it */
     pjmedia_transport *udp;         /* below that: it knows the sockets and who sent what */
     pjsua_call_id call;
+    rtp_gate_t gate;                /* in front of its sockets */
     rtp_quality_t *quality;
     _Atomic uint32_t kernel_drops;  /* that the quality counts already */
 
@@ -41,7 +43,10 @@ void rtp_transport_set_symmetric(bool on)
 static void learn_signalling(adapter_t *adapter)
 {
     const pjsip_inv_session *inv = pjsua_var.calls[adapter->call].inv;
-    if (!inv || !inv->invite_tsx)
+    if (!inv)
+        return;
+    rtp_gate_learn(&adapter->gate, inv);
+    if (!inv->invite_tsx)
         return;
     pthread_mutex_lock(&adapter->lock);
     pj_sockaddr_cp(&adapter->source.signalling, &inv->invite_tsx->addr);
@@ -251,6 +256,8 @@ static void detach(pjmedia_transport *tp, void *stream)
 static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
+    if (!rtp_gate_lets(&adapter->gate, RTP_WAY, now_monotonic_ns()))
+        return PJ_SUCCESS;
     if (size >= RTP_HEADER)
         rtp_quality_sent(adapter->quality, packet);
     return pjmedia_transport_send_rtp(adapter->slave, packet, size);
@@ -259,6 +266,8 @@ static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t
 static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
+    if (!to && !rtp_gate_lets(&adapter->gate, RTCP_WAY, now_monotonic_ns()))
+        return PJ_SUCCESS;
     rtp_quality_rtcp_sent(adapter->quality, packet, size, now_monotonic_ns());
     count_kernel_drops(adapter);
     if (!to)
@@ -301,6 +310,7 @@ static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjm
                                const pjmedia_sdp_session *remote, unsigned media)
 {
     adapter_t *adapter = (adapter_t *)tp;
+    learn_signalling(adapter);
     const pjmedia_dir peers = media < remote->media_count ? sdp_direction(remote, media) : PJMEDIA_DIR_NONE;
     pthread_mutex_lock(&adapter->lock);
     adapter->held = !(peers & PJMEDIA_DIR_ENCODING) || (adapter->agreed && !(peers & PJMEDIA_DIR_DECODING));
@@ -322,6 +332,7 @@ static void on_destroyed(void *user_data)
 {
     adapter_t *adapter = user_data;
     rtp_quality_release(adapter->quality);
+    rtp_gate_destroy(&adapter->gate);
     pthread_mutex_destroy(&adapter->lock);
     pj_pool_release(adapter->pool);
 }
@@ -380,6 +391,7 @@ pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjme
     adapter->pool = pool;
     adapter->slave = slave;
     adapter->udp = pjsua_var.calls[call].media_prov[media].tp_orig;
+    rtp_gate_install(&adapter->gate, adapter->udp);
     adapter->call = call;
     adapter->quality = quality;
     pthread_mutex_init(&adapter->lock, NULL);
@@ -394,4 +406,9 @@ rtp_quality_t *rtp_transport_quality(pjsua_call_id call, unsigned media)
 {
     const pjmedia_transport *tp = pjsua_var.calls[call].media[media].tp;
     return tp && tp->op == &operations ? rtp_quality_keep(((const adapter_t *)tp)->quality) : NULL;
+}
+
+bool rtp_transport_lets_speech(pjmedia_transport *tp, int64_t now_ns)
+{
+    return !tp || tp->op != &operations || rtp_gate_lets_speech(&((adapter_t *)tp)->gate, now_ns);
 }

@@ -11,6 +11,8 @@
 void rtp_transport_set_symmetric(bool on);
 /* PJSUA's callback `on_create_media_transport`. */
 pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags);
+/* Whether speech may be sent now through the transport of a stream; else it has to wait. */
+bool rtp_transport_lets_speech(pjmedia_transport *tp, int64_t now_ns);
 /* The account of a call's sound; the caller gives it back with rtp_quality_release. NULL when there is none. */
 rtp_quality_t *rtp_transport_quality(pjsua_call_id call, unsigned media);
 

@@ -2,6 +2,7 @@
 #include "slot.h"
 
 #include "rtp_clock.h"
+#include "rtp_transport.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -225,9 +226,14 @@ static void take(slot_t *slot, int16_t *out, uint32_t count, taken_t *taken)
     }
 }
 
-static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count)
+/* What may not be sent yet waits, keys and background included. */
+static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t now_ns)
 {
     taken_t taken;
+    if (!rtp_transport_lets_speech(pjmedia_stream_get_transport(slot->stream), now_ns)) {
+        edges_comfort(slot, out, count);
+        return;
+    }
     const uint32_t speech = dial_speech(slot, count);
     take(slot, out, speech, &taken);
     const bool more = atomic_load(&slot->open) && !atomic_load(&slot->paused) && speech == count;
@@ -308,7 +314,7 @@ static void exchange_frame(slot_t *slot, int64_t now_ns)
     uint32_t count = slot->frame;
     next_incoming(slot, in, count);
     note_arrival(slot, now_ns);
-    next_outgoing(slot, out, count);
+    next_outgoing(slot, out, count, now_ns);
     pjmedia_frame frame = {.buf = out, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
     frame.timestamp.u64 = slot->timestamp;
     int16_t sent[MAX_FRAME];

@@ -157,6 +157,8 @@ uint32_t slot_dial_left(const slot_t *slot);
 /* edges.c, for the pump's side. Ramp what begins up from silence, and what stopped down to it; after a flush in mid-sound,
  * both at once. `short_of`: more was to come, and is late. */
 void edges_smooth(slot_t *slot, int16_t *out, const taken_t *taken, uint32_t count, bool short_of);
+/* Nothing but comfort noise, which what was said before fades out under. */
+void edges_comfort(slot_t *slot, int16_t *out, uint32_t count);
 
 /* background.c, for the pump's side. `speaking`: the agent is to be heard well. */
 void background_mix(slot_t *slot, int16_t *out, uint32_t count, bool speaking);

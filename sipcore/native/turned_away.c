@@ -13,7 +13,7 @@ static struct {
 const char *away_name(enum away_kind kind)
 {
     static const char *const names[] = {"unknown_source", "garbage", "too_many_invites", "too_many_connections",
-                                        "slow_connection", "own_challenge"};
+                                        "slow_connection", "own_challenge", "media_refused", "media_elsewhere"};
     return names[kind];
 }
 

@@ -7,7 +7,7 @@
 #include <pjsua-lib/pjsua.h>
 
 #define AWAY_EVENTS 64      /* sources remembered between two looks: bounded, whatever the flood */
-#define AWAY_HEADER 33
+#define AWAY_HEADER (PJ_INET6_ADDRSTRLEN + 1)
 #define AWAY_SAMPLE 2048    /* bytes of a message: its method and Call-ID are mostly among them */
 
 enum away_kind {
@@ -17,6 +17,8 @@ enum away_kind {
     AWAY_TOO_MANY_CONNECTIONS,
     AWAY_SLOW_CONNECTION,
     AWAY_OWN_CHALLENGE,
+    AWAY_MEDIA_REFUSED,     /* an SDP names what no host has */
+    AWAY_MEDIA_ELSEWHERE,   /* one names an address that is waited for (`media_places.h`); nothing is turned away yet */
     AWAY_KINDS
 };
 
@@ -24,7 +26,7 @@ typedef struct away_event {
     enum away_kind kind;
     char source[PJ_INET6_ADDRSTRLEN];
     uint64_t count;
-    char header[AWAY_HEADER];   /* of the first message that was told of: what could not be read; "": not known */
+    char header[AWAY_HEADER];   /* of the first message that was told of: what could not be read, or may not be; "": not known */
     pj_size_t size;             /* and how it began */
     char sample[AWAY_SAMPLE];
 } away_event_t;

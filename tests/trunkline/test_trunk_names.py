@@ -119,6 +119,6 @@ async def test_metrics_count_what_was_turned_away(place: Place) -> None:
     counts = {line.split('"')[1]: float(line.split()[-1]) for line in lines}
     assert counts.keys() == {
         "unknown_source", "garbage", "too_many_invites", "too_many_connections", "slow_connection",
-        "own_challenge",
+        "own_challenge", "media_refused", "media_elsewhere",
     }  # fmt: skip
     assert counts["unknown_source"] >= 1
