@@ -1,7 +1,8 @@
 """Uploaded sound files into samples, by libsndfile, in a process of its own.
 
 What strangers send is parsed by C code. A fault in it ends a process that carries no calls; the kernel bounds its
-memory and its time; what the codecs print to standard error stays out of our log.
+memory and its time, and lets it open, send and start nothing (`config.sandbox`); what the codecs print to standard
+error stays out of our log.
 The process: `python -m media.sound_decoder`, the file on standard input, int16 samples on standard output. With exit
 status _REFUSED the output is the sentence for the one who sent the file.
 """
@@ -22,6 +23,8 @@ import soxr
 import structlog
 from numpy.typing import NDArray
 
+from config import sandbox
+from config.sandbox import limits
 from media.loop_synthesis import SAMPLE_RATE
 from media.ports import Samples
 from media.sound_files import MAX_SECONDS, NotSound
@@ -46,6 +49,8 @@ _BLOCK_SAMPLES: Final = 1 << 19
 _ROOM_BYTES: Final = 256 << 20
 """Memory that decoding may take."""
 _PROCESSOR_S: Final = 20
+_OPEN_FILES: Final = 16
+_WARM_UP_FRAMES: Final = 100
 _DEADLINE_S: Final = 60.0
 _REFUSED: Final = 65
 _FATAL_SIGNALS: Final = {
@@ -80,6 +85,9 @@ def decode(data: bytes) -> Samples:
         return np.frombuffer(done.stdout, np.int16).copy()
     if done.returncode == _REFUSED:
         raise NotSound(done.stdout.decode())
+    if done.returncode == -signal.SIGSYS:
+        _log.warning("sound.decoder_killed", signal="SIGSYS", bytes=len(data))
+        raise NotSound("Decoding was stopped: the file made the decoder do what it may not")
     if -done.returncode in _FATAL_SIGNALS:
         _log.warning("sound.decoder_killed", signal=signal.Signals(-done.returncode).name, bytes=len(data))
         raise NotSound("The file cannot be decoded")
@@ -157,16 +165,23 @@ def _leveled(sound: NDArray[np.float64]) -> Samples:
 def _bound_resources() -> None:
     """From here on the kernel refuses memory over _ROOM_BYTES more than now and ends the process after _PROCESSOR_S of
     computing; calls go first."""
-    os.nice(10)
     with open("/proc/self/statm", encoding="ascii") as file:
         now = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + _ROOM_BYTES, now + _ROOM_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_S, _PROCESSOR_S))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limits.bound(now + _ROOM_BYTES, _PROCESSOR_S, _OPEN_FILES)
+
+
+def _warm_up() -> None:
+    """Decode a sound of our own: what C calls back lies in executable memory, which is made with the first one
+    and which nobody gets later."""
+    silence = io.BytesIO()
+    soundfile.write(silence, np.zeros(_WARM_UP_FRAMES, np.int16), RATES[0], format="WAV")
+    read(silence.getvalue())
 
 
 def _main() -> int:
     _bound_resources()
+    _warm_up()
+    sandbox.enter()
     try:
         answer, status = read(sys.stdin.buffer.read()).tobytes(), 0
     except NotSound as refusal:

@@ -21,6 +21,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any, BinaryIO
 
 SONAME = "libespeak-ng.so.1"
@@ -95,6 +96,13 @@ class Espeak:
         # It lists one tag in capitals that it does not find again itself.
         return list(dict.fromkeys(tag for tag in tags if tag.islower()))
 
+    def data(self) -> Path:
+        """Where its voices and rules lie, which it reads when a language is chosen."""
+        folder = ctypes.c_char_p()
+        self._library.espeak_Info.restype = ctypes.c_char_p
+        self._library.espeak_Info(ctypes.byref(folder))
+        return Path(os.fsdecode(folder.value or b""))
+
     def greeting(self) -> dict[str, Any]:
         """The rate of its samples and its languages."""
         return {"rate": self.rate, "languages": self.languages()}
@@ -167,6 +175,7 @@ class PiperPhonemizer:
     (https://github.com/OHF-Voice/piper1-gpl). Raises `OSError` when it cannot be loaded."""
 
     def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
         module = os.path.join(folder, "espeakbridge.so")
         try:
             spec = spec_from_file_location("espeakbridge", module)
@@ -180,6 +189,10 @@ class PiperPhonemizer:
             self._library.espeak_TextToPhonemes.restype = ctypes.c_char_p
         except (ImportError, RuntimeError, AttributeError) as error:
             raise OSError(f"{module}: {error}") from error
+
+    def data(self) -> Path:
+        """Where its voices and rules lie."""
+        return self._folder
 
     def greeting(self) -> dict[str, Any]:
         """Nothing to tell."""
@@ -233,7 +246,9 @@ def main() -> None:
     except OSError as error:
         _write(answers, {"error": str(error)}, b"")
         return
-    _write(answers, espeak.greeting(), b"")
+    greeting = espeak.greeting()
+    _enter_sandbox(espeak.data())
+    _write(answers, greeting, b"")
     while lengths := requests.read(LENGTHS.size):
         request = json.loads(requests.read(LENGTHS.unpack(lengths)[0]))
         fork = os.fork()
@@ -246,6 +261,14 @@ def main() -> None:
         _, status = os.waitpid(fork, 0)
         if status:  # Then it has written nothing.
             _write(answers, {"error": f"espeak-ng broke down over a sentence (status {status})"}, b"")
+
+
+def _enter_sandbox(data: Path) -> None:
+    """What callers and models say is parsed by C code: from here on it may read its voices, compute and fork."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # started by its path, it finds no package
+    from config import sandbox
+
+    sandbox.enter([data], forks=True, without_landlock=True)
 
 
 def _write(stream: BinaryIO, header: dict[str, Any], body: bytes) -> None:

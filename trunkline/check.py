@@ -20,7 +20,7 @@ from sipcore.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from sipcore.tls import TlsFiles, now, read_identity
 from storage import key_proof, lock, private_files
-from trunkline import check_models, check_remote, check_sip
+from trunkline import check_models, check_remote, check_sandbox, check_sip
 from trunkline.admin import database_of
 
 TONE_HZ: Final = 440
@@ -41,6 +41,7 @@ async def check(settings: Settings) -> int:
         ("capacity", models.capacity),
         *await check_remote.checks(settings),
         ("voice activity", _voice_activity),
+        ("workers", check_sandbox.workers),
         ("API port", _api_port),
         ("SIP ports", _sip_ports),
         ("SIP over TLS", _sip_over_tls),

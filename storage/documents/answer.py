@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from storage.documents.chunks import Chunk
-from storage.documents.errors import BROKEN, TOO_LONG, Unreadable
+from storage.documents.errors import BROKEN, FORBIDDEN, TOO_LONG, Unreadable
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
 from storage.documents.words import ENGLISH
@@ -80,6 +80,8 @@ class Answer:
         all but a whole answer."""
         if status in (-signal.SIGXCPU, -signal.SIGALRM):
             raise Unreadable(TOO_LONG, f"signal {-status}")
+        if status == -signal.SIGSYS:
+            raise Unreadable(FORBIDDEN, f"signal {-status}")
         is_whole = not self._is_garbled and not self._rest
         match self._verdict:
             case {"passages": int(count)} if is_whole and status == 0 and count == len(self._passages):

@@ -13,6 +13,7 @@ TOO_DEEP: Final = "The file is nested too deeply"
 TOO_MUCH_DATA: Final = "The file unpacks to too much data"
 TOO_MUCH_TEXT: Final = "The file holds too much text"
 BROKEN: Final = "The file could not be read"
+FORBIDDEN: Final = "Reading the file was stopped: it made its reader do what it may not"
 
 
 class Unreadable(TrunklineError):

@@ -13,7 +13,7 @@ import structlog
 
 from storage.documents.answer import Answer, Order
 from storage.documents.chunks import Chunk
-from storage.documents.errors import BROKEN, TOO_LONG, TOO_MUCH_TEXT, Unreadable
+from storage.documents.errors import BROKEN, FORBIDDEN, TOO_LONG, TOO_MUCH_TEXT, Unreadable
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
 from storage.documents.words import ENGLISH
@@ -21,6 +21,7 @@ from storage.documents.words import ENGLISH
 _PIECE: Final = 2**16
 _PASSED_ON: Final = ("LD_LIBRARY_PATH",)
 """What the process gets of our environment: where some builds of Python find themselves."""
+_PROGRAM: Final = (sys.executable, "-I", "-X", "utf8", "-m", "storage.documents.worker")
 _log = structlog.get_logger()
 
 
@@ -35,8 +36,8 @@ async def extract(
     try:
         return await _run(path, order)
     except Unreadable as unreadable:
-        # A reader that breaks down is our concern; the other reasons are the file's.
-        tell = _log.warning if unreadable.message == BROKEN else _log.info
+        # A reader that breaks down or is taken over is our concern; the other reasons are the file's.
+        tell = _log.warning if unreadable.message in (BROKEN, FORBIDDEN) else _log.info
         tell("document.unreadable", kind=kind.value, reason=unreadable.message, cause=unreadable.cause)
         raise
 
@@ -79,7 +80,7 @@ async def _start(path: Path, order: Order) -> asyncio.subprocess.Process:
     source = await asyncio.to_thread(path.open, "rb")
     try:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-X", "utf8", "-m", "storage.documents.worker", order.argument()),
+            *_PROGRAM, order.argument(),
             stdin=source, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             env=environment, cwd="/", start_new_session=True,
         )  # fmt: skip

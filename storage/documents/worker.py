@@ -4,20 +4,20 @@ on standard output."""
 from __future__ import annotations
 
 import logging
-import os
-import resource
 import signal
 import sys
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+from config import sandbox
+from config.sandbox import code, landlock, limits
 from storage.documents.answer import Order, end_line, passage_line, unreadable_line
 from storage.documents.chunks import Chunk, chunks_of
 from storage.documents.errors import BROKEN, TOO_MUCH_MEMORY, Unreadable
 from storage.documents.limits import Limits
+from storage.documents.loading import load_everything, load_reader
 from storage.documents.reading import text_of
 
-NICENESS: Final = 10
 SPARE: Final = 2**24
 """Bytes that are kept to say that there is no memory left."""
 
@@ -26,29 +26,20 @@ def main(argument: str, source: BinaryIO, answer: BinaryIO) -> None:
     """Read the file under the order's limits, which bind this process from here on, and answer."""
     order = Order.of(argument)
     restrain(order.limits)
+    load_reader(order.kind)
+    if not landlock.is_there():
+        load_everything(order.kind, order.language)
+    sandbox.enter(code.code_of("config", "storage"))
     for line in answer_lines(order, source):
         answer.write(line)
     answer.flush()
 
 
-def restrain(limits: Limits) -> None:
+def restrain(allowed: Limits) -> None:
     """Bound this process for good: memory, time, open files; no core dump, no file written, no further process."""
-    os.nice(NICENESS)
     logging.disable()  # parsers warn of every oddity
-    signal.alarm(int(limits.wall_s) + 1)  # should nobody be left to end it
-    for what, wanted in (
-        (resource.RLIMIT_AS, limits.memory_bytes),
-        (resource.RLIMIT_CPU, limits.cpu_s),
-        (resource.RLIMIT_NOFILE, limits.open_files),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
-        _, hard = resource.getrlimit(what)
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        # The signal of the soft limit on the processor's time tells why; that of the hard one would not.
-        ceiling = most + 1 if what == resource.RLIMIT_CPU and most != hard else most
-        resource.setrlimit(what, (most, ceiling))
+    signal.alarm(int(allowed.wall_s) + 1)  # should nobody be left to end it
+    limits.bound(allowed.memory_bytes, allowed.cpu_s, allowed.open_files)
 
 
 def answer_lines(order: Order, source: BinaryIO) -> Iterator[bytes]:
@@ -70,13 +61,13 @@ def answer_lines(order: Order, source: BinaryIO) -> Iterator[bytes]:
 
 
 def _passages(order: Order, source: BinaryIO) -> Iterator[Chunk]:
-    limits = order.limits
-    data = source.read(limits.file_bytes + 1)
-    if len(data) > limits.file_bytes:
-        raise Unreadable(f"The file is larger than {limits.file_bytes:,} bytes")
-    for chunk in chunks_of(text_of(data, order.kind, limits, order.charset), language=order.language):
-        if chunk.position >= limits.passages:
-            raise Unreadable(f"The file has more than {limits.passages:,} passages")
+    allowed = order.limits
+    data = source.read(allowed.file_bytes + 1)
+    if len(data) > allowed.file_bytes:
+        raise Unreadable(f"The file is larger than {allowed.file_bytes:,} bytes")
+    for chunk in chunks_of(text_of(data, order.kind, allowed, order.charset), language=order.language):
+        if chunk.position >= allowed.passages:
+            raise Unreadable(f"The file has more than {allowed.passages:,} passages")
         yield chunk
 
 

@@ -8,6 +8,7 @@ import struct
 import sys
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -87,8 +88,8 @@ def test_a_tone_of_every_kind_stays_that_tone(kind: Kind, channels: int) -> None
 
 
 def test_the_process_of_its_own_answers_the_same() -> None:
-    for kind in (WAV_16, Kind("MP3", "MPEG_LAYER_III", 44100)):
-        data = encoded(sine(0.5, kind.rate), kind)
+    for kind in MUTATED:
+        data = encoded(sine(0.2, kind.rate), kind)
         samples = decode(data)
         assert np.array_equal(samples, read(data))
         assert samples.flags.writeable
@@ -288,6 +289,46 @@ def test_a_decoder_that_is_killed_is_the_file_s_fault_and_logged(instead: Callab
     ]
 
 
+TAKEN_OVER: Final = """
+import os, socket, sys
+from media import sound_decoder
+def read(data):
+    if data.startswith(b"RIFF"):
+        return decoded(data)  # a sound of its own
+    try:
+        exec(data)
+    except OSError as error:
+        raise sound_decoder.NotSound(type(error).__name__)
+decoded, sound_decoder.read = sound_decoder.read, read
+sys.exit(sound_decoder._main())
+"""
+"""The decoder with a codec that the file tells what to do."""
+
+
+@pytest.mark.parametrize("deed", ["open({!r}).read()", "open({!r}, 'w')", "os.fork()"])
+def test_a_decoder_that_was_taken_over_opens_and_starts_nothing(
+    instead: Callable[[str], None], deed: str, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.key"
+    secret.write_text("a key")
+    instead(TAKEN_OVER)
+    with pytest.raises(NotSound, match=r"^(PermissionError|BlockingIOError)$"):
+        decode(deed.format(str(secret)).encode())
+    assert secret.read_text() == "a key"
+
+
+@pytest.mark.parametrize("deed", [b"os.execv('/bin/true', ['true'])", b"socket.socket()"])
+def test_a_decoder_that_was_taken_over_is_killed_and_the_client_told(
+    instead: Callable[[str], None], deed: bytes
+) -> None:
+    instead(TAKEN_OVER)
+    with capture_logs() as logs, pytest.raises(NotSound, match=r"^Decoding was stopped: the file made the decoder do"):
+        decode(deed)
+    assert logs == [
+        {"event": "sound.decoder_killed", "log_level": "warning", "signal": "SIGSYS", "bytes": len(deed)},
+    ]
+
+
 def test_a_decoder_that_hangs_is_ended(instead: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sound_decoder, "_DEADLINE_S", 0.5)
     instead("import time; time.sleep(600)")
@@ -306,7 +347,7 @@ def test_the_decoder_gets_no_more_memory_and_processor_time_than_it_needs(instea
         "import os, resource\n"
         "from media import sound_decoder\n"
         "sound_decoder._bound_resources()\n"
-        "assert resource.getrlimit(resource.RLIMIT_CPU) == (20, 20)\n"
+        "assert resource.getrlimit(resource.RLIMIT_CPU) == (20, 21)\n"
         "assert os.nice(0) >= 10\n"
         "kept = bytearray(150 << 20)\n"
         "try:\n"

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
+from config.sandbox import landlock
 from models import espeak_speaker
 from models.espeak_processes import EspeakProcesses
 from models.espeak_tts import PROCESSES, EspeakTextToSpeech
@@ -177,7 +179,8 @@ def test_what_is_closed_ends_in_the_middle_of_a_sentence(tmp_path: Path, monkeyp
 
     speaker = threading.Thread(target=speak)
     speaker.start()
-    assert at_it.read_text() == "endless"  # it has begun
+    with at_it.open() as told:
+        assert told.read(7) == "endless"  # it has begun
     began = time.monotonic()
     pool.close()
     speaker.join()
@@ -185,15 +188,50 @@ def test_what_is_closed_ends_in_the_middle_of_a_sentence(tmp_path: Path, monkeyp
 
 
 _ENDLESS = """
-import importlib.util, pathlib, time
+import importlib.util, os, time
+told = os.open({at_it!r}, os.O_RDWR)  # while it still may open a file to write
 spec = importlib.util.spec_from_file_location("speaker", {path!r})
 speaker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(speaker)
 def endless(espeak, request):
-    pathlib.Path({at_it!r}).write_text("endless")
+    os.write(told, b"endless")
     while True:
         time.sleep(1)
 speaker.answer = endless
+speaker.main()
+"""
+
+
+def test_a_text_that_takes_espeak_over_opens_and_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret.key").write_text("a key")
+    script = tmp_path / "taken_over.py"
+    script.write_text(_TAKEN_OVER.format(path=espeak_speaker.__file__, secret=str(tmp_path / "secret.key")))
+    monkeypatch.setattr("models.espeak_processes._SCRIPT", script)
+    with closing(EspeakProcesses(1)) as pool:
+        for deed, outcome in (
+            ("read", "PermissionError"), ("write", "PermissionError"),
+            ("execute", f"broke down .*{signal.SIGSYS:d}"), ("connect", f"broke down .*{signal.SIGSYS:d}"),
+        ):  # fmt: skip
+            if landlock.is_there() or deed != "read":
+                with pytest.raises(ModelError, match=outcome):
+                    pool.speak(deed, "de", 165)
+
+
+_TAKEN_OVER = """
+import importlib.util, os, socket
+spec = importlib.util.spec_from_file_location("speaker", {path!r})
+speaker = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(speaker)
+def taken_over(espeak, request):
+    try:
+        {{"read": lambda: open({secret!r}).read(), "write": lambda: open({secret!r}, "w"),
+          "execute": lambda: os.execv("/bin/true", ["true"]), "connect": socket.socket}}[request["text"]]()
+    except OSError as error:
+        return {{"error": type(error).__name__}}, b""
+    return {{"error": "done"}}, b""
+speaker.answer = taken_over
 speaker.main()
 """
 

@@ -18,14 +18,15 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from config.sandbox.limits import NICENESS
+from storage.documents import extract as extract_module
 from storage.documents.answer import Answer, end_line, passage_line, unreadable_line
 from storage.documents.blocks import heading, paragraph
 from storage.documents.chunks import Chunk, chunks_of
-from storage.documents.errors import BROKEN, NO_TEXT, TOO_LONG, TOO_MUCH_MEMORY, TOO_MUCH_TEXT, Unreadable
+from storage.documents.errors import BROKEN, FORBIDDEN, NO_TEXT, TOO_LONG, TOO_MUCH_MEMORY, TOO_MUCH_TEXT, Unreadable
 from storage.documents.extract import extract
 from storage.documents.kinds import Kind
 from storage.documents.limits import Limits
-from storage.documents.worker import NICENESS
 from tests.storage.office_files import docx, p, page_of, pdf
 
 DEADLINE_S = 20.0
@@ -182,8 +183,8 @@ async def waiting_process(folder: Path) -> AsyncIterator[tuple[asyncio.Task[list
 
 
 def is_restrained(pid: int) -> bool:
-    """Whether the last of its limits is set."""
-    return resource.prlimit(pid, resource.RLIMIT_NPROC) == (0, 0)
+    """Whether it has entered the sandbox, which is the last before it reads."""
+    return "Seccomp:\t2" in Path(f"/proc/{pid}/status").read_text()
 
 
 async def test_the_process_is_held_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +196,7 @@ async def test_the_process_is_held_in(tmp_path: Path, monkeypatch: pytest.Monkey
         assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (limits.open_files, limits.open_files)
         assert resource.prlimit(pid, resource.RLIMIT_CORE) == (0, 0)
         assert resource.prlimit(pid, resource.RLIMIT_FSIZE) == (0, 0)
+        assert resource.prlimit(pid, resource.RLIMIT_NPROC) == (0, 0)
         assert os.getpriority(os.PRIO_PROCESS, pid) == min(os.getpriority(os.PRIO_PROCESS, 0) + NICENESS, 19)
         assert os.getsid(pid) == pid
         process = Path(f"/proc/{pid}")
@@ -202,6 +204,75 @@ async def test_the_process_is_held_in(tmp_path: Path, monkeypatch: pytest.Monkey
         assert b"TRUNKLINE" not in environment and b"PATH=" not in environment.replace(b"LD_LIBRARY_PATH", b"")
         assert (process / "cwd").readlink() == Path("/")
         assert {handle.name for handle in (process / "fd").iterdir()} == {"0", "1", "2"}
+        status = (process / "status").read_text()
+        assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
+
+
+TAKEN_OVER = """
+import os, socket, sys
+from storage.documents import from_text, worker
+def blocks_from_text(text):
+    secret, deed = text.split()
+    try:
+        {"read": lambda: open(secret).read(), "write": lambda: open(secret, "w"), "fork": os.fork,
+         "execute": lambda: os.execv("/bin/true", ["true"]), "connect": socket.socket}[deed]()
+    except OSError as error:
+        yield from_text.paragraph(type(error).__name__)
+from_text.blocks_from_text = blocks_from_text
+worker.main(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
+"""
+"""The worker with a parser that the file tells what to do."""
+
+
+@pytest.mark.parametrize("deed", ["read", "write", "fork"])
+async def test_a_parser_that_was_taken_over_opens_and_starts_nothing(
+    deed: str, file: Callable[[bytes], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extract_module, "_PROGRAM", (sys.executable, "-I", "-c", TAKEN_OVER))
+    (tmp_path / "secret.key").write_text("a key")
+    (passage,) = await extract(file(f"{tmp_path / 'secret.key'} {deed}".encode()), Kind.TEXT)
+    assert passage.text in ("PermissionError", "BlockingIOError")
+    assert (tmp_path / "secret.key").read_text() == "a key"
+
+
+@pytest.mark.parametrize("deed", ["execute", "connect"])
+async def test_a_parser_that_was_taken_over_is_killed_and_the_document_says_so(
+    deed: str, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extract_module, "_PROGRAM", (sys.executable, "-I", "-c", TAKEN_OVER))
+    with capture_logs() as logs:
+        assert await why_not(file(f"x {deed}".encode()), Kind.TEXT) == FORBIDDEN
+    assert [(log["event"], log["log_level"], log["cause"]) for log in logs] == [
+        ("document.unreadable", "warning", f"signal {int(signal.SIGSYS)}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (Kind.TEXT, "Öl übel größer, ähnlich schön".encode("cp850")),
+        (Kind.TEXT, "九時から五時まで営業しています。".encode("iso2022_jp")),
+        (Kind.MARKDOWN, b"# Hours\n\n| day | hours |\n|---|---|\n| Monday | *nine* to five |"),
+        (Kind.HTML, '<meta charset="koi8-r"><p>Часы работы: девять'.encode("koi8-r")),
+        (Kind.CSV, "day;hours\nMontag;neun bis fünf".encode("cp1252")),
+        (Kind.JSON, '{"hours": "nine to five"}'.encode("utf-16")),
+        (Kind.PDF, pdf([page_of("The hours: nine to five.")])),
+        (Kind.DOCX, docx(p("The hours: nine to five."))),
+    ],
+)
+async def test_without_landlock_each_kind_is_read_the_same(
+    kind: Kind, content: bytes, file: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = await extract(file(content), kind)
+    program = (
+        "import sys, storage.documents.worker as worker\n"
+        "from config.sandbox import landlock\n"
+        "def none(): raise OSError(38, 'Function not implemented')\n"
+        "landlock.version = none\n"
+        "worker.main(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)\n"
+    )
+    monkeypatch.setattr(extract_module, "_PROGRAM", (sys.executable, "-I", "-X", "utf8", "-c", program))
+    assert await extract(file(content), kind) == expected != []
 
 
 async def test_a_process_that_dies_is_a_file_that_could_not_be_read(tmp_path: Path) -> None:
@@ -274,6 +345,8 @@ def test_the_servers_event_loop_gives_the_same(file: Callable[[bytes], Path]) ->
         (b"\xff\xfe\n", 0, BROKEN),
         (b'["a", "a"]\n', -signal.SIGXCPU, TOO_LONG),
         (b'["a", "a"]\n', -signal.SIGALRM, TOO_LONG),
+        (b'["a", "a"]\n', -signal.SIGSYS, FORBIDDEN),
+        (b'["a", "a"]\n' + end_line(1), -signal.SIGSYS, FORBIDDEN),
         (b'["a", "a"]\n', -signal.SIGSEGV, BROKEN),
         (b'["a", "a"]\n' + unreadable_line(NO_TEXT, ""), 0, NO_TEXT),
     ],
