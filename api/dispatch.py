@@ -67,7 +67,10 @@ class _Runner:
         return await (work if only_reads else self._works.whole(work))
 
     async def _upload(self, request: web.Request, scope: Scope | None) -> web.StreamResponse:
-        """The same for a body that may be large: its place is taken until the work on it has ended."""
+        """The same for a body that may be large, when the disk has room for it: its place is taken until the work on it
+        has ended."""
+        if self._services.disk is not None:
+            await self._services.disk.check_upload(min(request.content_length or 0, self._route.max_body))
         leave = await self._uploads.place(request, self._route.max_body)
         try:
             asked = await self._checked(request)

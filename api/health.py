@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -20,12 +21,13 @@ def add_health(app: web.Application, services: Services) -> None:
         return _json({"status": "ok"}, 200)
 
     async def readyz(_request: web.Request) -> web.Response:
-        parts = {**services.readiness(), "database": await _database_trouble(services.database)}
+        parts = {**services.readiness(), **await _storage_trouble(services)}
         ready = all(trouble is None for trouble in parts.values())
         checks = {name: trouble or "ok" for name, trouble in parts.items()}
         state = {
             "status": "ready" if ready else "unavailable", "checks": checks, "liveCalls": services.live_calls(),
             "callsRefused": services.why_refused(),
+            "uploadsRefused": None if services.disk is None else services.disk.why_uploads_are_refused,
         }  # fmt: skip
         return _json(state, 200 if ready else 503)
 
@@ -37,6 +39,14 @@ def add_health(app: web.Application, services: Services) -> None:
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)
+
+
+async def _storage_trouble(services: Services) -> Mapping[str, str | None]:
+    """Whether the database can be read, and it and the disk written."""
+    unreadable = await _database_trouble(services.database)
+    if unreadable is not None or services.disk is None:
+        return {"database": unreadable}
+    return await services.disk.look()
 
 
 async def _database_trouble(database: Database) -> str | None:

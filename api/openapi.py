@@ -12,6 +12,7 @@ from pydantic_core import core_schema, to_json
 from api.fields import NoBody
 from api.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
 from api.route import All, Deleted, Document, File, Many, One, Results, Route
+from api.validation import SMALL_BODY
 
 REFERENCE: Final = "#/components/schemas/{model}"
 ERROR: Final = {
@@ -178,6 +179,8 @@ def _statuses(route: Route) -> list[int]:
         found.add(404)
     if route.body is not None:
         found |= {408, 413}
+    if route.max_body > SMALL_BODY:
+        found.add(507)
     if isinstance(route.answer, File) and route.answer.ranges:
         found.add(416)
     return sorted(found)

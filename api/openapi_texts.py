@@ -59,6 +59,7 @@ REASONS: Final = {
     429: "Rate limit exceeded",
     500: "Server error",
     503: "Service temporarily unavailable",
+    507: "The server's disk is almost full",
 }
 _WRONG_FIELD: Final = {"field": "config.url", "message": "Is required"}
 ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {
@@ -73,6 +74,7 @@ ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {
     429: {"error": "Rate limit exceeded", "retryAfter": 60},
     500: {"error": "Internal server error"},
     503: {"error": "Service temporarily unavailable"},
+    507: {"error": "The server's disk is almost full: it takes no uploads"},
 }
 RATE_HEADERS: Final = {
     "X-RateLimit-Limit": "Requests in a window of 60 seconds",

@@ -16,6 +16,7 @@ from config.settings import Settings
 from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, TrunkStatus
 from storage.call_sip import CallSip
 from storage.database import Database
+from storage.disk_space import DiskSpace
 from storage.organizations import Organization
 from storage.phone_numbers import PhoneNumber
 
@@ -111,6 +112,7 @@ class Services:
     call and waits until its end is stored; False when it is not live.
     `sip_messages` gives the SIP messages of a call that lives or has just ended, None of others.
     Without `knowledge` documents are searched by their words alone.
+    Without `disk` nobody asks whether there is room.
     `documents_waiting` is called after knowledge documents were uploaded or deleted, also those of a deleted agent.
     `calls_removed` is called after calls were removed: their recordings' files are to go.
     `languages_changed` is called after an agent's languageHint was set.
@@ -136,3 +138,4 @@ class Services:
     sip_messages: Callable[[str], Awaitable[CallSip | None]] = field(default=_no_messages)
     rendered: Rendered = field(default_factory=Rendered)
     knowledge: KnowledgeSearch | None = None
+    disk: DiskSpace | None = None

@@ -16,6 +16,7 @@ from config.errors import TrunklineError
 from sipcore.leg import HeaderLines, LegFacts
 from storage import calls, phone_numbers
 from storage.agents import Agent
+from storage.calls import OpenCalls
 from storage.organizations import Organization
 from storage.phone_numbers import Contested, InboundTarget, PhoneNumber
 
@@ -65,7 +66,12 @@ class Ceilings:
         """Who has no place left for one more call; None when both have. `own` is the organization's own ceiling, `gone`
         are calls that count no more though their end could not be stored. In the transaction that stores the call this
         is exact: such transactions run one after the other."""
-        there = calls.count_open(conn, organization_id, gone)
+        return self.full_with(calls.count_open(conn, organization_id, gone), organization_id, own, second_legs)
+
+    def full_with(
+        self, there: OpenCalls, organization_id: str, own: int | None, second_legs: SecondLegs
+    ) -> Literal["organization", "process"] | None:
+        """The same with so many calls."""
         if there.organization + second_legs.of(organization_id) >= (self.organization if own is None else own):
             return "organization"
         return "process" if there.everywhere + second_legs.everywhere >= self.process else None

@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,6 +23,7 @@ from calls import metrics, redaction
 from calls.analysis import Analyst, is_wanted, nothing_found
 from calls.billing import FREE, RateCard, charge, count
 from calls.metering import NOTHING, Usage
+from calls.unstored_calls import UnstoredCalls
 from config.clock import iso, utc_now
 from config.links import recording_path, signed_url, transcript_path
 from config.secrets import Secrets
@@ -38,6 +38,8 @@ STORE_AGAIN_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 in the database and is closed at the next start."""
 KEPT_AGAIN_S: Final = 60.0
 """The wait from then on where the ending is kept: such a call is closed by this process, or by the next one."""
+LOST_WITH_THE_END: Final = ["the end", "what was said last", "media quality", "the usage that it is billed by"]
+LOST_REMEDY: Final = "closed at the next start"
 RECOVERED_AT_ONCE: Final = 4
 """Calls that a dead process left to be analysed: so many at the same time, beside those of today."""
 
@@ -114,17 +116,60 @@ class AfterCall:
         """Calls whose ending is kept."""
         self._stopping = asyncio.Event()
         self._hurried = asyncio.Event()
+        self._room = asyncio.Event()
+        self.unstored: Final = UnstoredCalls()
         self._recovering = asyncio.Semaphore(RECOVERED_AT_ONCE)
 
     async def finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or its ending alone when there is something to analyse: then it is
         closed later. `agent` counts if it has been deleted meanwhile. When the database is in trouble this is tried
-        again for half a minute; then `StorageTrouble`. What the organization wants hidden is hidden first."""
+        again for half a minute; then `StorageTrouble`. When the disk is full it returns at once, and the end is stored
+        when there is room. What the organization wants hidden is hidden first."""
+        try:
+            kept = await self._finish(call_id, outcome, agent)
+        except StorageTrouble as trouble:
+            if not trouble.disk_full or not self.unstored.ending_waits(call_id):
+                raise
+            self._later(call_id, self._finish_with_room(call_id, outcome, agent))
+        else:
+            if kept is not None:
+                self._later(call_id, self._close_analysed(call_id, kept, agent))
+
+    async def _finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> Outcome | None:
+        """Close a call, or keep its ending: then what is to be analysed, with what is hidden in it."""
         outcome = await self._redacted(call_id, outcome)
         if agent is None or self._analyst is None or not is_wanted(agent, outcome.transcript):
             await self._close(call_id, outcome, agent, None)
-        elif await self._stored(call_id, partial(_keep, call_id, outcome)):
-            self._later(call_id, self._close_analysed(call_id, outcome, agent))
+            return None
+        return outcome if await self._stored(call_id, partial(_keep, call_id, outcome)) else None
+
+    async def _finish_with_room(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+        """The same for a call that nobody waits for, once the disk has room."""
+        try:
+            kept = await self._finish(call_id, outcome, agent)
+        except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
+            lost = ["the call"] if self.unstored.row(call_id) is not None else LOST_WITH_THE_END
+            log.error("call.end_lost", call_id=call_id, error=repr(error), lost=lost, remedy=LOST_REMEDY)
+        else:
+            if kept is not None:
+                await self._close_analysed(call_id, kept, agent)
+        finally:
+            self.unstored.ending_over(call_id)
+
+    def room_again(self) -> None:
+        """The disk has room: what waits for it is stored now."""
+        room, self._room = self._room, asyncio.Event()
+        room.set()
+
+    async def store_live(self, call: Call, answered_at: datetime | None) -> None:
+        """Store of a call that lives what there was no room for: its row, and that it was answered. Raises
+        `StorageTrouble`."""
+
+        def store(conn: sa.Connection) -> bool:
+            return answered_at is not None and calls.answered(conn, call.id, answered_at)
+
+        await self._database.write(partial(self.unstored.with_row, call.id, store))
+        self.unstored.stored(call.id)
 
     async def closed(self, call_id: str, timeout_s: float) -> bool:
         """Wait until a call whose ending is kept is closed. False when that takes longer."""
@@ -160,7 +205,7 @@ class AfterCall:
                 _note_analysis(call_id, analysis, time.monotonic() - started_s)
             await self._close(call_id, outcome, agent, analysis)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
-            log.error("call.end_lost", call_id=call_id, error=repr(error), remedy="closed at the next start")
+            log.error("call.end_lost", call_id=call_id, error=repr(error), remedy=LOST_REMEDY)
 
     async def _close(self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None) -> None:
         ended = await self._stored(call_id, partial(self._store, call_id, outcome, agent, analysis))
@@ -171,7 +216,11 @@ class AfterCall:
                 self._wake()
 
     async def _redacted(self, call_id: str, outcome: Outcome) -> Outcome:
-        rules = await self._stored(call_id, partial(redaction.rules_of, call_id=call_id), self._database.read)
+        call = self.unstored.row(call_id)
+        rules_of = partial(redaction.rules_of, call_id=call_id)
+        if call is not None:
+            rules_of = partial(redaction.rules_of_organization, organization_id=call.organization_id)
+        rules = await self._stored(call_id, rules_of, self._database.read)
         return await asyncio.to_thread(redaction.redacted, outcome, rules) if rules else outcome
 
     async def _stored(
@@ -181,18 +230,30 @@ class AfterCall:
         transaction: Callable[[Callable[[sa.Connection], T]], Awaitable[T]] | None = None,
     ) -> T:
         """What a transaction gives, of those that write unless another is named; tried again for half a minute, and of
-        a call whose ending is kept until the server stops. Then `StorageTrouble`."""
-        run, is_kept = transaction or self._database.write, call_id in self._closing
+        a call whose ending is kept, here or in the database, until the server stops. Then, and at once when the disk is
+        full while somebody waits, `StorageTrouble`."""
+        run, is_kept = transaction or self._with_row(call_id), call_id in self._closing
         for wait_s in chain(STORE_AGAIN_S, repeat(KEPT_AGAIN_S) if is_kept else ()):
             stop = self._stopping if wait_s == KEPT_AGAIN_S else self._hurried
             try:
                 return await run(work)
             except StorageTrouble as trouble:
-                if is_kept and stop.is_set():
-                    raise  # the next start closes it
-                log.error("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
-                await (_set_within(stop, wait_s) if is_kept else asyncio.sleep(wait_s))
+                if stop.is_set() if is_kept else trouble.disk_full:
+                    raise  # the next start closes it, or we do when there is room
+                tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+                tell("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
+                await (_set_within((stop, self._room), wait_s) if is_kept else asyncio.sleep(wait_s))
         return await run(work)
+
+    def _with_row(self, call_id: str) -> Callable[[Callable[[sa.Connection], T]], Awaitable[T]]:
+        """Runs a write about a call, whose row is stored with it if it is missing."""
+
+        async def run(work: Callable[[sa.Connection], T]) -> T:
+            result = await self._database.write(partial(self.unstored.with_row, call_id, work))
+            self.unstored.stored(call_id)
+            return result
+
+        return run
 
     def _store(
         self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
@@ -262,11 +323,14 @@ class AfterCall:
         return True
 
 
-async def _set_within(event: asyncio.Event, wait_s: float) -> None:
-    """Wait for an event, so long at most."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(wait_s):
-            await event.wait()
+async def _set_within(events: Iterable[asyncio.Event], wait_s: float) -> None:
+    """Wait for the first of these events, so long at most."""
+    waits = [asyncio.ensure_future(each.wait()) for each in events]
+    try:
+        await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent | None:

@@ -240,7 +240,8 @@ class LiveCall:
         try:
             await self._house.database.write(write)
         except StorageTrouble as trouble:
-            self._log.warning("call.progress_not_stored", cause=trouble.cause)
+            tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
+            tell("call.progress_not_stored", cause=trouble.cause)
 
     async def _hang_up(self, reason: EndedReason | None) -> None:
         """End the leg; a call that failed before it was answered is refused with 500."""

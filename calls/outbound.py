@@ -284,7 +284,8 @@ class OutboundCall:
         try:
             return await database.write(partial(_depart, call=self.call))
         except StorageTrouble as trouble:
-            self._log.warning("call.progress_not_stored", cause=trouble.cause)
+            tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
+            tell("call.progress_not_stored", cause=trouble.cause)
             return await database.read(partial(dialling.cleared, call=self.call), lane="calls")
 
     async def _place(self, line: Line) -> Leg | None:

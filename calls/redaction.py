@@ -73,6 +73,12 @@ def rules_of(conn: sa.Connection, call_id: str) -> Rules:
     return Rules(*organizations.redaction_of_call(conn, call_id))
 
 
+def rules_of_organization(conn: sa.Connection, organization_id: str) -> Rules:
+    """Those of an organization, now; everything is hidden of one that is gone."""
+    organization = organizations.get(conn, organization_id)
+    return EVERYTHING if organization is None else Rules(organization.redact, organization.redact_dialled)
+
+
 def redacted(outcome: Outcome, rules: Rules) -> Outcome:
     """The same end of a call, with what the rules hide hidden in its transcript and its timeline."""
     if not rules:

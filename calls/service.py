@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -33,9 +33,9 @@ from calls.live import LiveCall
 from calls.load import Load
 from calls.outbound import OutboundCall, WayOut
 from config.errors import TooMany, TrunklineError, Unavailable
-from sipcore.leg import Leg
+from sipcore.leg import Leg, LegFacts
 from storage import calls
-from storage.calls import Call, EndedReason
+from storage.calls import Call, EndedReason, OpenCalls
 from storage.database import Database, StorageTrouble
 from storage.organizations import Organization
 
@@ -132,6 +132,11 @@ class CallService:
         return len(self._live) + self._second_legs.everywhere >= self._ceilings.process
 
     @property
+    def _over(self) -> frozenset[str]:
+        """Calls that are over, but the database does not know it, or not yet."""
+        return self._lost | self._equipment.after_call.unstored.ended
+
+    @property
     def draining(self) -> bool:
         """No new calls are taken."""
         return self._draining
@@ -157,7 +162,7 @@ class CallService:
         drains."""
         if self._draining:
             raise Unavailable("The server is shutting down", RETRY_AFTER_S)
-        match self._ceilings.full(conn, organization.id, organization.max_calls, self._lost, self._second_legs):
+        match self._ceilings.full(conn, organization.id, organization.max_calls, self._over, self._second_legs):
             case "organization":
                 raise TooMany("Too many concurrent calls. Please try again later.")
             case "process":
@@ -231,7 +236,7 @@ class CallService:
         if way_out is None:
             return
         async with self._taking:
-            known = self._lost.union(self._live)
+            known = self._over.union(self._live)
             for queued in await self._database.read(lambda conn: calls.queued(conn, known), lane="calls"):
                 call = OutboundCall(queued, self._equipment, way_out, Transfers(way_out.reach, self._second_legs))
                 self._begin(call, self._start(self._serve(call)))
@@ -325,7 +330,12 @@ class CallService:
 
     async def _create(self, caller: _Caller, admitted: Admitted) -> LiveCall:
         facts = caller.leg.facts
-        call = await self._database.write(lambda conn: self._store_inbound(conn, caller, admitted))
+        try:
+            call = await self._database.write(lambda conn: self._store_inbound(conn, caller, admitted))
+        except StorageTrouble as trouble:
+            if not trouble.disk_full:
+                raise
+            call = await self._unstored(caller, admitted)
         log.info(
             "call.incoming",
             call_id=call.id,
@@ -340,25 +350,42 @@ class CallService:
     def _store_inbound(self, conn: sa.Connection, caller: _Caller, admitted: Admitted) -> Call:
         """`Refused`: 486 when the organization's places are taken, 503 when the process's are, or when the caller does
         not wait any more."""
-        number, facts = admitted.number, caller.leg.facts
+        owner = admitted.number.organization_id
         if caller.was_refused:
             raise Refused(503, "the caller was told so")
-        self._check_caller(conn, number.organization_id)
-        match self._ceilings.full(conn, number.organization_id, admitted.max_calls, self._lost, self._second_legs):
-            case "organization":
-                raise Refused(486, "the organization has too many calls")
-            case "process":
-                raise Refused(503, "the server is full", RETRY_AFTER_S)
-        return calls.create_inbound(
-            conn,
-            organization_id=number.organization_id,
-            agent_id=admitted.agent.id,
-            phone_number_id=number.id,
-            provider=number.provider,
-            call_sid=facts.sip_call_id,
-            customer_number=brought.customer_of(facts),
-            metadata=brought.metadata_of(facts),
-        )
+        self._check_caller(conn, owner)
+        _refuse_full(self._ceilings.full(conn, owner, admitted.max_calls, self._over, self._second_legs))
+        call = _inbound(caller.leg.facts, admitted)
+        calls.insert(conn, call)
+        return call
+
+    async def _unstored(self, caller: _Caller, admitted: Admitted) -> Call:
+        """A call that begins without a row, because the disk is full: admitted by the same rules, it is stored when
+        there is room. Raises `Refused`, `StorageTrouble`, and `Unavailable` when too many calls wait for room."""
+        owner = admitted.number.organization_id
+        await self._database.read(lambda conn: self._check_caller(conn, owner), lane="calls")
+        if caller.was_refused:
+            raise Refused(503, "the caller was told so")
+        unstored = self._equipment.after_call.unstored
+        owners = {**unstored.open_rows(), **{call.call.id: call.call.organization_id for call in self.live()}}
+        there = OpenCalls(sum(each == owner for each in owners.values()), len(owners))
+        _refuse_full(self._ceilings.full_with(there, owner, admitted.max_calls, self._second_legs))
+        call = _inbound(caller.leg.facts, admitted)
+        unstored.keep(call)
+        return call
+
+    def room_again(self) -> None:
+        """The disk has room: what there was none for is stored from now on; returns at once."""
+        self._equipment.after_call.room_again()
+        self._start(self._store_live())
+
+    async def _store_live(self) -> None:
+        for living in self.live():
+            now = living.now()
+            try:
+                await self._equipment.after_call.store_live(living.call, now.answered_at)
+            except TrunklineError as trouble:
+                log.debug("call.progress_not_stored", call_id=living.call.id, cause=str(trouble))
 
     def _begin(self, call: Living, task: asyncio.Task[None]) -> None:
         """The call lives from now on."""
@@ -388,3 +415,26 @@ class CallService:
             del self._live[call_id]
             self._room_changed()
             metrics.LIVE_CALLS.dec()
+
+
+def _refuse_full(full: Literal["organization", "process"] | None) -> None:
+    """Raises `Refused` when somebody has no place left."""
+    match full:
+        case "organization":
+            raise Refused(486, "the organization has too many calls")
+        case "process":
+            raise Refused(503, "the server is full", RETRY_AFTER_S)
+
+
+def _inbound(facts: LegFacts, admitted: Admitted) -> Call:
+    """The call of a leg, as it arrives."""
+    number = admitted.number
+    return calls.new_inbound(
+        organization_id=number.organization_id,
+        agent_id=admitted.agent.id,
+        phone_number_id=number.id,
+        provider=number.provider,
+        call_sid=facts.sip_call_id,
+        customer_number=brought.customer_of(facts),
+        metadata=brought.metadata_of(facts),
+    )

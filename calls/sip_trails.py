@@ -19,6 +19,10 @@ from storage.database import Database, StorageTrouble
 
 AFTER_END_S: Final = 1.0
 """What still comes then belongs to the call: the answer to a BYE, and a BYE that is sent again."""
+FULL_PAUSE_S: Final = 10.0
+"""Wait after the disk was full."""
+MOST_WAITING: Final = 1000
+"""Calls whose messages wait for room."""
 TOGETHER: Final = 8
 """Calls whose messages are stored in one transaction."""
 
@@ -49,6 +53,7 @@ class SipTrails:
         self._ended: list[str] = []
         self._later: asyncio.TimerHandle | None = None
         self._storing: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     def follow(self, followed: Followed, facts: LegFacts) -> None:
         """The call has a leg."""
@@ -87,6 +92,7 @@ class SipTrails:
 
     async def close(self) -> None:
         """Store what is left."""
+        self._closing = True
         if self._later is not None:
             self._later.cancel()
             self._store_ended()
@@ -114,17 +120,27 @@ class SipTrails:
             await self._store({call_id: found[call_id] for call_id in some if call_id in found}, some)
 
     async def _store(self, found: Mapping[str, Found], ended: Sequence[str]) -> None:
-        """Nothing depends on it: when it fails, the messages of these calls are lost."""
+        """Nothing depends on it: when it fails, the messages of these calls are lost; when the disk is full, they wait
+        for room."""
         try:
             shown = await asyncio.to_thread(lambda: {call_id: _shown(*trail) for call_id, trail in found.items()})
             if shown:
                 await self._database.write(lambda conn: call_sip.put(conn, shown), patient=True)
         except StorageTrouble as trouble:
-            log.warning("calls.sip_not_stored", calls=len(found), cause=trouble.cause)
+            if trouble.disk_full and not self._closing and len(self._ended) < MOST_WAITING:
+                self._again(ended)
+                return
+            log.warning("calls.sip_not_stored", calls=len(found), cause=trouble.cause, lost=sorted(found))
         except Exception as error:
             log.error("calls.sip_not_stored", calls=len(found), error=repr(error), exc_info=error)
         for call_id in ended:
             self._forget(call_id)
+
+    def _again(self, ended: Sequence[str]) -> None:
+        """Store them later, when the disk may have room."""
+        self._ended += ended
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(FULL_PAUSE_S, self._store_ended)
 
     def _forget(self, call_id: str) -> None:
         key = self.key(call_id)

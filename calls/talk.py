@@ -205,12 +205,12 @@ class Talk:
     async def _keep_progress(self) -> None:
         """Store the answer and then what was said when that has changed, so that a crash loses little of it. The end of
         the call stores all of it again, therefore trouble here is only logged."""
-        call_id = self._parties.call.id
+        call_id, owner = self._parties.call.id, self._parties.call.organization_id
         rules = redaction.EVERYTHING  # until it is known
 
         def answered(conn: sa.Connection) -> bool:
             nonlocal rules
-            rules = redaction.rules_of(conn, call_id)
+            rules = redaction.rules_of_organization(conn, owner)  # the call may wait for room on a full disk
             return calls.answered(conn, call_id, self._answered_at)
 
         await self._store(answered)
@@ -235,7 +235,8 @@ class Talk:
         try:
             await self._house.database.write(write, patient=True)
         except StorageTrouble as trouble:
-            self._log.warning("call.progress_not_stored", cause=trouble.cause)
+            tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
+            tell("call.progress_not_stored", cause=trouble.cause)
 
     async def _play_background(self) -> None:
         """Put the agent's background sound under the call; one that cannot be read is missed by nobody else."""

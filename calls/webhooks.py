@@ -153,7 +153,8 @@ class Deliverer:
                 try:
                     wait_s = await self._send_due(group)
                 except StorageTrouble as trouble:
-                    log.error("webhook.outbox_unreadable", cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
+                    tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+                    tell("webhook.outbox_unreadable", cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
                     wait_s = TROUBLE_PAUSE_S
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
@@ -228,7 +229,8 @@ class Deliverer:
                 return await self._database.write(record)
             except StorageTrouble as trouble:
                 told = {"call_id": due.delivery.call_id, "cause": trouble.cause}
-                log.error("webhook.attempt_not_stored", again_in_s=TROUBLE_PAUSE_S, **told)
+                tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+                tell("webhook.attempt_not_stored", again_in_s=TROUBLE_PAUSE_S, **told)
                 await asyncio.sleep(TROUBLE_PAUSE_S)
 
     def _again_at(self, attempt: Attempt, started_at: datetime, took_ms: int) -> datetime | None:

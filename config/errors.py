@@ -87,6 +87,12 @@ class Unavailable(TrunklineError):
         self.retry_after_s = retry_after_s
 
 
+class InsufficientStorage(TrunklineError):
+    """The disk is too full for this (RFC 4918, 11.5)."""
+
+    status = 507
+
+
 class StartupError(TrunklineError):
     """The program cannot start; the message is one clear line that names the cause and the remedy."""
 

@@ -158,6 +158,10 @@ class LimitSettings(Section):
     max_outbound_per_second: float = Field(
         10, gt=0, allow_inf_nan=False, description="outbound calls started per second: a number above 0"
     )
+    disk_reserve_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        512,
+        description="free disk space that uploads leave to calls and webhooks: MiB, at most a tenth of the disk counts",
+    )
     max_answer_wait_s: Seconds = Field(
         3, description="longest wait for the models that callers are to have: seconds above 0"
     )

@@ -1,12 +1,15 @@
 """Stereo recordings: caller left, agent right, sample-aligned 16-bit WAV. One thread writes those of all calls.
 
 The tick thread only hands over copies, about twice a second per call. After each append the sizes in the header are
-rewritten, after the samples: whatever kills the process, the file is a valid WAV up to its last append.
+rewritten, after the samples: whatever kills the process, the file is a valid WAV up to its last append. What a full
+disk has no room for is silence, once there is room again.
 """
 
 from __future__ import annotations
 
+import errno
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,8 @@ from media.ports import Samples
 HEADER_BYTES: Final = 44
 CHANNELS: Final = 2
 _FRAME_BYTES: Final = 2 * CHANNELS
+TRY_AGAIN_S: Final = 2.0
+"""After the disk was full."""
 _log = structlog.get_logger()
 
 
@@ -59,7 +64,10 @@ class Recording:
         self._queue: SimpleQueue[_Job] | None = None
         self._file: BinaryIO | None = None
         self._frames = 0
+        self._missing = 0
+        """Frames after those in the file that there was no room for."""
         self._error: str | None = None
+        self._try_at_s = 0.0
         self._closed = False
 
     def append(self, heard: Samples, said: Samples) -> None:
@@ -78,15 +86,20 @@ class Recording:
         queue.put((self, _NOTHING, _NOTHING))
 
     def _write(self, heard: Samples, said: Samples) -> None:
-        """Writer thread: one append. The first error makes the recording short; the call goes on."""
-        if self._error is not None:
+        """Writer thread: one append. The first error makes the recording short, unless it was a full disk that has room
+        later; the call goes on."""
+        if self._error is not None and time.monotonic() < self._try_at_s:
+            self._missing += len(heard)
             return
         try:
             self._put(heard, said)
         except OSError as error:
+            self._missing += len(heard)
             self._fail(error)
 
     def _fail(self, error: OSError) -> None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        self._try_at_s = time.monotonic() + TRY_AGAIN_S if full else float("inf")
         if self._error is None:
             self._error = error.strerror or str(error)
             _log.error("recording.broken", call_id=self.call_id, path=str(self.path), error=self._error)
@@ -94,19 +107,25 @@ class Recording:
     def _put(self, heard: Samples, said: Samples) -> None:
         if self._file is None:
             _make_private(self.path.parent)
-            self.path.touch(mode=0o600, exist_ok=False)
+            self.path.touch(mode=0o600, exist_ok=self._error is not None)
             self._file = self.path.open("r+b", buffering=0)
             _write_all(self._file, wav_header(self.rate, 0))
         if len(heard) == 0:
             return
+        first = self._frames + self._missing  # what is left out before it reads as zeros
         stereo = np.empty((len(heard), CHANNELS), "<i2")
         stereo[:, 0] = heard
         stereo[:, 1] = said
-        self._file.seek(HEADER_BYTES + self._frames * _FRAME_BYTES)
+        if self._missing:  # half of an append may be there
+            self._file.truncate(HEADER_BYTES + self._frames * _FRAME_BYTES)
+        self._file.seek(HEADER_BYTES + first * _FRAME_BYTES)
         _write_all(self._file, stereo.tobytes())
         self._file.seek(0)
-        _write_all(self._file, wav_header(self.rate, self._frames + len(heard)))
-        self._frames += len(heard)
+        _write_all(self._file, wav_header(self.rate, first + len(heard)))
+        if self._missing:
+            lost_s = round(self._missing / self.rate, 1)
+            _log.warning("recording.goes_on", call_id=self.call_id, path=str(self.path), lost_s=lost_s)
+        self._frames, self._missing = first + len(heard), 0
 
     def _end(self) -> None:
         """Writer thread: close the file and tell the owner."""

@@ -174,8 +174,33 @@ def create_inbound(
     metadata: Mapping[str, Any] | None = None,
 ) -> Call:
     """Store an inbound call as it arrives; it starts at ringing. `call_sid` is the SIP Call-ID."""
-    return _create(
-        conn,
+    made = new_inbound(
+        organization_id=organization_id,
+        agent_id=agent_id,
+        phone_number_id=phone_number_id,
+        provider=provider,
+        call_sid=call_sid,
+        customer_number=customer_number,
+        context_variables=context_variables,
+        metadata=metadata,
+    )
+    insert(conn, made)
+    return made
+
+
+def new_inbound(
+    *,
+    organization_id: str,
+    agent_id: str,
+    phone_number_id: str,
+    provider: str,
+    call_sid: str,
+    customer_number: str,
+    context_variables: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Call:
+    """What `create_inbound` stores."""
+    return _new(
         organization_id=organization_id,
         agent_id=agent_id,
         phone_number_id=phone_number_id,
@@ -201,8 +226,7 @@ def create_outbound(
     metadata: Mapping[str, Any],
 ) -> Call:
     """Store a call that is to be placed; it starts at queued."""
-    return _create(
-        conn,
+    made = _new(
         organization_id=organization_id,
         agent_id=agent_id,
         phone_number_id=phone_number_id,
@@ -214,11 +238,13 @@ def create_outbound(
         context_variables=dict(context_variables),
         metadata=dict(metadata),
     )
+    insert(conn, made)
+    return made
 
 
-def _create(conn: sa.Connection, **facts: Any) -> Call:
+def _new(**facts: Any) -> Call:
     at = utc_now()
-    made = Call(
+    return Call(
         **facts,
         id=str(uuid4()),
         duration_seconds=None,
@@ -237,8 +263,17 @@ def _create(conn: sa.Connection, **facts: Any) -> Call:
         analysis=None,
         timeline=[],
     )
-    conn.execute(_INSERT, {name: getattr(made, name) for name in _CALL.names})
-    return made
+
+
+def insert(conn: sa.Connection, call: Call) -> None:
+    """Store a call as it is."""
+    conn.execute(_INSERT, {name: getattr(call, name) for name in _CALL.names})
+
+
+def insert_missing(conn: sa.Connection, call: Call) -> None:
+    """Store a call as it is, unless it is stored."""
+    if conn.execute(sa.select(_t.c.id).where(_t.c.id == call.id)).one_or_none() is None:
+        insert(conn, call)
 
 
 def queued(conn: sa.Connection, but_not: Collection[str]) -> list[Queued]:

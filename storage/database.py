@@ -36,9 +36,11 @@ LONGEST_TOGETHER_S: Final = 0.1
 READ: Final = "BEGIN"
 WRITE: Final = "BEGIN IMMEDIATE"
 
+DISK_FULL: Final = "the disk is full"
+
 T = TypeVar("T")
 _TROUBLE: Final = {
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_FULL: DISK_FULL,
     sqlite3.SQLITE_BUSY: "the database is locked by another process",
     sqlite3.SQLITE_LOCKED: "the database is locked by another process",
     sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
@@ -57,6 +59,11 @@ class StorageTrouble(Unavailable):
         super().__init__("Service temporarily unavailable", retry_after_s=5)
         self.cause = cause
 
+    @property
+    def disk_full(self) -> bool:
+        """There is no room; there may be later."""
+        return self.cause == DISK_FULL
+
     def __str__(self) -> str:
         return f"storage: {self.cause}"
 
@@ -71,6 +78,8 @@ class Database:
         self._readers: Readers | None = None
         self._threads: list[_Thread] = []
         self._changes: Changes | None = None
+        self.on_full: Callable[[], None] = lambda: None
+        """Called on the event loop when a write met a full disk."""
 
     async def open(self) -> None:
         """Make the file when there is none and bring its tables up to date, also beside other processes that do the
@@ -131,7 +140,12 @@ class Database:
         raises."""
         if self._commits is None:
             raise _not_open()
-        return await self._commits.write(work, owner=owner, patient=patient)
+        try:
+            return await self._commits.write(work, owner=owner, patient=patient)
+        except StorageTrouble as trouble:
+            if trouble.disk_full:
+                self.on_full()
+            raise
 
 
 def _not_open() -> StorageTrouble:

@@ -40,6 +40,7 @@ from sipcore.endpoint import Endpoint
 from sipcore.headers import bracketed
 from sipcore.leg import Leg
 from storage import lock, preset_sounds
+from storage.disk_space import DiskSpace
 from trunkline import restore_moves
 from trunkline.certificate import CertificateWatch
 from trunkline.control import Control
@@ -139,6 +140,7 @@ async def running(
             settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port, load
         )
         service.on_room = server.say_whether_calls_are_taken
+        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.room_again)
         retention = Retention(database, settings.data_dir)
         knowledge = KnowledgeWorker(database, settings.data_dir, keeper.wake, retention.leaves_traces)
         await knowledge.recover()
@@ -149,6 +151,7 @@ async def running(
             calls_removed=retention.wake, webhooks_waiting=deliverer.wake,
             check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
             sip_messages=trails.messages, why_refused=server.why_refused, knowledge=searches,
+            disk=disk,
         )  # fmt: skip
         await presets
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
@@ -163,7 +166,7 @@ async def running(
         await sources.refresh()
         await places.settled(NAMES_S)
         await lines.refresh()
-        _start_tasks(server, stack, _work(server, lines, knowledge, keeper, retention))
+        _start_tasks(server, stack, {**_work(server, lines, knowledge, keeper, retention), "disk": disk.run})
         log.info("ready", api=server.api_origin, **_sip_facts(server))
         yield server
 

@@ -25,6 +25,7 @@ async def test_readiness_names_what_is_missing(api: Api) -> None:
         assert response.status == 200
         assert await response.json() == {
             "status": "ready", "checks": checks, "liveCalls": 3, "callsRefused": None,
+            "uploadsRefused": None,
         }  # fmt: skip
     api.trouble.parts["sip"] = "draining"
     async with api.client.get("/readyz") as response:

@@ -130,9 +130,9 @@ async def test_a_database_in_trouble_is_503_and_ends_nothing_else(
         with monkeypatch.context() as broken:
 
             def full(*_: object, **__: object) -> None:
-                raise StorageTrouble("the disk is full")
+                raise StorageTrouble("the disk cannot be read or written")
 
-            broken.setattr(calls, "create_inbound", full)
+            broken.setattr(calls, "insert", full)
             assert await refused(house, house.rings()) == [503]
         assert not first.leg.ended.done()
 

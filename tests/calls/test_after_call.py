@@ -74,23 +74,23 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
         phone = house.rings()
         await until(lambda: phone.leg.on_digit is not None)
         await until(lambda: house.service.live_calls == 1)
-        real, tries, full = webhook_deliveries.add, 0, True
+        real, tries, broken = webhook_deliveries.add, 0, True
 
-        def fails_while_full(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
+        def fails_while_broken(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
             nonlocal tries
             tries += 1
             added = real(*arguments, **named)
-            if full:
-                raise StorageTrouble("the disk is full")
+            if broken:
+                raise StorageTrouble("the disk cannot be read or written")
             return added
 
-        monkeypatch.setattr(webhook_deliveries, "add", fails_while_full)
+        monkeypatch.setattr(webhook_deliveries, "add", fails_while_broken)
         monkeypatch.setattr("calls.after_call.STORE_AGAIN_S", (0.02,) * 1000)
         phone.hangs_up()
         await until(lambda: tries >= 1)
         assert (await house.stored(phone)).ended_at is None
         assert await deliveries(house) == []
-        full = False
+        broken = False
         call = await house.ends(phone)
         assert call.ended_reason == "customer_ended"
         assert len(await deliveries(house)) == 1

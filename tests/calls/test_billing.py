@@ -158,7 +158,7 @@ async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, m
     def fails_once(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
         tries.append(named)
         if len(tries) == 1:
-            raise StorageTrouble("the disk is full")
+            raise StorageTrouble("the disk cannot be read or written")
         return real(*arguments, **named)
 
     monkeypatch.setattr(webhook_deliveries, "add", fails_once)

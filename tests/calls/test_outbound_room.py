@@ -85,8 +85,9 @@ async def test_a_transaction_that_fails_takes_no_place(tmp_path: Path) -> None:
         assert isinstance(await place_in(house, line), Call)
 
 
+@pytest.mark.parametrize("cause", ["the disk is full", "the disk cannot be read or written"])
 async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_placed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
     async with open_house(tmp_path, per_second=0.001) as house:
         line = await house.number(max_calls=2)
@@ -97,7 +98,7 @@ async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_place
         assert await place_in(house, line) == "TooMany"
 
         def full(*_: object, **__: object) -> None:
-            raise StorageTrouble("the disk is full")
+            raise StorageTrouble(cause)
 
         with monkeypatch.context() as broken:
             broken.setattr(after_call, "STORE_AGAIN_S", ())

@@ -110,9 +110,8 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
     with capture_logs() as events:
         trails.ended(call_id)
         await trails.close()
-    assert events == [
-        {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
-    ]
+    told = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
+    assert events == [{**told, "lost": [call_id]}]
     assert log.key_of("c1", "callee") is None
 
 

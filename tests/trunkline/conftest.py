@@ -49,7 +49,7 @@ class Office:
 
 
 @asynccontextmanager
-async def _open(server: Server) -> AsyncIterator[Office]:
+async def open_office(server: Server) -> AsyncIterator[Office]:
     key = await server.key()
     server.secrets.add(GREETING)  # what is said is told at debug only
     async with Receiver() as receiver, server, Client(server.origin, key, server.secrets) as client:
@@ -73,14 +73,16 @@ async def _open(server: Server) -> AsyncIterator[Office]:
 async def office(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
     """The server that tests share: 12 calls at once, real models, which are measured."""
     limits = {"max_calls": 12, "slow_answers": "warn"}
-    async with _open(Server(tmp_path_factory.mktemp("office"), fresh=True, limits=limits, billing=PRICES)) as office:
+    async with open_office(
+        Server(tmp_path_factory.mktemp("office"), fresh=True, limits=limits, billing=PRICES)
+    ) as office:
         yield office
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def _branch(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Office]:
     folder = tmp_path_factory.mktemp("branch")
-    async with _open(Server(folder, sip={"rtp_timeout_s": 2, "drain_timeout_s": 60})) as branch:
+    async with open_office(Server(folder, sip={"rtp_timeout_s": 2, "drain_timeout_s": 60})) as branch:
         yield branch
 
 
