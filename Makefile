@@ -50,6 +50,14 @@ soak: setup ## 100 calls that come and go for an hour; afterwards everything mus
 storm: setup ## 1,000 webhooks while the server is killed again and again; none may be lost, altered or early
 	@$(bin)/python -m bench webhooks
 
+sanitize: setup-test ## the SIP and RTP tests and 20,000 mutated messages under sanitizers (tens of minutes)
+	@scripts/apt-packages.sh sanitize
+	@scripts/sanitize.sh
+
+fuzz: setup-test ## fuzz our parsers, 10 minutes each; FUZZ=name for one, FUZZ_SECONDS=60 for how long
+	@scripts/apt-packages.sh sanitize
+	@scripts/fuzz.sh $(FUZZ)
+
 fresh: ## prove `make demo` on a fresh Debian 12 in a folder of its own (root only)
 	@scripts/fresh.sh
 
@@ -60,4 +68,4 @@ lock: ## pin the newest versions of all dependencies
 clean: ## remove what was made in this checkout; the cache in ~/.cache/trunkline stays
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test lint minilm bench soak storm fresh lock clean
+.PHONY: help setup setup-test run demo test lint minilm bench soak storm sanitize fuzz fresh lock clean

@@ -1,6 +1,8 @@
 #!/bin/sh
 # Builds PJSIP's shared libraries and its Python binding pjsua2 into ~/.cache/trunkline/pjsip-KEY, once for each
 # content of source, options, Python and distribution; then points build/pjsip in this checkout there.
+# usage: build-pjsip.sh [sanitize]   sanitize: instead, with clang's address and undefined-behaviour sanitizers and what
+#                                    libFuzzer is guided by; build/pjsip-sanitize points there
 # PJPROJECT=/path   source tree or tarball to build instead of the distribution's
 # PYTHON=/path      the Python that the binding is for (default python3)
 set -eu
@@ -11,6 +13,16 @@ cd "$root/scripts"
 . ./progress.sh
 remedy="see $cache/logs; then run the same command again, or give another source: make PJPROJECT=/path/to/pjproject-2.17.tar.gz"
 expected_version=2.17
+
+# NDEBUG: a failed assertion caused by a stranger's packet must return an error, not abort the process.
+name=pjsip options="-O2 -fPIC -DNDEBUG" link_options= preloaded=
+if [ "${1:-}" = sanitize ]; then
+    name=pjsip-sanitize
+    . ./sanitizers.sh
+    export CC=clang CXX=clang++ ASAN_OPTIONS=detect_leaks=0
+    options="-O1 -g -fPIC -DNDEBUG $sanitizer_options $coverage_options"
+    link_options=" $sanitizer_link_options" preloaded=$sanitizer_runtime
+fi
 
 mkdir -p "$cache" "$root/build"
 exec 9>"$cache/pjsip.lock"
@@ -43,10 +55,10 @@ abi=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
 # shellcheck source=/dev/null
 . /etc/os-release
 key=$({ content_of "$source"; content_of build-pjsip.sh; content_of config_site.h
-        echo "$abi $ID ${VERSION_ID:-}"; } | sha256sum | cut -c 1-16)
-prefix=$cache/pjsip-$key
+        echo "$abi $ID ${VERSION_ID:-}"; [ "$name" = pjsip ] || cat sanitizers.sh; } | sha256sum | cut -c 1-16)
+prefix=$cache/$name-$key
 
-link() { ln -sfn "$prefix" "$root/build/pjsip"; }
+link() { ln -sfn "$prefix" "$root/build/$name"; }
 if [ -d "$prefix" ]; then
     link
     exit 0
@@ -72,10 +84,11 @@ version=$(sed -nE 's/^export PJ_VERSION_(MAJOR|MINOR|REV) *:= *([0-9]+).*/\2/p' 
 [ ! -d "$source" ] || make distclean >/dev/null 2>&1 || true
 
 cp "$root/scripts/config_site.h" pjlib/include/pj/config_site.h
+# Each allocation from a pool on its own: else a sanitizer sees only what goes beyond the whole pool.
+[ "$name" = pjsip ] || echo "#define PJ_POOL_DEBUG 1" >>pjlib/include/pj/config_site.h
 # This sound driver's source is not in the distribution's tarball, and we use no sound device.
 sed -i 's/ bdimad_dev\.o//' pjmedia/build/Makefile
 
-# NDEBUG: a failed assertion caused by a stranger's packet must return an error, not abort the process.
 # Codec and SRTP libraries are the distribution's: its tarball has no bundled ones.
 watched "2/5 configuring" '^checking' 120 ./configure --prefix="$prefix" \
     --enable-shared --enable-epoll --enable-libsamplerate \
@@ -84,7 +97,7 @@ watched "2/5 configuring" '^checking' 120 ./configure --prefix="$prefix" \
     --disable-openh264 --disable-vpx --disable-libwebrtc --disable-upnp \
     --disable-l16-codec --disable-ilbc-codec --disable-g7221-codec --disable-bcg729 --disable-lyra \
     --disable-silk --disable-opencore-amr \
-    CFLAGS="-O2 -fPIC -DNDEBUG" CXXFLAGS="-O2 -fPIC -DNDEBUG" LDFLAGS="-Wl,-rpath,$prefix/lib"
+    CFLAGS="$options" CXXFLAGS="$options" LDFLAGS="-Wl,-rpath,$prefix/lib$link_options"
 
 # -threads lets go of Python's lock in every call into PJSIP; directors take it again when PJSIP calls back.
 includes=$(for part in pjlib pjlib-util pjnath pjmedia pjsip; do printf '%s' "-I$work/tree/$part/include "; done)
@@ -98,16 +111,20 @@ compile_binding() {
     swig $includes -c++ -w312 -threads -python -o pjsua2_wrap.cpp ../pjsua2.i &&
         g++ -O1 -fPIC -DNDEBUG -DPJ_AUTOCONF=1 -w $includes -I"$python_include" -c pjsua2_wrap.cpp -o pjsua2_wrap.o
 }
-compile_binding >"$work/binding.log" 2>&1 &
-compiling_binding=$!
+{
+    compile_binding && ended=0 || ended=$?
+    echo "$ended" >"$work/binding.ended"
+} >"$work/binding.log" 2>&1 &
 
+# Not by `wait`: after a long build its number may be another process's, the progress report's for example.
 finish_binding() {
-    wait "$compiling_binding" || {
+    until [ -s "$work/binding.ended" ]; do sleep 0.2; done
+    [ "$(cat "$work/binding.ended")" -eq 0 ] || {
         cat "$work/binding.log"
         return 1
     }
 }
-watched "3/5 compiling the libraries and the Python binding" '^(gcc|g\+\+)' "288 files" make -j "$(nproc)" lib
+watched "3/5 compiling the libraries and the Python binding" '^(gcc|g\+\+|clang)' "288 files" make -j "$(nproc)" lib
 watched "4/5 compiling the rest of the Python binding" "" "" finish_binding
 watched "5/5 installing the libraries" "" "" make install DESTDIR="$work/stage"
 
@@ -121,7 +138,7 @@ watched "5/5 linking the Python binding" "" "" g++ -shared "$binding/pjsua2_wrap
 echo "$version" >"$work/stage$prefix/VERSION"
 
 mv "$work/stage$prefix" "$prefix"
-PYTHONPATH=$prefix/python "$python" -c 'import pjsua2; pjsua2.Endpoint()' >>"$log" 2>&1 || {
+LD_PRELOAD=$preloaded PYTHONPATH=$prefix/python "$python" -c 'import pjsua2; pjsua2.Endpoint()' >>"$log" 2>&1 || {
     mv "$prefix" "$work/broken"
     fail "the Python binding was built but does not load" "$remedy"
 }

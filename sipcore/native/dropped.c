@@ -6,14 +6,18 @@
 #include "turned_away.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 static bool (*is_known)(const pj_sockaddr *source);
 
-/* The message of a packet that begins here; NULL when that cannot be told: in a stream it may have come behind another. */
+/* The message of a packet that begins here; NULL when that cannot be told: in a stream it may have come behind another,
+ * mostly at an address that no message can have. */
 static pjsip_rx_data *rdata_of(const pjsip_tp_dropped_data *dropped, const char *packet)
 {
     if (!packet)
+        return NULL;
+    if ((uintptr_t)(packet - offsetof(pjsip_rx_data, pkt_info.packet)) % _Alignof(pjsip_rx_data) != 0)
         return NULL;
     pjsip_rx_data *rdata = (pjsip_rx_data *)(packet - offsetof(pjsip_rx_data, pkt_info.packet));
     return rdata->tp_info.transport == dropped->tp && rdata->msg_info.msg_buf == dropped->data ? rdata : NULL;

@@ -439,19 +439,10 @@ static PyObject *py_rtp_totals(PyObject *self, PyObject *argument)
         "round_trip_max_ms", t.round_trip_max_ms);
 }
 
-static void add_up(histogram_t *sum, const histogram_t *part)
-{
-    for (int i = 0; i < HISTOGRAM; i++)
-        sum->bucket[i] += part->bucket[i];
-    sum->count += part->count;
-    if (part->max_ns > sum->max_ns)
-        sum->max_ns = part->max_ns;
-}
-
 static PyObject *quantiles(const histogram_t *histogram)
 {
     return Py_BuildValue("(ddd)", histogram_quantile_ms(histogram, 0.5), histogram_quantile_ms(histogram, 0.99),
-                         histogram->max_ns / 1e6);
+                         (double)atomic_load(&histogram->max_ns) / 1e6);
 }
 
 /* Counters of all shards; with `reset` the histograms begin anew. */
@@ -464,23 +455,23 @@ static PyObject *py_stats(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "p", &reset))
         return NULL;
-    memset(&lateness, 0, sizeof lateness);
-    memset(&deviation, 0, sizeof deviation);
+    histogram_reset(&lateness);
+    histogram_reset(&deviation);
     for (int i = 0; i < pump.shards; i++) {
         shard_t *shard = &pump.shard[i];
         ticks += atomic_load(&shard->ticks);
         skipped += atomic_load(&shard->skipped_ticks);
         cpu_ns += atomic_load(&shard->cpu_ns);
         calls += atomic_load(&shard->calls);
-        add_up(&lateness, &shard->lateness);
-        add_up(&deviation, &shard->deviation);
+        histogram_add_up(&lateness, &shard->lateness);
+        histogram_add_up(&deviation, &shard->deviation);
         if (reset) {
-            memset(&shard->lateness, 0, sizeof shard->lateness);
-            memset(&shard->deviation, 0, sizeof shard->deviation);
+            histogram_reset(&shard->lateness);
+            histogram_reset(&shard->deviation);
         }
     }
     return Py_BuildValue("{s:K,s:K,s:K,s:i,s:i,s:O,s:N,s:N}", "ticks", ticks, "skipped_ticks", skipped, "cpu_ns", cpu_ns,
-                         "calls", calls, "shards", pump.shards, "realtime", pump.realtime ? Py_True : Py_False,
+                         "calls", calls, "shards", pump.shards, "realtime", atomic_load(&pump.realtime) ? Py_True : Py_False,
                          "lateness_ms", quantiles(&lateness), "deviation_ms", quantiles(&deviation));
 }
 

@@ -20,13 +20,39 @@
 
 pump_t pump = {.event_fd = -1};
 
+static void add(_Atomic uint64_t *number, uint64_t more)
+{
+    atomic_fetch_add_explicit(number, more, memory_order_relaxed);
+}
+
+static void raise_to(_Atomic int64_t *most, int64_t ns)
+{
+    if (ns > atomic_load_explicit(most, memory_order_relaxed))
+        atomic_store_explicit(most, ns, memory_order_relaxed);
+}
+
 static void histogram_add(histogram_t *histogram, int64_t ns)
 {
     int64_t bucket = ns / 100000;
-    histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM ? HISTOGRAM - 1 : bucket]++;
-    histogram->count++;
-    if (ns > histogram->max_ns)
-        histogram->max_ns = ns;
+    add(&histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM ? HISTOGRAM - 1 : bucket], 1);
+    add(&histogram->count, 1);
+    raise_to(&histogram->max_ns, ns);
+}
+
+void histogram_add_up(histogram_t *sum, const histogram_t *part)
+{
+    for (int i = 0; i < HISTOGRAM; i++)
+        add(&sum->bucket[i], atomic_load_explicit(&part->bucket[i], memory_order_relaxed));
+    add(&sum->count, atomic_load_explicit(&part->count, memory_order_relaxed));
+    raise_to(&sum->max_ns, atomic_load_explicit(&part->max_ns, memory_order_relaxed));
+}
+
+void histogram_reset(histogram_t *histogram)
+{
+    for (int i = 0; i < HISTOGRAM; i++)
+        atomic_store_explicit(&histogram->bucket[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&histogram->count, 0, memory_order_relaxed);
+    atomic_store_explicit(&histogram->max_ns, 0, memory_order_relaxed);
 }
 
 double histogram_quantile_ms(const histogram_t *histogram, double quantile)
@@ -293,7 +319,7 @@ static void *run_shard(void *arg)
     pj_thread_t *thread;
     pj_thread_register("pump", descriptor, &thread);
     if (become_realtime())
-        pump.realtime = true;
+        atomic_store(&pump.realtime, true);
     int64_t next = now_monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
     while (atomic_load(&pump.running)) {
         next += TICK_NS;

@@ -9,10 +9,11 @@
 #define MAX_SHARDS (MAX_SLOTS / SHARD_SLOTS + 1)
 #define HISTOGRAM 1000      /* buckets of 0.1 ms */
 
+/* One thread adds, another may read or reset meanwhile: each number is right, and they fit together well enough. */
 typedef struct histogram {
-    uint64_t bucket[HISTOGRAM];
-    uint64_t count;
-    int64_t max_ns;
+    _Atomic uint64_t bucket[HISTOGRAM];
+    _Atomic uint64_t count;
+    _Atomic int64_t max_ns;
 } histogram_t;
 
 typedef struct shard {
@@ -30,7 +31,7 @@ typedef struct pump {
     _Atomic int high;               /* one above the highest slot that was ever open */
     _Atomic bool running;
     _Atomic int pending;            /* shards that have not finished the present tick */
-    bool realtime;
+    _Atomic bool realtime;
     shard_t shard[MAX_SHARDS];
     pthread_mutex_t open_lock;      /* who has which stream; the pump never takes it, and nobody waits for Python in it */
     _Atomic int of_call[PJSUA_MAX_CALLS]; /* slot index of a call, -1 when it has none */
@@ -49,5 +50,7 @@ void pump_hand_over(pjsua_call_id before, pjsua_call_id after);
 /* A slot goes on with the stream of another one, whose call becomes its own. False when there is none (any more). */
 bool pump_take_over(slot_t *keep, slot_t *give);
 double histogram_quantile_ms(const histogram_t *histogram, double quantile);
+void histogram_add_up(histogram_t *sum, const histogram_t *part);
+void histogram_reset(histogram_t *histogram);
 
 #endif

@@ -85,15 +85,16 @@ static enum rtp_verdict judge_candidate(rtp_lock_t *lock, const pj_sockaddr *fro
     return RTP_TAKE_NEW_SOURCE;
 }
 
-/* What was before the peer held the call counts again when it resumes it, whatever came meanwhile. */
+/* What was before the peer held the call counts again when it resumes it, whatever came meanwhile. Assigned, for
+ * pj_sockaddr_cp copies nothing of a place that is none. */
 static void note_hold(rtp_lock_t *lock, bool held)
 {
     if (held && !lock->held) {
-        pj_sockaddr_cp(&lock->talk_announced, &lock->announced);
-        pj_sockaddr_cp(&lock->talk_source, &lock->source);
+        lock->talk_announced = lock->announced;
+        lock->talk_source = lock->source;
     } else if (lock->held && !held) {
-        pj_sockaddr_cp(&lock->announced, &lock->talk_announced);
-        pj_sockaddr_cp(&lock->source, &lock->talk_source);
+        lock->announced = lock->talk_announced;
+        lock->source = lock->talk_source;
     }
     lock->held = held;
 }

@@ -33,6 +33,16 @@ void slot_init(slot_t *slot, int index)
     pthread_mutex_init(&slot->quality_lock, NULL);
 }
 
+static int16_t sample_of(const _Atomic int16_t *ring, uint64_t at, uint32_t mask)
+{
+    return atomic_load_explicit(&ring[at & mask], memory_order_relaxed);
+}
+
+static void put_sample(_Atomic int16_t *ring, uint64_t at, uint32_t mask, int16_t sample)
+{
+    atomic_store_explicit(&ring[at & mask], sample, memory_order_relaxed);
+}
+
 static int allocate_rings(slot_t *slot, uint32_t rate)
 {
     uint32_t rx = power_of_two(rate * RX_MS / 1000 + MAX_FRAME), tx = power_of_two(rate / 1000 * TX_MS);
@@ -215,9 +225,9 @@ static void take(slot_t *slot, int16_t *out, uint32_t count, taken_t *taken)
         uint32_t have = written - read < count ? (uint32_t)(written - read) : count;
         uint32_t ahead = written - read - have < fade ? (uint32_t)(written - read - have) : fade;
         for (uint32_t i = 0; i < have; i++)
-            out[i] = slot->tx[(read - base + i) & slot->tx_mask];
+            out[i] = sample_of(slot->tx, read - base + i, slot->tx_mask);
         for (uint32_t i = 0; i < ahead; i++)
-            taken->ahead[i] = slot->tx[(read - base + have + i) & slot->tx_mask];
+            taken->ahead[i] = sample_of(slot->tx, read - base + have + i, slot->tx_mask);
         if (have && !atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
             continue;
         taken->count = have;
@@ -302,8 +312,8 @@ static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t 
             break;
         }
     for (uint32_t i = 0; i < count; i++) {
-        slot->heard[(written + i) & slot->rx_mask] = in[i];
-        slot->said[(written + i) & slot->rx_mask] = out[i];
+        put_sample(slot->heard, written + i, slot->rx_mask, in[i]);
+        put_sample(slot->said, written + i, slot->rx_mask, out[i]);
     }
     atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
 }
@@ -370,7 +380,7 @@ uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count)
     uint64_t limit = (uint64_t)atomic_load(&slot->rate) * TX_MS / 1000, room = limit - (written - read);
     uint32_t fits = count < room ? count : (uint32_t)room;
     for (uint32_t i = 0; i < fits; i++)
-        slot->tx[(written - base + i) & slot->tx_mask] = samples[i];
+        put_sample(slot->tx, written - base + i, slot->tx_mask, samples[i]);
     atomic_store_explicit(&slot->tx_written, written + fits, memory_order_release);
     return fits;
 }
@@ -395,8 +405,8 @@ uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacit
         uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_acquire);
         uint32_t count = written - read < capacity ? (uint32_t)(written - read) : capacity;
         for (uint32_t i = 0; i < count; i++) {
-            heard[i] = slot->heard[(read + i) & slot->rx_mask];
-            said[i] = slot->said[(read + i) & slot->rx_mask];
+            heard[i] = sample_of(slot->heard, read + i, slot->rx_mask);
+            said[i] = sample_of(slot->said, read + i, slot->rx_mask);
         }
         *position = read;
         if (atomic_compare_exchange_strong(&slot->rx_read, &read, read + count))

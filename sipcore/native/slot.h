@@ -63,11 +63,11 @@ typedef struct slot {
     _Atomic uint32_t generation;
     int index;
     int shard;
-    pjsua_call_id call;
+    _Atomic pjsua_call_id call;     /* PJSIP's worker sets it, anybody may compare it */
 
     struct null_port *null;         /* what stands in the conference bridge for the stream, under the pump's `open_lock` */
     pthread_mutex_t stream_lock;
-    pjmedia_port *port;             /* the RTP stream's own port; we hold a reference */
+    _Atomic(pjmedia_port *) port;   /* the RTP stream's own port; we hold a reference. Anybody may ask whether there is one */
     pjmedia_port *source;           /* what the pump drives: `port`, or a resampler in front of it */
     pj_pool_t *resampler_pool;      /* NULL without a resampler */
     pjmedia_stream *stream;
@@ -79,15 +79,16 @@ typedef struct slot {
     uint32_t due;                   /* samples that this tick owes the stream */
     uint64_t timestamp;
 
-    /* heard and said, written in the same breath: sample n of one belongs to sample n of the other */
-    int16_t *heard, *said;
+    /* heard and said, written in the same breath: sample n of one belongs to sample n of the other. Whether what was read
+     * of a ring was overwritten meanwhile only its position tells, afterwards: so its samples are atomic */
+    _Atomic int16_t *heard, *said;
     uint32_t rx_mask;
     _Atomic uint64_t rx_read, rx_written;
     _Atomic int64_t rx_ns;          /* when the newest packet came */
     _Atomic int64_t tick_ns;        /* when the last frame went through the pump */
     _Atomic int32_t jitter_ms;
 
-    int16_t *tx;
+    _Atomic int16_t *tx;
     uint32_t tx_mask;
     _Atomic uint64_t tx_base;       /* position that lies at tx[0]: moved when the ring is empty, so that few pages are touched */
     _Atomic uint64_t tx_read, tx_written;

@@ -224,3 +224,17 @@ def test_where_a_hold_announces_another_place_the_peer_is_still_known_afterwards
     resumed = Sender(first_ms=4100, ssrc=10)
     line.hear(6000, Sender(STRAY, first_ms=4000, ssrc=67), resumed)
     assert resumed.taken[0] == 4100
+
+
+def test_who_was_heard_while_a_call_was_held_is_nobody_when_it_goes_on_and_nothing_had_come_before(
+    native: ctypes.CDLL,
+) -> None:
+    """The music of a PBX that held the call before the peer had said a word."""
+    line, music = Line(native), Sender(6000, host=ELSEWHERE, first_ms=300, ssrc=66)
+    line.agree(200, held=True, announced=(ELSEWHERE, 6000))
+    line.hear(1000, music)
+    assert music.taken
+    line.agree(1000)
+    late = Sender(6000, host=ELSEWHERE, first_ms=1020, ssrc=66)
+    line.hear(3000, late)
+    assert not late.taken

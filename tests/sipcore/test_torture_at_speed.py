@@ -123,18 +123,24 @@ def spoil(callee: RawCallee, mutate: Mutator) -> None:
     callee.phone.send = lambda data: send(mutate(data))  # type: ignore[method-assign]
 
 
+def packets() -> Iterator[tuple[bytes, bytes]]:
+    """The same packet of RTP, and one of RTCP, without end."""
+    report = struct.pack(">BBHIQIIIIIIIII", 0x81, 200, 12, 0x5150, 1 << 60, 1, 2, 3, 0x5150, 0, 1, 0, 0, 0)
+    names = struct.pack(">BBHIBB6s", 0x81, 202, 3, 0x5150, 1, 6, b"a@b.cd") + b"\0\0"
+    packet = struct.pack(">BBHII", 0x80, 0, 1, 160, 0x5150) + b"\xff" * 160
+    while True:
+        yield packet, report + names
+
+
 async def test_spoilt_rtp_and_rtcp_are_survived(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(3550)
     call = await LiveCall.made(phone, raw)
     assert raw._rtp_target is not None
     host, port = raw._rtp_target
-    report = struct.pack(">BBHIQIIIIIIIII", 0x81, 200, 12, 0x5150, 1 << 60, 1, 2, 3, 0x5150, 0, 1, 0, 0, 0)
-    names = struct.pack(">BBHIBB6s", 0x81, 202, 3, 0x5150, 1, 6, b"a@b.cd") + b"\0\0"
-    packet = struct.pack(">BBHII", 0x80, 0, 1, 160, 0x5150) + b"\xff" * 160
     async with even_sound(phone):
-        for number in range(2000):
-            raw.rtp.transport.sendto(mutate(report + names), (host, port + 1))
-            raw.rtp.transport.sendto(mutate(packet), (host, port))
+        for number, (rtp, rtcp) in zip(range(2000), packets(), strict=False):
+            raw.rtp.transport.sendto(mutate(rtcp), (host, port + 1))
+            raw.rtp.transport.sendto(mutate(rtp), (host, port))
             if number % AT_ONCE == 0:
                 await raw.settled()
     assert not call.leg.ended.done()

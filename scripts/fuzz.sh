@@ -1,0 +1,131 @@
+#!/bin/sh
+# Coverage-guided fuzzing of our parsers: those in C with libFuzzer and PJSIP under the sanitizers for addresses and undefined
+# behaviour, those in Python with Atheris. What breaks one is kept in build/fuzz/crashes.
+# usage: fuzz.sh [NAME]...   which parsers (default: all; `fuzz.sh list` names them)
+#        fuzz.sh replay      every kept input once, those in C under the sanitizers
+#        fuzz.sh keep NAME   let tests/fuzz/corpus have the fewest inputs that reach what all that were found reach
+# FUZZ_SECONDS=600           for how long each is fuzzed
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+. scripts/progress.sh
+. scripts/sanitizers.sh
+remedy="see ${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/logs/fuzz.log"
+python=$root/.venv/bin/python
+made=$root/build/fuzz
+seconds=${FUZZ_SECONDS:-600}
+longest=6000 # bytes of an input
+native=$(for file in tests/fuzz/native/fuzz_*.c; do basename "$file" .c | sed 's/^fuzz_//'; done)
+in_python=$("$python" -c 'from tests.fuzz.parsers import PARSERS; print(*PARSERS, sep="\n")')
+
+install_atheris() {
+    key=$(sha256sum <requirements-fuzz.lock)
+    [ "$(cat "$made/site/.key" 2>/dev/null)" = "$key" ] && return
+    rm -rf "$made/site"
+    watched "installing Atheris" "" "" "$python" -m pip install --no-input --disable-pip-version-check --no-deps \
+        --require-hashes --target "$made/site" -r requirements-fuzz.lock
+    echo "$key" >"$made/site/.key"
+}
+
+compile() { # OBJECT SOURCE
+    # shellcheck disable=SC2086  # one word per option
+    clang $options $flags -c "$2" -o "$1"
+}
+
+# All that is ours and needs no Python, then a program for each parser.
+build_native() {
+    scripts/build-pjsip.sh sanitize
+    description=build/pjsip-sanitize/lib/pkgconfig/libpjproject.pc
+    flags="$(pkg-config --cflags $description) -I$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
+    options="-g -O1 -DNDEBUG $sanitizer_options -fno-sanitize-recover=undefined $coverage_options"
+    key=$({ cat sipcore/native/* tests/fuzz/native/*; readlink -f build/pjsip-sanitize; echo "$options"; } | sha256sum)
+    [ "$(cat "$made/native/key" 2>/dev/null)" = "$key" ] && return
+    rm -rf "$made/native"
+    mkdir -p "$made/native/ours"
+    sources=$(grep -L 'PyObject\|^#include "python_' sipcore/native/*.c)
+    watched "compiling our parsers" "" "" compile_all
+    watched "linking a program for each" "" "" link_all
+    echo "$key" >"$made/native/key"
+}
+
+compile_all() {
+    for source in $sources; do compile "$made/native/ours/$(basename "$source" .c).o" "$source" || return; done
+    for source in tests/fuzz/native/*.c; do compile "$made/native/$(basename "$source" .c).o" "$source" || return; done
+}
+
+link_all() {
+    for name in $native; do
+        # shellcheck disable=SC2046,SC2086  # one word per option
+        clang $options -fsanitize=fuzzer -o "$made/native/$name" "$made/native/fuzz_$name.o" "$made/native/stack.o" \
+            "$made/native/ours/"*.o $sanitizer_link_options $(pkg-config --libs $description) -lpthread -lm \
+            -Wl,-rpath,"$(pkg-config --variable=libdir $description)" || return
+    done
+}
+
+is_native() { printf '%s\n' "$native" | grep -qx "$1"; }
+is_known() { printf '%s\n%s\n' "$native" "$in_python" | grep -qx "$1"; }
+
+# The fuzzer of one parser with libFuzzer's options.
+fuzzer() { # NAME OPTIONS...
+    name=$1
+    shift
+    if is_native "$name"; then
+        env LD_PRELOAD="$sanitizer_runtime" ASAN_OPTIONS=detect_leaks=0:strict_string_checks=1 \
+            UBSAN_OPTIONS="print_stacktrace=1:suppressions=$root/tests/sanitize/undefined.supp" \
+            nice -n 19 "$made/native/$name" "$@"
+    else
+        env PYTHONPATH="$made/site" nice -n 19 "$python" -m tests.fuzz.explore "$name" "$@"
+    fi
+}
+
+folders_of() { # NAME: what is read besides what was found
+    for folder in "tests/fuzz/corpus/$1" "tests/fuzz/crashes/$1"; do [ ! -d "$folder" ] || echo "$folder"; done
+}
+
+explore() { # NAME
+    mkdir -p "$made/corpus/$1" "$made/crashes/$1" "$made/logs"
+    say "==> $1: $seconds s"
+    # shellcheck disable=SC2046  # one word per folder
+    if fuzzer "$1" -max_total_time="$seconds" -max_len=$longest -timeout=60 -rss_limit_mb=4096 \
+        -artifact_prefix="$made/crashes/$1/" "$made/corpus/$1" $(folders_of "$1") >"$made/logs/$1.log" 2>&1; then
+        say "    $(grep -a '^Done' "$made/logs/$1.log"), $(grep -aoE 'cov: [0-9]+ ft: [0-9]+' "$made/logs/$1.log" | tail -n 1)"
+    else
+        broken="$broken $1"
+        say "    broken by an input in $made/crashes/$1; the end of $made/logs/$1.log says how"
+    fi
+}
+
+replay() { # NAME
+    inputs=$(for folder in $(folders_of "$1"); do find "$folder" -type f; done | sort)
+    # shellcheck disable=SC2086  # one word per file
+    if fuzzer "$1" $inputs >"$log.replay" 2>&1; then
+        say "    $1: $(printf '%s\n' "$inputs" | wc -l) inputs"
+    else
+        broken="$broken $1"
+        tail -n 30 "$log.replay"
+    fi
+}
+
+keep() { # NAME
+    rm -rf "$made/fewest" && mkdir -p "$made/fewest" "$made/corpus/$1"
+    # shellcheck disable=SC2046  # one word per folder
+    fuzzer "$1" -merge=1 -max_len=$longest "$made/fewest" "$made/corpus/$1" $(folders_of "$1") >"$log.merge" 2>&1
+    rm -rf "tests/fuzz/corpus/$1"
+    mv "$made/fewest" "tests/fuzz/corpus/$1"
+    say "    tests/fuzz/corpus/$1: $(find "tests/fuzz/corpus/$1" -type f | wc -l) inputs"
+}
+
+start_log fuzz
+broken=
+action=explore
+case ${1:-} in
+    list) printf '%s\n' $native $in_python; exit ;;
+    replay | keep) action=$1; shift ;;
+esac
+# shellcheck disable=SC2086  # one word per name
+[ $# -gt 0 ] || set -- $native $in_python
+for name in "$@"; do is_known "$name" || fail "there is no parser named $name" "one of: $(printf '%s ' $native $in_python)"; done
+install_atheris
+build_native
+for name in "$@"; do "$action" "$name"; done
+[ -z "$broken" ] || fail "inputs break:$broken" "fix what they show, and keep each in tests/fuzz/crashes/NAME: make test reads it from then on"

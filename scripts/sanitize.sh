@@ -1,0 +1,92 @@
+#!/bin/sh
+# The SIP and RTP tests and mutated messages under sanitizers: first PJSIP and the native code with those for addresses and
+# undefined behaviour, then the native code with that for threads. Every report is a failure unless tests/sanitize/*.supp
+# says why it is none. Tests that fail are named and fail nothing: what is slow here may be late, and `make test` has them.
+# usage: sanitize.sh [address | thread]...
+# MESSAGES=20000   how many mutated messages
+# TESTS="files"    which tests (default: all of tests/sipcore; for threads those of the pump, RTP, guard, tap and TLS)
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+. scripts/progress.sh
+. scripts/sanitizers.sh
+remedy="see ${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/logs/sanitize.log"
+python=$root/.venv/bin/python
+suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+status=0
+
+# The extension beside the one that is installed, once for each content.
+build_extension() { # KIND PJSIP OPTIONS LINK_OPTIONS
+    folder=$root/build/sanitize/$1
+    key=$({ cat setup.py sipcore/native/*; readlink -f "$2"; echo "$3"; } | sha256sum)
+    [ "$(cat "$folder/key" 2>/dev/null)" = "$key" ] && return
+    mkdir -p "$folder"
+    watched "compiling the extension ($1)" "" "" env CC=clang CXX=clang++ LDSHARED="clang -shared" \
+        LDCXXSHARED="clang++ -shared" CFLAGS="-g $3" LDFLAGS="$4" PJSIP_PREFIX="$2" \
+        "$python" setup.py -q build_ext --force --parallel 2 --build-lib "$folder" --build-temp "$folder/objects"
+    echo "$key" >"$folder/key"
+}
+
+# Runs with a sanitizer and PJSIP; what the sanitizer reports goes to files of its own.
+with_sanitizer() { # KIND RUNTIME PJSIP COMMAND...
+    kind=$1 runtime=$2 pjsip=$3
+    shift 3
+    reports=$root/build/sanitize/$kind/report
+    supp=$root/tests/sanitize
+    env LD_PRELOAD="$runtime" NATIVE_EXTENSION="$root/build/sanitize/$kind/sipcore/_native$suffix" \
+        PYTHONPATH="$supp:$pjsip/python" \
+        ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:strict_string_checks=1:log_path=$reports" \
+        UBSAN_OPTIONS="print_stacktrace=1:log_path=$reports:suppressions=$supp/undefined.supp" \
+        TSAN_OPTIONS="ignore_noninstrumented_modules=1:history_size=4:log_path=$reports:suppressions=$supp/thread.supp" \
+        nice "$@"
+}
+
+run_tests() { # KIND RUNTIME PJSIP FILES
+    say "==> $1: tests"
+    # shellcheck disable=SC2086  # one word per file
+    with_sanitizer "$1" "$2" "$3" "$python" -m pytest -q -p no:cacheprovider --timeout 600 --reruns 2 $4 || ended=$?
+    # 1: tests failed. Anything else but 0 is no end that pytest has.
+    [ "${ended:-0}" -le 1 ] || { say "    pytest ended with $ended"; status=1; }
+    unset ended
+}
+
+run_messages() { # KIND RUNTIME PJSIP
+    say "==> $1: ${MESSAGES:-20000} mutated messages"
+    with_sanitizer "$1" "$2" "$3" "$python" -m tests.sanitize.mutated_messages "${MESSAGES:-20000}" || status=1
+}
+
+tell_reports() { # KIND
+    found=$(grep -lE 'ERROR: |WARNING: |runtime error:' "$root/build/sanitize/$1"/report.* 2>/dev/null || true)
+    [ -n "$found" ] || { say "    $1: no reports"; return; }
+    status=1
+    say "    $1: reports, the whole of each in"
+    say "$found"
+    # shellcheck disable=SC2086  # one word per file
+    grep -hE '^SUMMARY|runtime error:' $found | sort | uniq -c | sort -rn
+}
+
+address() {
+    scripts/build-pjsip.sh sanitize
+    build_extension address build/pjsip-sanitize "$sanitizer_options -fno-sanitize-recover=undefined" "$sanitizer_link_options"
+    rm -f build/sanitize/address/report.*
+    run_tests address "$sanitizer_runtime" "$root/build/pjsip-sanitize" "${TESTS:-tests/sipcore}"
+    run_messages address "$sanitizer_runtime" "$root/build/pjsip-sanitize"
+    tell_reports address
+}
+
+# PJSIP is not built for it: its locks are seen all the same, and what it does without locks is its own affair.
+thread() {
+    build_extension thread build/pjsip "$thread_options" "$thread_link_options"
+    rm -f build/sanitize/thread/report.*
+    usual=$(for part in pump tap background digits rtp_attacks rtp_moves rtp_ports media_quality media_packets connections \
+        guard_limits names replaces call_table srtp tls endpoint; do echo "tests/sipcore/test_$part.py"; done)
+    run_tests thread "$thread_runtime" "$root/build/pjsip" "${TESTS:-$usual}"
+    run_messages thread "$thread_runtime" "$root/build/pjsip"
+    tell_reports thread
+}
+
+start_log sanitize
+[ $# -gt 0 ] || set -- address thread
+for kind in "$@"; do "$kind"; done
+[ "$status" -eq 0 ] || fail "sanitizers reported something" "read the reports, fix what they tell of, or explain it in tests/sanitize/*.supp"
+say "    no sanitizer reported anything"

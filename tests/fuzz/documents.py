@@ -1,0 +1,89 @@
+"""Files that organizations upload: whatever they hold, there are passages that can be stored, or a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from storage.documents.answer import passage_line
+from storage.documents.chunks import chunks_of
+from storage.documents.errors import Unreadable
+from storage.documents.kinds import Kind
+from storage.documents.limits import Limits
+from storage.documents.pdf_lines import Line, blocks_from_lines
+from storage.documents.reading import text_of
+from tests.fuzz.invariants import storable
+from tests.storage.office_files import docx
+
+LIMITS: Final = Limits(characters=400_000, unpacked_bytes=4 * 2**20)
+_LONGEST_PASSAGE: Final = 200_000
+"""Bytes: 200 words of 60 characters under headings and the terms to find them by, as JSON may spell them."""
+
+
+def read(data: bytes, kind: Kind) -> None:
+    """As the worker reads it. Only `Unreadable` may be raised."""
+    characters = 0
+    try:
+        blocks = list(text_of(data, kind, LIMITS))
+    except Unreadable as unreadable:
+        storable(unreadable.message)
+        return
+    for block in blocks:
+        assert block.text.strip()
+        assert 0 <= block.level <= 9
+        characters += len(block.text)
+    assert 0 < characters <= LIMITS.characters
+    for position, chunk in enumerate(chunks_of(blocks)):
+        line = passage_line(chunk)
+        assert chunk.position == position
+        assert json.loads(line) == [chunk.text, chunk.terms]
+        storable(chunk.text)
+        assert len(line) <= _LONGEST_PASSAGE
+
+
+def text(data: bytes) -> None:
+    """Plain text in any encoding."""
+    read(data, Kind.TEXT)
+
+
+def markdown(data: bytes) -> None:
+    """CommonMark with tables and front matter."""
+    read(data, Kind.MARKDOWN)
+
+
+def html(data: bytes) -> None:
+    """HTML as strangers write it."""
+    read(data, Kind.HTML)
+
+
+def csv(data: bytes) -> None:
+    """Tables with any delimiter."""
+    read(data, Kind.CSV)
+
+
+def json_text(data: bytes) -> None:
+    """JSON, and JSON lines."""
+    read(data, Kind.JSON)
+
+
+def docx_document(data: bytes) -> None:
+    """The main part of a DOCX file, in a package that is sound."""
+    read(docx(data.decode("utf-8", "replace")), Kind.DOCX)
+
+
+def docx_package(data: bytes) -> None:
+    """A file that says that it is DOCX."""
+    read(b"PK\x03\x04" + data, Kind.DOCX)
+
+
+def pdf_lines(data: bytes) -> None:
+    """Lines as a PDF's pages hold them: each a size, a height and a text; an empty one ends a page."""
+    pages: list[list[Line]] = [[]]
+    for line in data.decode("utf-8", "replace").split("\n"):
+        if not line:
+            pages.append([])
+        elif len(line) >= 2:
+            pages[-1].append(Line(line[2:], ord(line[0]) % 64 / 2, ord(line[1]) % 128 * 8.0))
+    for block in blocks_from_lines(pages):
+        assert 0 <= block.level <= 9
+        storable(block.text)

@@ -1,0 +1,120 @@
+"""What models and the servers of models say: however it is cut into pieces, it means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Final
+
+from jinja2 import TemplateError
+
+from models.llama.call_shapes import calls_in
+from models.llama.template import ChatTemplate
+from models.llama.tool_calls import ToolCallParser
+from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
+from models.remote import chat_answer
+from models.remote.chat_answer import ChatAnswer
+from models.remote.json_texts import error_told, json_bytes
+from models.remote.server_events import MOST_BYTES, ServerEvents
+from models.remote.trouble import RemoteTrouble
+from models.remote.wave_sound import sound_of, wave_bytes
+from tests.fuzz.invariants import storable
+
+TOOLS: Final = {
+    "get_time": {"type": "object", "properties": {"city": {"type": "string"}, "hours": {"type": "integer"}}},
+    "hang_up": {"type": "object", "properties": {}},
+}
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text cut into pieces as its own first character says."""
+    size = 1 + ord(text[0]) % 13 if text else 1
+    for at in range(0, len(text), size):
+        yield text[at : at + size]
+
+
+def _said(parser: ToolCallParser, pieces: Iterator[str]) -> tuple[str, list[ToolCall]]:
+    parts = [part for piece in pieces for part in parser.feed(piece)]
+    parts += parser.finish()
+    assert not list(parser.finish())
+    spoken = "".join(part.text for part in parts if isinstance(part, TextDelta))
+    return spoken, [part for part in parts if isinstance(part, ToolCall)]
+
+
+def tool_calls(data: bytes) -> None:
+    """An answer piece by piece and whole: the same calls; what is said is text of it."""
+    text = data.decode("utf-8", "replace")
+    ids = (str(number) for number in count())
+    spoken, calls = _said(ToolCallParser(TOOLS, lambda: next(ids)), _pieces(text))
+    assert len(spoken) <= 2 * len(text)
+    storable(spoken)
+    for call in calls:
+        assert call.name
+    calls_in(text, TOOLS)
+
+
+def server_events(data: bytes) -> None:
+    """A stream of events, in pieces and whole; each event is a chunk of an answer."""
+    whole, cut = _events(data, len(data) or 1), _events(data, 1 + (data[0] if data else 0) % 13)
+    assert whole == cut
+    answer = ChatAnswer(str(number) for number in count())
+    said = ""
+    try:
+        for event in whole or ():
+            said += answer.feed(json_bytes(event))
+            assert len(said) <= chat_answer.MOST_TEXT
+        calls = answer.calls()
+    except RemoteTrouble as trouble:
+        storable(str(trouble))
+        return
+    storable(said + answer.rest())
+    assert len(calls) <= chat_answer.MOST_CALLS
+    assert len({call.id for call in calls}) == len(calls)
+    for call in calls:
+        storable(call.name + call.arguments)
+        assert len(call.arguments) <= chat_answer.MOST_ARGUMENTS
+
+
+def _events(data: bytes, size: int) -> list[str] | None:
+    """None: one was too long."""
+    stream = ServerEvents()
+    events: list[str] = []
+    try:
+        for at in range(0, len(data), size):
+            events += stream.feed(data[at : at + size])
+        events += stream.finish()
+    except RemoteTrouble:
+        assert len(data) > MOST_BYTES
+        return None
+    return events
+
+
+def server_errors(data: bytes) -> None:
+    """The body of an error: one short line of it."""
+    told = error_told(data)
+    assert len(told) <= 200
+    assert told.isprintable() or not told
+    storable(told)
+
+
+def wave_sound(data: bytes) -> None:
+    """A WAV file: sound that can be played, or a reason."""
+    try:
+        sound = sound_of(data, 16_000)
+    except RemoteTrouble:
+        return
+    assert len(sound) <= 2 * len(data) + 64
+    again = sound_of(wave_bytes(sound, 16_000), 16_000)
+    assert again.tolist() == sound.tolist()
+
+
+def chat_template(data: bytes) -> None:
+    """A template of a model's file: whatever it does, there is a text for the model."""
+    source = data.decode("utf-8", "replace")
+    template = ChatTemplate(source, bos="<s>", eos="</s>")
+    prompt = ChatPrompt("c", system="Be kind.", messages=(ChatMessage("user", "Hello"), ChatMessage("assistant", "Hi")))
+    try:
+        text = template.render(prompt)
+    except TemplateError as error:
+        raise AssertionError("a template's error came through") from error
+    assert len(text) <= 3_000_000

@@ -1,0 +1,96 @@
+/* Packets at a call's ports, and offers in between: each is a byte that says from where, a byte that says after how many
+ * milliseconds, two of length, and that many bytes. Who was never announced is never heard. */
+#include "stack.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../../sipcore/native/rtp_lock.h"
+#include "../../../sipcore/native/rtp_packet.h"
+#include "../../../sipcore/native/rtp_quality.h"
+
+#define HOSTS 4                 /* the last of them is never announced, nor does SIP come from there */
+
+static pj_sockaddr place(unsigned host, unsigned port)
+{
+    pj_sockaddr address;
+    char name[] = "192.0.2.0";
+    name[sizeof name - 2] = (char)('1' + host % HOSTS);
+    const pj_str_t text = pj_str(name);
+    pj_sockaddr_init(pj_AF_INET(), &address, &text, (pj_uint16_t)(4000 + port % 8));
+    return address;
+}
+
+static void open_lock(rtp_lock_t *lock, uint8_t told, int64_t now_ns)
+{
+    const pj_sockaddr rtp = place(told % (HOSTS - 1), told >> 3), rtcp = place(told % (HOSTS - 1), (told >> 3) + (told & 1));
+    rtp_lock_open(lock, &rtp, &rtcp, told & 4, now_ns);
+}
+
+static void receive(rtp_lock_t *lock, rtp_quality_t *quality, uint8_t from, const uint8_t *data, size_t size, int64_t now_ns)
+{
+    uint8_t *packet = malloc(size ? size : 1); /* no byte more: reading beyond it is seen */
+    memcpy(packet, data, size);
+    const pj_sockaddr source = place(from & 3, from >> 2);
+    enum rtp_verdict verdict = RTP_DROP;
+    if (rtp_is_rtcp(packet, (ptrdiff_t)size)) {
+        verdict = rtp_lock_judge_rtcp(lock, &source, rtp_32(packet + 4));
+        if (verdict != RTP_DROP)
+            rtp_quality_rtcp_received(quality, packet, size, now_ns);
+    } else if (rtp_is_rtp(packet, (ptrdiff_t)size)) {
+        const rtp_arrival_t arrival = {rtp_ssrc(packet), rtp_16(packet + 2), now_ns};
+        verdict = rtp_lock_judge(lock, &source, &arrival);
+        if (verdict != RTP_DROP)
+            rtp_quality_received(quality, packet, size, now_ns);
+    }
+    must(verdict == RTP_DROP || (from & 3) != HOSTS - 1, "who was never announced is never heard");
+    free(packet);
+}
+
+/* PJMEDIA sends whole headers. */
+static void note_sent(rtp_quality_t *quality, bool rtcp, const uint8_t *data, size_t size, int64_t now_ns)
+{
+    if (rtcp && size >= RTCP_HEADER)
+        rtp_quality_rtcp_sent(quality, data, size, now_ns);
+    else if (!rtcp && size >= RTP_HEADER)
+        rtp_quality_sent(quality, data);
+}
+
+static void look(rtp_quality_t *quality, const rtp_lock_t *lock)
+{
+    pj_sockaddr rtp, rtcp;
+    const rtp_totals_t totals = rtp_quality_totals(quality);
+    const pj_sockaddr strange = place(HOSTS - 1, 0);
+    rtp_lock_targets(lock, &rtp, &rtcp);
+    must(!rtp_same_host(&rtp, &strange) && !rtp_same_host(&rtcp, &strange), "nothing is sent to who was never announced");
+    must(isfinite(totals.jitter_ms) && isfinite(totals.jitter_mean_ms) && totals.jitter_ms >= 0, "the jitter is a number");
+    must(isfinite(totals.round_trip_mean_ms) && totals.round_trip_mean_ms >= 0, "the round trip is a number");
+    must(totals.lost <= totals.received * 70000 + 70000, "no more are lost than numbers can skip");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    rtp_lock_t lock = {.signalling = place(1, 0)};
+    rtp_quality_t *quality = rtp_quality_create();
+    int64_t now_ns = 1000000000;
+    rtp_quality_set_clock(quality, 8000);
+    open_lock(&lock, 0, now_ns);
+    for (const uint8_t *end = data + size; end - data >= 4;) {
+        const uint8_t kind = data[0];
+        size_t length = rtp_16(data + 2);
+        now_ns += data[1] * 1000000LL;
+        data += 4;
+        length = length < (size_t)(end - data) ? length : (size_t)(end - data);
+        if (kind & 0x80)
+            open_lock(&lock, kind & 0x7F, now_ns);
+        else if (kind & 0x40)
+            note_sent(quality, kind & 1, data, length, now_ns);
+        else
+            receive(&lock, quality, kind, data, length, now_ns);
+        data += length;
+    }
+    look(quality, &lock);
+    rtp_quality_release(quality);
+    return 0;
+}

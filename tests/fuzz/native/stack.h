@@ -1,0 +1,36 @@
+/* PJSUA with our guard in front of it, and no socket: what is sent is counted and thrown away. Begun once a process. */
+#ifndef TRUNKLINE_FUZZ_STACK_H
+#define TRUNKLINE_FUZZ_STACK_H
+
+#include <pjsua-lib/pjsua.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Stands in an input for the local tag of the one dialog that there is; as long as PJSIP's own tags. */
+#define LOCAL_TAG "the-tag-that-this-end-has-chosen-xxx"
+/* Of that dialog. */
+#define CALL_ID "the-call"
+#define REMOTE_TAG "theirs"
+
+/* Addresses that a message can come from. */
+#define KNOWN_ADDRESS "127.0.0.1"
+#define PROBE_ADDRESS "127.0.0.2"
+#define STRANGE_ADDRESS "127.0.0.3"
+
+/* What became of a packet. */
+typedef struct seen {
+    int let_in;                 /* messages that would have gone on to transactions and calls */
+    int sent;
+    size_t longest_sent;        /* bytes */
+} seen_t;
+
+void stack_start(void);
+/* A packet of `size` bytes comes over UDP, or over a connection. */
+seen_t stack_receive(const uint8_t *data, size_t size, const char *source, bool stream);
+/* A pool for what an input needs; it is emptied by the next call. */
+pj_pool_t *stack_pool(void);
+/* Ends the process where an invariant does not hold: what a fuzzer takes for a crash. */
+void must(bool holds, const char *what);
+
+#endif

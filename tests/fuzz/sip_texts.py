@@ -1,0 +1,98 @@
+"""What peers write in SIP messages: what is read of it is short and printable, and no secret is shown."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sipcore import cause, contacts, digest, headers, sip_secrets
+from sipcore.digest import InboundDigest, Wanted
+from sipcore.headers import Party
+from sipcore.sip_message import SipMessage
+from sipcore.trunk import Credentials
+
+_LONGEST: Final = 128
+_WHO: Final = Credentials("ann", "s3cret")
+_SOURCE: Final = "192.0.2.1"
+_NONCE: Final = "NONCE"
+"""Stands in an input for a nonce of ours."""
+_RESPONSE: Final = "RESPONSE"
+"""Stands in an input for the right response."""
+
+_NEEDED: Final = frozenset(("realm", "nonce", "nc", "cnonce", "qop"))
+"""What a response is made of."""
+
+
+def _is_short(text: str, longest: int = _LONGEST) -> None:
+    assert len(text) <= longest
+    assert text.isprintable() or not text
+
+
+def names(data: bytes) -> None:
+    """Headers of a message, its request URI, and each value read as who, where and what."""
+    message = data.decode("utf-8", "surrogateescape")
+    _is_short(headers.request_user(message))
+    headers.request_uri(message)
+    for name, value in headers.fields(message):
+        headers.value(message, name, name)
+        for entry in headers.listed(value):
+            _read(entry)
+    _read(message)
+    contacts_found = contacts.of_redirect(message, _SOURCE)
+    assert len(contacts_found) <= contacts.MOST_CONTACTS
+    for contact in contacts_found:
+        _is_short(contact.user)
+        _is_short(contact.host)
+
+
+def _read(value: str) -> None:
+    party = headers.party(value)
+    _is_short(party.user)
+    _is_short(party.name)
+    _is_short(headers.tag(value))
+    _is_short(headers.uri_place(value))
+    uri, _ = headers.addressed(value)
+    _is_short(headers.uri_user(uri))
+    headers.uri_host(uri)
+    reason = cause.read(value)
+    if reason.cause is not None:
+        assert 1 <= reason.cause.number <= 127
+        _is_short(reason.cause.text)
+    named = Party("100", party.name)
+    assert headers.party(headers.name_addr(named, "h")) == Party("100", " ".join([party.name]))
+
+
+def shown(data: bytes) -> None:
+    """A message as people may read it: no longer than it was and some, without control characters; a password in a
+    URI and a digest's response, put in front, are not in it."""
+    text = sip_secrets.masked(data)
+    assert len(text) <= 4 * len(data) + 1_000
+    assert not any(ord(c) < 32 or ord(c) == 127 for c in text if c not in "\t\n")
+    first = b'INVITE sip:100:s3cr3t@h SIP/2.0\r\nAuthorization: Digest response="s3cr3t"\r\n'
+    assert "s3cr3t" not in sip_secrets.masked(first + data.replace(b"s3cr3t", b""))
+    message = SipMessage(0, False, "udp", "h:1", "h:2", "c", "f", "t", "INVITE", 1, 0, False, data)
+    _is_short(message.summary, 200)
+    _is_short(message._replace(status=200).summary, 200)
+
+
+def digest_answer(data: bytes) -> None:
+    """Credentials: only those with the right response to a nonce of ours are granted, and those once."""
+    judge = InboundDigest(("SHA-256", "MD5"))
+    nonce = dict(judge.challenge(_SOURCE, 0.0))["WWW-Authenticate"].split('nonce="')[1].split('"')[0]
+    said = data.decode("utf-8", "surrogateescape").replace(_NONCE, nonce)
+    wanted = Wanted("INVITE", lambda uri: uri == "sip:100@h")
+    assert judge.judge(said, wanted, _WHO, _SOURCE, "o", 1.0) in ("asked", "wrong", "blocked")
+    given = digest.parameters(said)
+    if given is None or _RESPONSE not in given.values() or not given.keys() >= _NEEDED:
+        return
+    for algorithm in ("SHA-256", "MD5"):
+        right = digest.response(algorithm, "INVITE", _WHO, given)
+        outcome = judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0)
+        if outcome != "granted":
+            continue
+        assert given["nonce"] == nonce
+        assert given["uri"] == "sip:100@h"
+        assert given["username"] == _WHO.user
+        assert judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0) == "stale"
+        assert judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, "192.0.2.2", "o", 1.0) == "stale"
+        assert judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 100.0) == "stale"
+        return

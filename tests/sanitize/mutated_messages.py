@@ -1,0 +1,117 @@
+"""Spoilt messages of every kind to an endpoint of ours (`python -m tests.sanitize.mutated_messages COUNT [SEED]`):
+requests that begin something, over datagrams and over streams, requests within calls, answers to calls of ours, RTP and
+RTCP; in between and at the end, calls go on. Which messages they are, the seed says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+
+import structlog
+
+from sipcore.settings import EndpointSettings
+from tests.sipcore.evenness import turned_away
+from tests.sipcore.live_call import LiveCall, placed
+from tests.sipcore.mutations import Mutator
+from tests.sipcore.phone import Phone
+from tests.sipcore.raw_phone import RawPhone
+from tests.sipcore.test_torture_at_speed import AT_ONCE, HEADERS, WITHIN, beginnings, packets, spoil
+
+SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
+ANSWERS = ("180 Ringing", "183 Session Progress", "200 OK", "302 Moved", "401 Unauthorized", "422 Small", "486 Busy")
+
+
+async def over_datagrams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """Requests that begin something."""
+    source = beginnings(raw)
+    async with turned_away(phone):
+        for _ in range(AT_ONCE):
+            raw.send(mutate(next(source)))
+        await raw.settled()
+
+
+async def over_streams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """The same, several over one connection, which the other side may close."""
+    host, port = phone.target.split(":")
+    source = beginnings(raw)
+    async with turned_away(phone):
+        for _ in range(5):
+            _, writer = await asyncio.open_connection(host, int(port))
+            with contextlib.suppress(ConnectionError):
+                for _ in range(AT_ONCE // 5):
+                    writer.write(mutate(next(source)))
+                await writer.drain()
+            writer.close()
+        await raw.settled()
+
+
+async def within_a_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """Requests that any of which may end it."""
+    async with RawPhone(phone.target) as caller:
+        call = await LiveCall.made(phone, caller)
+        for number in range(AT_ONCE):
+            call.dialog.cseq += 1
+            body = raw.offer("0", "sendonly") if number % 2 else ""
+            method = WITHIN[number % len(WITHIN)]
+            caller.send(mutate(caller.request(method, call.dialog, body=body, headers=HEADERS)))
+        await raw.settled()
+        await call.leg.hangup()
+        call.leg.release()
+
+
+async def in_answer(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """Responses to an INVITE of ours."""
+    async with RawPhone(phone.target) as other:
+        leg, callee = await placed(phone, other)
+        spoil(callee, mutate)
+        for number in range(AT_ONCE):
+            body = raw.offer("0") if number % 2 else ""
+            callee._send(ANSWERS[number % len(ANSWERS)], callee.invite, body, headers=(*HEADERS, "RSeq: 1"))
+        await raw.settled()
+        await leg.hangup()
+        leg.release()
+
+
+async def as_sound(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
+    """RTP and RTCP of a call."""
+    async with RawPhone(phone.target) as caller:
+        call = await LiveCall.made(phone, caller)
+        assert caller._rtp_target is not None
+        host, port = caller._rtp_target
+        for number, (rtp, rtcp) in zip(range(AT_ONCE // 2), packets(), strict=False):
+            caller.rtp.transport.sendto(mutate(rtcp), (host, port + 1))
+            caller.rtp.transport.sendto(mutate(rtp), (host, port))
+            if number % 10 == 0:
+                await raw.settled()
+        await raw.settled()
+        await call.leg.hangup()
+        call.leg.release()
+
+
+KINDS = (over_datagrams, over_datagrams, over_streams, within_a_call, in_answer, as_sound)
+
+
+async def main(count: int, seed: int) -> None:
+    """Send them all; a call at the end must come about."""
+    mutate = Mutator(seed)
+    sent = 0
+    async with Phone(SETTINGS) as phone, RawPhone(phone.target) as raw:
+        while sent < count:
+            await KINDS[sent // AT_ONCE % len(KINDS)](phone, raw, mutate)
+            sent += AT_ONCE
+            while not raw.sip.received.empty():
+                raw.sip.received.get_nowait()
+            if sent % 1000 == 0:
+                phone.endpoint.log_guard_events()
+                print(f"    {sent} of {count} messages", flush=True)
+        call = await phone.call()
+        await call.end()
+    print(f"    {sent} messages, seed {seed}; then a call came about")
+
+
+if __name__ == "__main__":
+    logging.disable()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 4475))
