@@ -14,8 +14,8 @@ from api.rate_limit import Charge, RateWindows
 from api.route import Route
 from api.services import Services
 from config.clock import utc_now
-from config.errors import TooMany, Unauthorized
-from config.links import signature_holds
+from config.errors import FieldProblem, TooMany, Unauthorized
+from config.links import LinkFault, why_not
 from storage.api_keys import ApiKey
 
 CALLER: Final = web.RequestKey("caller", ApiKey)
@@ -23,7 +23,9 @@ CHARGE: Final = web.RequestKey("charge", Charge)
 OPENED: Final = web.RequestKey("opened", bool)
 """Whether the request needs no key: a signed link is good for whoever has it, also with another organization's key."""
 LONGEST_KEY: Final = 200
-UNCHARGED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+METRICS: Final = "/metrics"
+UNCHARGED: Final = frozenset({"/healthz", "/readyz", METRICS})
+SIGNATURE: Final = "signature"
 
 
 def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: Callable[[], float]) -> Middleware:
@@ -31,10 +33,11 @@ def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: C
     key unless its route says otherwise, unknown paths included."""
     windows, keys = RateWindows(), KnownKeys(services.database)
     default_limit = services.settings.limits.requests_per_minute
+    uncharged = UNCHARGED - {METRICS} if services.settings.api.metrics == "key" else UNCHARGED
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in UNCHARGED:
+        if request.path in uncharged:
             return await handler(request)
         key = None
         try:
@@ -52,7 +55,7 @@ def gate(services: Services, routes: dict[str, Route], key_use: KeyUse, now_s: C
             request[CALLER] = key
             key_use.note(key.id)
         elif not opened:
-            raise Unauthorized
+            raise _refusal(request, services, routes)
         return await handler(request)
 
     return middleware
@@ -68,15 +71,35 @@ async def _key_of(request: web.Request, keys: KnownKeys) -> ApiKey | None:
 
 def _opens_without_key(request: web.Request, services: Services, routes: dict[str, Route]) -> bool:
     if not request.path.startswith("/v1/"):
-        return True
+        return request.path != METRICS  # which is here because its settings want a key
+    access = _access(request, routes)
+    return access == "open" or (access == "link" and SIGNATURE in request.query and _fault(request, services) is None)
+
+
+def _access(request: web.Request, routes: dict[str, Route]) -> str:
     resource = request.match_info.route.resource
     method = "GET" if request.method == "HEAD" else request.method
     route = routes.get(f"{method} {resource.canonical}") if resource is not None else None
-    if route is None or route.access == "key":
-        return False
-    if route.access == "open":
-        return True
+    return "key" if route is None else route.access
+
+
+def _fault(request: web.Request, services: Services) -> LinkFault | None:
     given = request.query
-    return "signature" in given and signature_holds(
-        services.secrets, request.path, given.get("expires", ""), given["signature"], utc_now()
-    )
+    return why_not(services.secrets, request.path, given.get("expires", ""), given[SIGNATURE], utc_now())
+
+
+def _refusal(request: web.Request, services: Services, routes: dict[str, Route]) -> Unauthorized:
+    """What is wrong, as far as whoever asks could see it themselves."""
+    given = request.headers.get("Authorization")
+    if given is None and SIGNATURE in request.query and _access(request, routes) == "link":
+        if _fault(request, services) == "expired":
+            problem = FieldProblem("expires", "The link's time is over: ask for a new one")
+            return Unauthorized(problem, "This link has expired")
+        problem = FieldProblem(SIGNATURE, "The link is not as it was given out: use the whole of it, unchanged")
+        return Unauthorized(problem, "This link's signature does not match")
+    if given is None:
+        return Unauthorized(FieldProblem("Authorization", "The header is missing: send Authorization: Bearer API_KEY"))
+    scheme, _, key = given.partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        return Unauthorized(FieldProblem("Authorization", "Must be Bearer and an API key, with a space in between"))
+    return Unauthorized(FieldProblem("Authorization", "This key is unknown or has been revoked"))

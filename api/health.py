@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from ipaddress import IPv6Address, ip_address
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
 from sqlalchemy import text
 
+from api.gate import METRICS
 from api.services import Services
+from config.errors import Forbidden
 from storage.database import Database, StorageTrouble
+
+PROXIED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 
 
 def add_health(app: web.Application, services: Services) -> None:
@@ -31,14 +37,16 @@ def add_health(app: web.Application, services: Services) -> None:
         }  # fmt: skip
         return _json(state, 200 if ready else 503)
 
-    async def metrics(_request: web.Request) -> web.Response:
+    async def metrics(request: web.Request) -> web.Response:
+        if services.settings.api.metrics == "loopback" and not _from_this_machine(request):
+            raise Forbidden("Metrics are for this machine alone: see the setting [api] metrics")
         return web.Response(
             body=await asyncio.to_thread(generate_latest), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", metrics)
+    app.router.add_get(METRICS, metrics)
 
 
 async def _storage_trouble(services: Services) -> Mapping[str, str | None]:
@@ -55,6 +63,18 @@ async def _database_trouble(database: Database) -> str | None:
     except StorageTrouble as trouble:
         return trouble.cause
     return None
+
+
+def _from_this_machine(request: web.Request) -> bool:
+    """By the connection alone: headers could say anything. Those that a proxy adds say that the client is elsewhere."""
+    if any(name in request.headers for name in PROXIED):
+        return False
+    try:
+        address = ip_address((request.remote or "").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def _json(value: object, status: int) -> web.Response:

@@ -169,7 +169,8 @@ def _told(error: TrunklineError) -> web.Response:
             wait_s = error.retry_after_s
             return error_response(error.status, error.message, {} if wait_s is None else {"Retry-After": str(wait_s)})
         case Unauthorized():
-            return error_response(error.status, error.message, {"WWW-Authenticate": "Bearer"})
+            details = [{"field": error.problem.field, "message": error.problem.message}]
+            return error_response(error.status, error.message, {"WWW-Authenticate": "Bearer"}, details=details)
         case _ if error.status == 500:
             log.error("api.request_failed", cause=str(error))
             return error_response(500, "Internal server error")

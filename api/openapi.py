@@ -22,7 +22,7 @@ ERROR: Final = {
         "error": {"type": "string"},
         "details": {
             "type": "array",
-            "description": "For validation errors: one entry for each problem",
+            "description": "For validation errors: one entry for each problem; for 401: what is wrong with key or link",
             "items": {
                 "type": "object",
                 "required": ["field", "message"],

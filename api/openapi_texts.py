@@ -22,7 +22,8 @@ unknown one. `recordingUrl` and `transcriptUrl` also open without a key: they ca
 
 An error is `{error: "..."}`. When fields are wrong it is a 400 with `error: "Validation failed"` and `details`,
 one entry for each problem: `field` is the path of the field, as in `config.headers.0.key`, or the name of a
-parameter or header.
+parameter or header. A 401 has one entry, which says whether the key is missing or not valid, or what is wrong with
+a signed link.
 
 ## Headers and rate limits
 
@@ -49,7 +50,7 @@ TAGS: Final = {
 }
 REASONS: Final = {
     400: "A field or parameter breaks a constraint, or the request is malformed",
-    401: "Missing or invalid API key",
+    401: "There is no API key, or it is not valid, or the signed link is not; `details` says which",
     402: "Insufficient balance",
     404: "No such resource in this organization",
     408: "The body came too slowly",
@@ -64,7 +65,10 @@ REASONS: Final = {
 _WRONG_FIELD: Final = {"field": "config.url", "message": "Is required"}
 ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {
     400: {"error": "Validation failed", "details": [_WRONG_FIELD]},
-    401: {"error": "Invalid API key"},
+    401: {
+        "error": "Invalid API key",
+        "details": [{"field": "Authorization", "message": "This key is unknown or has been revoked"}],
+    },
     402: {"error": "Insufficient funds. Please top up your balance."},
     404: {"error": "Agent not found"},
     408: {"error": "The request body came too slowly"},

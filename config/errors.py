@@ -35,12 +35,20 @@ class Invalid(TrunklineError):
 
 
 class Unauthorized(TrunklineError):
-    """No key, or one that does not hold."""
+    """No key, or one that does not hold, or a link that does not; `problem` says which, and nothing that a stranger
+    could use."""
 
     status = 401
 
-    def __init__(self, message: str = "Invalid API key") -> None:
+    def __init__(self, problem: FieldProblem, message: str = "Invalid API key") -> None:
         super().__init__(message)
+        self.problem: Final = problem
+
+
+class Forbidden(TrunklineError):
+    """Whoever asks may not, whatever key they have."""
+
+    status = 403
 
 
 class NotFound(TrunklineError):

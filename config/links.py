@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 from config.secrets import Secrets
 
 LIFETIME_S: Final = 7 * 86400
 """A link holds at least this long, and a day more at most."""
+LONGEST_EXPIRY: Final = 11
+"""Digits."""
+LinkFault = Literal["altered", "expired"]
 
 
 def recording_path(call_id: str) -> str:
@@ -28,12 +31,13 @@ def signed_url(secrets: Secrets, origin: str, path: str, now: datetime) -> str:
     return f"{origin}{path}?expires={expires}&signature={secrets.sign(_text(path, expires))}"
 
 
-def signature_holds(secrets: Secrets, path: str, expires: str, signature: str, now: datetime) -> bool:
-    """Whether a link's query opens `path` now."""
-    if not (expires.isascii() and expires.isdigit() and len(expires) <= 11):
-        return False
-    fresh = now < datetime.fromtimestamp(int(expires), UTC)
-    return fresh and secrets.signed(_text(path, int(expires)), signature)
+def why_not(secrets: Secrets, path: str, expires: str, signature: str, now: datetime) -> LinkFault | None:
+    """Why a link's query does not open `path` now; None when it does. Only a link that we gave out is told that it has
+    expired."""
+    ours = expires.isascii() and expires.isdigit() and len(expires) <= LONGEST_EXPIRY
+    if not (ours and secrets.signed(_text(path, int(expires)), signature)):
+        return "altered"
+    return None if now < datetime.fromtimestamp(int(expires), UTC) else "expired"
 
 
 def _text(path: str, expires: int) -> str:

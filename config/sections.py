@@ -50,6 +50,11 @@ class ApiSettings(Section):
     public_url: Annotated[str, AfterValidator(origin)] | None = Field(
         None, description="origin in links to this server: http(s)://host[:port] without a path"
     )
+    metrics: Literal["loopback", "key", "open"] = Field(
+        "loopback",
+        description="who may read /metrics: clients on this machine, whoever has an API key of any organization, or "
+        'everybody: "loopback", "key" or "open"',
+    )
     tls_cert: Path | None = Field(None, description="certificate chain for HTTPS: a PEM file")
     tls_key: Path | None = Field(None, description="private key for HTTPS: a PEM file")
     cors_origins: tuple[Annotated[str, AfterValidator(browser_origin)], ...] = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -89,6 +90,16 @@ class Settings(Section):
         scheme = "https" if self.api.tls_cert else "http"
         host = "localhost" if self.api.host in ("0.0.0.0", "::") else self.api.host
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.api.port}"
+
+    @property
+    def links_follow_the_client(self) -> bool:
+        """Whether links in responses are made of the `Host` that a client from another machine has sent."""
+        if self.api.public_url is not None or self.api.host == "localhost":
+            return False
+        try:
+            return not ip_address(self.api.host).is_loopback
+        except ValueError:
+            return True
 
     def with_changes(self, changes: Mapping[str, Any]) -> Settings:
         """A copy with nested changes, validated: `{"sip": {"port": 0}}`. For tests and the demo."""

@@ -64,6 +64,11 @@ SWITCH_S: Final = 0.001
 """How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it
 many times a tick."""
 
+NO_PUBLIC_URL: Final = (
+    "set [api] public_url to the address that clients use: until then links in responses name the Host that each "
+    "client sends, and links in webhooks this one"
+)
+
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 log = structlog.get_logger()
@@ -156,6 +161,8 @@ async def running(
         await presets
         port = await stack.enter_async_context(listen(create_app(services), settings.api))
         server.api_origin = _origin(settings, port)
+        if settings.links_follow_the_client:
+            log.warning("api.public_url_not_set", links=settings.public_origin, remedy=NO_PUBLIC_URL)
         sip = Told(
             database, endpoint.sip_log, endpoint.see_messages, trails, service, sources.names_of, services.trunk_status
         )

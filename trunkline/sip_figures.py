@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, get_args
 
@@ -66,11 +66,14 @@ class SipCollector(Collector):
         yield by_state
         usable = GaugeMetricFamily(
             "trunkline_trunk_usable",
-            "1: registered, or listening and not known to be down",
-            labels=["phone_number_id", "number"],
+            "1: all of the organization's trunks of this mode are registered, or listening and not known to be down",
+            labels=["organization_id", "sip_mode"],
         )
+        states_of: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
         for number, status in trunks:
-            usable.add_metric([number.id, number.number], status.state in USABLE)
+            states_of[number.organization_id, number.sip_mode or ""].append(status.state in USABLE)
+        for labels, each in sorted(states_of.items()):
+            usable.add_metric(labels, all(each))
         yield usable
 
 

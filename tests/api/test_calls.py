@@ -163,16 +163,27 @@ async def test_a_link_that_was_changed_or_is_over_opens_nothing(api: Api) -> Non
         (parts.path, {**given, "signature": given["signature"][:-1]}),
         (parts.path, {**given, "signature": "é"}),
         (parts.path, {"signature": given["signature"]}),
-        (parts.path, {"expires": given["expires"]}),
         (parts.path, {**given, "expires": "9" * 40}),
-        (f"/v1/calls/{call.id}", given),
     ]
     for path, query in changed:
         async with api.client.get(path, params=query) as response:
-            assert (response.status, await response.json()) == (401, {"error": "Invalid API key"}), (path, query)
-    old = signed_url(api.services.secrets, "", parts.path, utc_now() - timedelta(days=9))
+            answer = await response.json()
+            assert (response.status, answer["error"]) == (401, "This link's signature does not match"), (path, query)
+            assert [each["field"] for each in answer["details"]] == ["signature"]
+    for path, query in ((parts.path, {"expires": given["expires"]}), (f"/v1/calls/{call.id}", given)):
+        async with api.client.get(path, params=query) as response:
+            assert (response.status, (await response.json())["error"]) == (401, "Invalid API key"), (path, query)
+
+
+async def test_a_link_whose_time_is_over_says_so(api: Api) -> None:
+    call = await _ended(api)
+    old = signed_url(api.services.secrets, "", f"/v1/calls/{call.id}/recording", utc_now() - timedelta(days=9))
     async with api.client.get(old) as response:
-        assert response.status == 401
+        answer = await response.json()
+    assert (response.status, answer["error"]) == (401, "This link has expired")
+    assert answer["details"] == [{"field": "expires", "message": "The link's time is over: ask for a new one"}]
+    async with api.client.get(old[:-1]) as response:
+        assert (await response.json())["error"] == "This link's signature does not match"
 
 
 async def test_the_public_address_of_the_settings_is_used_in_links(start_api: StartApi) -> None:
@@ -180,6 +191,11 @@ async def test_the_public_address_of_the_settings_is_used_in_links(start_api: St
     call = await _ended(api)
     _, answer = await api("GET", "/calls")
     assert answer["data"][0]["recordingUrl"].startswith(f"https://voice.example:8443/v1/calls/{call.id}/recording?")
+    for host in ("evil.example", "a b", "voice.example"):
+        for path in ("/calls", f"/calls/{call.id}"):
+            told = await (await api.raw("GET", path, headers={"Host": host})).text()
+            assert "https://voice.example:8443/v1/calls/" in told
+            assert host not in told.replace("https://voice.example:8443/", "")
 
 
 @pytest.mark.parametrize(

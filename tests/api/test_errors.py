@@ -108,9 +108,20 @@ async def test_without_a_valid_key_there_is_nothing(api: Api, header: str | None
     headers = {} if header is None else {"Authorization": header.replace("{key}", api.key)}
     for path in ("/v1/agents", "/v1/nothing", "/v1/agents/x"):
         async with api.client.get(path, headers=headers) as response:
-            assert (response.status, await response.json()) == (401, {"error": "Invalid API key"})
+            answer = await response.json()
+            assert (response.status, answer["error"]) == (401, "Invalid API key")
+            (told,) = answer["details"]
+            assert (told["field"], told["message"]) == ("Authorization", _wrong_with(header))
             assert response.headers["WWW-Authenticate"] == "Bearer"
             assert "X-RateLimit-Limit" in response.headers
+
+
+def _wrong_with(header: str | None) -> str:
+    if header is None:
+        return "The header is missing: send Authorization: Bearer API_KEY"
+    if header.removeprefix("Bearer ") == header or not header.removeprefix("Bearer ").strip():
+        return "Must be Bearer and an API key, with a space in between"
+    return "This key is unknown or has been revoked"
 
 
 async def test_the_word_bearer_counts_in_any_letter_case(api: Api) -> None:
@@ -122,7 +133,9 @@ async def test_a_revoked_key_stops_at_once(api: Api) -> None:
     assert (await api("GET", "/agents"))[0] == 200
     (key,) = await api.services.database.read(api_keys.all_of)
     assert await api.services.database.write(lambda conn: api_keys.revoke(conn, key.id))
-    assert await api("GET", "/agents") == (401, {"error": "Invalid API key"})
+    status, answer = await api("GET", "/agents")
+    assert (status, answer["error"]) == (401, "Invalid API key")
+    assert answer["details"] == [{"field": "Authorization", "message": "This key is unknown or has been revoked"}]
 
 
 async def test_the_last_use_of_a_key_is_stored_at_the_end(api: Api) -> None:

@@ -11,7 +11,7 @@ from aiohttp import ClientSession, web
 from api.listen import listen
 from config.errors import StartupError
 from config.sections import ApiSettings
-from tests.api.conftest import Api, LanguageModel, Voice
+from tests.api.conftest import Api, LanguageModel, StartApi, Voice
 
 
 async def test_the_process_is_healthy_without_a_key(api: Api) -> None:
@@ -42,6 +42,50 @@ async def test_figures_count_requests_by_route_and_not_by_path(api: Api) -> None
     assert 'trunkline_http_requests_total{method="GET",route="/v1/agents/{id}",status="404"}' in figures
     assert 'trunkline_http_requests_total{method="other",route="unmatched",status="404"}' in figures
     assert "/v1/agents/x" not in figures
+
+
+def _seen_from(api: Api, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setattr(web.BaseRequest, "remote", property(lambda _: address))
+
+
+async def _metrics(api: Api, **headers: str) -> int:
+    async with api.client.get("/metrics", headers=headers) as response:
+        text = await response.text()
+    assert ("trunkline_live_calls" in text) == (response.status == 200)
+    return response.status
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("127.0.0.1", 200), ("127.9.9.9", 200), ("::1", 200), ("::ffff:127.0.0.1", 200),
+        ("192.0.2.7", 403), ("10.0.0.1", 403), ("2001:db8::1", 403), ("fe80::1%eth0", 403), ("::ffff:192.0.2.7", 403),
+        ("", 403),
+    ],
+)  # fmt: skip
+async def test_figures_are_for_this_machine_alone(
+    api: Api, monkeypatch: pytest.MonkeyPatch, address: str, status: int
+) -> None:
+    _seen_from(api, monkeypatch, address)
+    assert await _metrics(api) == status
+    assert await _metrics(api, Authorization=f"Bearer {api.key}") == status
+    for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP"):
+        assert await _metrics(api, **{name: "127.0.0.1"}) == 403, "a header never lets anybody in"
+
+
+async def test_figures_can_be_had_with_a_key(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = await start_api({"api": {"metrics": "key"}})
+    for address in ("127.0.0.1", "192.0.2.7"):
+        _seen_from(api, monkeypatch, address)
+        assert await _metrics(api) == 401
+        assert await _metrics(api, Authorization="Bearer tk_00000000_x") == 401
+        assert await _metrics(api, Authorization=f"Bearer {api.key}") == 200
+
+
+async def test_figures_can_be_open_to_everybody(start_api: StartApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = await start_api({"api": {"metrics": "open"}})
+    _seen_from(api, monkeypatch, "192.0.2.7")
+    assert await _metrics(api) == 200
 
 
 async def test_the_choices_of_agents_are_listed(api: Api) -> None:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from config import secrets
 from config.clock import iso, whole_ms
 from config.errors import StartupError
-from config.links import signature_holds, signed_url
+from config.links import LinkFault, signed_url, why_not
 from config.secrets import Secrets, SecretUnreadable
 
 
@@ -107,9 +107,15 @@ def test_a_link_holds_for_a_week_and_stays_the_same_for_a_day() -> None:
     path, _, query = url.removeprefix("https://x").partition("?")
     expires, signature = (part.partition("=")[2] for part in query.split("&"))
     assert path == "/v1/a"
-    for later, holds in ((timedelta(days=7), True), (timedelta(days=8), False)):
-        assert signature_holds(own, path, expires, signature, morning + later) is holds
-    assert not signature_holds(own, "/v1/b", expires, signature, morning)
+    wanted: tuple[tuple[timedelta, LinkFault | None], ...] = (
+        (timedelta(days=7), None),
+        (timedelta(days=8), "expired"),
+    )
+    for later, fault in wanted:
+        assert why_not(own, path, expires, signature, morning + later) == fault
+    assert why_not(own, "/v1/b", expires, signature, morning) == "altered"
+    assert why_not(own, path, "1", signature, morning) == "altered", "no stranger learns what would have been"
+    assert why_not(own, path, "²", signature, morning) == "altered"
 
 
 def test_times_are_written_in_utc_with_milliseconds() -> None:

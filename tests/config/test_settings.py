@@ -181,3 +181,22 @@ def test_changes_are_nested_and_checked() -> None:
 )
 def test_links_have_an_origin(api: dict[str, Any], origin: str) -> None:
     assert Settings().with_changes({"api": api}).public_origin == origin
+
+
+@pytest.mark.parametrize(
+    ("api", "follow"),
+    [
+        ({}, True),
+        ({"host": "::"}, True),
+        ({"host": "192.0.2.1"}, True),
+        ({"host": "voice.example"}, True),
+        ({"host": "127.0.0.1"}, False),
+        ({"host": "::1"}, False),
+        ({"host": "localhost"}, False),
+        ({"public_url": "https://voice.example"}, False),
+    ],
+)
+def test_links_follow_clients_of_other_machines_unless_the_public_address_is_set(
+    api: dict[str, str], follow: bool
+) -> None:
+    assert Settings().with_changes({"api": api}).links_follow_the_client is follow

@@ -126,6 +126,8 @@ def _check_error(answer: Answer) -> None:
     if answer.status == 400:
         assert answer.fields
         return
-    assert set(answer.body) <= {"error", "retryAfter"}, answer.body
+    if answer.status == 401:
+        assert [set(each) for each in answer.body["details"]] == [{"field", "message"}]
+    assert set(answer.body) <= {"error", "retryAfter"} | ({"details"} if answer.status == 401 else set()), answer.body
     if (expected is not None and "retryAfter" in answer.body) or answer.status in (401, 405):
         assert told == expected

@@ -42,7 +42,8 @@ def test_without_a_valid_key_it_is_401(server: Server, world: World, operation: 
     }[header]
     client = server.client(None)
     answer = client(operation.method, _somewhere(operation), world.fill(operation.body), headers=headers)
-    assert (answer.status, answer.body) == (401, {"error": "Invalid API key"})
+    assert (answer.status, answer.body["error"]) == (401, "Invalid API key")
+    assert [each["field"] for each in answer.body["details"]] == ["Authorization"]
     client.close()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from blockbuster import BlockBuster
+from structlog.testing import capture_logs
 
 from config import secrets
 from config.errors import StartupError
@@ -171,6 +172,21 @@ async def test_commands_make_files_for_their_user_alone(tmp_path: Path) -> None:
     assert await process.wait() == 0
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in await asyncio.to_thread(_all_in, tmp_path)}
     assert {name: mode for name, mode in modes.items() if mode not in ("0o600", "0o700")} == {}
+
+
+async def test_a_start_that_others_can_reach_without_a_public_address_is_warned_of(
+    folder: Path, blocking_the_loop_fails: BlockBuster
+) -> None:
+    blocking_the_loop_fails.deactivate()
+    told: dict[str, list[str]] = {}
+    for name, api in {
+        "open": {"host": "0.0.0.0"}, "set": {"host": "0.0.0.0", "public_url": "https://v.example"}, "own": {},
+    }.items():  # fmt: skip
+        with capture_logs() as logs:
+            async with running(settings_for(folder, api=api), ready_models):
+                told[name] = [each["remedy"] for each in logs if each["event"] == "api.public_url_not_set"]
+    assert [len(each) for each in told.values()] == [1, 0, 0]
+    assert told["open"][0].startswith("set [api] public_url")
 
 
 def _all_in(folder: Path) -> list[Path]:
