@@ -22,12 +22,14 @@ from cryptography.fernet import Fernet
 from api.app import create_app
 from api.listen import listen
 from api.services import Services
+from calls.admission import Ceilings, SecondLegs
 from config.clock import utc_now
+from config.errors import TooMany
 from config.secrets import Secrets
 from config.settings import Settings
 from storage import api_keys, calls, organizations
 from storage.database import Database
-from storage.organizations import Plan
+from storage.organizations import Organization, Plan
 from tests.contract.client import Client
 from tests.contract.published import Published
 
@@ -115,6 +117,14 @@ def _services(folder: Path) -> Services:
         end: dict[str, Any] = {"status": "no_answer", "ended_reason": "api_hangup", "ended_at": utc_now()}
         return await database.write(lambda conn: calls.finish(conn, call_id, **end)) is not None
 
+    ceilings = Ceilings(PLENTY, PLENTY)
+
+    def check_room(conn: sa.Connection, organization: Organization) -> None:
+        """As the calls' own service, without second legs."""
+        own = organization.max_calls
+        if ceilings.full(conn, organization.id, own, (), SecondLegs(check_room, lambda: None)) == "organization":
+            raise TooMany("Too many concurrent calls. Please try again later.")
+
     return Services(
         settings=settings,
         database=database,
@@ -122,6 +132,7 @@ def _services(folder: Path) -> Services:
         catalogue=Catalogue(),
         readiness=lambda: {"sip": None},
         hangup=hangup,
+        check_room=check_room,
     )
 
 

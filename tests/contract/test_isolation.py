@@ -39,7 +39,7 @@ def _names(schema: Any) -> Iterator[str]:
                 yield from _names(each)
 
 
-def _places(part: str) -> list[Any]:
+def places(part: str) -> list[Any]:
     """Each operation with each id that its body or its query can have."""
     found = []
     for route in ROUTES:
@@ -56,7 +56,7 @@ def _foreign(world: World, name: str) -> Any:
     return [item] if name.endswith("s") else item
 
 
-@pytest.mark.parametrize(("operation", "name"), _places("body"))
+@pytest.mark.parametrize(("operation", "name"), places("body"))
 def test_a_body_cannot_name_what_is_another_organizations(world: World, operation: Operation, name: str) -> None:
     path = operation.path.replace("{id}", world.own.get(str(operation.noun).lower(), ""))
     before = _lists(world)
@@ -69,7 +69,7 @@ def test_a_body_cannot_name_what_is_another_organizations(world: World, operatio
     assert _lists(world) == before
 
 
-@pytest.mark.parametrize(("operation", "name"), _places("query"))
+@pytest.mark.parametrize(("operation", "name"), places("query"))
 def test_a_query_finds_nothing_by_what_is_another_organizations(world: World, operation: Operation, name: str) -> None:
     assert world.other("GET", f"{operation.path}?{name}={_foreign(world, name)}").status == 200
     foreign, unknown = (
