@@ -20,9 +20,11 @@ if [ "${LLAMA_PROCESSORS:-}" = all ]; then
     processor=all files=360
 else
     target=-DGGML_NATIVE=ON left_out= files=140
-    if [ "$(uname -m)" = x86_64 ]; then
-        target="$target -DCMAKE_C_FLAGS='-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'"
-        target="$target -DCMAKE_CXX_FLAGS='-mno-amx-tile -mno-amx-int8 -mno-amx-bf16'"
+    no_amx="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    takes() { ${CC:-cc} "$@" -E -x c /dev/null >/dev/null 2>&1; }
+    # A compiler that is older than these flags makes no such code.
+    if [ "$(uname -m)" = x86_64 ] && { takes $no_amx || ! takes; }; then
+        target="$target -DCMAKE_C_FLAGS='$no_amx' -DCMAKE_CXX_FLAGS='$no_amx'"
     fi
     processor=$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | tr ' ' '\n' | LC_ALL=C sort -u)
 fi
@@ -52,4 +54,8 @@ export CMAKE_ARGS="$options" CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-$(nproc)}" PATH
 watched "2/2 compiling" '^ *\[[0-9]+/[0-9]+\]' "$files" \
     "$work/venv/bin/pip" wheel -v --no-input --disable-pip-version-check --no-deps --no-build-isolation \
     --no-binary :all: --no-cache-dir --require-hashes -r requirements-llama.lock --wheel-dir "$work/wheel"
+if [ -n "$left_out" ] && "$work/venv/bin/python" -m zipfile -l "$work"/wheel/llama_cpp_python-*.whl |
+    grep -q "${left_out##*/}"; then
+    fail "the wheel holds ${left_out##*/}, which ends the process on many processors" "see left_out in $0"
+fi
 mv "$work/wheel" "$wheel"

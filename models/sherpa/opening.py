@@ -32,7 +32,7 @@ def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
     turns an `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`, and of its
     kinds `ModelTrialError` for a model that this process must not load."""
     with _ready(store, model) as ready:
-        Trials(store.directory).require(recognizer_candidate(ready.recipe, model.name, store.folder(model)))
+        _try(store, model, ready.recipe)
         recognizer = _load(ready.recipe, model)
     make, tokens = ready.make, ready.tokens
     if make.streaming:
@@ -44,7 +44,12 @@ def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
 def try_recognizer(store: Store, model: KnownModel) -> None:
     """The trial alone. Raises as `open_recognizer`."""
     with _ready(store, model) as ready:
-        Trials(store.directory).require(recognizer_candidate(ready.recipe, model.name, store.folder(model)))
+        _try(store, model, ready.recipe)
+
+
+def _try(store: Store, model: KnownModel, made: Recipe) -> None:
+    files = tuple(store.folder(model) / file.name for file in model.files)
+    Trials(store.directory).require(recognizer_candidate(made, model.name, files))
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,8 @@ def hear(recognizer: Any, streaming: bool, sound: Sound) -> str:
     return str(recognizer.get_result(stream))
 
 
-def recognizer_candidate(recipe: Recipe, name: str, folder: Path) -> Candidate:
-    """The model `name` whose files lie in `folder`. Raises `OSError`."""
-    files = tuple(path for path in sorted(folder.iterdir()) if path.is_file())
+def recognizer_candidate(recipe: Recipe, name: str, files: tuple[Path, ...]) -> Candidate:
+    """The model `name` with all its files."""
     environment = {"OMP_NUM_THREADS": "1"}
     given = {"name": name, **asdict(recipe)}
     return Candidate(name, ENGINE, given, files, (ENGINE,), lasting=("maker",), environment=environment)

@@ -28,7 +28,7 @@ from models.store import Store
 from models.trial import Candidate, Trials
 from tests.models import tiny_gguf
 from tests.models.faulty_trials import FAULTS, break_trials
-from tests.models.tiny_gguf import write_tiny_gguf
+from tests.models.tiny_gguf import WIDE, write_tiny_gguf
 
 PROMPT = ChatPrompt("call", "The kitchen opens at seven.", [ChatMessage("user", "When does the kitchen open?")])
 REMEDIES = {
@@ -254,9 +254,9 @@ def test_a_trial_that_cannot_be_noted_is_made_again(tmp_path: Path) -> None:
     assert [line["model"] for line in logs if line["event"] == "model.trial_not_noted"] == ["harbour"]
 
 
-@pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_0", "Q4_K"])
 def test_a_file_of_each_kind_of_weights_passes(tmp_path: Path, kind: str) -> None:
-    path = write_tiny_gguf(tmp_path / "tiny.gguf", kind=GGMLQuantizationType[kind])
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", kind=GGMLQuantizationType[kind], shape=WIDE)
     assert Trials(tmp_path).require(gguf_candidate(path, "tiny")) == {"tokens": 64}
 
 

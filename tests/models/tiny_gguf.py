@@ -4,12 +4,14 @@ its merges, special tokens, a ChatML template and a transformer whose every outp
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import gguf
+import llama_cpp.llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType, TokenType
@@ -56,6 +58,9 @@ class Shape:
 
 
 TINY: Final = Shape()
+WIDE: Final = Shape(width=256, heads=4, groups=2, head_size=64, inner=512)
+"""Whose sizes can be divided by 256."""
+_BY_LLAMA: Final = {GGMLQuantizationType.Q4_K: lib.LLAMA_FTYPE_MOSTLY_Q4_K_S}
 
 
 def write_tiny_gguf(
@@ -66,9 +71,15 @@ def write_tiny_gguf(
     kind: GGMLQuantizationType = GGMLQuantizationType.F32,
     template: str | None = CHATML,
     pools: bool = False,
+    weights: Mapping[str, npt.NDArray[np.float32]] | None = None,
 ) -> Path:
     """A GGUF file of the architecture qwen3 at `path`, the same bytes for the same arguments; returns `path`. One that
-    `pools` is for embeddings."""
+    `pools` is for embeddings. `weights` take the place of random ones, by their names. Kinds with `K` in their names
+    want a shape whose sizes can be divided by 256."""
+    if kind in _BY_LLAMA:
+        plain = path.with_suffix(".f32")
+        write_tiny_gguf(plain, seed=seed, shape=shape, template=template, pools=pools, weights=weights)
+        return _quantized(plain, path, kind)
     writer = gguf.GGUFWriter(path, "qwen3")
     writer.add_name("tiny")
     writer.add_context_length(shape.context)
@@ -84,7 +95,7 @@ def write_tiny_gguf(
     if pools:
         writer.add_pooling_type(gguf.PoolingType.LAST)
     count = _add_tokenizer(writer, shape.vocabulary, template)
-    for name, tensor in _weights(np.random.default_rng(seed), shape, count).items():
+    for name, tensor in (weights or _weights(np.random.default_rng(seed), shape, count)).items():
         if tensor.ndim == 2 and kind is not GGMLQuantizationType.F32:
             writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
         else:
@@ -93,6 +104,23 @@ def write_tiny_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    return path
+
+
+def weights_of(path: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """What the weights of a file stand for, by their names."""
+    return {
+        tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        for tensor in gguf.GGUFReader(path).tensors
+    }
+
+
+def _quantized(plain: Path, path: Path, kind: GGMLQuantizationType) -> Path:
+    """By llama.cpp, for kinds that the package `gguf` reads and does not write."""
+    parameters = lib.llama_model_quantize_default_params()
+    parameters.ftype, parameters.pure, parameters.nthread = _BY_LLAMA[kind], True, 1
+    assert lib.llama_model_quantize(str(plain).encode(), str(path).encode(), parameters) == 0
+    plain.unlink()
     return path
 
 

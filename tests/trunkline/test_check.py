@@ -11,6 +11,7 @@ import pytest
 from config.errors import StartupError
 from config.settings import Settings
 from sipcore.leg import Leg
+from tests.models.faulty_trials import break_trials
 from tests.models.tiny_gguf import write_tiny_gguf
 from trunkline import check
 from trunkline.check_models import Models
@@ -58,3 +59,26 @@ async def test_models_that_are_not_there_hold_no_calls(tmp_path: Path) -> None:
         await asyncio.to_thread(models.measured, settings, {})
     with pytest.raises(StartupError, match="not known without models"):
         await models.capacity(settings)
+
+
+async def test_a_model_that_fails_its_trial_fails_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server would start, with the responder in its place."""
+    (tmp_path / "models").mkdir()
+    for name in ("tiny", "spare"):
+        write_tiny_gguf(tmp_path / "models" / f"{name}.gguf")
+    break_trials(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
+    wanted = {"models": {"llm": "tiny", "tts": "flite", "eot": "lexical-end-of-turn"}}
+    settings, models = Settings(data_dir=tmp_path).with_changes(wanted), Models()
+    lines = (await asyncio.to_thread(models.measured, settings, {})).splitlines()
+    assert lines[0].startswith("pocketsphinx, extractive-responder, ")
+    with pytest.raises(StartupError, match=r"the model tiny \(.*tiny\.gguf\) is left out: .* SIGSEGV: choose another"):
+        await models.trials(settings)
+    (tmp_path / "models/tiny.gguf").unlink()
+    assert "by 1 language models in files" in await Models().trials(settings)
+
+
+async def test_what_the_log_says_of_models_that_are_left_out_fails_the_check(tmp_path: Path) -> None:
+    models = Models()
+    models.hear(None, "error", {"event": "model.left_out", "name": "our", "error": "the voice our is left out"})
+    with pytest.raises(StartupError, match="the voice our is left out"):
+        await models.trials(Settings(data_dir=tmp_path))

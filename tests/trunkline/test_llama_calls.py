@@ -1,5 +1,5 @@
-"""A real call to a server whose language model is a GGUF file of random weights, installed in the models' folder and
-chosen by a setting; its grammar makes it use a tool as that must be used."""
+"""A real call to a server whose language model is a GGUF file of random weights of 4 bits, installed in the
+models' folder and chosen by a setting; its grammar makes it use a tool as that must be used."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from gguf import GGMLQuantizationType
 
 from calls.talk_tools import SEND_DTMF
 from config.settings import Settings
@@ -86,7 +87,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     """A server that found the file in its folder."""
     folder = tmp_path_factory.mktemp("place")
     (folder / "models").mkdir()
-    await asyncio.to_thread(write_tiny_gguf, folder / "models" / "harbour.gguf")
+    await asyncio.to_thread(write_tiny_gguf, folder / "models" / "harbour.gguf", kind=GGMLQuantizationType.Q4_0)
     settings: dict[str, Any] = {"models": {"llm": "harbour"}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "open_gguf", small)
