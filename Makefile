@@ -1,8 +1,9 @@
 # Everything that Trunkline's developers and users do. Variables:
 #   PYTHON=/path/to/python3      the Python to use, 3.11 or newer (default: python3)
-#   PJPROJECT=/path              a pjproject 2.17 tree or tarball to build (default: the distribution's source package)
-#   DEBIAN_MIRROR=URI            where to get that source package (default: the machine's own mirror)
-export PYTHON PJPROJECT DEBIAN_MIRROR
+#   PJPROJECT=/path              a pjproject 2.17 tree or tarball to build (default: the one of scripts/pjproject.env)
+#   PJPROJECT_URI=URI            where that tarball is, should the mirrors have moved on
+#   DEBIAN_MIRROR=URI            where to get its source package (default: the machine's own mirror)
+export PYTHON PJPROJECT PJPROJECT_URI DEBIAN_MIRROR
 
 bin := .venv/bin
 

@@ -3,16 +3,18 @@
 # content of source, options, Python and distribution; then points build/pjsip in this checkout there.
 # usage: build-pjsip.sh [sanitize]   sanitize: instead, with clang's address and undefined-behaviour sanitizers and what
 #                                    libFuzzer is guided by; build/pjsip-sanitize points there
-# PJPROJECT=/path   source tree or tarball to build instead of the distribution's
+# PJPROJECT=/path   source tree or tarball to build instead of the pinned one
 # PYTHON=/path      the Python that the binding is for (default python3)
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline
-source=${PJPROJECT:+$(realpath -m "$PJPROJECT")}
+PJPROJECT=${PJPROJECT:+$(realpath -m "$PJPROJECT")}
+export PJPROJECT
 cd "$root/scripts"
 . ./progress.sh
 remedy="see $cache/logs; then run the same command again, or give another source: make PJPROJECT=/path/to/pjproject-2.17.tar.gz"
-expected_version=2.17
+# shellcheck source=pjproject.env
+. ./pjproject.env
 
 # NDEBUG: a failed assertion caused by a stranger's packet must return an error, not abort the process.
 name=pjsip options="-O2 -fPIC -DNDEBUG" link_options= preloaded=
@@ -29,18 +31,7 @@ exec 9>"$cache/pjsip.lock"
 flock -n 9 || { say "    waiting for another build of PJSIP on this machine"; flock 9; }
 
 # --- Where the source comes from, and under which key its build is kept ---------------------------------------------
-if [ -z "$source" ]; then
-    # shellcheck disable=SC2012  # our own names: no odd characters
-    source=$(ls -t "$cache"/pjproject-*.tar.xz 2>/dev/null | head -n 1)
-    if [ -z "$source" ]; then
-        say "==> PJSIP: fetching the source"
-        start_log pjproject
-        watched "downloading the source package's index and the tarball (about 20 MB)" '^Get' 3 \
-            ./fetch-pjproject.sh "$cache"
-        source=$(tail -n 1 "$log")
-    fi
-fi
-[ -e "$source" ] || fail "there is no pjproject source at $source" "check PJPROJECT="
+source=$(./pjproject-source.sh "$cache")
 
 content_of() { # the SHA-256 of a file, or of a tree's sources
     if [ -d "$1" ]; then
@@ -79,8 +70,8 @@ watched "1/5 unpacking" "" "" unpack
 cd "$work/tree"
 [ -f version.mak ] || fail "$source is not a pjproject source" "check PJPROJECT="
 version=$(sed -nE 's/^export PJ_VERSION_(MAJOR|MINOR|REV) *:= *([0-9]+).*/\2/p' version.mak | paste -s -d .)
-[ "$version" = "$expected_version" ] ||
-    say "    warning: this is pjproject $version, Trunkline is tested with $expected_version; building it all the same"
+[ "$version" = "$pjproject_version" ] ||
+    say "    warning: this is pjproject $version, Trunkline is tested with $pjproject_version; building it all the same"
 [ ! -d "$source" ] || make distclean >/dev/null 2>&1 || true
 
 cp "$root/scripts/config_site.h" pjlib/include/pj/config_site.h

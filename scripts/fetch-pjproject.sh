@@ -1,13 +1,38 @@
 #!/bin/sh
-# Downloads the pjproject source tarball into FOLDER as pjproject-SHA256.tar.xz and prints its path.
-# The tarball is a component of the distribution's source package "asterisk". It is found and verified by apt, which
-# works here on a state directory of its own: the system's sources and lists stay as they are.
-# usage: fetch-pjproject.sh FOLDER
+# Downloads the pinned pjproject source tarball (pjproject.env) to FILE, and nothing with another hash.
+# It is a component of the distribution's source package "asterisk", found by apt, which works here on a state directory
+# of its own: the system's sources and lists stay as they are. Mirrors keep only the newest version; when they have moved
+# on, PJPROJECT_URI= or DEBIAN_MIRROR= say where the older one is.
+# usage: fetch-pjproject.sh FILE
 set -eu
-folder=$1
+tarball=$1
 cd "$(dirname "$0")"
 . ./progress.sh
-by_hand="give the pjproject 2.17 source yourself: make PJPROJECT=/path/to/pjproject-2.17.tar.gz (or its unpacked tree)"
+# shellcheck source=pjproject.env
+. ./pjproject.env
+by_hand="download $pjproject_tarball of $pjproject_package from where Debian keeps what it had ($pjproject_archive), then
+    make PJPROJECT=/path/to/it
+  or say where it is: make PJPROJECT_URI=https://..., or make DEBIAN_MIRROR=<a mirror of that time>.
+  Its SHA-256 is $pjproject_sha256"
+
+folder=$(dirname "$tarball")
+mkdir -p "$folder"
+apt_dir=$(mktemp -d "$folder/apt.XXXXXX")
+trap 'rm -rf "$apt_dir"' EXIT
+trap 'exit 130' INT TERM
+
+download() { # URI: whether it is there and has the pinned hash
+    /usr/lib/apt/apt-helper ${apt_conf:+-c "$apt_conf"} download-file "$1" "$apt_dir/tarball" \
+        "SHA256:$pjproject_sha256" >&2 &&
+        [ "$(sha256sum <"$apt_dir/tarball" | cut -c 1-64)" = "$pjproject_sha256" ] &&
+        mv "$apt_dir/tarball" "$tarball"
+}
+apt_conf=
+if [ -n "${PJPROJECT_URI:-}" ]; then
+    download "$PJPROJECT_URI" ||
+        fail "$PJPROJECT_URI is not there, or is not the pinned pjproject $pjproject_version" "$by_hand"
+    exit 0
+fi
 
 # Debian's stable releases do not carry the package, so it comes from the development suite; only source is taken.
 # shellcheck source=/dev/null
@@ -17,21 +42,19 @@ case $ID in
     ubuntu) suite=devel component=universe keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg ;;
     *) fail "no source package is known for the distribution '$ID'" "$by_hand" ;;
 esac
-
 mirror=$(./apt-mirror.sh "$ID")
 [ -n "$mirror" ] || fail "no $ID mirror is configured in apt's sources" "set DEBIAN_MIRROR to one, or $by_hand"
 
-mkdir -p "$folder"
-apt_dir=$(mktemp -d "$folder/apt.XXXXXX")
-trap 'rm -rf "$apt_dir"' EXIT
-trap 'exit 130' INT TERM
 mkdir -p "$apt_dir/state/lists/partial" "$apt_dir/cache/archives/partial"
 echo "deb-src [signed-by=$keyring] $mirror $suite $component" >"$apt_dir/sources.list"
-# Read after the system's settings, so that its proxies hold and its update hooks do not run.
-cat >"$apt_dir/apt.conf" <<CONF
+apt_conf=$apt_dir/apt.conf
+# Read after the system's settings, so that its proxies hold and its update hooks do not run. An archive's index of long
+# ago is signed, but has run out: what counts is the pinned hash.
+cat >"$apt_conf" <<CONF
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
+Acquire::Check-Valid-Until "false";
 Dir::State "$apt_dir/state";
 Dir::State::status "/var/lib/dpkg/status";
 Dir::Cache "$apt_dir/cache";
@@ -39,22 +62,16 @@ Dir::Etc::sourcelist "$apt_dir/sources.list";
 Dir::Etc::sourceparts "/dev/null";
 APT::Sandbox::User "$(id -un)";
 CONF
+apt-get -c "$apt_conf" -q update >&2 ||
+    fail "apt-get update failed for $mirror $suite" "check the network and apt's proxy, or $by_hand"
 
-apt() { # TOOL ARGUMENT...
-    tool=$1
-    shift
-    "$tool" -c "$apt_dir/apt.conf" "$@" >&2 ||
-        fail "$tool $1 failed for $mirror $suite" "check the network and apt's proxy, or $by_hand"
+# A line of --print-uris: 'URI' FILE SIZE SHA256:HASH. Several versions may be listed.
+found=$(apt-get -c "$apt_conf" source --print-uris --download-only asterisk | grep -F pjproject.tar || true)
+uri=$(printf '%s\n' "$found" | grep -F "SHA256:$pjproject_sha256" | cut -d "'" -f 2 | head -n 1)
+# A file stays in the pool for a while after the index has forgotten it.
+[ -n "$uri" ] || uri=$mirror/pool/$component/a/asterisk/$(printf '%s' "$pjproject_tarball" | sed 's/+/%2b/g; s/~/%7e/g')
+download "$uri" || {
+    other=$(printf '%s\n' "$found" | sed -n "s/^'\([^']*\)'.*/\1/p" | head -n 1)
+    fail "$mirror $suite has moved on: it has ${other:-no pjproject source}, not the pinned pjproject $pjproject_version" \
+        "$by_hand"
 }
-apt apt-get -q update
-found=$(apt-get -c "$apt_dir/apt.conf" source --print-uris --download-only asterisk | grep -F pjproject.tar || true)
-[ -n "$found" ] || fail "the source package asterisk in $suite carries no pjproject tarball any more" "$by_hand"
-# A line of --print-uris: 'URI' FILE SIZE SHA256:HASH
-uri=$(printf '%s\n' "$found" | cut -d "'" -f 2)
-sha256=${found##*SHA256:}
-[ "${#sha256}" -eq 64 ] || fail "apt names no SHA256 for $uri" "$by_hand"
-
-tarball=$folder/pjproject-$sha256.tar.xz
-apt /usr/lib/apt/apt-helper download-file "$uri" "$apt_dir/tarball" "SHA256:$sha256"
-mv "$apt_dir/tarball" "$tarball"
-say "$tarball"
