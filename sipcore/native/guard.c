@@ -189,6 +189,17 @@ bool guard_knows(const pj_sockaddr *source)
     return known;
 }
 
+bool guard_listens_to(const pj_sockaddr *source)
+{
+    address_key_t address;
+    if (!address_key(source, &address))
+        return false;
+    pthread_mutex_lock(&guard.lock);
+    bool listens = sources_contain(guard.known, &address) || sources_contain(guard.probes, &address);
+    pthread_mutex_unlock(&guard.lock);
+    return listens;
+}
+
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
     bool asked = guard_knows(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
@@ -313,7 +324,7 @@ static pj_status_t on_data(pjsip_tp_rx_data *data)
     return PJ_SUCCESS;
 }
 
-/* On PJSIP's worker, as everything that ends a connection. */
+/* On PJSIP's worker, as everything that ends a connection of its. */
 static void look_for_slow(pj_timer_heap_t *heap, pj_timer_entry *timer)
 {
     const pj_time_val again = {0, LOOK_MS};
@@ -329,6 +340,7 @@ static void look_for_slow(pj_timer_heap_t *heap, pj_timer_entry *timer)
         disconnect(slow);
         pjsip_transport_dec_ref(slow);
     }
+    tls_turn_strangers_away();
     pjsip_endpt_schedule_timer(pjsua_get_pjsip_endpt(), timer, &again);
 }
 

@@ -2,10 +2,13 @@
 #include "tls.h"
 
 #include "disconnect.h"
+#include "guard.h"
 #include "tls_borrowed.h"
 #include "tls_ended.h"
 #include "tls_filter.h"
 #include "tls_peer.h"
+#include "tls_strangers.h"
+#include "turned_away.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -28,6 +31,7 @@ typedef struct {
     pj_sockaddr bound;
     char name[PJ_INET6_ADDRSTRLEN];
     bool open_to_peers;
+    int strangers;      /* the socket that they get instead, or TLS_NO_SOCKET */
 } listener_t;
 
 static struct {
@@ -91,6 +95,8 @@ static void on_accept_fail(const pjsip_tls_on_accept_fail_param *param)
         pj_sockaddr_print(param->remote_addr, peer, sizeof peer, 0);
     pj_strerror(param->status, why, sizeof why);
     note(peer, strlen(peer), why);
+    if (param->remote_addr && !guard_listens_to(param->remote_addr))
+        turned_away(AWAY_UNKNOWN_SOURCE, peer);
 }
 
 /* pjsip_tls_setting_copy keeps the pointers to these values. */
@@ -135,12 +141,12 @@ static bool is_listener_at(int fd, const pj_sockaddr *bound)
 }
 
 /* PJSIP gives no access to the socket that it listens on. -1 when there is none. */
-static int listening_socket(const pj_sockaddr *bound)
+static int listening_socket(const pj_sockaddr *bound, int strangers)
 {
     int found = -1;
     DIR *folder = opendir("/proc/self/fd");
     for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && found < 0; entry = readdir(folder))
-        if (*entry->d_name != '.' && is_listener_at(atoi(entry->d_name), bound))
+        if (*entry->d_name != '.' && atoi(entry->d_name) != strangers && is_listener_at(atoi(entry->d_name), bound))
             found = atoi(entry->d_name);
     if (folder)
         closedir(folder);
@@ -148,16 +154,18 @@ static int listening_socket(const pj_sockaddr *bound)
 }
 
 /* A connection on which nothing is said stays with the kernel, which has room for a few of them only. */
-static bool guard_listener(const listener_t *listener)
+static bool guard_listener(listener_t *listener)
 {
-    int fd = listening_socket(&listener->bound), wait_s = HANDSHAKE_S;
+    int fd = listening_socket(&listener->bound, listener->strangers), wait_s = HANDSHAKE_S;
     if (fd < 0)
         return false;
     setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof wait_s);
-    if (listener->open_to_peers)
-        tls_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
-    else
+    if (!listener->open_to_peers) {
         tls_filter_close(fd);
+        return true;
+    }
+    tls_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
+    listener->strangers = tls_strangers_part(fd, &listener->bound, listener->strangers);
     return true;
 }
 
@@ -197,6 +205,7 @@ pj_status_t tls_open(const char *host, int port, const char *name, const tls_fil
     pj_bzero(listener, sizeof *listener);
     strncpy(listener->name, name, sizeof listener->name - 1);
     listener->open_to_peers = port != 0;
+    listener->strangers = TLS_NO_SOCKET;
     pj_status_t status = pj_sockaddr_init(family, &listener->bound, &address, (pj_uint16_t)port);
     if (status != PJ_SUCCESS)
         return status;
@@ -215,6 +224,8 @@ pj_status_t tls_open(const char *host, int port, const char *name, const tls_fil
 void tls_forget(void)
 {
     pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count; i++)
+        tls.listeners[i].strangers = tls_strangers_close(tls.listeners[i].strangers);
     tls.count = 0;
     pthread_mutex_unlock(&tls.lock);
     tls_borrowed_forget(NULL);
@@ -237,6 +248,7 @@ static void renew_here(void *unused)
     pthread_mutex_lock(&renewal.lock);
     pthread_mutex_lock(&tls.lock);
     for (int i = 0; i < tls.count && renewal.files; i++) {
+        tls.listeners[i].strangers = tls_strangers_close(tls.listeners[i].strangers); /* PJSIP shares its port with nobody */
         pj_status_t status = restart(&tls.listeners[i], renewal.files);
         renewal.status = status == PJ_SUCCESS ? renewal.status : status;
     }
@@ -276,6 +288,14 @@ void tls_admit_everyone(bool on)
 {
     if (tls_filter_everyone(on))
         tls_listens();
+}
+
+void tls_turn_strangers_away(void)
+{
+    pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count; i++)
+        tls_strangers_turn_away(tls.listeners[i].strangers);
+    pthread_mutex_unlock(&tls.lock);
 }
 
 /* ---- connections that we make ---- */

@@ -36,6 +36,8 @@ bool tls_takes_connections(void);
 void tls_admit(const char *const *sources, int count, const char *const *more, int more_count);
 /* Off at first. */
 void tls_admit_everyone(bool on);
+/* Close the connections of those who may not. */
+void tls_turn_strangers_away(void);
 /* Ends a new connection of ours whose peer proves nothing. To be called for each state of each transport. */
 void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info);
 /* Connections that failed since the last call, at most TLS_EVENTS, the rest only counted. */

@@ -114,6 +114,32 @@ void tls_filter_attach(int fd, bool ipv6)
     pthread_mutex_unlock(&filter.lock);
 }
 
+bool tls_filter_keeps_out(void)
+{
+    pthread_mutex_lock(&filter.lock);
+    bool does = !filter.everyone;
+    pthread_mutex_unlock(&filter.lock);
+    return does;
+}
+
+/* Of sockets that share a port, the program names one by its number, in the order in which they came. */
+bool tls_filter_part(int fd, bool ipv6)
+{
+    static program_t parting;
+    pthread_mutex_lock(&filter.lock);
+    const program_t *program = ipv6 ? &filter.v6 : &filter.v4;
+    bool parts = !filter.everyone && !program->full && program->length > 0;
+    for (int i = 0; parts && i < program->length; i++) {
+        parting.code[i] = program->code[i];
+        if (program->code[i].code == (BPF_RET | BPF_K))
+            parting.code[i].k = program->code[i].k == DROP;
+    }
+    struct sock_fprog bpf = {(unsigned short)(parts ? program->length : 0), parting.code};
+    parts = parts && setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &bpf, sizeof bpf) == 0;
+    pthread_mutex_unlock(&filter.lock);
+    return parts;
+}
+
 void tls_filter_close(int fd)
 {
     struct sock_filter nobody = BPF_STMT(BPF_RET | BPF_K, DROP);

@@ -1,5 +1,5 @@
-/* Connections to the TLS port of those who are nobody's trunk are dropped by the kernel, before a handshake costs us
- * anything: PJSIP tells of a connection only when its handshake is done. */
+/* Connections to the TLS port of those who are nobody's trunk do not get to PJSIP, before a handshake costs us anything: it
+ * tells of a connection only when its handshake is done. */
 #ifndef TRUNKLINE_TLS_FILTER_H
 #define TRUNKLINE_TLS_FILTER_H
 
@@ -11,6 +11,11 @@ void tls_filter_build(const char *const *sources, int count, const char *const *
 bool tls_filter_everyone(bool on);
 /* When the program has no room for all sources, or the kernel none for it, everybody may connect: the guard still judges every message. */
 void tls_filter_attach(int fd, bool ipv6);
+/* Whether there are some who may not connect. */
+bool tls_filter_keeps_out(void);
+/* Of two sockets that share the port of `fd`, the first gets those who may connect and the second the others. False when
+ * the kernel cannot do that. */
+bool tls_filter_part(int fd, bool ipv6);
 /* Nobody gets an answer. */
 void tls_filter_close(int fd);
 
