@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -13,6 +14,7 @@ from uuid import uuid4
 from api.background_sound_models import BackgroundSound, BackgroundSoundCreate
 from api.file_upload import UPLOAD_BODY
 from api.route import All, Asked, Deleted, Exchange, NoQuery, One, Route
+from calls.fair_places import FairPlaces
 from config.errors import FieldProblem, Invalid, NotFound
 from media.ports import Samples
 from media.sound_decoder import decode
@@ -20,8 +22,11 @@ from media.sound_files import NotSound, duration_seconds, loop
 from storage import background_sounds
 from storage.background_sounds import BackgroundSoundFields
 
-_DECODING: Final = ThreadPoolExecutor(2, thread_name_prefix="sound-decoding")
+AT_ONCE: Final = 3
+_DECODING: Final = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sound-decoding")
 """Each of its threads waits for one decoding process, also when the client has gone: there are never more of them."""
+_PLACES: Final = FairPlaces(AT_ONCE)
+"""One organization has two of them at most: another's first sound is decoded at once."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,9 @@ class Received:
 
 async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
     """Make the upload a loop in a file of ours. `Invalid` names `fileBase64` when it is no sound."""
-    turn = asyncio.get_running_loop().run_in_executor(_DECODING, copy_context().run, _heard, asked.body.file_base64)
-    samples = await turn
+    async with _PLACES.one(asked.owner):
+        heard = partial(copy_context().run, _heard, asked.body.file_base64)
+        samples = await asyncio.get_running_loop().run_in_executor(_DECODING, heard)
     sound_id = str(uuid4())
     await asyncio.to_thread(_store, asked.services.settings.data_dir, sound_id, samples)
     return Received(sound_id, round(duration_seconds(samples) * 1000))

@@ -22,6 +22,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from calls.egress_names import NamesInThreads, asking_for
+from calls.fair_places import FairPlaces
 from config.errors import EgressError
 from config.special_addresses import METADATA, Address, Network, embedded
 
@@ -236,35 +237,12 @@ class EgressClient:
         await self._names.close()
 
 
-class Lanes:
+class Lanes(FairPlaces):
     """How many requests are under way at once: `most` in all, and at most `most_of_one` of each organization, so that
-    one with slow servers leaves room for the others. What has no room waits, in the order of asking."""
+    those with slow servers leave room for the others, however many they are."""
 
     def __init__(self, most: int = 128, most_of_one: int = 32) -> None:
-        self._all = asyncio.Semaphore(most)
-        self._most_of_one = most_of_one
-        self._own: dict[str, _Own] = {}
-
-    @asynccontextmanager
-    async def one(self, organization_id: str) -> AsyncIterator[None]:
-        """A lane, once there is one, for as long as the block takes."""
-        own = self._own.setdefault(organization_id, _Own(asyncio.Semaphore(self._most_of_one)))
-        own.users += 1
-        try:
-            async with own.room, self._all:
-                yield
-        finally:
-            own.users -= 1
-            if not own.users:
-                del self._own[organization_id]
-
-
-@dataclass
-class _Own:
-    """An organization's share; it is forgotten with its last user."""
-
-    room: asyncio.Semaphore
-    users: int = 0
+        super().__init__(most, most_of_one)
 
 
 def _told(error: Exception) -> str:

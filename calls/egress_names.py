@@ -18,7 +18,8 @@ THREADS: Final = 64
 """The system's resolver blocks, for as long as it likes: in the threads that everybody shares, a few names whose
 servers do not answer would hold up files and models too."""
 MOST_OF_ONE: Final = 8
-"""Look-ups of one asker at once. Nothing ends one but the resolver, long after the request has been given up."""
+"""Look-ups of one asker at once, and at most as many as there are threads left. Nothing ends one but the resolver, long
+after the request has been given up."""
 
 _asker: ContextVar[str | None] = ContextVar("asker", default=None)
 
@@ -67,7 +68,8 @@ class NamesInThreads(AbstractResolver):
     def _check_share(self) -> None:
         asker = _asker.get()
         self._under_way = [each for each in self._under_way if not each[1].done()]
-        if asker is not None and [each for each, _ in self._under_way].count(asker) >= MOST_OF_ONE:
+        share = min(MOST_OF_ONE, THREADS - len(self._under_way))
+        if asker is not None and [each for each, _ in self._under_way].count(asker) >= share:
             raise OSError(errno.EAGAIN, "too many host names are being looked up")
 
     async def close(self) -> None:

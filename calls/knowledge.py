@@ -21,8 +21,10 @@ from storage.documents.kinds import charset_of, kind_of
 from storage.documents.words import ENGLISH
 from storage.knowledge import Document
 
-READ_AT_ONCE: Final = 2
+READ_AT_ONCE: Final = 3
 """Documents; each is a process of its own while its file is read."""
+READ_OF_ONE: Final = 2
+"""Of these, of one organization: however many it uploads, another's first one begins at once."""
 PASSAGES_AT_ONCE: Final = 100
 """Stored or removed in one transaction: some 20 ms, then others have their turn."""
 LOOK_EVERY_S: Final = 60.0
@@ -84,7 +86,7 @@ class KnowledgeWorker:
                     self._reading[content_id].cancel()
         room = READ_AT_ONCE - len(self._reading)
         if room > 0:
-            for document in await self._database.write(partial(knowledge.begin, most=room)):
+            for document in await self._database.write(partial(knowledge.begin, most=room, most_of_one=READ_OF_ONE)):
                 self._reading[document.content_id] = group.create_task(self._read(document))
         return not self._reading
 

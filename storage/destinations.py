@@ -1,4 +1,4 @@
-"""Where an address leads: what is sent to one host and port shares that one's room."""
+"""Where an address leads: what an organization sends to one host and port shares a lane."""
 
 from __future__ import annotations
 
@@ -13,3 +13,14 @@ def destination_of(url: str) -> str:
     except ValueError:
         return ""
     return f"{parts.hostname}:{port}" if parts.hostname else ""
+
+
+def lane_of(organization_id: str, url: str) -> str:
+    """The organization and the destination of an address: whom others know as slow is slow for none but them."""
+    return f"{organization_id} {destination_of(url)}"
+
+
+def organization_of(lane: str) -> str:
+    """Whose lane it is; "" for what was put into the outbox before lanes were organizations'."""
+    organization_id, found, _ = lane.partition(" ")
+    return organization_id if found else ""

@@ -129,11 +129,13 @@ def begin_again(conn: sa.Connection) -> None:
     conn.execute(sa.update(_t).where(_t.c.status == "processing").values(status="pending", updated_at=utc_now()))
 
 
-def begin(conn: sa.Connection, *, most: int) -> list[Document]:
+def begin(conn: sa.Connection, *, most: int, most_of_one: int = 1 << 31) -> list[Document]:
     """The contents that have waited longest are processing from now on; of each, the oldest document. An organization
-    of which fewer are processing comes first: one that uploads much keeps no other waiting."""
+    of which fewer are processing comes first, and none has more than `most_of_one`: one that uploads much keeps no
+    other waiting."""
     begun: list[Document] = []
-    while len(begun) < most and (chosen := conn.execute(_NEXT).scalar_one_or_none()) is not None:
+    bound = {"most_of_one": most_of_one}
+    while len(begun) < most and (chosen := conn.execute(_NEXT, bound).scalar_one_or_none()) is not None:
         taken = (
             sa.update(_t)
             .where(_t.c.content_id == chosen)
@@ -146,16 +148,15 @@ def begin(conn: sa.Connection, *, most: int) -> list[Document]:
 
 
 _busy = _t.alias()
+_under_way = (
+    sa.select(sa.func.count(_busy.c.content_id.distinct()))
+    .where(_busy.c.status == "processing", _busy.c.organization_id == _t.c.organization_id)
+    .scalar_subquery()
+)
 _NEXT: Final = (
     sa.select(_t.c.content_id)
-    .where(_t.c.status == "pending")
-    .order_by(
-        sa.select(sa.func.count(_busy.c.content_id.distinct()))
-        .where(_busy.c.status == "processing", _busy.c.organization_id == _t.c.organization_id)
-        .scalar_subquery(),
-        _t.c.created_at,
-        _t.c.id,
-    )
+    .where(_t.c.status == "pending", _under_way < sa.bindparam("most_of_one"))
+    .order_by(_under_way, _t.c.created_at, _t.c.id)
     .limit(1)
 )
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import tables
-from storage.destinations import destination_of
+from storage.destinations import lane_of
 from storage.rows import Page, Shape
 
 DeliveryStatus = Literal["pending", "succeeded", "failed"]
@@ -41,7 +41,7 @@ class Attempt:
     """One sending. `attempt` is its number, 1, 2, ... by schedule; `manual`: somebody asked for it. Pending, it waits
     for `next_attempt_at` since `created_at`. Made, it was sent at `created_at`, took `duration_ms`, `error` says why
     there was no response, and `next_attempt_at` is when the one after it follows, if one does. `destination` is the
-    receiver's host and port."""
+    lane: `storage.destinations.lane_of` the event's address."""
 
     id: str
     delivery_id: str
@@ -95,7 +95,7 @@ def add(
         created_at=at,
     )
     conn.execute(sa.insert(_t).values(**made.__dict__))
-    _add_attempt(conn, made.id, destination_of(url), number=1, manual=False, created_at=at, due_at=at)
+    _add_attempt(conn, made.id, lane_of(organization_id, url), number=1, manual=False, created_at=at, due_at=at)
     return made
 
 
@@ -105,7 +105,7 @@ def add_manual(conn: sa.Connection, delivery: Delivery, *, scheduled: int) -> At
     rows = conn.execute(sa.select(_a.c.attempt, _a.c.status, _a.c.manual).where(_a.c.delivery_id == delivery.id)).all()
     goes_on = any(row.status == "pending" and not row.manual for row in rows)
     highest = max([scheduled if goes_on else 0, *(row.attempt for row in rows)])
-    at, where = utc_now(), destination_of(delivery.url)
+    at, where = utc_now(), lane_of(delivery.organization_id, delivery.url)
     return _add_attempt(conn, delivery.id, where, number=highest + 1, manual=True, created_at=at, due_at=at)
 
 

@@ -63,8 +63,11 @@ async def put(database: Database, url: str, secret_encrypted: str | None = None)
     return (await put_many(database, url, 1, secret_encrypted))[0]
 
 
-async def put_many(database: Database, url: str, count: int, secret_encrypted: str | None = None) -> list[Delivery]:
-    """So many events in the outbox, of one call; only the first one is its end's."""
+async def put_many(
+    database: Database, url: str | Sequence[str], count: int, secret_encrypted: str | None = None
+) -> list[Delivery]:
+    """So many events in the outbox for each of these addresses, of one call; only the first one is its end's."""
+    urls = [url] if isinstance(url, str) else url
 
     def create(conn: sa.Connection) -> list[Delivery]:
         name = str(time.monotonic_ns())
@@ -86,12 +89,12 @@ async def put_many(database: Database, url: str, count: int, secret_encrypted: s
                 conn,
                 organization_id=organization.id,
                 call_id=call.id,
-                url=url,
+                url=each_url,
                 body=BODY,
                 secret_encrypted=secret_encrypted,
                 event=f"another event {each}" if each else webhook_deliveries.CALL_COMPLETED,
             )
-            for each in range(count)
+            for each, each_url in enumerate(url for url in urls for _ in range(count))
         ]
 
     return await database.write(create)

@@ -71,5 +71,5 @@ async def test_a_lane_is_given_back_when_its_request_fails() -> None:
 async def test_nothing_is_kept_of_an_organization_without_requests() -> None:
     lanes = Lanes()
     async with lanes.one("a"), lanes.one("a"), lanes.one("b"):
-        assert set(lanes._own) == {"a", "b"}
-    assert not lanes._own
+        assert set(lanes._taken) == {"a", "b"}
+    assert not lanes._taken

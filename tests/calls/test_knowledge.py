@@ -14,10 +14,11 @@ import pytest
 import sqlalchemy as sa
 
 from calls import knowledge as worker_module
-from calls.knowledge import PASSAGES_AT_ONCE, READ_AT_ONCE
+from calls.knowledge import PASSAGES_AT_ONCE, READ_OF_ONE
 from calls.retention import Retention
 from config.clock import utc_now
-from storage import agents, knowledge, knowledge_files
+from storage import agents, knowledge, knowledge_files, organizations
+from storage.agents import AgentFields
 from storage.documents.chunks import Chunk
 from storage.knowledge import Document
 from tests.calls.archive import TEXT, Archive, at_work, children, until_processes
@@ -95,13 +96,13 @@ async def test_a_stop_ends_the_reading_process_and_the_next_start_reads_again(ar
 
 
 async def test_only_a_few_documents_are_read_at_once_and_the_oldest_first(archive: Archive) -> None:
-    made = [await archive.upload(None) for _ in range(READ_AT_ONCE)]
+    made = [await archive.upload(None) for _ in range(READ_OF_ONE)]
     await until_processes(lambda: utc_now() > made[-1].created_at)
     made.append(await archive.upload())
     async with at_work(archive) as worker:
-        await until_processes(lambda: len(children().split()) == READ_AT_ONCE)
-        assert [(await archive.get(each)).status for each in made] == ["processing"] * READ_AT_ONCE + ["pending"]
-        for document in made[:READ_AT_ONCE]:
+        await until_processes(lambda: len(children().split()) == READ_OF_ONE)
+        assert [(await archive.get(each)).status for each in made] == ["processing"] * READ_OF_ONE + ["pending"]
+        for document in made[:READ_OF_ONE]:
             archive.write(document)
         await worker.idle()
     assert [await archive.told(each) for each in made] == [("ready", 1, None)] * len(made)
@@ -233,3 +234,35 @@ async def test_the_same_file_is_read_once_even_when_its_first_document_goes_mean
     assert await archive.told(second) == ("ready", 1, None)
     assert await archive.left() == [1, 1, 0, 1]
     assert await archive.search("sunday") == [TEXT.decode().replace("\n\n", "\n")]
+
+
+async def test_a_hundred_uploads_of_one_organization_keep_another_ones_first_one_waiting_for_none(
+    archive: Archive,
+) -> None:
+    hog = [await archive.upload(None) for _ in range(READ_OF_ONE)] + [await archive.upload() for _ in range(98)]
+    other = await beside(archive)
+    async with at_work(archive) as worker:
+        await until_processes(lambda: len(children().split()) == READ_OF_ONE)
+        late = await other.upload()
+        worker.wake()
+        async with asyncio.timeout(20):
+            while (await other.get(late)).status != "ready":  # noqa: ASYNC110 - another process reads it
+                await asyncio.sleep(0.02)
+        assert {(await archive.get(each)).status for each in hog[:READ_OF_ONE]} == {"processing"}
+        assert {(await archive.get(each)).status for each in hog[READ_OF_ONE:]} == {"pending"}
+        for document in hog[READ_OF_ONE:]:
+            await archive.delete(document)
+        for document in hog[:READ_OF_ONE]:
+            archive.write(document)
+        await worker.idle()
+
+
+async def beside(archive: Archive) -> Archive:
+    """The documents of another organization, read by the same worker."""
+
+    def make(conn: sa.Connection) -> tuple[str, str]:
+        organization = organizations.create(conn, "other")
+        agent = agents.create(conn, organization.id, AgentFields(name="a", knowledge_search_instructions="search"))
+        return organization.id, agent.id
+
+    return Archive(archive.database, archive.data_dir, *await archive.database.write(make))

@@ -7,7 +7,9 @@ import pytest
 from calls import webhook_lanes
 from calls.webhook_lanes import MOST, MOST_SLOW, Pace, WebhookLanes
 
-MANY = [f"silent {each}" for each in range(MOST)]
+ALONE, SLOW_ALONE = MOST // 2, MOST_SLOW // 2
+"""What an organization has where no other has anything."""
+MANY = [f"silent-{each}" for each in range(MOST)]
 
 
 def begin(lanes: WebhookLanes, destination: str, count: int) -> None:
@@ -41,41 +43,41 @@ def test_one_receiver_has_the_room_of_its_pace(pace: Pace) -> None:
 
 
 def test_all_receivers_share_the_whole_room_and_each_gets_one_before_any_gets_two() -> None:
-    many = [str(each) for each in range(MOST - 10)]
+    many = [str(each) for each in range(ALONE - 10)]
     shares = WebhookLanes().shares(many)
-    assert sum(shares.values()) == MOST
+    assert sum(shares.values()) == ALONE
     assert shares == {each: 2 if at < 10 else 1 for at, each in enumerate(many)}
 
 
 def test_beyond_all_room_those_come_first_who_have_waited_longest_and_then_those_with_nothing_under_way() -> None:
     lanes = WebhookLanes()
     begin(lanes, "busy", Pace.NEW.room - 1)
-    for number in range(MOST - Pace.NEW.room):
+    for number in range(ALONE - Pace.NEW.room):
         lanes.begin(str(number))
-    assert lanes.under_way == MOST - 1
-    assert lanes.shares(["busy", "waits", "waits less"]) == {"waits": 1}
+    assert lanes.under_way == ALONE - 1
+    assert lanes.shares(["busy", "waits", "waits-less"]) == {"waits": 1}
     lanes.begin("waits")
-    assert lanes.shares(["waits less"]) == {}
+    assert lanes.shares(["waits-less"]) == {}
 
 
 def test_silent_receivers_however_many_leave_half_of_the_room() -> None:
     lanes = taught(dict.fromkeys(MANY, Pace.SILENT))
     shares = lanes.shares(MANY)
-    assert sum(shares.values()) == MOST_SLOW
+    assert sum(shares.values()) == SLOW_ALONE
     for destination, count in shares.items():
         begin(lanes, destination, count)
     assert lanes.shares([*MANY, "healthy"]) == {"healthy": Pace.NEW.room}
-    lanes.end("silent 0", Pace.SILENT)
-    assert lanes.shares(["silent 1", "silent 100"]) == {"silent 100": 1}
+    lanes.end("silent-0", Pace.SILENT)
+    assert lanes.shares(["silent-1", "silent-100"]) == {"silent-100": 1}
 
 
 def test_one_that_turns_slow_counts_as_slow_with_all_that_it_has_under_way() -> None:
     lanes = taught({"a": Pace.QUICK, **dict.fromkeys(MANY, Pace.SILENT)})
     begin(lanes, "a", Pace.QUICK.room)
     lanes.end("a", Pace.SLOW)
-    assert sum(lanes.shares(MANY).values()) == MOST_SLOW - (Pace.QUICK.room - 1)
+    assert sum(lanes.shares(MANY).values()) == SLOW_ALONE - (Pace.QUICK.room - 1)
     lanes.end("a", Pace.QUICK)
-    assert sum(lanes.shares(MANY).values()) == MOST_SLOW
+    assert sum(lanes.shares(MANY).values()) == SLOW_ALONE
     for _ in range(Pace.QUICK.room - 2):
         lanes.end("a", None)
     assert lanes.under_way == 0
@@ -93,3 +95,32 @@ def test_only_so_many_receivers_are_remembered_and_none_with_something_under_way
     assert len(lanes._receivers) == 3
     lanes.end("old", Pace.QUICK)
     assert lanes.shares(["old", "b"]) == {"old": Pace.QUICK.room, "b": Pace.NEW.room}
+
+
+def test_one_organization_has_what_there_was_for_all_before() -> None:
+    assert (ALONE, SLOW_ALONE) == (200, 100)
+
+
+@pytest.mark.parametrize("pace", [Pace.NEW, Pace.SILENT])
+@pytest.mark.parametrize("hogs", [1, 4, 7])
+def test_organizations_that_take_all_they_get_leave_room_to_the_next(pace: Pace, hogs: int) -> None:
+    lanes = WebhookLanes()
+    taken = []
+    for hog in range(hogs):
+        wanted = [f"hog-{hog} host-{each}:443" for each in range(MOST)]
+        for each in wanted:
+            lanes.begin(each)
+            lanes.end(each, pace)
+        for each, count in lanes.shares(wanted).items():
+            begin(lanes, each, count)
+            taken.append(each)
+    shares = lanes.shares([*taken, *(f"fifth host-{each}:443" for each in range(4))])
+    assert sum(count for each, count in shares.items() if each.startswith("fifth ")) >= (1 if hogs == 7 else 4)
+
+
+def test_a_receiver_that_is_slow_for_one_organization_is_new_for_another() -> None:
+    lanes = taught({"one host:443": Pace.QUICK})
+    assert lanes.shares(["one host:443", "other host:443"]) == {
+        "one host:443": Pace.QUICK.room,
+        "other host:443": Pace.NEW.room,
+    }

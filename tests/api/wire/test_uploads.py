@@ -46,7 +46,7 @@ async def _told_to_send(wire: Wire) -> bool:
 
 
 async def _full(live: Live, **more: Any) -> list[Wire]:
-    wires = [await _asking(live, **more) for _ in range(AT_ONCE)]
+    wires = [await _asking(live, **more) for _ in range(AT_ONCE // 2)]
     assert all([await _told_to_send(wire) for wire in wires])
     return wires
 
@@ -135,3 +135,32 @@ async def test_work_that_goes_on_after_its_request_keeps_its_place(live: Live, m
     finally:
         cut_off.set()
     assert await told
+
+
+async def test_an_organization_that_fills_its_places_keeps_no_other_waiting(live: Live) -> None:
+    await _full(live)
+    late = await _asking(live)
+    told = asyncio.create_task(_told_to_send(late))
+    other = await live.connect()
+    another = await live.api.of_another_organization()
+    head = _head(live).replace(live.api.key.encode(), another.key.encode())
+    await other.send(head)
+    async with asyncio.timeout(5):
+        assert await _told_to_send(other)
+    assert not told.done()
+    told.cancel()
+
+
+async def test_sounds_of_one_organization_leave_a_place_to_decode_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = background_sounds._PLACES
+    taken = [asyncio.create_task(places.take("hog")) for _ in range(100)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await places.take("other")
+    places.give_back("other")
+    assert sum(each.done() for each in taken) == 2
+    for each in taken:
+        if each.done():
+            places.give_back("hog")
+        each.cancel()
+    await asyncio.wait(taken)

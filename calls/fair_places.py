@@ -1,0 +1,83 @@
+"""Places that organizations share: each may take as many as are left, so that n organizations that hold on to all they
+get leave one part in n + 1 to the next one (Choudhury and Hahne's dynamic thresholds for shared buffers, 1998)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class FairPlaces:
+    """`most` places in all, and at most `most_of_one` of each owner. An owner gets one while fewer are its own than are
+    free. What has no place waits, in the order of asking; among owners, the one with the fewest places is next. On the
+    event loop only."""
+
+    def __init__(self, most: int, most_of_one: int | None = None) -> None:
+        self._free = most
+        self._most_of_one = most if most_of_one is None else most_of_one
+        self._taken = Counter[str]()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    def waiting(self, owner: str) -> int:
+        """How many of the owner's wait."""
+        return len(self._waiting.get(owner, ()))
+
+    @asynccontextmanager
+    async def one(self, owner: str) -> AsyncIterator[None]:
+        """A place, once there is one, for as long as the block takes."""
+        await self.take(owner)
+        try:
+            yield
+        finally:
+            self.give_back(owner)
+
+    def is_free(self, owner: str) -> bool:
+        """Whether `take` returns at once."""
+        return owner not in self._waiting and self._may_take(owner)
+
+    async def take(self, owner: str) -> None:
+        """Wait for a place; it is the owner's until `give_back`."""
+        if self.is_free(owner):
+            self._take(owner)
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give_back(owner)
+            else:
+                self._withdraw(owner, turn)
+            raise
+
+    def give_back(self, owner: str) -> None:
+        """A place that was taken is free."""
+        self._free += 1
+        self._taken[owner] -= 1
+        self._taken += Counter()  # only what is above 0 stays
+        self._grant()
+
+    def _may_take(self, owner: str) -> bool:
+        return self._taken[owner] < min(self._free, self._most_of_one)
+
+    def _take(self, owner: str) -> None:
+        self._free -= 1
+        self._taken[owner] += 1
+
+    def _grant(self) -> None:
+        while may := [owner for owner in self._waiting if self._may_take(owner)]:
+            owner = min(may, key=self._taken.__getitem__)  # the first of them: owners take turns
+            turns = self._waiting.pop(owner)
+            turns.popleft().set_result(None)
+            self._take(owner)
+            if turns:
+                self._waiting[owner] = turns
+
+    def _withdraw(self, owner: str, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting[owner]
+        turns.remove(turn)
+        if not turns:
+            del self._waiting[owner]

@@ -1,0 +1,74 @@
+"""Places that organizations share."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from calls.fair_places import FairPlaces
+
+
+async def take_all(places: FairPlaces, owner: str, wanted: int) -> int:
+    """How many of the places an owner gets that wants so many; the others go on waiting."""
+    turns = [asyncio.create_task(places.take(owner)) for _ in range(wanted)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return sum(turn.done() for turn in turns)
+
+
+@pytest.mark.parametrize("hogs", [1, 2, 4, 6])
+async def test_owners_that_hold_on_to_all_they_get_leave_room_to_the_next(hogs: int) -> None:
+    places = FairPlaces(128)
+    got = [await take_all(places, f"hog {each}", 200) for each in range(hogs)]
+    assert got[0] == 64, "alone, it has half"
+    assert await take_all(places, "next", 4) >= (1 if hogs == 6 else 4)
+
+
+async def test_no_owner_has_more_than_its_bound() -> None:
+    assert await take_all(FairPlaces(128, 32), "hog", 200) == 32
+
+
+async def test_what_is_given_back_goes_to_the_owner_with_the_fewest() -> None:
+    places = FairPlaces(2)
+    await places.take("a")
+    order: list[str] = []
+
+    async def wait(owner: str) -> None:
+        await places.take(owner)
+        order.append(owner)
+        places.give_back(owner)
+
+    async with asyncio.TaskGroup() as group:
+        for owner in ("a", "a", "b", "c", "a"):
+            group.create_task(wait(owner))
+        await asyncio.sleep(0.01)
+        places.give_back("a")
+    assert order[0] == "b"
+    assert sorted(order) == ["a", "a", "a", "b", "c"]
+
+
+async def test_whoever_gives_up_waiting_leaves_its_turn_to_others() -> None:
+    places = FairPlaces(1)
+    await places.take("a")
+    first, second = (asyncio.create_task(places.take(owner)) for owner in ("b", "c"))
+    await asyncio.sleep(0)
+    first.cancel()
+    with suppress(asyncio.CancelledError):
+        await first
+    assert places.waiting("b") == 0
+    places.give_back("a")
+    await asyncio.wait_for(second, 5)
+
+
+async def test_a_place_that_comes_as_its_owner_gives_up_is_not_lost() -> None:
+    places = FairPlaces(1)
+    await places.take("a")
+    waiting = asyncio.create_task(places.take("b"))
+    await asyncio.sleep(0)
+    places.give_back("a")
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await waiting
+    assert places.is_free("c")
