@@ -34,7 +34,9 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
-    refusal = dialling.refusal_of(conn, number, organization, body.to, services.check_room)
+    refusal = dialling.refusal_of(
+        conn, number, organization, body.to, services.check_room, services.settings.trunks.policy
+    )
     if refusal is not None:
         exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=refusal))
         raise refusal.error
@@ -170,9 +172,11 @@ ROUTES = (
             "The call is queued and placed as soon as the pace of the server allows; its status tells the rest. When "
             "calls cannot go out from the number (it has no trunk, or one whose host is not found), the call fails as "
             "unreachable. 400 names agentId when the agent is not active, and `to` when it begins with "
-            "none of the prefixes that the organization and the number may call. 429 also means that the organization "
-            "has as many calls as it may (queued ones, inbound ones and outbound ones together), or that it or the "
-            "number has made as many calls in the last 60 seconds as it may; then Retry-After says when to come back. "
+            "none of the prefixes that the organization and the number may call. 403 names phoneNumberId when the "
+            "operator has not given the number's trunk to the organization, or has taken it back. 429 also means that "
+            "the organization has as many calls as it may (queued ones, inbound ones and outbound ones together), or "
+            "that it or the number has made as many calls in the last 60 seconds as it may; then Retry-After says when "
+            "to come back. "
             "Every request that names a destination, made or refused, stands in the server's audit log, except those "
             "that the rate limit of the key turns away. A call that waits is dialled as its number stands at its turn; "
             "when the number, the agent or the API key is gone by then, or the prefixes do not let it through any "
@@ -190,7 +194,7 @@ ROUTES = (
         },
         answer=One(Call),
         status=201,
-        errors=(402, 404),
+        errors=(402, 403, 404),
     ),
     Route(
         method="POST",

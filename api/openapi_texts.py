@@ -20,7 +20,8 @@ unknown one. `recordingUrl` and `transcriptUrl` also open without a key: they ca
 
 ## Errors
 
-An error is `{error: "..."}`. When fields are wrong it is a 400 with `error: "Validation failed"` and `details`,
+An error is `{error: "..."}`. A 403 says in `details` which field the operator does not allow.
+When fields are wrong it is a 400 with `error: "Validation failed"` and `details`,
 one entry for each problem: `field` is the path of the field, as in `config.headers.0.key`, or the name of a
 parameter or header. A 401 has one entry, which says whether the key is missing or not valid, or what is wrong with
 a signed link.
@@ -52,6 +53,7 @@ REASONS: Final = {
     400: "A field or parameter breaks a constraint, or the request is malformed",
     401: "There is no API key, or it is not valid, or the signed link is not; `details` says which",
     402: "Insufficient balance",
+    403: "The operator does not let this organization do it",
     404: "No such resource in this organization",
     408: "The body came too slowly",
     409: "Not possible in the resource's state",
@@ -70,6 +72,10 @@ ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {
         "details": [{"field": "Authorization", "message": "This key is unknown or has been revoked"}],
     },
     402: {"error": "Insufficient funds. Please top up your balance."},
+    403: {
+        "error": "Not allowed",
+        "details": [{"field": "sipIp", "message": "The operator has not given this trunk to your organization"}],
+    },
     404: {"error": "Agent not found"},
     408: {"error": "The request body came too slowly"},
     409: {"error": "Call has already ended"},

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from api.fields import Paging
 from api.phone_number_models import NEEDS, PhoneNumber, PhoneNumberCreate, PhoneNumberSettings, PhoneNumberUpdate
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
 from api.services import Services
-from config.errors import FieldProblem, Invalid, NotFound
-from storage import agents, phone_numbers
+from config.errors import FieldProblem, Forbidden, Invalid, NotFound
+from storage import agents, phone_numbers, trunk_grants
+from storage.phone_numbers import named_trunks
+from storage.trunk_rules import Claimant, TrunkRules, same_number
+
+_NOT_GIVEN: Final = "The operator has not given this trunk to your organization"
+_OTHER_NUMBERS: Final = "The operator has given this trunk to your organization for other numbers only"
+_FIELDS: Final = {
+    "sipIp": "sip_ip",
+    "sipProxy": "sip_proxy",
+    "sipOutboundProxy": "sip_outbound_proxy",
+    "sipSources": "sip_sources",
+}
+"""The stored field of each trunk that a body names."""
+TRUNK_RULE: Final = (
+    "403 names sipIp, sipProxy, sipOutboundProxy or an entry of sipSources that the operator has not given to the "
+    "organization, where trunks must be given (`[trunks] policy`; `trunkline trunk allow`), and number where the trunk "
+    "was given for other numbers. Of several sources that an organization's and another's number have in common the "
+    "narrower one has the call."
+)
 
 
 def create(exchange: Exchange[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
     """POST /phone-numbers"""
     fields = phone_numbers.PhoneNumberFields(**exchange.body.to_store(exchange.services.secrets))
     _refuse_unusable(exchange, fields)
-    stored = phone_numbers.create(exchange.conn, exchange.owner, fields)
+    rules = _rules(exchange)
+    _refuse_not_given(rules, _Claim(exchange.owner, fields.number), named_trunks(fields))
+    stored = phone_numbers.create(exchange.conn, exchange.owner, fields, rules)
     exchange.after_commit.append(exchange.services.phone_numbers_changed)
     return _view(exchange.services, stored)
 
@@ -41,7 +63,16 @@ def update(exchange: Exchange[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
         kept = stored.carrier_credentials_encrypted
         changes["carrier_credentials_encrypted"] = kept | changes["carrier_credentials_encrypted"]
     _refuse_unusable(exchange, phone_numbers.merged(stored, changes))
-    changed = phone_numbers.replace(exchange.conn, stored, changes)
+    rules = _rules(exchange)
+    wanted = phone_numbers.changed(stored, changes, rules)
+    renamed = not same_number(stored.number, wanted.number)
+    asked = {
+        name: trunk
+        for name, trunk in named_trunks(wanted).items()
+        if renamed or _FIELDS[name.partition(".")[0]] in changes
+    }
+    _refuse_not_given(rules, wanted, asked)
+    changed = phone_numbers.replace(exchange.conn, stored, changes, rules)
     exchange.after_commit.append(exchange.services.phone_numbers_changed)
     return _view(exchange.services, changed)
 
@@ -77,6 +108,31 @@ def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbers.Pho
         raise Invalid(problems)
 
 
+@dataclass(frozen=True)
+class _Claim:
+    """A number that is not stored yet."""
+
+    organization_id: str
+    number: str
+    trunks_taken_over: Collection[str] = ()
+
+
+def _rules(exchange: Exchange[Any, NoQuery]) -> TrunkRules:
+    return trunk_grants.rules(exchange.conn, exchange.services.settings.trunks.policy)
+
+
+def _refuse_not_given(rules: TrunkRules, claimant: Claimant, named: Mapping[str, str]) -> None:
+    """The operator has given every trunk that is asked for. Raises `Forbidden`: its trunk's field, or `number` where
+    the trunk was given for other numbers."""
+    problems = {
+        name if not rules.has_some(claimant.organization_id, trunk) else "number": trunk
+        for name, trunk in named.items()
+        if rules.standing(claimant, trunk) is None
+    }
+    if problems:
+        raise Forbidden([FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GIVEN) for name in problems])
+
+
 def _view(services: Services, stored: phone_numbers.PhoneNumber) -> PhoneNumber:
     status = services.trunk_status(stored)
     return PhoneNumber.of(stored, status.state, status.detail)
@@ -89,6 +145,7 @@ ROUTES = (
         name="createPhoneNumber",
         tag="Phone numbers",
         summary="Create a phone number",
+        description=TRUNK_RULE,
         handler=create,
         body=PhoneNumberCreate,
         example={
@@ -101,6 +158,7 @@ ROUTES = (
         },
         answer=One(PhoneNumber),
         status=201,
+        errors=(403,),
     ),
     Route(
         method="GET",
@@ -128,12 +186,16 @@ ROUTES = (
         name="updatePhoneNumber",
         tag="Phone numbers",
         summary="Change a phone number",
-        description="A field that is absent stays as it is; null clears a field that can be null.",
+        description=(
+            "A field that is absent stays as it is; null clears a field that can be null. A trunk that the number had "
+            f"before it had to be given stays. {TRUNK_RULE}"
+        ),
         handler=update,
         body=PhoneNumberUpdate,
         example={"name": "Harbour office, night", "agentId": None},
         item="Phone number",
         answer=One(PhoneNumber),
+        errors=(403,),
     ),
     Route(
         method="DELETE",

@@ -14,11 +14,12 @@ import structlog
 
 from config.errors import TrunklineError
 from sipcore.leg import HeaderLines, LegFacts
-from storage import calls, phone_numbers
+from storage import calls, phone_numbers, trunk_grants
 from storage.agents import Agent
 from storage.calls import OpenCalls
 from storage.organizations import Organization
 from storage.phone_numbers import Contested, InboundTarget, PhoneNumber
+from storage.trunk_rules import Policy, TrunkRules
 
 RETRY_AFTER_S: Final = 10
 """What a caller is told when the server is full or draining."""
@@ -123,13 +124,14 @@ class Admitted:
     max_calls: int | None
 
 
-def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> InboundTarget:
+def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str], policy: Policy = "open") -> InboundTarget:
     """The number for an inbound leg, with its agent: by its source, which has `names` in the database, and the user of
-    the request URI, else that of To, each exactly or with or without `+`. `Refused`: 404 for a number that this trunk
-    does not have, and for one that several organizations have there. Not 503: a PBX that got it would turn away from
+    the request URI, else that of To, each exactly or with or without `+`, among those that may use the source by the
+    operator's `policy`. `Refused`: 404 for a number that this trunk does not have, and for one that several
+    organizations have there. Not 503: a PBX that got it would turn away from
     this server with every other call as well."""
     try:
-        target = _dialled(conn, facts, names)
+        target = _dialled(conn, facts, names, trunk_grants.rules(conn, policy))
     except Contested as contested:
         _tell_contested(facts, contested.numbers, None)
         raise Refused(404, "several organizations have this number from this source") from contested
@@ -147,7 +149,7 @@ def _tell_contested(facts: LegFacts, numbers: Sequence[PhoneNumber], taken: Phon
         sip_call_id=facts.sip_call_id,
         numbers=[f"{each.number} ({each.id}) of organization {each.organization_id}" for each in numbers],
         taken=None if taken is None else taken.id,
-        remedy="only one organization can have a number from a source: take the other one away",
+        remedy="give the source to one of them alone (trunkline trunk allow, deny), or take the other number away",
     )
 
 
@@ -160,8 +162,8 @@ def admitted(target: InboundTarget) -> Admitted:
     return Admitted(target.number, target.agent, target.max_calls)
 
 
-def _dialled(conn: sa.Connection, facts: LegFacts, names: Collection[str]) -> InboundTarget | None:
+def _dialled(conn: sa.Connection, facts: LegFacts, names: Collection[str], rules: TrunkRules) -> InboundTarget | None:
     for user in dict.fromkeys((facts.request_user, facts.to.user)):
-        if user and (target := phone_numbers.find_inbound(conn, names, user)):
+        if user and (target := phone_numbers.find_inbound(conn, names, user, rules)):
             return target
     return None

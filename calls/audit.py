@@ -1,4 +1,4 @@
-"""Keeps the audit log of outbound calls from growing without end."""
+"""Keeps the audit log from growing without end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from config.clock import utc_now
-from storage import organizations, outbound_attempts
+from storage import audit_entries, organizations, outbound_attempts
 from storage.database import Database, StorageTrouble
 
 KEPT: Final = timedelta(days=400)
@@ -24,7 +24,8 @@ log = structlog.get_logger()
 
 async def forget_old(database: Database) -> int:
     """Remove what is older than `KEPT`, in small pieces; returns how many rows. Raises `StorageTrouble`."""
-    before, gone = utc_now() - KEPT, 0
+    before = utc_now() - KEPT
+    gone = await database.write(partial(audit_entries.forget, before=before))
     for organization in await database.read(organizations.all_of):
         forget = partial(outbound_attempts.forget, organization_id=organization.id, before=before, limit=PIECE)
         while removed := await database.write(forget):

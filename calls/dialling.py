@@ -16,14 +16,15 @@ import structlog
 from calls.admission import InsufficientFunds
 from calls.billing import has_no_funds
 from config.clock import utc_now
-from config.errors import FieldProblem, Invalid, TooMany, TrunklineError
+from config.errors import FieldProblem, Forbidden, Invalid, TooMany, TrunklineError
 from sipcore.headers import printable
-from storage import agents, api_keys, organizations, outbound_attempts, phone_numbers
+from storage import agents, api_keys, organizations, outbound_attempts, phone_numbers, trunk_grants
 from storage.agents import Agent
 from storage.calls import Call
 from storage.organizations import Organization
 from storage.outbound_attempts import Attempt, Verdict, Wish
 from storage.phone_numbers import PhoneNumber
+from storage.trunk_rules import Policy
 
 _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 """E.164, or an internal extension."""
@@ -70,10 +71,14 @@ def refusal_of(
     organization: Organization,
     to: str,
     check_room: Callable[[sa.Connection, Organization], None],
+    policy: Policy = "open",
 ) -> Refusal | None:
     """The first reason against a call that the API wants; None without any. In the transaction that stores the call
     and its attempt this is exact: such transactions run one after the other. `check_room` raises when there is no
     place for one more call."""
+    if not may_use_trunk(conn, number, policy):
+        problem = FieldProblem("phoneNumberId", "The operator has not given its trunk to this organization")
+        return Refusal("refused_trunk", Forbidden([problem]))
     if permitted(number, organization, to) is None:
         return Refusal("refused_prefix", Invalid([FieldProblem("to", "Calls from this number may not go there")]))
     if has_no_funds(organization):
@@ -114,7 +119,13 @@ class Cleared:
     agent: Agent
 
 
-def cleared(conn: sa.Connection, call: Call) -> Cleared | str:
+def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: Policy) -> bool:
+    """Whether the operator lets a number use the trunk that it has; where host names lead is not asked here."""
+    rules = trunk_grants.rules(conn, policy)
+    return all(rules.standing(number, host) is not None for host in phone_numbers.used_hosts(number))
+
+
+def cleared(conn: sa.Connection, call: Call, policy: Policy = "open") -> Cleared | str:
     """What a call that was queued is dialled with, as everything stands when its turn has come; else why it is not
     dialled any more. Whoever takes away a number, its prefixes or an API key stops what waits."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
@@ -127,6 +138,8 @@ def cleared(conn: sa.Connection, call: Call) -> Cleared | str:
         return "the agent was deleted"
     if not agent.is_active:
         return "the agent is not active any more"
+    if not may_use_trunk(conn, number, policy):
+        return "the operator has taken the number's trunk from the organization"
     if permitted(number, organization, call.customer_number) is None:
         return "calls from this number may not go there any more"
     if has_no_funds(organization):

@@ -32,6 +32,7 @@ from storage import calls, phone_numbers
 from storage.calls import Call, EndedReason, Queued
 from storage.database import StorageTrouble
 from storage.phone_numbers import PhoneNumber
+from storage.trunk_rules import Policy
 
 log = structlog.get_logger()
 
@@ -117,6 +118,7 @@ class WayOut:
     turns: Turns
     tcp: bool = True
     load: Load | None = None
+    trunk_policy: Policy = "open"
 
     async def trunk(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number, ready for use. Raises `ConnectionError`."""
@@ -145,9 +147,9 @@ class Line(Cleared):
     trunk: Trunk
 
 
-def _depart(conn: sa.Connection, call: Call) -> Cleared | str:
+def _depart(conn: sa.Connection, call: Call, policy: Policy) -> Cleared | str:
     """The transaction before the INVITE: its Call-ID is stored, or why there is none."""
-    cleared = dialling.cleared(conn, call)
+    cleared = dialling.cleared(conn, call, policy)
     if isinstance(cleared, str):
         dialling.tell(dialling.note_not_dialled(conn, call, cleared))
     else:
@@ -280,13 +282,13 @@ class OutboundCall:
     async def _cleared(self) -> Cleared | str:
         """What the call is dialled with, or why it is not, which is stored. Raises `StorageTrouble` when that can
         neither be stored nor read."""
-        database = self._house.database
+        database, policy = self._house.database, self._way_out.trunk_policy
         try:
-            return await database.write(partial(_depart, call=self.call))
+            return await database.write(partial(_depart, call=self.call, policy=policy))
         except StorageTrouble as trouble:
             tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
             tell("call.progress_not_stored", cause=trouble.cause)
-            return await database.read(partial(dialling.cleared, call=self.call), lane="calls")
+            return await database.read(partial(dialling.cleared, call=self.call, policy=policy), lane="calls")
 
     async def _place(self, line: Line) -> Leg | None:
         """Send the INVITE; None when it cannot be sent."""

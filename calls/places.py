@@ -66,6 +66,8 @@ class Places:
         self._room = asyncio.Semaphore(AT_ONCE)
         self._unpublished: asyncio.TimerHandle | None = None
         self.on_change: list[Callable[[], None]] = []
+        self.permits: Callable[[str, str], bool] = lambda _host, _address: True
+        """Whether a host may be at an address; asked each time, as that may change. `reconsider` says that it has."""
 
     def want(self, who: str, places: Collection[Destination]) -> None:
         """Follow these for `who` from now on, and no others; looking for new ones begins at once. IP addresses need no
@@ -79,7 +81,7 @@ class Places:
         if (address := literal(place)) is not None:
             return list(address)
         followed = self._followed.get(place)
-        targets = followed.targets if followed else ()
+        targets = [each for each in followed.targets if self.permits(place.host, each.address)] if followed else ()
         return sorted(targets, key=lambda each: (place.host, each.address) in self._demoted)
 
     async def find(self, place: Destination) -> list[Target]:
@@ -106,6 +108,11 @@ class Places:
     def addresses_of(self, host: str) -> set[str]:
         """Every address of a host that is known now, of whatever port and transport."""
         host = _normal(Destination(host)).host
+        return {each for each in self.leads_to(host) if self.permits(host, each)}
+
+    def leads_to(self, host: str) -> set[str]:
+        """The same, whether or not the host may be there."""
+        host = _normal(Destination(host)).host
         return {
             each.address
             for place, followed in self._followed.items()
@@ -116,7 +123,13 @@ class Places:
     def why_unknown(self, place: Destination) -> str | None:
         """What went wrong when the place was last looked for."""
         followed = self._followed.get(_normal(place))
+        if followed and followed.targets and not self.known(place):
+            return "it leads to addresses that the operator has not given"
         return followed.failed if followed else None
+
+    def reconsider(self) -> None:
+        """`permits` says something else than before."""
+        self._changed()
 
     def demote(self, host: str, address: str) -> None:
         """This address of the host did not answer: it comes last for some minutes."""

@@ -38,6 +38,7 @@ from storage import calls
 from storage.calls import Call, EndedReason, OpenCalls
 from storage.database import Database, StorageTrouble
 from storage.organizations import Organization
+from storage.trunk_rules import Policy
 
 MOST_ARRIVING: Final = 64
 """Callers at once that the database is asked about; others are told to come back, so that a database which does not
@@ -85,7 +86,8 @@ class CallService:
     """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `names_of` gives the names that a
     source address has in the database: itself and the registrars' host names that resolve to it. Without `way_out` no
     calls are placed. Who has to say who it is says so at the `door`. With `load`, callers are turned away while the
-    models do not keep up. `check_caller` may refuse whom everything else admits."""
+    models do not keep up. `check_caller` may refuse whom everything else admits. `trunk_policy` says whose
+    sources count."""
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class CallService:
         door: Door,
         load: Load | None = None,
         check_caller: CallerCheck = lambda *_: None,
+        trunk_policy: Policy = "open",
     ) -> None:
         self._database = database
         self._equipment = equipment
@@ -108,6 +111,7 @@ class CallService:
         self._door = door
         self._load = load
         self._check_caller = check_caller
+        self._trunk_policy = trunk_policy
         if load is not None:
             load.talking = self._talking
         self._draining = False
@@ -311,7 +315,9 @@ class CallService:
 
     async def _admitted(self, caller: _Caller) -> LiveCall:
         facts, names = caller.leg.facts, self._names_of(caller.leg.facts.source)
-        target = await self._database.read(lambda conn: find_target(conn, facts, names), lane="calls")
+        target = await self._database.read(
+            lambda conn: find_target(conn, facts, names, self._trunk_policy), lane="calls"
+        )
         self._door.check(facts, target.number)
         who = admitted(target)
         if self._draining:

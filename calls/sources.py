@@ -12,8 +12,9 @@ import structlog
 
 from calls.locate import Destination, literal
 from calls.places import Places
-from storage import phone_numbers
+from storage import trunk_grants
 from storage.database import Database, StorageTrouble
+from storage.trunk_rules import Policy
 
 READ_AGAIN_S: Final = 300.0
 """Without a change that was told, the database is read this often."""
@@ -48,10 +49,18 @@ class Networks:
 
 
 class TrunkSources:
-    """Keeps the endpoint's list of known sources as the database has it. `apply` hands addresses and networks over."""
+    """Keeps the endpoint's list of known sources as the database has it, as far as the operator's policy lets them be
+    used. `apply` hands addresses and networks over."""
 
-    def __init__(self, database: Database, apply: Callable[[Collection[str]], None], places: Places) -> None:
+    def __init__(
+        self,
+        database: Database,
+        apply: Callable[[Collection[str]], None],
+        places: Places,
+        policy: Policy = "open",
+    ) -> None:
         self._database = database
+        self._policy = policy
         self._apply = apply
         self._places = places
         self._stored: Collection[str] = ()
@@ -74,7 +83,9 @@ class TrunkSources:
 
     async def refresh(self) -> None:
         """Read the sources now; host names become known as they are found. Raises `StorageTrouble`."""
-        self._stored = await self._database.read(phone_numbers.sources)
+        self._stored = await self._database.read(
+            lambda conn: trunk_grants.usable_sources(conn, trunk_grants.rules(conn, self._policy))
+        )
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
         self._networks = Networks(networks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -12,12 +12,14 @@ import structlog
 
 from calls.locate import Destination, literal
 from calls.places import Places
+from calls.trunk_gate import TrunkGate
 from config.secrets import Secrets, SecretUnreadable
 from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Credentials, Place, Transport, Trunk, TrunkStatus
-from storage import phone_numbers
+from storage import trunk_grants
 from storage.database import Database, StorageTrouble
 from storage.phone_numbers import PhoneNumber
 from storage.sip_places import normal_host
+from storage.trunk_rules import TrunkRules
 
 READ_AGAIN_S: Final = 300.0
 """Without a change that was told, the database is read this often."""
@@ -102,13 +104,19 @@ class TrunkMaker:
 
 
 class TrunkLines:
-    """Keeps the endpoint's trunks as the database has them. `apply` hands them over; `status` tells of one by its
-    key."""
+    """Keeps the endpoint's trunks as the database has them, without those that the `gate` keeps out. `apply` hands them
+    over; `status` tells of one by its key."""
 
     def __init__(
-        self, database: Database, maker: TrunkMaker, apply: Apply, status: Callable[[str], TrunkStatus]
+        self,
+        database: Database,
+        maker: TrunkMaker,
+        apply: Apply,
+        status: Callable[[str], TrunkStatus],
+        gate: TrunkGate | None = None,
     ) -> None:
         self._database = database
+        self._gate = gate or TrunkGate()
         self._maker = maker
         self._apply = apply
         self._status = status
@@ -118,6 +126,8 @@ class TrunkLines:
         self._applied: dict[str, Trunk] = {}
         self._applying = asyncio.Lock()
         self._unusable: dict[str, TrunkStatus] = {}
+        self._refused: dict[str, str] = {}
+        """Numbers whose trunks the operator does not let be used, and why."""
         self._changed = asyncio.Event()
         maker.places.on_change.append(self._changed.set)
 
@@ -129,6 +139,8 @@ class TrunkLines:
         """How a number's trunk stands. What has just been stored is not known to the endpoint yet."""
         if number.source is None:
             return NO_TRUNK
+        if (problem := self._problem(number)) is not None:
+            return TrunkStatus("failed", problem)
         if number.id in self._unusable:
             return self._unusable[number.id]
         if self._is_applied(number):
@@ -136,6 +148,20 @@ class TrunkLines:
         if number.sip_mode == "registration":
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_ASKED)
+
+    def _problem(self, number: PhoneNumber, rules: TrunkRules | None = None) -> str | None:
+        return self._gate.problem(number, self._maker.places.leads_to, rules)
+
+    async def _check(self, number: PhoneNumber) -> None:
+        """Raises `ConnectionError` when the operator does not let the trunk be used, as the database has it now; or had
+        it, when it cannot be read."""
+        try:
+            rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy))
+        except StorageTrouble as trouble:
+            log.warning("trunks.not_read", cause=trouble.cause)
+            rules = None
+        if (problem := self._problem(number, rules)) is not None:
+            raise ConnectionError(problem)
 
     def _is_applied(self, number: PhoneNumber) -> bool:
         """Whether the endpoint has the number's trunk as it is stored now."""
@@ -153,8 +179,12 @@ class TrunkLines:
     async def ready(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
         `ConnectionError` for one that cannot be used, and for a number that has been changed since it was read."""
+        await self._check(number)
         registrar, proxy = destinations_of(number)
-        if not await self._maker.places.find(proxy or registrar):
+        found = await self._maker.places.find(proxy or registrar)
+        if (problem := self._problem(number)) is not None:
+            raise ConnectionError(problem)
+        if not found:
             why = self._maker.places.why_unknown(proxy or registrar)
             raise ConnectionError(f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
         try:
@@ -184,8 +214,13 @@ class TrunkLines:
             await self._read()
 
     async def _read(self) -> None:
-        self._numbers = await self._database.read(phone_numbers.trunks)
-        wanted = [place for number in self._numbers for place in destinations_of(number) if place is not None]
+        rules, self._numbers = await self._database.read(
+            lambda conn: trunk_grants.rules_and_numbers(conn, self._gate.policy)
+        )
+        if self._gate.update(rules, self._numbers):
+            self._maker.places.reconsider()
+        usable = [number for number in self._numbers if self._gate.problem(number, _nowhere) is None]
+        wanted = [place for number in usable for place in destinations_of(number) if place is not None]
         self._maker.places.want("trunks", [place for place in wanted if literal(place) is None])
         trunks = self._trunks()
         await self._apply(trunks)
@@ -195,6 +230,12 @@ class TrunkLines:
     def _trunks(self) -> list[Trunk]:
         trunks = []
         for number in self._numbers:
+            if (problem := self._problem(number)) is not None:
+                if self._refused.get(number.id) != problem:
+                    log.warning("trunk.refused", trunk=number.id, number=number.number, why=problem)
+                self._refused[number.id] = problem
+                continue
+            self._refused.pop(number.id, None)
             try:
                 trunk = self._maker.trunk(number)
             except SecretUnreadable as error:
@@ -227,3 +268,8 @@ class TrunkLines:
         except TimeoutError:
             log.debug("trunks.reading_again")
         self._changed.clear()
+
+
+def _nowhere(_host: str) -> Collection[str]:
+    """Where host names lead is not asked."""
+    return ()

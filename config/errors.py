@@ -51,6 +51,16 @@ class Forbidden(TrunklineError):
     status = 403
 
 
+class Forbidden(TrunklineError):
+    """The operator does not let this organization do it; `problems` names each field."""
+
+    status = 403
+
+    def __init__(self, problems: list[FieldProblem], message: str = "Not allowed") -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
 class NotFound(TrunklineError):
     """No such resource in this organization; the message is the one that the client reads."""
 

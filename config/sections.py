@@ -152,6 +152,16 @@ class SipSettings(Section):
         return int(first), int(last)
 
 
+class TrunkSettings(Section):
+    """`[trunks]`"""
+
+    policy: Literal["auto", "open", "approved"] = Field(
+        "auto",
+        description='whose trunks numbers may use: any ("open"), those that `trunkline trunk allow` has given to their '
+        'organization ("approved"), or "auto": open while there is one organization, approved from the second on',
+    )
+
+
 class LimitSettings(Section):
     """`[limits]`"""
 

@@ -19,6 +19,7 @@ from config.sections import (
     ModelSettings,
     Section,
     SipSettings,
+    TrunkSettings,
     WebhookSettings,
 )
 from config.setting_values import PORTS_PER_CALL
@@ -43,6 +44,7 @@ class Settings(Section):
     database: DatabaseSettings = Field(DatabaseSettings(), description="a table")
     api: ApiSettings = Field(ApiSettings(), description="a table")
     sip: SipSettings = Field(SipSettings(), description="a table")
+    trunks: TrunkSettings = Field(TrunkSettings(), description="a table")
     limits: LimitSettings = Field(LimitSettings(), description="a table")
     webhooks: WebhookSettings = Field(WebhookSettings(), description="a table")
     after_call: AfterCallSettings = Field(AfterCallSettings(), description="a table")

@@ -19,6 +19,7 @@ Verdict = Literal[
     "queued",
     "not_dialled",
     "refused_request",
+    "refused_trunk",
     "refused_prefix",
     "refused_funds",
     "refused_ceiling",

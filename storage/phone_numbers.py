@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from dataclasses import replace as replaced
 from datetime import datetime
@@ -16,7 +16,8 @@ from config.errors import FieldProblem, Invalid, TrunklineError
 from storage import tables
 from storage.agents import AGENT, Agent
 from storage.rows import Page, Shape
-from storage.sip_places import is_host_name, normal_host, normal_source, overlap
+from storage.sip_places import is_address, normal_host, normal_source
+from storage.trunk_rules import OPEN, TrunkRules, literals, same_number
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
 SipMode = Literal["registration", "ip_allowlist"]
@@ -65,12 +66,14 @@ class PhoneNumber(PhoneNumberFields):
     source: str | None
     created_at: datetime
     updated_at: datetime
+    trunks_taken_over: list[str] = field(default_factory=list)
+    """What it named, in normal form, while any organization could name any trunk: it goes on with that."""
 
 
 @dataclass(frozen=True)
 class InboundTarget:
     """Who answers an inbound call: the number, its agent (None: unassigned), the organization's own call ceiling; and
-    the numbers of other organizations that were meant as well, but later."""
+    the numbers of other organizations that were meant as well, with less right."""
 
     number: PhoneNumber
     agent: Agent | None
@@ -111,8 +114,24 @@ def sources_of(number: PhoneNumberFields) -> frozenset[str]:
     return frozenset((source, *([normal_host(proxy)] if proxy else ()), *map(normal_source, number.sip_sources)))
 
 
-def create(conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields) -> PhoneNumber:
-    """Store a new number; `Invalid` names `number` when it is taken."""
+def named_trunks(number: PhoneNumberFields) -> dict[str, str]:
+    """Every trunk that a number names, used or not: the API's path of the field, and the host or the network in normal
+    form."""
+    hosts = {"sipIp": number.sip_ip, "sipProxy": number.sip_proxy, "sipOutboundProxy": number.sip_outbound_proxy}
+    sources = {f"sipSources.{place}": normal_source(each) for place, each in enumerate(number.sip_sources)}
+    return {name: normal_host(host) for name, host in hosts.items() if host} | sources
+
+
+def used_hosts(number: PhoneNumber) -> list[str]:
+    """Where requests of a number's trunk go: its source, and the outbound proxy of a registration."""
+    proxy = number.sip_outbound_proxy if number.sip_mode == "registration" else None
+    return [each for each in (number.source, normal_host(proxy) if proxy else None) if each]
+
+
+def create(
+    conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields, rules: TrunkRules = OPEN
+) -> PhoneNumber:
+    """Store a new number, whose trunks `rules` allow; `Invalid` names `number` when it is taken."""
     at = utc_now()
     made = PhoneNumber(
         **_values(fields_),
@@ -121,8 +140,9 @@ def create(conn: sa.Connection, organization_id: str, fields_: PhoneNumberFields
         source=source_of(fields_),
         created_at=at,
         updated_at=at,
+        trunks_taken_over=[] if rules.enforced else _sorted(named_trunks(fields_).values()),
     )
-    _refuse_taken(conn, made)
+    _refuse_taken(conn, made, None, rules)
     conn.execute(sa.insert(_t), asdict(made))
     _note_sources(conn, made)
     return made
@@ -143,19 +163,34 @@ def _note_sources(conn: sa.Connection, number: PhoneNumber, *, renamed: bool = T
         conn.execute(sa.insert(_s), rows)
 
 
-def _refuse_taken(conn: sa.Connection, wanted: PhoneNumber) -> None:
-    """A number is unique as it is written in its organization. For one source no other organization has it, with or
-    without `+`: what is dialled there means both. Within an organization both may be there; the exact one answers."""
+def _sorted(trunks: Iterable[str]) -> list[str]:
+    return sorted(set(trunks))
+
+
+def _refuse_taken(conn: sa.Connection, wanted: PhoneNumber, stored: PhoneNumber | None, rules: TrunkRules) -> None:
+    """A number is unique as it is written in its organization. For the very same source no other organization has it,
+    with or without `+`: what is dialled there means both. Of sources that merely overlap the narrower one has the call.
+    Within an organization both may be there; the exact one answers. `stored`: as the number was before, which it may
+    stay."""
     own = sa.select(_t.c.id).where(_t.c.organization_id == wanted.organization_id, _t.c.number == wanted.number)
     if conn.execute(own.where(_t.c.id != wanted.id)).first() is not None:
         raise Invalid([FieldProblem("number", "This number already exists in this organization")])
+    kept = sources_of(stored) if stored is not None and same_number(stored.number, wanted.number) else frozenset()
+    new = sources_of(wanted) - kept
     rivals = (
-        sa.select(_s.c.source)
+        sa.select(_s.c.source, *NUMBER.columns)
         .join_from(_t, _s, _s.c.phone_number_id == _t.c.id)
         .where(_t.c.organization_id != wanted.organization_id, _t.c.number.in_(_forms(wanted.number)))
     )
-    if overlap(sources_of(wanted), conn.execute(rivals).scalars()):
-        raise Invalid([FieldProblem("number", "This number already exists from the same SIP source")])
+    for source, *row in conn.execute(rivals.where(_s.c.source.in_(new))) if new else ():
+        if _keeps_out(rules, NUMBER.build(row), wanted, source):
+            raise Invalid([FieldProblem("number", "This number is not available from this trunk")])
+
+
+def _keeps_out(rules: TrunkRules, holder: PhoneNumber, wanted: PhoneNumber, source: str) -> bool:
+    """Whether the holder of a source has no less right to it: the operator's word counts more than who was first."""
+    standing = rules.standing(holder, source)
+    return standing == "granted" or (standing is not None and rules.standing(wanted, source) != "granted")
 
 
 def _forms(number: str) -> tuple[str, str]:
@@ -180,17 +215,34 @@ def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) 
 
 
 def merged(stored: PhoneNumberFields, changes: Mapping[str, Any]) -> PhoneNumberFields:
-    """What `replace` would store."""
+    """The fields that `replace` would store."""
     return PhoneNumberFields(**{**_values(stored), **changes})
 
 
-def replace(conn: sa.Connection, stored: PhoneNumber, changes: Mapping[str, Any]) -> PhoneNumber:
-    """Set the fields in `changes` (names as in `PhoneNumberFields`) of a number that was read in this transaction;
-    `Invalid` names `number` when the result is taken."""
-    result_fields = merged(stored, changes)
-    kept: dict[str, Any] = {"id": stored.id, "organization_id": stored.organization_id, "created_at": stored.created_at}
-    result = PhoneNumber(**_values(result_fields), **kept, source=source_of(result_fields), updated_at=utc_now())
-    _refuse_taken(conn, result)
+def changed(stored: PhoneNumber, changes: Mapping[str, Any], rules: TrunkRules = OPEN) -> PhoneNumber:
+    """What `replace` would store. It goes on with the trunks that it had before as long as it is the same number."""
+    fields_ = merged(stored, changes)
+    named = set(named_trunks(fields_).values())
+    before = set(named_trunks(stored).values()) if same_number(stored.number, fields_.number) else set()
+    kept = before & named & set(stored.trunks_taken_over)
+    return PhoneNumber(
+        **_values(fields_),
+        id=stored.id,
+        organization_id=stored.organization_id,
+        created_at=stored.created_at,
+        source=source_of(fields_),
+        updated_at=utc_now(),
+        trunks_taken_over=_sorted(kept if rules.enforced else kept | (named - before)),
+    )
+
+
+def replace(
+    conn: sa.Connection, stored: PhoneNumber, changes: Mapping[str, Any], rules: TrunkRules = OPEN
+) -> PhoneNumber:
+    """Set the fields in `changes` (names as in `PhoneNumberFields`) of a number that was read in this transaction, to
+    trunks that `rules` allow; `Invalid` names `number` when the result is taken."""
+    result = changed(stored, changes, rules)
+    _refuse_taken(conn, result, stored, rules)
     conn.execute(sa.update(_t).where(_t.c.id == stored.id).values(**asdict(result)))
     _note_sources(conn, result, renamed=result.number != stored.number)
     return result
@@ -214,16 +266,14 @@ def sources(conn: sa.Connection) -> frozenset[str]:
     return frozenset(conn.execute(sa.select(_s.c.source).distinct()).scalars())
 
 
-def _held_since(parameter: str) -> sa.ScalarSelect[Any]:
-    """Since when the number has had the one of these sources that it has had longest; None: it has none of them."""
-    mine = _s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam(parameter, expanding=True))
-    return sa.select(sa.func.min(_s.c.since)).where(*mine).scalar_subquery()
-
-
+_MATCHED: Final = (
+    sa.select(sa.func.group_concat(_s.c.source, " "))
+    .where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam("sources", expanding=True)))
+    .scalar_subquery()
+)
+"""The sources of a number that are meant; none has a space in it."""
 _FIND_INBOUND: Final = (
-    sa.select(
-        _held_since("literals"), _held_since("names"), tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns
-    )
+    sa.select(_MATCHED, tables.organizations.c.max_calls, *NUMBER.columns, *AGENT.columns)
     .select_from(
         _t.join(tables.organizations, tables.organizations.c.id == _t.c.organization_id).outerjoin(
             tables.agents, tables.agents.c.id == _t.c.agent_id
@@ -239,52 +289,57 @@ _FIND_INBOUND: Final = (
 
 @dataclass(frozen=True)
 class _Claim:
-    """A number that is meant. Since when it has had the address itself, or a network around it, as its source; and a
-    host name that resolves to it."""
+    """A number that is meant, and how good its right is (see `TrunkRules.rank`)."""
 
     target: InboundTarget
-    literal: datetime | None
-    named: datetime | None
+    rank: tuple[bool, int]
 
     @property
     def organization_id(self) -> str:
         return self.target.number.organization_id
 
-    @property
-    def since(self) -> datetime:
-        """Since when it has been meant at all."""
-        return min(each for each in (self.literal, self.named) if each is not None)
 
-
-def find_inbound(conn: sa.Connection, sources: Collection[str], dialled: str) -> InboundTarget | None:
+def find_inbound(
+    conn: sa.Connection, sources: Collection[str], dialled: str, rules: TrunkRules = OPEN
+) -> InboundTarget | None:
     """The number that was dialled from an address, which all of `sources` mean (itself, networks that contain it, host
-    names that resolve to it): within an organization the exact one, else the same with or without `+`. How it is
-    written decides nothing between organizations. What a name resolves to, its owner decides: it takes no call from
-    whom the address itself was given to before. `Contested` when nobody has that right."""
-    names = [each for each in sources if is_host_name(each)]
-    literals = [each for each in sources if each not in names]
-    asked = {
-        "sources": list(sources), "literals": literals, "names": names, "dialled": dialled, "forms": _forms(dialled)
-    }  # fmt: skip
-    claims = [_claim(row) for row in conn.execute(_FIND_INBOUND, asked)]
+    names that resolve to it), among those whose trunks `rules` allow. Within an organization the exact one, else the
+    same with or without `+`; how it is written decides nothing between organizations. There the operator's word comes
+    first, then the narrower source: the address itself, a name that leads to it, the smaller network. `Contested` when
+    nobody has more right than all others."""
+    asked = {"sources": list(sources), "dialled": dialled, "forms": _forms(dialled)}
+    address = next((each for each in map(normal_source, sources) if is_address(each)), "")
+    rows = [(str(row[0]).split(" "), _target(row[1:])) for row in conn.execute(_FIND_INBOUND, asked)]
+    claims = _claims(rows, address, rules)
     if not claims:
         return None
-    owners = {claim.organization_id for claim in claims}
-    entitled = owners if len(owners) == 1 else {owner for owner in owners if _comes_first(owner, claims)}
+    best: dict[str, tuple[bool, int]] = {}
+    for claim in claims:
+        best[claim.organization_id] = max(claim.rank, best.get(claim.organization_id, claim.rank))
+    entitled = [owner for owner, rank in best.items() if rank == max(best.values())]
     if len(entitled) != 1:
         raise Contested([claim.target.number for claim in claims])
     rivals = [claim.target.number for claim in claims if claim.organization_id not in entitled]
     return replaced(next(claim.target for claim in claims if claim.organization_id in entitled), rivals=rivals)
 
 
-def _claim(row: Sequence[Any]) -> _Claim:
-    literal, named, max_calls = row[:3]
-    number = NUMBER.build(row[3 : 3 + len(NUMBER.columns)])
-    agent = None if number.agent_id is None else AGENT.build(row[3 + len(NUMBER.columns) :])
-    return _Claim(InboundTarget(number, agent, max_calls), literal, named)
+def _target(row: Sequence[Any]) -> InboundTarget:
+    number = NUMBER.build(row[1 : 1 + len(NUMBER.columns)])
+    agent = None if number.agent_id is None else AGENT.build(row[1 + len(NUMBER.columns) :])
+    return InboundTarget(number, agent, row[0])
 
 
-def _comes_first(owner: str, claims: Sequence[_Claim]) -> bool:
-    """Whether it was given the address before any other organization was meant."""
-    literals = [each.literal for each in claims if each.organization_id == owner and each.literal is not None]
-    return bool(literals) and min(literals) < min(each.since for each in claims if each.organization_id != owner)
+def _claims(rows: Sequence[tuple[list[str], InboundTarget]], address: str, rules: TrunkRules) -> list[_Claim]:
+    """Who has a right to a call from the address, each by the best of its sources. What others are called from by the
+    address itself, or a network around it, no name takes from them while trunks are given."""
+    held: dict[str, set[str]] = {}
+    for matched, target in rows:
+        usable = (each for each in literals(matched) if rules.standing(target.number, each) is not None)
+        held.setdefault(target.number.organization_id, set()).update(usable)
+    rules = replaced(rules, held=held)
+    found = []
+    for matched, target in rows:
+        ranks = [rank for each in matched if (rank := rules.rank(target.number, each, address)) is not None]
+        if ranks:
+            found.append(_Claim(target, max(ranks)))
+    return found

@@ -1,8 +1,7 @@
-"""Where SIP comes from, as it is written: every way of writing has one normal form, and two of them may overlap."""
+"""Where SIP comes from, as it is written: every way of writing has one normal form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 
 
@@ -48,38 +47,6 @@ def is_host_name(source: str) -> bool:
     return False
 
 
-def overlap(these: Iterable[str], those: Iterable[str]) -> bool:
-    """Whether a call could come from both: the same host name, or addresses and networks that have an address in
-    common. Both are in normal form. What a host name resolves to is not asked. Takes little more than linear time."""
-    names, ranges = _told_apart(these)
-    other_names, other_ranges = _told_apart(those)
-    if names & other_names:
-        return True
-    reach: _Address | None = None  # the last address of each side's widest network so far, in order of the first ones
-    other_reach: _Address | None = None
-    for first, last, other in sorted([(*each, False) for each in ranges] + [(*each, True) for each in other_ranges]):
-        across = reach if other else other_reach
-        if across is not None and across >= first:
-            return True
-        if other:
-            other_reach = last if other_reach is None else max(other_reach, last)
-        else:
-            reach = last if reach is None else max(reach, last)
-    return False
-
-
-_Address = tuple[int, int]
-"""Its version and its number."""
-
-
-def _told_apart(sources: Iterable[str]) -> tuple[set[str], list[tuple[_Address, _Address]]]:
-    """The names, and the first and last addresses of the others."""
-    names: set[str] = set()
-    ranges: list[tuple[_Address, _Address]] = []
-    for source in sources:
-        try:
-            network = ip_network(source)
-            ranges.append(((network.version, int(network[0])), (network.version, int(network[-1]))))
-        except ValueError:
-            names.add(source)
-    return names, ranges
+def is_address(source: str) -> bool:
+    """Whether a source in normal form is a single address."""
+    return "/" not in source and not is_host_name(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,10 +14,11 @@ import sqlalchemy as sa
 
 from config.errors import NotFound, StartupError
 from config.settings import Settings
-from storage import api_keys, balances, first_start, organizations, private_files
+from storage import api_keys, balances, first_start, organizations, private_files, trunk_grants
 from storage.api_keys import ApiKey
 from storage.database import Database
 from storage.organizations import Organization, Plan
+from storage.trunk_rules import TrunkRules
 
 NOTHING: Final = Decimal(0)
 
@@ -57,6 +59,26 @@ async def create_organization(
 
     async with database_of(settings) as database:
         return await database.write(create)
+
+
+async def trunk_note(settings: Settings, name: str) -> str | None:
+    """What is to be known of trunks once there is this organization; None where it may use any."""
+
+    def look(conn: sa.Connection) -> tuple[TrunkRules, int, int]:
+        rules = trunk_grants.rules(conn, settings.trunks.policy)
+        before = {each.id for use in trunk_grants.uses(conn, rules) if use.standing for each in use.numbers}
+        return rules, trunk_grants.organizations_counted(conn), len(before)
+
+    async with database_of(settings) as database:
+        rules, count, before = await database.read(look)
+    if not rules.enforced:
+        return None
+    if settings.trunks.policy == "auto" and count == 2:
+        return (
+            "with a second organization trunks are approved from now on ([trunks] policy): new numbers of both need "
+            f"`trunkline trunk allow`. {before} that were there go on working: see `trunkline trunk list`"
+        )
+    return f"numbers of {name} need `trunkline trunk allow {shlex.quote(name)} HOST-OR-NETWORK`"
 
 
 async def organizations_of(settings: Settings) -> list[Organization]:

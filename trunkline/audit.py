@@ -1,4 +1,4 @@
-"""`trunkline audit`: the log of every outbound call that was wanted."""
+"""`trunkline audit`: the log of every outbound call that was wanted, and of what operators changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from config.clock import iso
 from config.settings import Settings
-from storage import organizations, outbound_attempts
+from storage import audit_entries, organizations, outbound_attempts
+from storage.audit_entries import AuditEntry
 from storage.database import Database
 from storage.organizations import Organization
 from storage.outbound_attempts import Told
@@ -41,8 +42,9 @@ async def audit(settings: Settings, organization_name: str | None, since: dateti
 
 
 async def _print_all(
-    database: Database, organization: Organization, since: datetime, words_of: Callable[[Told, str], str]
+    database: Database, organization: Organization, since: datetime, words_of: Callable[[Told | AuditEntry, str], str]
 ) -> None:
+    entries = await database.read(partial(audit_entries.since, organization_id=organization.id, at=since))
     last_id = ""
     while piece := await database.read(
         partial(
@@ -50,11 +52,18 @@ async def _print_all(
         )
     ):
         for told in piece:
+            while entries and entries[0].created_at <= told.attempt.created_at:
+                print(words_of(entries.pop(0), organization.name))
             print(words_of(told, organization.name))
         since, last_id = piece[-1].attempt.created_at, piece[-1].attempt.id
+    for entry in entries:
+        print(words_of(entry, organization.name))
 
 
-def _line(told: Told, organization: str) -> str:
+def _line(told: Told | AuditEntry, organization: str) -> str:
+    if isinstance(told, AuditEntry):
+        done = [iso(told.created_at), f"{told.action:16}", organization, told.actor, told.call_id, told.detail]
+        return "  ".join(word for word in done if word is not None)
     attempt = told.attempt
     words = [
         iso(attempt.created_at),
@@ -69,7 +78,17 @@ def _line(told: Told, organization: str) -> str:
     return "  ".join(word for word in words if word is not None)
 
 
-def _json(told: Told, organization: str) -> str:
+def _json(told: Told | AuditEntry, organization: str) -> str:
+    if isinstance(told, AuditEntry):
+        entry = {
+            "at": iso(told.created_at),
+            "actor": told.actor,
+            "action": told.action,
+            "organization": organization,
+            "callId": told.call_id,
+            "detail": told.detail,
+        }
+        return json.dumps(entry)
     attempt = told.attempt
     shown: dict[str, Any] = {
         "at": iso(attempt.created_at),

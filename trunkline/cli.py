@@ -19,7 +19,7 @@ from config.errors import TrunklineError
 from config.log_writer import LogWriter
 from config.settings import Settings
 from storage.private_files import UMASK
-from trunkline import balance_cli, models_cli, privacy_cli, remote_models_cli, sip_cli
+from trunkline import balance_cli, models_cli, privacy_cli, remote_models_cli, sip_cli, trunk_cli
 
 if TYPE_CHECKING:
     from storage.organizations import Organization
@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_audit(commands)
     _add_keys(commands)
     _add_models(commands)
+    _add_trunks(commands)
     _add_sip(commands)
     _add_backups(commands)
     return parser
@@ -95,7 +96,12 @@ def _add_organizations(commands: Any) -> None:
 
 
 def _add_audit(commands: Any) -> None:
-    audit = _add(commands, "audit", "show every outbound call that was wanted, and what came of it", _audit)
+    audit = _add(
+        commands,
+        "audit",
+        "show every outbound call that was wanted, and what came of it; and what operators changed",
+        _audit,
+    )
     audit.add_argument("--org", help="only of this organization")
     audit.add_argument("--since", type=_instant, metavar="TIME", help="only from then on, as 2026-11-21T05:00 (UTC)")
     audit.add_argument("--json", action="store_true", help="print JSON, a line each")
@@ -129,6 +135,15 @@ def _add_models(commands: Any) -> None:
         _add(remote, "test", "ask one something, and say what came and how fast", remote_models_cli.test),
     )
     _add(remote, "list", "list them, without keys", remote_models_cli.show)
+
+
+def _add_trunks(commands: Any) -> None:
+    group = commands.add_parser("trunk", help="whose trunks are whose").add_subparsers(required=True, metavar="ACTION")
+    trunk_cli.add_arguments(
+        _add(group, "allow", "let an organization's numbers use a trunk", trunk_cli.allow),
+        _add(group, "list", "list what was given, and what numbers use without that", trunk_cli.show),
+        _add(group, "deny", "take a trunk back; its numbers stay, their calls are refused", trunk_cli.deny),
+    )
 
 
 def _add_sip(commands: Any) -> None:
@@ -254,6 +269,9 @@ async def _org_create(options: argparse.Namespace, settings: Settings) -> int:
         made_by=balance_cli.user(),
     )  # fmt: skip
     print(organization.id)
+    await trunk_cli.tell_server(settings)
+    if (note := await admin.trunk_note(settings, organization.name)) is not None:
+        print(f"note: {note}", file=sys.stderr)
     return 0
 
 

@@ -19,10 +19,12 @@ import sqlalchemy as sa
 from aiohttp import web
 
 from config.errors import StartupError
-from storage import api_keys, organizations
+from storage import api_keys, organizations, trunk_grants
 from trunkline.server import Server
 
 ORGANIZATION: Final = "demo"
+HOST: Final = "127.0.0.1"
+"""Where the demo's caller phones from."""
 AUDIBLE: Final = 200
 """Peak from which on 20 ms of a recording count as sound (int16)."""
 
@@ -150,7 +152,7 @@ async def prepare(
         "number": number,
         "provider": "sip",
         "sipMode": "ip_allowlist",
-        "sipIp": "127.0.0.1",
+        "sipIp": HOST,
         "sipQualifySeconds": 0,  # the caller's telephone takes no calls
     }
     async with Api(server.api_origin, key) as api:
@@ -176,6 +178,8 @@ async def _fresh_key(server: Server) -> str:
         for old in api_keys.all_of(conn, organization.id):
             if old.name == ORGANIZATION and old.revoked_at is None:
                 api_keys.revoke(conn, old.id)
+        trunk_grants.note_demo(conn, organization.id)
+        trunk_grants.allow(conn, organization.id, HOST, "*", actor=ORGANIZATION)
         return api_keys.create(conn, organization.id, name=ORGANIZATION, requests_per_minute=6000)[1]
 
     return await server.database.write(renew)

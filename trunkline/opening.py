@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
+import sqlalchemy as sa
+import structlog
 from prometheus_client import REGISTRY
 
 from calls import metrics
@@ -14,6 +16,7 @@ from calls.egress import EgressClient, Lanes
 from calls.host_names import HostNames
 from calls.http_tool import Outside
 from calls.places import Places
+from calls.trunk_gate import TrunkGate
 from calls.webhooks import Deliverer, DeliveryPolicy
 from config.secrets import Secrets
 from config.settings import Settings
@@ -24,12 +27,16 @@ from models.catalogue import Catalogue
 from models.remote.remote_model import RemoteModel
 from models.speech_files import SpeechFiles
 from sipcore.endpoint import Endpoint
-from storage import first_start, key_proof, lock, private_files, webhook_claims
+from storage import first_start, key_proof, lock, private_files, trunk_grants, webhook_claims
 from storage.database import Database
+from storage.trunk_grants import TrunkUse
+from storage.trunk_rules import Policy
 from trunkline.egress import egress_rules, egress_tls
 from trunkline.metrics import GuardCollector, SoundCollector
 from trunkline.remote_models import with_remote, without_remote
 from trunkline.trunk_hosts import locator_of
+
+log = structlog.get_logger()
 
 
 async def open_models(
@@ -88,14 +95,35 @@ async def open_ways_out(
     return Deliverer(database, clients[0], key, policy), Outside(clients[1], Lanes(), key)
 
 
-def open_places(settings: Settings, endpoint: Endpoint, stack: AsyncExitStack) -> Places:
+def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkGate, stack: AsyncExitStack) -> Places:
     """Where trunks' host names are, found without PJSIP and told to it."""
     hosts = HostNames()
     stack.callback(hosts.close)
     places = Places(locator_of(settings, hosts).locate, endpoint.set_hosts)
+    places.permits = gate.permits
     endpoint.on_silent = places.demote
     stack.push_async_callback(places.close)
     return places
+
+
+async def tell_what_to_decide(database: Database, policy: Policy) -> None:
+    """Tell the operator of numbers that use trunks from before trunks had to be given."""
+
+    def look(conn: sa.Connection) -> tuple[bool, list[TrunkUse]]:
+        rules = trunk_grants.rules(conn, policy)
+        return rules.enforced, [each for each in trunk_grants.uses(conn, rules) if each.standing == "taken_over"]
+
+    enforced, uses = await database.read(look)
+    if enforced and uses:
+        log.warning(
+            "trunks.to_decide",
+            policy=policy,
+            organizations=len({each.organization_id for each in uses}),
+            trunks=len({each.trunk for each in uses}),
+            numbers=len({number.id for each in uses for number in each.numbers}),
+            what="they go on working with trunks that no operator has given to their organizations",
+            remedy="see `trunkline trunk list`; give or take each by `trunkline trunk allow` or `trunkline trunk deny`",
+        )
 
 
 def open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:

@@ -32,6 +32,7 @@ from calls.retention import Retention
 from calls.service import CallService
 from calls.sip_trails import SipTrails
 from calls.sources import TrunkSources
+from calls.trunk_gate import TrunkGate
 from calls.trunks import TrunkLines, TrunkMaker
 from config.settings import Settings
 from models.catalogue import Catalogue
@@ -43,11 +44,18 @@ from storage import lock, preset_sounds
 from storage.disk_space import DiskSpace
 from trunkline import restore_moves
 from trunkline.certificate import CertificateWatch
-from trunkline.control import Control
+from trunkline.control import Answer, Control, Line
 from trunkline.descriptors import allow_enough
 from trunkline.endpoint_settings import endpoint_settings
 from trunkline.model_load import load_of
-from trunkline.opening import open_database, open_models, open_places, open_sound, open_ways_out
+from trunkline.opening import (
+    open_database,
+    open_models,
+    open_places,
+    open_sound,
+    open_ways_out,
+    tell_what_to_decide,
+)
 from trunkline.remote_models import configured
 from trunkline.server import Server
 from trunkline.signals import StopSignals
@@ -119,8 +127,11 @@ async def running(
             database, key, settings.public_origin, deliverer.wake, RateCard.of(settings.billing),
             Analyst(models, settings.after_call.max_wait_s),
         )  # fmt: skip
-        places = open_places(settings, endpoint, stack)
-        sources = TrunkSources(database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), places)
+        gate = TrunkGate(settings.trunks.policy)
+        places = open_places(settings, endpoint, gate, stack)
+        sources = TrunkSources(
+            database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), places, gate.policy
+        )
         meanings = None if models.embeddings is None else KnowledgeMeanings(database, models.embeddings)
         searches, keeper = KnowledgeSearch(database, meanings), KnowledgeKeeper(database, meanings)
         equipment = Equipment(
@@ -130,13 +141,14 @@ async def running(
         )  # fmt: skip
         turns = Turns(settings.limits.max_outbound_per_second)
         lines = TrunkLines(
-            database, TrunkMaker(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status
-        )
-        way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp, load)
+            database, TrunkMaker(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
+            gate,
+        )  # fmt: skip
+        way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp, load, gate.policy)
         door = Door(key, InboundDigest(settings.sip.digest_algorithms))
         service = inbox.service = CallService(
             database, equipment, _ceilings(settings), sources.names_of, way_out, door=door, load=load,
-            check_caller=caller_check(settings.billing),
+            check_caller=caller_check(settings.billing), trunk_policy=gate.policy,
         )  # fmt: skip
         stack.push_async_callback(service.drain, 0)
         await service.recover()
@@ -166,13 +178,18 @@ async def running(
         sip = Told(
             database, endpoint.sip_log, endpoint.see_messages, trails, service, sources.names_of, services.trunk_status
         )
-        await stack.enter_async_context(Control(settings.data_dir, SipAnswers(sip).answers()).listening())
+        answers: dict[str, Answer] = {
+            **SipAnswers(sip).answers(),
+            "trunks.changed": partial(_read_trunks, sources, lines),
+        }
+        await stack.enter_async_context(Control(settings.data_dir, answers).listening())
         figures = SipCollector(endpoint.sip_log, lines.all)
         figures.register()
         stack.callback(figures.unregister)
         await sources.refresh()
         await places.settled(NAMES_S)
         await lines.refresh()
+        await tell_what_to_decide(database, gate.policy)
         _start_tasks(server, stack, {**_work(server, lines, knowledge, keeper, retention), "disk": disk.run})
         log.info("ready", api=server.api_origin, **_sip_facts(server))
         yield server
@@ -198,6 +215,12 @@ def _work(
         server.load.on_change = server.say_whether_calls_are_taken
         work["models"] = server.load.run
     return work
+
+
+async def _read_trunks(sources: TrunkSources, lines: TrunkLines, _question: Mapping[str, Any], _line: Line) -> None:
+    """The operator has given or taken trunks: from now on that holds for whoever is heard and registered."""
+    await lines.refresh()
+    await sources.refresh()
 
 
 def _all(*functions: Callable[[], None]) -> None:

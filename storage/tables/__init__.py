@@ -6,7 +6,14 @@ numbers that are deleted later, therefore those two columns are no foreign keys.
 
 from __future__ import annotations
 
-from storage.tables.account_tables import api_keys, balance_changes, facts, idempotent_answers, organizations
+from storage.tables.account_tables import (
+    api_keys,
+    audit_entries,
+    balance_changes,
+    facts,
+    idempotent_answers,
+    organizations,
+)
 from storage.tables.agent_tables import agents, tools
 from storage.tables.call_tables import call_sip, calls, outbound_attempts, recording_removals
 from storage.tables.columns import UtcTime, metadata
@@ -18,7 +25,7 @@ from storage.tables.knowledge_tables import (
     knowledge_vectors,
 )
 from storage.tables.model_tables import remote_models
-from storage.tables.number_tables import phone_number_sources, phone_numbers
+from storage.tables.number_tables import phone_number_sources, phone_numbers, trunk_grants
 from storage.tables.sound_tables import background_sound_removals, background_sounds
 from storage.tables.webhook_tables import webhook_attempts, webhook_deliveries
 
@@ -26,6 +33,7 @@ __all__ = [
     "UtcTime",
     "agents",
     "api_keys",
+    "audit_entries",
     "background_sound_removals",
     "background_sounds",
     "balance_changes",
@@ -46,6 +54,7 @@ __all__ = [
     "recording_removals",
     "remote_models",
     "tools",
+    "trunk_grants",
     "webhook_attempts",
     "webhook_deliveries",
 ]

@@ -71,3 +71,17 @@ balance_changes = sa.Table(
     sa.Index(None, "organization_id", "id"),
 )
 """Why balances are what they are. Rows are never changed. A call is paid once, and its row stays when the call goes."""
+
+audit_entries = sa.Table(
+    "audit_entries",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    organization(),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("actor", sa.String, nullable=False),
+    sa.Column("action", sa.String, nullable=False),
+    sa.Column("call_id", Id),
+    sa.Column("detail", sa.String),
+    sa.Index(None, "organization_id", "created_at", "id"),
+)
+"""What operators have changed."""

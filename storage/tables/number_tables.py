@@ -37,13 +37,14 @@ phone_numbers = sa.Table(
     sa.Column("sip_qualify_seconds", sa.Integer, nullable=False, server_default="60"),
     sa.Column("outbound_prefixes", sa.JSON(none_as_null=True)),
     sa.Column("outbound_per_minute", sa.Integer),
+    sa.Column("trunks_taken_over", sa.JSON, nullable=False, server_default="[]"),
     sa.UniqueConstraint("organization_id", "number"),
-    sa.UniqueConstraint("number", "source"),
+    sa.Index(None, "number"),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index(None, "agent_id"),
 )
 """`source` is where its calls go, and where most come from: the normal form of `sip_ip`, or of the registrar's host;
-None while unset."""
+None while unset. `trunks_taken_over`: the hosts and networks that it named while any organization could name any."""
 
 phone_number_sources = sa.Table(
     "phone_number_sources",
@@ -55,3 +56,13 @@ phone_number_sources = sa.Table(
 )
 """Everywhere that a number's calls come from, in normal form: addresses, networks (CIDR) and host names. `since`: when
 it was first stored for this number as it is written."""
+
+trunk_grants = sa.Table(
+    "trunk_grants",
+    metadata,
+    organization(primary_key=True),
+    sa.Column("trunk", sa.String, primary_key=True),
+    sa.Column("number_pattern", sa.String, primary_key=True),
+    sa.Column("created_at", UtcTime, nullable=False),
+)
+"""Trunks that the operator has given to organizations."""

@@ -120,7 +120,8 @@ StartApi = Callable[..., Any]
 
 @pytest.fixture
 async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
-    """Start a server with changed settings: `await start_api({"limits": {...}})`."""
+    """Start a server with changed settings: `await start_api({"limits": {...}})`. Unless they say otherwise any
+    organization may use any trunk."""
     started: list[tuple[TestClient[Any, Any], Database]] = []
     secrets = Secrets([Fernet.generate_key()])
 
@@ -130,7 +131,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         now_s: Callable[[], float] = time.time,
         fresh: bool = True,
     ) -> Api:
-        settings = Settings(data_dir=tmp_path).with_changes(changes or {})
+        settings = Settings(data_dir=tmp_path).with_changes({"trunks": {"policy": "open"}}).with_changes(changes or {})
         if fresh:
             shutil.copy(migrated, tmp_path / "trunkline.db")
         database = Database(settings.database_url)

@@ -213,13 +213,29 @@ async def test_a_number_s_networks_have_no_more_addresses_together_than_one_may(
         assert [each["field"] for each in answer["details"]] == ["sipSources"]
 
 
-async def test_one_number_is_not_given_twice_within_a_network(api: Api) -> None:
+async def test_a_narrower_source_is_taken_beside_a_wider_one_of_another_organization(api: Api) -> None:
+    """Squatted by a network, the number is the true owner's, whose calls come from one address of it."""
+    other = await api.of_another_organization()
+    trunk = {**BASE, "sipMode": "ip_allowlist"}
+    squatted = await api.made("/phone-numbers", {**trunk, "sipIp": "192.0.2.1", "sipSources": ["198.0.0.0/9"]})
+    theirs = await other.made("/phone-numbers", {**trunk, "sipIp": "198.51.100.7"})
+    sources = ["198.51.100.7", "198.0.0.0/9"]
+    read = api.services.database.read
+    target = await read(lambda conn: phone_numbers.find_inbound(conn, sources, "100"))
+    assert target is not None and (target.number.id, [each.id for each in target.rivals]) == (
+        theirs["id"],
+        [squatted["id"]],
+    )
+
+
+async def test_one_number_is_not_given_twice_from_one_source(api: Api) -> None:
     other = await api.of_another_organization()
     trunk = {**BASE, "sipMode": "ip_allowlist"}
     await api.made("/phone-numbers", {**trunk, "sipIp": "192.0.2.1", "sipSources": ["198.51.100.0/24"]})
-    status, answer = await other("POST", "/phone-numbers", {**trunk, "sipIp": "198.51.100.7"})
+    status, answer = await other("POST", "/phone-numbers", {**trunk, "sipIp": "192.0.2.1"})
     assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])
+    assert answer["details"][0]["message"] == "This number is not available from this trunk"
     theirs = await other.made("/phone-numbers", {**trunk, "sipIp": "203.0.113.1"})
-    for change in ({"sipIp": "198.51.100.7"}, {"sipSources": ["198.51.0.0/16"]}, {"sipSources": ["192.0.2.1"]}):
+    for change in ({"sipIp": "192.0.2.1"}, {"sipSources": ["198.51.100.9/24"]}, {"sipSources": ["192.0.2.1"]}):
         status, answer = await other("PATCH", f"/phone-numbers/{theirs['id']}", change)
         assert (status, [each["field"] for each in answer["details"]]) == (400, ["number"])

@@ -108,7 +108,11 @@ class Server:
 
 def _services(folder: Path) -> Services:
     settings = Settings(data_dir=folder).with_changes(
-        {"api": {"host": "127.0.0.1", "port": 0}, "limits": {"requests_per_minute": PLENTY}}
+        {
+            "api": {"host": "127.0.0.1", "port": 0},
+            "limits": {"requests_per_minute": PLENTY},
+            "trunks": {"policy": "open"},
+        }
     )
     database = Database(settings.database_url)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -14,7 +11,7 @@ from config.errors import Invalid
 from storage import organizations, phone_numbers, tables
 from storage.database import Database
 from storage.phone_numbers import Contested, PhoneNumber, PhoneNumberFields
-from storage.sip_places import normal_source, overlap
+from storage.sip_places import normal_source
 
 PBX: dict[str, Any] = {"provider": "sip", "sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1"}
 CARRIER: dict[str, Any] = {"provider": "sip", "sip_mode": "registration", "sip_proxy": "sip.carrier.example"}
@@ -40,39 +37,7 @@ def test_a_source_is_stored_in_its_normal_form(written: str, normal: str) -> Non
     assert normal_source(written) == normal
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "both"),
-    [
-        ("192.0.2.1", "192.0.2.1", True),
-        ("192.0.2.1", "192.0.2.0/24", True),
-        ("192.0.2.0/25", "192.0.2.0/24", True),
-        ("192.0.2.0/25", "192.0.2.128/25", False),
-        ("198.51.100.1", "192.0.2.0/24", False),
-        ("2001:db8::1", "2001:db8::/32", True),
-        ("0.0.0.1", "::/16", False),
-        ("pbx.example", "pbx.example", True),
-        ("pbx.example", "192.0.2.0/24", False),
-    ],
-)
-def test_sources_overlap_when_a_call_could_come_from_both(one: str, other: str, both: bool) -> None:
-    assert overlap(["sbc.example", one], ["203.0.113.9", other]) is both
-    assert overlap([other], [one]) is both
-
-
-def test_many_sources_overlap_as_each_pair_of_them_does() -> None:
-    chance = random.Random(5)
-
-    def some() -> list[str]:
-        bits = chance.choice((24, 28, 32))
-        return [normal_source(f"10.0.{chance.randrange(40)}.{chance.randrange(256)}/{bits}") for _ in range(6)]
-
-    outcomes = set()
-    for _ in range(500):
-        one, other = some(), some()
-        expected = any(ip_network(a).overlaps(ip_network(b)) for a in one for b in other)
-        assert overlap(one, other) is overlap(other, one) is expected
-        outcomes.add(expected)
-    assert outcomes == {True, False}
+AROUND_CARRIER: dict[str, Any] = PBX | {"sip_sources": ["198.51.100.0/24"]}
 
 
 async def test_a_number_is_found_from_each_of_its_sources(database: Database, organization_id: str) -> None:
@@ -116,13 +81,13 @@ async def test_sources_follow_each_change_of_their_number(database: Database, or
 @pytest.mark.parametrize(
     ("held", "wanted"),
     [
-        (PBX | {"sip_sources": ["198.51.100.0/24"]}, PBX | {"sip_ip": "198.51.100.7"}),
-        (PBX | {"sip_ip": "198.51.100.7"}, PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["198.51.0.0/16"]}),
+        (AROUND_CARRIER, PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["198.51.100.7/24"]}),
+        (PBX | {"sip_ip": "198.51.100.7"}, PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["198.51.100.7/32"]}),
         (PBX | {"sip_sources": ["sip.carrier.example"]}, CARRIER),
         (CARRIER | {"sip_outbound_proxy": "192.0.2.1:5080"}, PBX),
     ],
 )
-async def test_one_number_from_overlapping_sources_is_no_two_organizations(
+async def test_one_number_from_one_source_is_no_two_organizations(
     database: Database, organization_id: str, held: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
     def check(conn: sa.Connection) -> None:
@@ -135,8 +100,35 @@ async def test_one_number_from_overlapping_sources_is_no_two_organizations(
             phone_numbers.replace(conn, elsewhere, wanted)
         for refusal in (made.value, moved.value):
             assert [problem.field for problem in refusal.problems] == ["number"]
+            assert "exist" not in refusal.problems[0].message
         assert _number(conn, other, "49778", **wanted).number == "49778"
         assert _number(conn, organization_id, "49777", **wanted).number == "49777"
+
+    await database.write(check)
+
+
+WIDE: dict[str, Any] = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["192.0.0.0/9"]}
+NARROW: dict[str, Any] = PBX | {"sip_ip": "203.0.113.2", "sip_sources": ["192.0.2.0/24"]}
+
+
+@pytest.mark.parametrize(
+    ("squatter", "owner"),
+    [(WIDE, PBX), (WIDE, NARROW), (NARROW, PBX), (WIDE, CARRIER), (NARROW, CARRIER), (CARRIER, PBX)],
+)
+@pytest.mark.parametrize("squats_first", [True, False])
+async def test_the_narrower_source_has_the_call_whoever_came_first(
+    database: Database, organization_id: str, squatter: dict[str, Any], owner: dict[str, Any], squats_first: bool
+) -> None:
+    means = ["192.0.2.1", "192.0.2.0/24", "192.0.0.0/9", "sip.carrier.example"]
+
+    def check(conn: sa.Connection) -> None:
+        other = organizations.create(conn, "other").id
+        claims = [(other, "49777", squatter), (organization_id, "+49777", owner)]
+        made = {who: _number(conn, who, number, **facts) for who, number, facts in claims[:: 1 if squats_first else -1]}
+        for dialled in ("49777", "+49777"):
+            target = phone_numbers.find_inbound(conn, means, dialled)
+            assert target is not None
+            assert (target.number, target.rivals) == (made[organization_id], [made[other]])
 
     await database.write(check)
 
@@ -153,17 +145,16 @@ AROUND: dict[str, Any] = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["192.0.
     [
         (HERE, ALSO_NAMED, "first"),
         (HERE, BY_PROXY, "first"),
-        (AROUND, NAMED, "first"),
-        (NAMED, HERE, None),
+        (NAMED, HERE, "second"),
+        (AROUND, NAMED, "second"),
         (NAMED, ALSO_NAMED, None),
         (ALSO_NAMED, BY_PROXY, None),
     ],
 )
 @pytest.mark.parametrize(("held", "wanted"), [("+49777", "49777"), ("49777", "+49777"), ("49777", "49777")])
-async def test_a_host_name_takes_no_call_from_another_organization(
+async def test_a_host_name_takes_no_call_from_whom_the_address_was_given_to(
     database: Database,
     organization_id: str,
-    monkeypatch: pytest.MonkeyPatch,
     first: dict[str, Any],
     second: dict[str, Any],
     taken: str | None,
@@ -171,11 +162,9 @@ async def test_a_host_name_takes_no_call_from_another_organization(
     wanted: str,
 ) -> None:
     """What a name resolves to is not known when it is stored."""
-    now = Ticks(monkeypatch)
 
     def check(conn: sa.Connection) -> None:
         mine = _number(conn, organization_id, held, **first)
-        now.later()
         theirs = _number(conn, organizations.create(conn, "other").id, wanted, **second)
         means = ["192.0.2.1", "192.0.2.0/24", "alias.example", "sip.carrier.example", "edge.example"]
         for dialled in (held, wanted):
@@ -186,67 +175,8 @@ async def test_a_host_name_takes_no_call_from_another_organization(
             else:
                 target = phone_numbers.find_inbound(conn, means, dialled)
                 assert target is not None
-                assert (target.number, target.rivals) == (mine, [theirs])
-
-    await database.write(check)
-
-
-class Ticks:
-    """The clock of `storage.phone_numbers`, which stands still."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._at = datetime(2026, 11, 21, tzinfo=UTC)
-        monkeypatch.setattr(phone_numbers, "utc_now", lambda: self._at)
-
-    def later(self) -> None:
-        """A second passes."""
-        self._at += timedelta(seconds=1)
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        {"sip_sources": []},
-        {"number": "999"},
-        {"sip_mode": None},
-    ],
-)
-async def test_a_number_that_was_something_else_before_was_not_there_first(
-    database: Database, organization_id: str, monkeypatch: pytest.MonkeyPatch, before: dict[str, Any]
-) -> None:
-    now = Ticks(monkeypatch)
-
-    def check(conn: sa.Connection) -> None:
-        literal = PBX | {"sip_ip": "203.0.113.1", "sip_sources": ["192.0.2.1"]}
-        facts = {"number": "49777"} | literal
-        squatter = _number(conn, organizations.create(conn, "other").id, **facts | before)
-        now.later()
-        mine = _number(conn, organization_id, "+49777", **CARRIER)
-        now.later()
-        squatter = phone_numbers.replace(conn, squatter, {name: facts[name] for name in before})
-        with pytest.raises(Contested):
-            phone_numbers.find_inbound(conn, ["192.0.2.1", "sip.carrier.example"], "49777")
-        target = phone_numbers.find_inbound(conn, ["sip.carrier.example"], "49777")
-        assert target is not None
-        assert (target.number, target.rivals) == (mine, [])
-
-    await database.write(check)
-
-
-async def test_a_change_of_something_else_does_not_make_a_number_younger(
-    database: Database, organization_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = Ticks(monkeypatch)
-
-    def check(conn: sa.Connection) -> None:
-        mine = _number(conn, organization_id, "+49777", **PBX)
-        now.later()
-        _number(conn, organizations.create(conn, "other").id, "49777", **CARRIER)
-        now.later()
-        mine = phone_numbers.replace(conn, mine, {"name": "Desk", "sip_sources": ["198.51.100.0/24"]})
-        target = phone_numbers.find_inbound(conn, ["192.0.2.1", "sip.carrier.example"], "49777")
-        assert target is not None
-        assert target.number == mine
+                expected = (mine, [theirs]) if taken == "first" else (theirs, [mine])
+                assert (target.number, target.rivals) == expected
 
     await database.write(check)
 

@@ -1,0 +1,122 @@
+"""Whose trunks are whose, by what the operator has given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import pytest
+
+from storage.trunk_rules import OPEN, TrunkGrant, TrunkRules, is_pattern
+
+AT = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+@dataclass
+class Number:
+    number: str = "+4930123"
+    organization_id: str = "a"
+    trunks_taken_over: list[str] = field(default_factory=list)
+
+
+def given(trunk: str, pattern: str = "*", organization: str = "a") -> TrunkGrant:
+    return TrunkGrant(organization_id=organization, trunk=trunk, number_pattern=pattern, created_at=AT)
+
+
+def enforced(*grants: TrunkGrant, **more: object) -> TrunkRules:
+    return replace(TrunkRules(enforced=True, grants=grants), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("trunk", "asked", "covered"),
+    [
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("192.0.2.0/24", "192.0.2.1", True),
+        ("192.0.2.0/24", "192.0.2.128/25", True),
+        ("192.0.2.0/24", "192.0.2.0/23", False),
+        ("192.0.2.0/24", "192.0.2.0/24", True),
+        ("0.0.0.0/0", "198.51.100.7", True),
+        ("0.0.0.0/0", "2001:db8::1", False),
+        ("2001:db8::/32", "2001:db8:1::/48", True),
+        ("pbx.example", "pbx.example", True),
+        ("pbx.example", "sbc.pbx.example", False),
+        ("0.0.0.0/0", "pbx.example", False),
+    ],
+)
+def test_a_network_is_given_with_all_that_lies_in_it(trunk: str, asked: str, covered: bool) -> None:
+    rules = enforced(given(trunk))
+    assert rules.standing(Number(), asked) == ("granted" if covered else None)
+    assert rules.standing(Number(organization_id="b"), asked) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "numbers", "others"),
+    [
+        ("*", ("1", "+4930123"), ()),
+        ("+4930*", ("+4930123", "4930123", "+4930"), ("+493", "+49311", "30123")),
+        ("4930*", ("+4930123", "4930123"), ("+49311",)),
+        ("+49301?3", ("+4930123", "4930193"), ("+493012", "+49301234")),
+        ("100", ("100", "+100"), ("1001", "10")),
+        ("1**2", ("12", "1992"), ("121",)),
+    ],
+)
+def test_a_trunk_may_be_given_for_some_numbers(pattern: str, numbers: tuple[str, ...], others: tuple[str, ...]) -> None:
+    rules = enforced(given("192.0.2.1", pattern))
+    assert is_pattern(pattern)
+    assert {rules.standing(Number(each), "192.0.2.1") for each in numbers} == {"granted"}
+    assert {rules.standing(Number(each), "192.0.2.1") for each in others} <= {None}
+
+
+@pytest.mark.parametrize("text", ["", "+", "abc", "+49[0-9]", "+49 30*", "1" * 34, "*\n", "++1"])
+def test_a_pattern_is_digits_and_wild_cards(text: str) -> None:
+    assert not is_pattern(text)
+
+
+def test_what_was_there_before_goes_on_and_open_asks_nobody() -> None:
+    before = Number(trunks_taken_over=["192.0.2.1"])
+    assert enforced().standing(before, "192.0.2.1") == "taken_over"
+    assert enforced().standing(before, "192.0.2.2") is None
+    assert enforced(given("192.0.2.1")).standing(before, "192.0.2.1") == "granted"
+    assert OPEN.standing(Number(), "192.0.2.1") == "open"
+
+
+@pytest.mark.parametrize(
+    ("address", "may"),
+    [
+        ("198.51.100.7", True),
+        ("127.0.0.1", False),
+        ("::1", False),
+        ("10.1.2.3", False),
+        ("192.168.1.1", False),
+        ("fd00::1", False),
+        ("169.254.1.1", False),
+        ("::ffff:127.0.0.1", False),
+        ("203.0.113.9", False),
+        ("203.0.113.77", False),
+        ("10.9.9.9", True),
+    ],
+)
+def test_a_name_that_was_given_leads_neither_inside_nor_to_what_is_of_others(address: str, may: bool) -> None:
+    grants = (given("pbx.example"), given("203.0.113.9", organization="b"), given("10.9.9.0/24"))
+    rules = enforced(*grants, held={"b": {"203.0.113.77"}, "a": {"198.51.100.7"}})
+    assert rules.may_lead_to(Number(), "pbx.example", address) is may
+    assert rules.may_lead_to(Number(trunks_taken_over=["pbx.example"]), "pbx.example", address)
+    assert rules.may_lead_to(Number(), "10.9.9.1", "10.9.9.1")
+    assert OPEN.may_lead_to(Number(), "pbx.example", address)
+
+
+def test_the_operator_s_word_comes_first_then_the_narrower_source() -> None:
+    rules = enforced(given("192.0.2.0/24"), given("carrier.example"), given("198.51.100.7"))
+    old = Number(trunks_taken_over=["192.0.2.1", "192.0.0.0/16", "old.example"], organization_id="b")
+    at = "192.0.2.1"
+    assert rules.rank(Number(), "203.0.113.0/24", at) is None
+    granted, address, wide = (
+        rules.rank(Number(), "192.0.2.0/24", at),
+        rules.rank(old, at, at),
+        rules.rank(old, "192.0.0.0/16", at),
+    )
+    name = rules.rank(old, "old.example", at)
+    assert granted is not None and address is not None and wide is not None and name is not None
+    assert granted > address > name > wide
+    assert rules.rank(Number(), "carrier.example", at) > rules.rank(Number(), "192.0.2.0/24", at)  # type: ignore[operator]
