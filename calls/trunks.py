@@ -156,7 +156,7 @@ class TrunkLines:
         """Raises `ConnectionError` when the operator does not let the trunk be used, as the database has it now; or had
         it, when it cannot be read."""
         try:
-            rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy))
+            rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy), lane="calls")
         except StorageTrouble as trouble:
             log.warning("trunks.not_read", cause=trouble.cause)
             rules = None

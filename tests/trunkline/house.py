@@ -32,6 +32,7 @@ LOOPBACK: dict[str, Any] = {
     "webhooks": {"allow_http": True},
     "egress": {"allow": ["127.0.0.0/8"]},
     "limits": {"requests_per_minute": 100_000, "slow_answers": "off"},
+    "trunks": {"policy": "open"},
 }
 
 
