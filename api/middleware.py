@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from api.gate import CALLER, CHARGE, UNCHARGED
 from api.validation import Unreceived
-from config.errors import Forbidden, Invalid, TooMany, TrunklineError, Unauthorized, Unavailable
+from config.errors import Invalid, NotGranted, TooMany, TrunklineError, Unauthorized, Unavailable
 
 log = structlog.get_logger()
 REQUESTS: Final = Counter("trunkline_http_requests_total", "HTTP requests", ["method", "route", "status"])
@@ -158,7 +158,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 def _told(error: TrunklineError) -> web.Response:
     """A domain error says itself what the client gets."""
     match error:
-        case Invalid() | Forbidden():
+        case Invalid() | NotGranted():
             details = [{"field": each.field, "message": each.message} for each in error.problems]
             return error_response(error.status, error.message, details=details)
         case TooMany(retry_after_s=int(seconds)):

@@ -10,7 +10,7 @@ from api.fields import Paging
 from api.phone_number_models import NEEDS, PhoneNumber, PhoneNumberCreate, PhoneNumberSettings, PhoneNumberUpdate
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
 from api.services import Services
-from config.errors import FieldProblem, Forbidden, Invalid, NotFound
+from config.errors import FieldProblem, Invalid, NotFound, NotGranted
 from storage import agents, phone_numbers, trunk_grants
 from storage.phone_numbers import named_trunks
 from storage.trunk_rules import Claimant, TrunkRules, same_number
@@ -122,7 +122,7 @@ def _rules(exchange: Exchange[Any, NoQuery]) -> TrunkRules:
 
 
 def _refuse_not_given(rules: TrunkRules, claimant: Claimant, named: Mapping[str, str]) -> None:
-    """The operator has given every trunk that is asked for. Raises `Forbidden`: its trunk's field, or `number` where
+    """The operator has given every trunk that is asked for. Raises `NotGranted`: its trunk's field, or `number` where
     the trunk was given for other numbers."""
     problems = {
         name if not rules.has_some(claimant.organization_id, trunk) else "number": trunk
@@ -130,7 +130,7 @@ def _refuse_not_given(rules: TrunkRules, claimant: Claimant, named: Mapping[str,
         if rules.standing(claimant, trunk) is None
     }
     if problems:
-        raise Forbidden([FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GIVEN) for name in problems])
+        raise NotGranted([FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GIVEN) for name in problems])
 
 
 def _view(services: Services, stored: phone_numbers.PhoneNumber) -> PhoneNumber:

@@ -16,7 +16,7 @@ import structlog
 from calls.admission import InsufficientFunds
 from calls.billing import has_no_funds
 from config.clock import utc_now
-from config.errors import FieldProblem, Forbidden, Invalid, TooMany, TrunklineError
+from config.errors import FieldProblem, Invalid, NotGranted, TooMany, TrunklineError
 from sipcore.headers import printable
 from storage import agents, api_keys, organizations, outbound_attempts, phone_numbers, trunk_grants
 from storage.agents import Agent
@@ -78,7 +78,7 @@ def refusal_of(
     place for one more call."""
     if not may_use_trunk(conn, number, policy):
         problem = FieldProblem("phoneNumberId", "The operator has not given its trunk to this organization")
-        return Refusal("refused_trunk", Forbidden([problem]))
+        return Refusal("refused_trunk", NotGranted([problem]))
     if permitted(number, organization, to) is None:
         return Refusal("refused_prefix", Invalid([FieldProblem("to", "Calls from this number may not go there")]))
     if has_no_funds(organization):

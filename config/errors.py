@@ -51,7 +51,7 @@ class Forbidden(TrunklineError):
     status = 403
 
 
-class Forbidden(TrunklineError):
+class NotGranted(TrunklineError):
     """The operator does not let this organization do it; `problems` names each field."""
 
     status = 403
