@@ -66,7 +66,13 @@ lock: ## pin the newest versions of all dependencies
 	@scripts/check-python.sh
 	@scripts/lock.sh
 
+sbom: setup ## what Trunkline consists of, with licences: build/sbom.cdx.json (CycloneDX)
+	@scripts/supply.sh sbom
+
+audit: ## known vulnerabilities of the locked packages; says so, and fails, where they could not be checked
+	@scripts/supply.sh audit
+
 clean: ## remove what was made in this checkout; the cache in ~/.cache/trunkline stays
 	@rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info sipcore/_native*.so
 
-.PHONY: help setup setup-test run demo test lint minilm bench soak storm sanitize fuzz fresh lock clean
+.PHONY: help setup setup-test run demo test lint minilm bench soak storm sanitize fuzz fresh lock sbom audit clean

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Pins the newest version of every dependency, with the hashes of all its files, in requirements.lock,
-# requirements-dev.lock and those of the benches, of llama.cpp, of the sentence model and of fuzzing. Works in a throw-away environment; the lock files
-# name no package index.
+# requirements-dev.lock and those of the benches, of llama.cpp, of the sentence model, of fuzzing, and of the SBOM and the
+# audit. Works in a throw-away environment; the lock files name no package index.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/progress.sh
@@ -22,7 +22,7 @@ pin requirements-data.in --no-deps --output-file "$work/data"
     echo "# Made by 'make lock' from requirements.in and requirements-data.in."
     cat "$work/runtime" "$work/data"
 } >requirements.lock
-for name in dev bench bench-turn bench-models llama llama-build minilm fuzz; do
+for name in dev bench bench-turn bench-models llama llama-build minilm fuzz supply; do
     nodeps=
     case $name in llama | minilm) nodeps=--no-deps ;; esac
     pin "requirements-$name.in" $nodeps --output-file "$work/$name"
