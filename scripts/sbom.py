@@ -1,7 +1,7 @@
 """What Trunkline consists of, as a CycloneDX document: `sbom.py ENVIRONMENT.json OUTPUT.json`, where ENVIRONMENT.json
-is what cyclonedx-py found installed in .venv. Of that the packages of the runtime's locks are kept (not those of tests and
-checks), and what no package index knows of is added: PJSIP, llama.cpp inside of its Python package, and the packages of
-the distribution that it runs with."""
+is what cyclonedx-py found installed in .venv. Of that the packages of the runtime's locks are kept, not those of tests
+and checks, and what no package index knows of is added: PJSIP, llama.cpp inside of its Python package, and the packages
+of the distribution that it runs with."""
 
 from __future__ import annotations
 
