@@ -58,7 +58,10 @@ Described: Any = Field(
     description="Tells the language model when to use the tool; null in responses until it is given",
     json_schema_extra=without_default,
 )
-ADDRESS: Final = "Absolute http or https URL; may contain {{variables}}"
+ADDRESS: Final = (
+    "Absolute http or https URL; may contain {{variables}}, in host and port none that callers write (unless "
+    "`allowVariableHost` is true)"
+)
 METHOD: Final = "With GET and DELETE the parameters go into the query string, otherwise into a JSON body"
 
 
@@ -93,6 +96,13 @@ class ToolConfigSettings(Body):
         [],
         description=f"Parameters of the request, at most {MOST_PARAMETERS}. A name that language models do not take "
         "(other than up to 64 letters, digits, _ and -) is shown to them in another form and sent as it is",
+    )
+
+    allow_variable_host: bool = Field(
+        False,
+        description="Whether host and port of `url` may hold variables that callers write: {{sip_...}}, "
+        "{{customer_number}}, {{caller_number}}, {{caller_name}}, {{diverted_from}}. Whoever calls then chooses the "
+        "server that gets the headers and the parameters",
     )
 
     def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
@@ -177,6 +187,7 @@ class ToolConfigView(View):
     timeout: int
     headers: list[ToolHeaderView]
     body: list[ToolParameterView]
+    allow_variable_host: bool = False
 
 
 class Tool(View):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from api.fields import Paging
 from api.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
 from api.tool_models import Tool, ToolCreate, ToolUpdate
-from config.errors import NotFound
+from calls.tool_request import callers_in_host
+from config.errors import FieldProblem, Invalid, NotFound
 from storage import tools
+
+_ADDRESSING: Final = frozenset(("url", "allow_variable_host"))
 
 
 def create(exchange: Exchange[ToolCreate, NoQuery]) -> Tool:
     """POST /tools"""
     secrets = exchange.services.secrets
     fields = tools.ToolFields(**exchange.body.to_store(secrets))
+    _check_host(fields.config)
     return Tool.of(tools.create(exchange.conn, exchange.owner, fields), secrets)
 
 
@@ -32,14 +37,25 @@ def get(exchange: Exchange[None, NoQuery]) -> Tool:
 
 def update(exchange: Exchange[ToolUpdate, NoQuery]) -> Tool:
     """PATCH /tools/{id}: only what the body has is changed."""
-    secrets = exchange.services.secrets
-    return Tool.of(tools.update(exchange.conn, _stored(exchange), exchange.body.to_store(secrets)), secrets)
+    secrets, stored = exchange.services.secrets, _stored(exchange)
+    changes = exchange.body.to_store(secrets)
+    if _ADDRESSING & changes["config"].keys():
+        _check_host({**stored.config, **changes["config"]})
+    return Tool.of(tools.update(exchange.conn, stored, changes), secrets)
 
 
 def delete(exchange: Exchange[None, NoQuery]) -> None:
     """DELETE /tools/{id}"""
     if not tools.delete(exchange.conn, exchange.owner, exchange.item):
         raise NotFound("Tool not found")
+
+
+def _check_host(config: Mapping[str, Any]) -> None:
+    """`Invalid` when whoever calls could choose the server, and the owner has not said that they may."""
+    name = callers_in_host(config["url"])
+    if name is not None and not config.get("allow_variable_host", False):
+        problem = f"Must not take its host from {{{{{name}}}}}, which callers write; allowVariableHost lets them"
+        raise Invalid([FieldProblem("config.url", problem)])
 
 
 def _stored(exchange: Exchange[Any, NoQuery]) -> tools.Tool:

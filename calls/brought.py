@@ -22,6 +22,9 @@ SENDABLE: Final = ("Subject", "Call-Info", "Alert-Info", "User-to-User", "Divers
 MOST_SENT: Final = 16
 MOST_SENT_BYTES: Final = 2048
 """Of all names and values: an INVITE with them still fits into what PJSIP sends."""
+VARIABLE: Final = "sip_"
+"""How the context variables begin that are made of a call's SIP headers."""
+_CALLERS: Final = frozenset(("caller_number", "caller_name", "customer_number", "diverted_from"))
 _OWN: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
 """What only the number that a call is made from may say."""
 _IDENTITIES: Final = _OWN | {"Remote-Party-ID"}
@@ -67,6 +70,11 @@ def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, str]:
         "called_number": called,
         "diverted_from": "" if diverter is None else named(diverter),
     }
+
+
+def is_callers(name: str) -> bool:
+    """Whether whoever calls writes what the context variable of this name stands for."""
+    return name in _CALLERS or name.startswith(VARIABLE)
 
 
 def _name_of(facts: LegFacts) -> str:

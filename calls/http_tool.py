@@ -98,7 +98,7 @@ class HttpTool:
     def _template(self) -> Template:
         config, secrets = self._stored.config, self._outside.secrets
         headers = [(header["key"], secrets.decrypt(header["value_encrypted"])) for header in config["headers"]]
-        return Template(config["method"], config["url"], headers)
+        return Template(config["method"], config["url"], headers, config.get("allow_variable_host", False))
 
     async def _exchange(self, request: ToolRequest) -> HttpAnswer:
         """Waiting for a lane counts as waiting for the answer."""

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 from multidict import CIMultiDict
 from yarl import URL
 
+from calls.brought import is_callers
 from calls.context import PLACEHOLDER, ContextValue, as_text, substitute
 from calls.tool_secrets import secrets_of, secrets_of_pair
 from config.errors import TrunklineError
@@ -54,9 +55,13 @@ class Template:
     method: Method
     url: str = field(repr=False)
     headers: Sequence[tuple[str, str]] = field(repr=False)
+    variable_host: bool = False
+    """Whether the tool's owner lets callers choose the server, by variables in host or port."""
 
     def filled(self, arguments: Mapping[str, Any], values: Mapping[str, ContextValue], *, call_id: str) -> ToolRequest:
         """The request with the model's `arguments` and the call's `values`. Raises `Unfillable`."""
+        if not self.variable_host and (name := callers_in_host(self.url)) is not None:
+            raise Unfillable(f"the tool's address takes its host from the caller ({{{{{name}}}}}), which it may not")
         in_query = self.method in IN_QUERY
         url, credentials = _filled_url(self.url, values, _pairs(arguments) if in_query else (), call_id)
         headers = self._filled_headers(values, call_id)
@@ -78,6 +83,14 @@ class Template:
         return headers
 
 
+def callers_in_host(template: str) -> str | None:
+    """The first variable in host or port of a tool's address that whoever calls could choose the server by; None when
+    there is none."""
+    parts = _URL.fullmatch(template)
+    names = [] if parts is None else PLACEHOLDER.findall(f"{parts['host']}:{parts['port'] or ''}")
+    return next((name for name in names if is_callers(name)), None)
+
+
 def _filled_url(
     template: str, values: Mapping[str, ContextValue], pairs: Iterable[str], call_id: str
 ) -> tuple[URL, frozenset[str]]:
@@ -96,6 +109,8 @@ def _filled_url(
     try:
         url = URL(_encoded(f"{parts['scheme']}://{place}{path or '/'}" + f"?{query}" * bool(query)), encoded=True)
         pair = f"{url.user or ''}:{url.password or ''}"  # asking for it is what finds a port that is none
+        if (url.raw_host or "").lower() != host.strip("[]").lower():
+            raise Unfillable("the tool's address would lead to another host")
         return url, secrets_of_pair(pair, user) if user else frozenset()
     except ValueError as error:
         raise Unfillable("the tool's address is no URL") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -36,13 +36,15 @@ class Parameter(TypedDict):
 
 
 class ToolConfig(TypedDict):
-    """The request. `url` may hold `{{variables}}`; `timeout` in ms."""
+    """The request. `url` may hold `{{variables}}`; `timeout` in ms. `allow_variable_host`: also such in its host that
+    callers write; false where it is absent."""
 
     url: str
     method: Method
     timeout: int
     headers: list[Header]
     body: list[Parameter]
+    allow_variable_host: NotRequired[bool]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from storage import tools
+from storage import tables, tools
 from tests.api.conftest import Api
 
 REQUEST = {"url": "https://tools.example/weather", "method": "GET"}
@@ -123,3 +124,48 @@ async def test_a_deleted_tool_leaves_its_agents(api: Api) -> None:
         assert after == agent
     listed = (await api("GET", "/agents"))[1]["data"]
     assert not any(gone["id"] in (each["toolIds"] or []) for each in listed)
+
+
+CALLERS_URL = "https://{{sip_x_region}}.tools.example/weather"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        CALLERS_URL,
+        "https://tools.example{{sip_x_end}}/",
+        "https://tools.example:{{customer_number}}/",
+        "https://{{tenant}}.{{ caller_name }}.example/",
+        "https://user@{{diverted_from}}/",
+    ],
+)
+async def test_an_address_whose_host_callers_complete_is_refused_unless_its_owner_allows_it(api: Api, url: str) -> None:
+    await _refused(api, {"url": url}, "config.url")
+    await _refused(api, {"url": url, "allowVariableHost": False}, "config.url")
+    config = {**REQUEST, "url": url, "allowVariableHost": True}
+    tool = await api.made("/tools", {**BASE, "config": config})
+    assert (tool["config"]["url"], tool["config"]["allowVariableHost"]) == (url, True)
+    status, answer = await api("PATCH", f"/tools/{tool['id']}", {"config": {"allowVariableHost": False}})
+    assert (status, [each["field"] for each in answer["details"]]) == (400, ["config.url"])
+    status, answer = await api("PATCH", f"/tools/{tool['id']}", {"config": {"url": CALLERS_URL}})
+    assert (status, answer["data"]["config"]["url"]) == (200, CALLERS_URL)
+
+
+async def test_variables_of_the_owner_may_stand_in_the_host(api: Api) -> None:
+    tool = await api.made("/tools", {**BASE, "config": {**REQUEST, "url": "https://{{tenant}}.example/{{sip_x_id}}"}})
+    assert tool["config"]["allowVariableHost"] is False
+
+
+async def test_a_tool_of_before_with_such_a_host_can_be_changed_and_read(api: Api) -> None:
+    tool = await api.made("/tools", {**BASE, "config": {**REQUEST, "url": CALLERS_URL, "allowVariableHost": True}})
+
+    def as_before(conn: sa.Connection) -> None:
+        (found,) = tools.page(conn, api.organization_id, limit=1, offset=0).items
+        config = {name: value for name, value in found.config.items() if name != "allow_variable_host"}
+        conn.execute(sa.update(tables.tools).values(config=config))
+
+    await api.services.database.write(as_before)
+    status, answer = await api("PATCH", f"/tools/{tool['id']}", {"name": "New", "config": {"timeout": 100}})
+    assert (status, answer["data"]["config"]["allowVariableHost"]) == (200, False)
+    status, _ = await api("PATCH", f"/tools/{tool['id']}", {"config": {"url": CALLERS_URL}})
+    assert status == 400

@@ -179,3 +179,43 @@ def test_nothing_of_a_request_is_in_its_repr() -> None:
 def test_a_stored_address_that_is_no_url_is_told() -> None:
     with pytest.raises(Unfillable, match="no URL"):
         filled("ftp://h.example/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://{{sip_x_server}}/",
+        "https://api.example.com{{sip_x_end}}/",
+        "https://{{ sip_x_tenant }}.example.com/a",
+        "https://user:{{key}}@{{caller_name}}.example.com/",
+        "https://api.example.com:{{customer_number}}/",
+        "https://{{diverted_from}}.example.com",
+        "https://{{tenant}}.{{caller_number}}.example/",
+    ],
+)
+def test_whoever_calls_does_not_choose_the_server(url: str) -> None:
+    values = dict.fromkeys(
+        ("sip_x_server", "sip_x_end", "sip_x_tenant", "key", "caller_name", "diverted_from", "tenant", "caller_number"),
+        "evil.example",
+    ) | {"customer_number": "80"}
+    with pytest.raises(Unfillable, match="takes its host from the caller"):
+        Template("GET", url, ()).filled({}, values, call_id="c")
+    assert Template("GET", url, (), variable_host=True).filled({}, values, call_id="c").url.host
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example.com/{{sip_x_id}}?a={{customer_number}}#{{caller_name}}",
+        "https://{{caller_name}}:{{sip_x_id}}@api.example.com/",
+        "https://api.example.com?{{sip_x_id}}",
+        "https://[2001:db8::1]/{{sip_x_id}}",
+    ],
+)
+@pytest.mark.parametrize(
+    "value", ["evil.example", "x@evil.example/", "/../..", "#@evil.example", "\\evil.example", ":80@e"]
+)
+def test_what_callers_write_elsewhere_leaves_the_server_as_it_is(url: str, value: str) -> None:
+    values: dict[str, ContextValue] = dict.fromkeys(("sip_x_id", "customer_number", "caller_name"), value)
+    sent = Template("GET", url, ()).filled({}, values, call_id="c").url
+    assert (sent.host, sent.port) in (("api.example.com", 443), ("2001:db8::1", 443))

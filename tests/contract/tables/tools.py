@@ -57,6 +57,7 @@ CONFIG: Final = Record(
         ),
         Field("method", Choice(("GET", "POST", "PUT", "PATCH", "DELETE")), required=True),
         Field("timeout", Whole(100, 30000), 5000),
+        Field("allowVariableHost", Flag(), False),
         Field(
             "headers",
             Items(
