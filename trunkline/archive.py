@@ -7,6 +7,7 @@ as GNU tar writes them.)
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -40,6 +41,8 @@ _NAMES: Final = re.compile(
 _FACT: Final = re.compile(r"[0-9A-Za-z.+:_-]{1,64}")
 """What is told of an archive, which a terminal may show."""
 _NOT_WHOLE: Final = "the archive is cut off: copy it again, or take another one"
+_NO_BACKUP: Final = "this is no backup of Trunkline"
+_DAMAGED: Final = "the archive is damaged: copy it again, or take another one"
 
 
 class BadArchive(StartupError):
@@ -123,9 +126,9 @@ class ArchiveReader:
         self._source = source
         self._left = self._padding = 0
         self._files = 0
-        name, size = self._next() or ("", 0)
+        name, size = self._first()
         if name != HEAD or size > MOST_HEAD:
-            raise BadArchive("this is no backup of Trunkline")
+            raise BadArchive(_NO_BACKUP)
         self.head = _object(self._all())
         if self.head.get("trunklineBackup") != FORMAT:
             raise BadArchive("the backup was made by a newer version of Trunkline: restore it with that one")
@@ -167,16 +170,27 @@ class ArchiveReader:
             raise BadArchive("its manifest is none") from error
         return Manifest(version, revision, created_at, files, missing)
 
+    def _first(self) -> tuple[str, int]:
+        """Name and size of what the archive begins with. Of whatever does not begin as a backup does, nothing more is
+        said than that it is none: neither its length nor its sums mean anything."""
+        block = self._read(_BLOCK, f"{_NO_BACKUP}, or a damaged one: it cannot be unpacked")
+        if not block.startswith(HEAD.encode()):
+            raise BadArchive(_NO_BACKUP if block else f"{_NO_BACKUP}: it is empty")
+        if len(block) < _BLOCK:
+            raise BadArchive(_NOT_WHOLE)
+        return self._header_of(block)
+
     def _next(self) -> tuple[str, int] | None:
         """Name and size of the next file; None at the end of the archive."""
         self._skip()
         block = self._exactly(_BLOCK)
-        if block == bytes(_BLOCK):
-            return None
+        return None if block == bytes(_BLOCK) else self._header_of(block)
+
+    def _header_of(self, block: bytes) -> tuple[str, int]:
         try:
             facts = tarfile.TarInfo.frombuf(block, "ascii", "strict")
         except (tarfile.HeaderError, UnicodeDecodeError) as error:
-            raise BadArchive("this is no backup of Trunkline, or it is damaged") from error
+            raise BadArchive(_DAMAGED) from error
         if facts.type != tarfile.REGTYPE or facts.size < 0:
             raise BadArchive(f"it holds {facts.name!r}, which is no plain file")
         self._left, self._padding = facts.size, -facts.size % _BLOCK
@@ -192,15 +206,20 @@ class ArchiveReader:
         return b"".join(self.pieces())
 
     def _exactly(self, size: int) -> bytes:
-        try:
-            found = self._source.read(size)
-        except (EOFError, zlib.error) as error:
-            raise BadArchive(_NOT_WHOLE) from error
-        except OSError as error:  # gzip.BadGzipFile is one
-            raise BadArchive(f"the archive cannot be read: {error.strerror or error}") from error
+        found = self._read(size)
         if len(found) != size:
             raise BadArchive(_NOT_WHOLE)
         return found
+
+    def _read(self, size: int, damaged: str = _DAMAGED) -> bytes:
+        try:
+            return self._source.read(size)
+        except EOFError as error:  # of what is compressed
+            raise BadArchive(_NOT_WHOLE) from error
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise BadArchive(damaged) from error
+        except OSError as error:
+            raise BadArchive(f"the archive cannot be read: {error.strerror or error}") from error
 
 
 def _name(told: str) -> str:

@@ -264,6 +264,43 @@ def test_an_archive_that_is_cut_off_or_altered_anywhere_is_refused(archive: Path
     _refused(b"no archive at all" * 1000, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("junk", "complaint"),
+    [
+        (b"", "this is no backup of Trunkline: it is empty"),
+        (b"x", "this is no backup of Trunkline"),
+        (b"no archive at all" * 10, "this is no backup of Trunkline"),
+        (b"no archive at all" * 1000, "this is no backup of Trunkline"),
+        (bytes(600), "this is no backup of Trunkline"),
+        (bytes(100_000), "this is no backup of Trunkline"),
+        (b"SQLite format 3\0" + bytes(8000), "this is no backup of Trunkline"),
+        (b"PK\x03\x04" + b"x" * 5000, "this is no backup of Trunkline"),
+        (gzip.compress(b"no archive at all"), "this is no backup of Trunkline"),
+        (gzip.compress(b""), "this is no backup of Trunkline: it is empty"),
+        (b"\x1f\x8b" + b"x" * 5000, "this is no backup of Trunkline, or a damaged one: it cannot be unpacked"),
+    ],
+)
+def test_junk_is_told_from_a_backup_that_is_cut_off(tmp_path: Path, junk: bytes, complaint: str) -> None:
+    assert _refused(junk, tmp_path) == complaint
+
+
+def test_what_is_wrong_with_a_backup_is_told(archive: Path, tmp_path: Path) -> None:
+    whole = archive.read_bytes()
+    packed = gzip.compress(whole, 1)
+    cut, damaged = "the archive is cut off: ", "the archive is damaged: "
+    for length in (100, 511, 512, 600, 5000, len(whole) - 2000):
+        assert _refused(whole[:length], tmp_path).startswith(cut)
+    for length in (len(packed) // 3, len(packed) * 9 // 10):
+        assert _refused(packed[:length], tmp_path).startswith(cut)
+    with tarfile.open(archive) as tar:
+        second = tar.getmembers()[1].offset
+    assert _refused(whole[: second + 20] + b"?" + whole[second + 21 :], tmp_path).startswith(damaged)
+    assert _refused(whole[:20] + b"?" + whole[21:], tmp_path).startswith(damaged)
+    stored = bytearray(gzip.compress(whole, 0))  # a head of 10 bytes, then blocks behind 5 bytes with their length
+    stored[10 + 5 + int.from_bytes(stored[11:13], "little") + 3] ^= 1
+    assert _refused(bytes(stored), tmp_path).startswith(damaged)
+
+
 def test_a_size_beyond_the_disk_is_refused_before_it_is_written(archive: Path, tmp_path: Path) -> None:
     whole = archive.read_bytes()
     head = whole[: 2 * tarfile.BLOCKSIZE]
