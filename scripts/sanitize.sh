@@ -16,13 +16,13 @@ suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUF
 status=0
 
 # The extension beside the one that is installed, once for each content.
-build_extension() { # KIND PJSIP OPTIONS LINK_OPTIONS
+build_extension() { # KIND COMPILER PJSIP OPTIONS LINK_OPTIONS
     folder=$root/build/sanitize/$1
-    key=$({ cat setup.py sipcore/native/*; readlink -f "$2"; echo "$3"; } | sha256sum)
+    key=$({ cat setup.py sipcore/native/*; readlink -f "$3"; echo "$2 $4"; } | sha256sum)
     [ "$(cat "$folder/key" 2>/dev/null)" = "$key" ] && return
     mkdir -p "$folder"
-    watched "compiling the extension ($1)" "" "" env CC=clang CXX=clang++ LDSHARED="clang -shared" \
-        LDCXXSHARED="clang++ -shared" CFLAGS="-g $3" LDFLAGS="$4" PJSIP_PREFIX="$2" \
+    watched "compiling the extension ($1)" "" "" env CC="$2" CXX="$2" LDSHARED="$2 -shared" \
+        LDCXXSHARED="$2 -shared" CFLAGS="-g $4" LDFLAGS="$5" PJSIP_PREFIX="$3" \
         "$python" setup.py -q build_ext --force --parallel 2 --build-lib "$folder" --build-temp "$folder/objects"
     echo "$key" >"$folder/key"
 }
@@ -41,7 +41,14 @@ with_sanitizer() { # KIND RUNTIME PJSIP COMMAND...
         nice "$@"
 }
 
+# Nothing would be found in the extension that is installed.
+check_extension() { # KIND RUNTIME PJSIP
+    used=$(with_sanitizer "$1" "$2" "$3" "$python" -c 'from sipcore import _native; print(_native.__file__)') || used="none"
+    [ "$used" = "$root/build/sanitize/$1/sipcore/_native$suffix" ] || fail "Python uses another extension: $used" "$remedy"
+}
+
 run_tests() { # KIND RUNTIME PJSIP FILES
+    check_extension "$1" "$2" "$3"
     say "==> $1: tests"
     # shellcheck disable=SC2086  # one word per file
     with_sanitizer "$1" "$2" "$3" "$python" -m pytest -q -p no:cacheprovider --timeout 600 --reruns 2 $4 || ended=$?
@@ -67,7 +74,7 @@ tell_reports() { # KIND
 
 address() {
     scripts/build-pjsip.sh sanitize
-    build_extension address build/pjsip-sanitize "$sanitizer_options -fno-sanitize-recover=undefined" "$sanitizer_link_options"
+    build_extension address clang build/pjsip-sanitize "$sanitizer_options -fno-sanitize-recover=undefined" "$sanitizer_link_options"
     rm -f build/sanitize/address/report.*
     run_tests address "$sanitizer_runtime" "$root/build/pjsip-sanitize" "${TESTS:-tests/sipcore}"
     run_messages address "$sanitizer_runtime" "$root/build/pjsip-sanitize"
@@ -76,7 +83,7 @@ address() {
 
 # PJSIP is not built for it: its locks are seen all the same, and what it does without locks is its own affair.
 thread() {
-    build_extension thread build/pjsip "$thread_options" "$thread_link_options"
+    build_extension thread gcc build/pjsip "$thread_options" "$thread_options"
     rm -f build/sanitize/thread/report.*
     usual=$(for part in pump tap background digits rtp_attacks rtp_moves rtp_ports media_quality media_packets connections \
         guard_limits names replaces call_table srtp tls endpoint; do echo "tests/sipcore/test_$part.py"; done)
