@@ -74,7 +74,10 @@ fuzzer() { # NAME OPTIONS...
             UBSAN_OPTIONS="print_stacktrace=1:suppressions=$root/tests/sanitize/undefined.supp" \
             nice -n 19 "$made/native/$name" "$@"
     else
-        env PYTHONPATH="$made/site" nice -n 19 "$python" -m tests.fuzz.explore "$name" "$@"
+        program=$made/explore-$name
+        printf '#!/bin/sh\nexec "%s" -m tests.fuzz.explore %s "$@"\n' "$python" "$name" >"$program"
+        chmod +x "$program"
+        env PYTHONPATH="$made/site" FUZZ_PROGRAM="$program" nice -n 19 "$program" "$@"
     fi
 }
 
@@ -110,6 +113,7 @@ keep() { # NAME
     rm -rf "$made/fewest" && mkdir -p "$made/fewest" "$made/corpus/$1"
     # shellcheck disable=SC2046  # one word per folder
     fuzzer "$1" -merge=1 -max_len=$longest "$made/fewest" "$made/corpus/$1" $(folders_of "$1") >"$log.merge" 2>&1
+    [ -n "$(ls "$made/fewest")" ] || { tail -n 30 "$log.merge"; fail "failed: merging the inputs of $1" "$remedy"; }
     rm -rf "tests/fuzz/corpus/$1"
     mv "$made/fewest" "tests/fuzz/corpus/$1"
     say "    tests/fuzz/corpus/$1: $(find "tests/fuzz/corpus/$1" -type f | wc -l) inputs"

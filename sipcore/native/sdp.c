@@ -40,12 +40,12 @@ static void name_in(pjmedia_sdp_conn *conn, const pj_str_t *type, const pj_str_t
 }
 
 /* RFC 3605. */
-static void name_in_rtcp(pjmedia_sdp_media *media, pj_pool_t *pool, const pj_str_t *type, const pj_str_t *address)
+static void name_in_rtcp(pjmedia_sdp_attr *attribute, pj_pool_t *pool, const pj_str_t *type, const pj_str_t *address)
 {
-    pjmedia_sdp_attr *attribute = pjmedia_sdp_media_find_attr2(media, "rtcp", NULL);
     pjmedia_sdp_rtcp_attr rtcp;
     char text[64];
-    if (!attribute || pjmedia_sdp_attr_get_rtcp(attribute, &rtcp) != PJ_SUCCESS || !rtcp.addr.slen)
+    if (pj_strcmp2(&attribute->name, "rtcp") != 0 || pjmedia_sdp_attr_get_rtcp(attribute, &rtcp) != PJ_SUCCESS ||
+        !rtcp.addr.slen)
         return;
     pj_ansi_snprintf(text, sizeof text, "%u IN %.*s %.*s", rtcp.port, (int)type->slen, type->ptr, (int)address->slen,
                      address->ptr);
@@ -63,7 +63,8 @@ void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockad
     name_in(sdp->conn, &type, &address);
     for (unsigned i = 0; i < sdp->media_count; i++) {
         name_in(sdp->media[i]->conn, &type, &address);
-        name_in_rtcp(sdp->media[i], pool, &type, &address);
+        for (unsigned j = 0; j < sdp->media[i]->attr_count; j++)
+            name_in_rtcp(sdp->media[i]->attr[j], pool, &type, &address);
     }
 }
 

@@ -98,8 +98,13 @@ async def main(count: int, seed: int) -> None:
     mutate = Mutator(seed)
     sent = 0
     async with Phone(SETTINGS) as phone, RawPhone(phone.target) as raw:
+        late = 0
         while sent < count:
-            await KINDS[sent // AT_ONCE % len(KINDS)](phone, raw, mutate)
+            try:
+                await KINDS[sent // AT_ONCE % len(KINDS)](phone, raw, mutate)
+            except TimeoutError:  # a raw phone says everything once, and a slow machine loses some of it
+                late += 1
+                assert late <= 1 + sent // 1000, f"{late} of the first {sent} messages' calls did not come about"
             sent += AT_ONCE
             while not raw.sip.received.empty():
                 raw.sip.received.get_nowait()
@@ -108,7 +113,7 @@ async def main(count: int, seed: int) -> None:
                 print(f"    {sent} of {count} messages", flush=True)
         call = await phone.call()
         await call.end()
-    print(f"    {sent} messages, seed {seed}; then a call came about")
+    print(f"    {sent} messages, seed {seed}, {late} calls late; then a call came about")
 
 
 if __name__ == "__main__":
