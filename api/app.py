@@ -15,6 +15,7 @@ from api.health import add_health
 from api.idempotency import Repeats
 from api.key_use import KeyUse
 from api.middleware import errors, observe
+from api.outgoing import AnswerRoom
 from api.reference.serve import add_reference
 from api.route import Route
 from api.routes import ROUTES, description
@@ -27,7 +28,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
     """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it.
     `now_s` is the clock of the rate limits, in seconds since 1970."""
     key_use, repeats = KeyUse(services.database), Repeats(services.database, services.secrets)
-    works, uploads = Works(), Uploads()
+    works, uploads, answers = Works(), Uploads(), AnswerRoom()
     known = {f"{route.method} /v1{route.path}": route for route in ROUTES}
     largest = max(route.max_body for route in ROUTES)
     asked = services.settings.api
@@ -45,7 +46,7 @@ def create_app(services: Services, now_s: Callable[[], float] = time.time) -> we
 
     app.cleanup_ctx.append(in_the_background)
     for route in ROUTES:
-        handler = endpoint(route, services, repeats, works, uploads)
+        handler = endpoint(route, services, repeats, works, uploads, answers)
         path = _place(route)
         app.router.add_route(route.method, path, handler)
         if route.method == "GET":

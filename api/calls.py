@@ -98,7 +98,8 @@ def page(exchange: Exchange[None, CallQuery]) -> Listed:
     """GET /calls"""
     query = exchange.query
     found = calls.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, only=query.filter())
-    return Listed([CallListItem.of_row(each, recording_url_of(exchange, each)) for each in found.items], found.total)
+    views = (CallListItem.of_row(each, recording_url_of(exchange, each)) for each in found.items)
+    return Listed(views, found.total)
 
 
 def get(exchange: Exchange[None, NoQuery]) -> Call:

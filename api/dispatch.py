@@ -15,7 +15,8 @@ from pydantic_core import to_json
 from api.fields import BodyContext, Paging
 from api.gate import CALLER, OPENED
 from api.idempotency import Repeats, key_of, replay
-from api.route import All, Asked, Deleted, Document, Exchange, File, Listed, Many, One, Results, Route, as_json
+from api.outgoing import PIECE, AnswerRoom, PiecesResponse, Room
+from api.route import MIB, All, Asked, Deleted, Document, Exchange, File, Listed, Many, One, Results, Route, as_json
 from api.services import Services
 from api.uploads import Uploads
 from api.validation import SMALL_BODY, check_body, check_query, item_id, read_body
@@ -28,14 +29,20 @@ from storage.idempotent_answers import Answer, Scope
 JSON: Final = "application/json"
 LARGE_BODY: Final = 64 * 1024
 """A body of more bytes is checked on another thread, so that the event loop does not stand still."""
+MOST_PAGE: Final = 4 * MIB
+"""Bytes of a page; the items that there is no room for come with the next one."""
+PAGE_ENDS: Final = 256
+"""Bytes of a page that are no items."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = structlog.get_logger()
 
 
-def endpoint(route: Route, services: Services, repeats: Repeats, works: Works, uploads: Uploads) -> Handler:
+def endpoint(
+    route: Route, services: Services, repeats: Repeats, works: Works, uploads: Uploads, answers: AnswerRoom
+) -> Handler:
     """The aiohttp handler of a route."""
-    run = _Runner(route, services, works, uploads)
+    run = _Runner(route, services, works, uploads, answers)
 
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request.get(CALLER)
@@ -51,11 +58,12 @@ def endpoint(route: Route, services: Services, repeats: Repeats, works: Works, u
 class _Runner:
     """One route at work."""
 
-    def __init__(self, route: Route, services: Services, works: Works, uploads: Uploads) -> None:
+    def __init__(self, route: Route, services: Services, works: Works, uploads: Uploads, answers: AnswerRoom) -> None:
         self._route = route
         self._services = services
         self._works = works
         self._uploads = uploads
+        self._answers = answers
         self._context = BodyContext(allow_http_webhooks=services.settings.webhooks.allow_http)
 
     async def __call__(self, request: web.Request, scope: Scope | None = None) -> web.StreamResponse:
@@ -80,13 +88,31 @@ class _Runner:
         return await self._works.whole(self._done(asked, scope), leave)
 
     async def _done(self, asked: Asked[Any, Any], scope: Scope | None) -> web.StreamResponse:
+        """The response, once there is room for it. Only what reads waits for that: a client that takes nothing of its
+        lists can still hang up its calls."""
+        route, owner = self._route, asked.organization_id
+        if route.writes or isinstance(route.answer, File):
+            room = self._answers.take(owner, 0)
+        else:
+            room = await self._answers.wait_for(owner, MOST_PAGE if isinstance(route.answer, Many) else MIB)
+        try:
+            answer = await self._worked(asked, scope)
+        except BaseException:
+            room.free()
+            raise
+        if isinstance(answer, web.StreamResponse):
+            room.free()
+            return answer
+        return json_answer(route.status, answer, room)
+
+    async def _worked(self, asked: Asked[Any, Any], scope: Scope | None) -> bytes | list[bytes] | web.StreamResponse:
         """Prepare, transaction, and what follows it: all of it or, when the transaction fails, nothing."""
         route, database, secrets = self._route, self._services.database, self._services.secrets
         prepared = None if route.prepare is None else await route.prepare(asked)
         follow_ups: list[Callable[[], None]] = []
         notes: list[Callable[[sa.Connection], None]] = []
 
-        def work(conn: sa.Connection) -> bytes | web.StreamResponse | Answer:
+        def work(conn: sa.Connection) -> bytes | list[bytes] | web.StreamResponse | Answer:
             # One that was cut off, or came to another server, may have been stored since the first look.
             kept = None if scope is None else idempotent_answers.find(conn, secrets, scope, utc_now())
             if kept is not None:
@@ -110,7 +136,7 @@ class _Runner:
             await self._undo(asked, prepared)
             return replay(answer)
         self._follow_up(follow_ups)
-        return json_response(route.status, answer) if isinstance(answer, bytes) else answer
+        return answer
 
     async def _undo(self, asked: Asked[Any, Any], prepared: Any) -> None:
         if self._route.undo is None:
@@ -167,8 +193,19 @@ def json_response(status: int, body: bytes) -> web.Response:
     return web.Response(body=body, status=status, content_type=JSON, charset="utf-8")
 
 
-def _answer(route: Route, exchange: Exchange[Any, Any], result: Any) -> bytes | web.StreamResponse:
-    """What the handler returned, in the envelope of the route."""
+def json_answer(status: int, body: bytes | list[bytes], room: Room) -> web.StreamResponse:
+    """JSON bytes, or the parts that they come in, as a response; a large one goes out in pieces."""
+    parts = [body] if isinstance(body, bytes) else body
+    size = sum(map(len, parts))
+    if size <= PIECE:
+        room.free()
+        return json_response(status, body if isinstance(body, bytes) else b"".join(body))
+    room.becomes(size)
+    return PiecesResponse(status, parts, room)
+
+
+def _answer(route: Route, exchange: Exchange[Any, Any], result: Any) -> bytes | list[bytes] | web.StreamResponse:
+    """What the handler returned, in the envelope of the route; a page in parts."""
     match route.answer:
         case One(or_text=True) if isinstance(result, web.StreamResponse):
             return result
@@ -190,7 +227,15 @@ def _answer(route: Route, exchange: Exchange[Any, Any], result: Any) -> bytes | 
             return response
 
 
-def _page(listed: Listed, paging: Paging) -> bytes:
-    items = b",".join(each if isinstance(each, bytes) else as_json(each) for each in listed.items)
+def _page(listed: Listed, paging: Paging) -> list[bytes]:
+    """As many items as there is room for, and one at least. They may still have to be read: no further one is."""
+    parts = [b'{"data":[']
+    room = MOST_PAGE - PAGE_ENDS
+    for item in listed.items:
+        part = item if isinstance(item, bytes) else as_json(item)
+        room -= len(part) + 1
+        if room < 0 and len(parts) > 1:
+            break
+        parts += (b",", part) if len(parts) > 1 else (part,)
     pagination = to_json({"total": listed.total, "limit": paging.limit, "offset": paging.offset})
-    return b'{"data":[' + items + b'],"pagination":' + pagination + b"}"
+    return [*parts, b'],"pagination":' + pagination + b"}"]

@@ -76,7 +76,7 @@ def page(exchange: Exchange[None, KnowledgeQuery]) -> Listed:
     query, conn, owner = exchange.query, exchange.conn, exchange.owner
     agent_id = None if query.agent_id is None else _agent(conn, owner, query.agent_id).id
     found = knowledge.page(conn, owner, limit=query.limit, offset=query.offset, agent_id=agent_id)
-    return Listed([KnowledgeDocument.of(each) for each in found.items], found.total)
+    return Listed(map(KnowledgeDocument.of, found.items), found.total)
 
 
 def get(exchange: Exchange[None, NoQuery]) -> KnowledgeDocument:

@@ -27,6 +27,8 @@ SHUTDOWN_S: Final = 5.0
 BACKLOG: Final = 128
 WAIT_S: Final = 1.0
 """After the system would not give us another connection."""
+MOST_UNSENT: Final = 128 * 1024
+"""Bytes that the system holds of an answer beyond those that are on their way."""
 TELL_EVERY_S: Final = 10.0
 REFUSED: Final = Figure("trunkline_http_connections_refused_total", "HTTP connections over a bound, closed at once")
 
@@ -127,9 +129,7 @@ class _Door:
         connection = self._server()
         connection.closed = partial(self._admission.leave, address)
         try:
-            # A client that takes nothing of its response is as idle as one that asks for nothing.
-            idle_ms = math.ceil(self._settings.idle_timeout_s * 1000)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, idle_ms)
+            _bound_writing(connected, self._settings.write_timeout_s)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
                 connected,
@@ -149,6 +149,13 @@ class _Door:
             self._told_at_s = time.monotonic()
             log.warning("api.connections_refused", count=self._turned_away, last=address)
             self._turned_away = 0
+
+
+def _bound_writing(connected: socket.socket, timeout_s: float) -> None:
+    """A client that takes nothing of its answer ends the connection, whatever is on top of it; one that takes a little
+    now and then does not. What it has not been sent yet waits here, where it is counted, and not in the system."""
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(timeout_s * 1000))
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, MOST_UNSENT)
 
 
 async def _opened(settings: ApiSettings) -> list[socket.socket]:

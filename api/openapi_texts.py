@@ -9,8 +9,12 @@ out.
 
 Bodies and responses are JSON with camelCase names. Ids are UUIDs, times are ISO 8601 in UTC, telephone numbers
 E.164. One thing comes as `{data: {...}}`, a list as `{data: [...], pagination: {total, limit, offset}}`, newest
-first. Bodies are checked strictly: an unknown field, or a value of another type, is refused. A PATCH changes what
-it names: an absent field stays as it is, `null` clears a field that can be null.
+first. A page holds at most `limit` items and 4 MiB of JSON, but always one item: it may hold fewer than `limit` though
+there are more. Go on at `offset` plus as many as it held, until that is `total`. A client that takes nothing of an
+answer for seconds is disconnected.
+
+Bodies are checked strictly: an unknown field, or a value of another type, is refused. Every text, list and object has
+a bound. A PATCH changes what it names: an absent field stays as it is, `null` clears a field that can be null.
 
 ## Authentication
 

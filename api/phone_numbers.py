@@ -47,7 +47,7 @@ def page(exchange: Exchange[None, Paging]) -> Listed:
     """GET /phone-numbers"""
     query = exchange.query
     found = phone_numbers.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
-    return Listed([_view(exchange.services, each) for each in found.items], found.total)
+    return Listed((_view(exchange.services, each) for each in found.items), found.total)
 
 
 def get(exchange: Exchange[None, NoQuery]) -> PhoneNumber:

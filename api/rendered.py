@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Final, TypeVar
+
+from storage.rows import BATCH
 
 V = TypeVar("V", bound=Hashable)
 MOST_BYTES: Final = 32 * 1024 * 1024
@@ -25,8 +27,13 @@ class Rendered:
         """Bytes that are kept."""
         return self._bytes
 
-    def of(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> list[bytes]:
-        """The JSON of each version, in order. `render` makes what is not kept; what it does not give is left out."""
+    def of(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> Iterator[bytes]:
+        """The JSON of each version, in order. `render` makes what is not kept, some at a time, as they are taken; what
+        it does not give is left out."""
+        for at in range(0, len(versions), BATCH):
+            yield from self._some(versions[at : at + BATCH], render)
+
+    def _some(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> list[bytes]:
         with self._lock:
             found = {version: self._kept.pop(version) for version in versions if version in self._kept}
             for version, text in found.items():

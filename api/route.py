@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
@@ -71,9 +71,10 @@ Answer = One | Many | All | Results | Deleted | File | Document
 
 @dataclass(frozen=True)
 class Listed:
-    """A page of views, each perhaps already as JSON, and how many items the whole list has."""
+    """A page of views, each perhaps already as JSON, and how many items the whole list has. No more of them are taken
+    than go into an answer: an iterator reads no others."""
 
-    items: Sequence[BaseModel | bytes]
+    items: Iterable[BaseModel | bytes]
     total: int
 
 

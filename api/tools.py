@@ -27,7 +27,7 @@ def page(exchange: Exchange[None, Paging]) -> Listed:
     """GET /tools"""
     query, secrets = exchange.query, exchange.services.secrets
     found = tools.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
-    return Listed([Tool.of(each, secrets) for each in found.items], found.total)
+    return Listed((Tool.of(each, secrets) for each in found.items), found.total)
 
 
 def get(exchange: Exchange[None, NoQuery]) -> Tool:

@@ -34,7 +34,7 @@ def page(exchange: Exchange[None, Paging]) -> Listed:
     """GET /calls/{id}/webhook-deliveries"""
     query, call = exchange.query, _call(exchange)
     found = webhook_deliveries.page(exchange.conn, call.id, limit=query.limit, offset=query.offset)
-    return Listed([WebhookAttempt.model_validate(each) for each in found.items], found.total)
+    return Listed((WebhookAttempt.model_validate(each) for each in found.items), found.total)
 
 
 def send_again(exchange: Exchange[NoBody, NoQuery]) -> WebhookAttempt:

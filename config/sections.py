@@ -68,6 +68,9 @@ class ApiSettings(Section):
         10, description="a connection that has not sent the head of a request ends after: seconds above 0"
     )
     idle_timeout_s: Seconds = Field(75, description="a connection without a next request ends after: seconds above 0")
+    write_timeout_s: Seconds = Field(
+        5, description="a connection whose client takes nothing of an answer ends after: seconds above 0"
+    )
     body_timeout_s: Seconds = Field(
         30, description="how long a request's body may take to come, uploads four times as long: seconds above 0"
     )

@@ -15,7 +15,7 @@ from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, TrunklineError
 from storage import tables
 from storage.agents import AGENT, Agent
-from storage.rows import Page, Shape
+from storage.rows import LazyPage, Shape
 from storage.sip_places import is_address, normal_host, normal_source
 from storage.trunk_rules import OPEN, TrunkRules, literals, same_number
 
@@ -205,13 +205,13 @@ def get(conn: sa.Connection, organization_id: str, number_id: str) -> PhoneNumbe
     return None if row is None else NUMBER.build(row)
 
 
-def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> Page[PhoneNumber]:
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyPage[PhoneNumber]:
     """Newest first."""
     where = _t.c.organization_id == organization_id
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
-    query = sa.select(*NUMBER.columns).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
-    rows = conn.execute(query.limit(limit).offset(offset))
-    return Page([NUMBER.build(row) for row in rows], total)
+    query = sa.select(_t.c.id).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
+    ids = conn.execute(query.limit(limit).offset(offset)).scalars().all()
+    return LazyPage(NUMBER.each_of(conn, ids), total)
 
 
 def merged(stored: PhoneNumberFields, changes: Mapping[str, Any]) -> PhoneNumberFields:

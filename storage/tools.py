@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from storage import agents, tables
-from storage.rows import Page, Shape
+from storage.rows import LazyPage, Shape
 
 ToolType = Literal["http"]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -87,13 +87,13 @@ def get(conn: sa.Connection, organization_id: str, tool_id: str) -> Tool | None:
     return None if row is None else TOOL.build(row)
 
 
-def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> Page[Tool]:
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyPage[Tool]:
     """Newest first."""
     where = _t.c.organization_id == organization_id
     total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
-    query = sa.select(*TOOL.columns).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
-    rows = conn.execute(query.limit(limit).offset(offset))
-    return Page([TOOL.build(row) for row in rows], total)
+    query = sa.select(_t.c.id).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
+    ids = conn.execute(query.limit(limit).offset(offset)).scalars().all()
+    return LazyPage(TOOL.each_of(conn, ids), total)
 
 
 _ALL: Final = (

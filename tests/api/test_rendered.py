@@ -23,24 +23,24 @@ class Renderer:
 
 def test_each_version_is_made_once_and_comes_in_the_order_asked_for() -> None:
     kept, render = Rendered(), Renderer()
-    assert kept.of(["b", "a"], render) == [b"b".rjust(10), b"a".rjust(10)]
-    assert kept.of(["a", "c", "b"], render) == [b"a".rjust(10), b"c".rjust(10), b"b".rjust(10)]
+    assert list(kept.of(["b", "a"], render)) == [b"b".rjust(10), b"a".rjust(10)]
+    assert list(kept.of(["a", "c", "b"], render)) == [b"a".rjust(10), b"c".rjust(10), b"b".rjust(10)]
     assert render.asked == ["b", "a", "c"]
 
 
 def test_what_is_gone_meanwhile_is_left_out() -> None:
-    assert Rendered().of(["a", "b"], lambda versions: [("b", b"B")]) == [b"B"]
+    assert list(Rendered().of(["a", "b"], lambda versions: [("b", b"B")])) == [b"B"]
 
 
 def test_the_longest_unused_goes_when_there_is_too_much() -> None:
     kept, render = Rendered(most_bytes=30), Renderer()
-    kept.of(["a", "b", "c"], render)
-    kept.of(["a"], render)
-    kept.of(["d"], render)
+    list(kept.of(["a", "b", "c"], render))
+    list(kept.of(["a"], render))
+    list(kept.of(["d"], render))
     assert kept.size == 30
-    kept.of(["a", "c", "d"], render)
+    list(kept.of(["a", "c", "d"], render))
     assert render.asked == ["a", "b", "c", "d"]
-    kept.of(["b"], render)
+    list(kept.of(["b"], render))
     assert render.asked[-1] == "b"
     assert kept.size == 30
 

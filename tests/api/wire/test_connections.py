@@ -114,7 +114,7 @@ async def test_a_client_that_takes_nothing_of_its_response_is_given_up(serve: Se
             given_up.set()
             raise
 
-    live = await serve({"/endless": endless}, idle_timeout_s=0.3)
+    live = await serve({"/endless": endless}, write_timeout_s=0.3)
     wire = await live.connect(limit=2**10)
     await wire.send(live.head("GET", "/endless"))
     await given_up.wait()

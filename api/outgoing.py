@@ -1,0 +1,144 @@
+"""Answers on their way out. Large ones go out in pieces, as fast as they are taken; and an organization has only so
+many bytes of them in memory, made or being made: what it asks for beyond that waits, and keeps no other waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final
+from weakref import finalize
+
+from aiohttp import hdrs, web
+
+from config.errors import Unavailable
+
+PIECE: Final = 64 * 1024
+"""Bytes that are handed to the connection at once; smaller answers are sent whole and not counted."""
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of an organization; one answer may always be made, however large."""
+MOST_WAITING: Final = 64
+"""Requests of an organization that wait for that; what comes beyond them is told to come again."""
+RETRY_AFTER_S: Final = 5
+
+
+class Room:
+    """What is counted of one answer, until it is given back: by `free`, which may be called more than once."""
+
+    def __init__(self, size: int, changed: Callable[[int], None]) -> None:
+        self._size = size
+        self._changed = changed
+
+    def becomes(self, size: int) -> None:
+        """The answer is made, and is of this size."""
+        before, self._size = self._size, size
+        if before != size:
+            self._changed(size - before)
+
+    def free(self) -> None:
+        """The answer is gone."""
+        self.becomes(0)
+
+
+class AnswerRoom:
+    """Counts by organization; None is what belongs to none, which never waits."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES, most_waiting: int = MOST_WAITING) -> None:
+        self._most_bytes = most_bytes
+        self._most_waiting = most_waiting
+        self._taken = Counter[str | None]()
+        self._waiting: dict[str | None, deque[tuple[int, asyncio.Future[None]]]] = {}
+
+    def taken(self, owner: str | None) -> int:
+        """Bytes that are counted now."""
+        return self._taken[owner]
+
+    def take(self, owner: str | None, size: int) -> Room:
+        """Count an answer that is there already."""
+        self._taken[owner] += size
+        return Room(size, lambda more: self._change(owner, more))
+
+    async def wait_for(self, owner: str | None, size: int) -> Room:
+        """Count an answer that is to be made, of at most about this size, once there is room for it; in the order of
+        the calls. `Unavailable` when too many wait."""
+        if owner is not None and (owner in self._waiting or not self._fits(owner, size)):
+            waiting = self._waiting.setdefault(owner, deque())
+            if len(waiting) >= self._most_waiting:
+                raise Unavailable("Too many large answers of this organization are still being taken", RETRY_AFTER_S)
+            turn = asyncio.get_running_loop().create_future()
+            waiting.append((size, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._gone(owner, size, turn)
+                raise
+        else:
+            self._taken[owner] += size
+        return Room(size, lambda more: self._change(owner, more))
+
+    def _gone(self, owner: str, size: int, turn: asyncio.Future[None]) -> None:
+        """One that waited does so no more; it may have had its turn at the same moment."""
+        if turn.cancelled():
+            self._let_in(owner)
+        else:
+            self._change(owner, -size)
+
+    def _change(self, owner: str | None, more: int) -> None:
+        self._taken[owner] += more
+        if not self._taken[owner]:
+            del self._taken[owner]
+        if more < 0:
+            self._let_in(owner)
+
+    def _let_in(self, owner: str | None) -> None:
+        waiting = self._waiting.get(owner)
+        while waiting and (waiting[0][1].done() or self._fits(owner, waiting[0][0])):
+            size, turn = waiting.popleft()
+            if not turn.done():
+                self._taken[owner] += size
+                turn.set_result(None)
+        if waiting is not None and not waiting:
+            del self._waiting[owner]
+
+    def _fits(self, owner: str | None, size: int) -> bool:
+        taken = self._taken[owner]
+        return not taken or taken + size <= self._most_bytes
+
+
+class PiecesResponse(web.StreamResponse):
+    """JSON whose parts are there already. They go out one after the other, each when the connection has taken those
+    before it; `room` is given back when the last, or the client, is gone."""
+
+    def __init__(self, status: int, parts: Sequence[bytes], room: Room) -> None:
+        super().__init__(status=status, headers={hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
+        self.content_length = sum(map(len, parts))
+        self._parts = deque(parts)
+        self._given_back = finalize(self, room.free)
+        """Also when it is never sent."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """The body goes out now; aiohttp calls this after the headers."""
+        try:
+            if self._req is not None and self._req.method != hdrs.METH_HEAD:
+                await self._write_parts()
+            await super().write_eof(data)
+        finally:
+            self._parts.clear()
+            self._given_back()
+
+    async def _write_parts(self) -> None:
+        """Small parts together, large ones in pieces, without a copy."""
+        small: list[bytes] = []
+        size = 0
+        while self._parts:
+            part = self._parts.popleft()
+            if len(part) < PIECE:
+                small.append(part)
+                size += len(part)
+            if small and (size >= PIECE or len(part) >= PIECE or not self._parts):
+                await self.write(b"".join(small))
+                small, size = [], 0
+            if len(part) >= PIECE:
+                view = memoryview(part)
+                for at in range(0, len(part), PIECE):
+                    await self.write(view[at : at + PIECE])
