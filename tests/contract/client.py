@@ -131,6 +131,8 @@ def _check_error(answer: Answer) -> None:
     if answer.status == 401:
         ((field, _),) = (tuple(each.values()) for each in answer.body["details"])
         expected = OF_LINKS.get(field, expected)
-    assert set(answer.body) <= {"error", "retryAfter"} | ({"details"} if answer.status == 401 else set()), answer.body
+    assert set(answer.body) <= {"error", "retryAfter"} | ({"details"} if answer.status in (401, 403) else set()), (
+        answer.body
+    )
     if (expected is not None and "retryAfter" in answer.body) or answer.status in (401, 405):
         assert told == expected

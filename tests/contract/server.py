@@ -6,13 +6,14 @@ import asyncio
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from uuid import UUID, uuid5
 
@@ -106,13 +107,14 @@ class Server:
             client.close()
 
 
-def _services(folder: Path) -> Services:
+def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
     settings = Settings(data_dir=folder).with_changes(
         {
             "api": {"host": "127.0.0.1", "port": 0},
             "limits": {"requests_per_minute": PLENTY},
             "trunks": {"policy": "open"},
         }
+        | changes
     )
     database = Database(settings.database_url)
 
@@ -141,10 +143,10 @@ def _services(folder: Path) -> Services:
 
 
 @contextmanager
-def serve(folder: Path, fresh_database: Path) -> Iterator[Server]:
-    """A server on a copy of that database, until the block ends."""
+def serve(folder: Path, fresh_database: Path, changes: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Server]:
+    """A server on a copy of that database, until the block ends; `changes` are whole sections of its settings."""
     shutil.copy(fresh_database, folder / "trunkline.db")
-    services = _services(folder)
+    services = _services(folder, changes)
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Future()
 
     async def run() -> None:

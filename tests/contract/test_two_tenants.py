@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import io
 import zipfile
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,12 +16,13 @@ from api.app import create_app
 from api.routes import ROUTES
 from config.clock import utc_now
 from config.links import signed_url
+from storage import trunk_grants
 from tests.contract.client import Client
 from tests.contract.enemies import LISTS, OF_AN_ID, Enemies, statements, told
 from tests.contract.kinds import NO_ID
 from tests.contract.makers import MAKERS, ended_call, live_call, ready_document
 from tests.contract.operations import OPERATIONS, Operation
-from tests.contract.server import Server
+from tests.contract.server import Server, serve
 from tests.contract.table import Table
 from tests.contract.tables.agents import AGENTS
 from tests.contract.tables.phone_numbers import PHONE_NUMBERS
@@ -223,10 +225,22 @@ def test_a_signed_link_opens_what_it_was_made_for_and_nothing_else(server: Serve
         assert nobody("GET", f"/calls/{theirs}{path}?{link.query}").status == 401
         assert enemies.attacker("GET", f"/calls/{theirs}{path}?{link.query}").status in (400, 404)
     altered = link.query[:-1] + ("0" if link.query[-1] != "0" else "1")
-    answers = [enemies.attacker("GET", f"/calls/{item}/{part}?{altered}") for item in (theirs, NO_ID)]
-    assert told(answers[0], theirs) == told(answers[1])
-    assert answers[0].status == 404
+    for client, status in ((enemies.attacker, 404), (nobody, 401)):
+        answers = [client("GET", f"/calls/{item}/{part}?{altered}") for item in (theirs, NO_ID)]
+        assert told(answers[0], theirs) == told(answers[1])
+        assert answers[0].status == status
     nobody.close()
+
+
+def test_anothers_trunk_is_refused_like_one_that_nobody_has(tmp_path: Path, fresh_database: Path) -> None:
+    with serve(tmp_path, fresh_database, {"trunks": {"policy": "approved"}}) as server:
+        (victim_id, victim), (_, attacker) = server.organization(), server.organization()
+        server.write(lambda conn: trunk_grants.allow(conn, victim_id, "192.0.2.10", "*", actor="ann"))
+        trunk = {"number": "+4930123", "provider": "sip", "sipMode": "ip_allowlist"}
+        assert victim("POST", "/phone-numbers", trunk | {"sipIp": "192.0.2.10"}).status == 201
+        answers = [attacker("POST", "/phone-numbers", trunk | {"sipIp": ip}) for ip in ("192.0.2.10", "192.0.2.99")]
+        assert told(answers[0]) == told(answers[1])
+        assert (answers[0].status, answers[0].body["details"][0]["field"]) == (403, "sipIp")
 
 
 def test_an_export_holds_nothing_of_another_call(server: Server) -> None:
