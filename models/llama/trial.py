@@ -3,6 +3,8 @@ threads and from the mapped memory that calls get; in another thread than the on
 
 from __future__ import annotations
 
+import glob
+import re
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +22,7 @@ ENGINE: Final = "llama.cpp"
 TOKENS: Final = 32
 """That each of the two sequences writes."""
 _ROOM: Final = 512
+_PART: Final = re.compile(r"(.+)-00001-of-(\d{5})\.gguf")
 _PACKAGE: Final = "llama-cpp-python"
 _PROMPT: Final = ChatPrompt("trial", "You answer the telephone in one short sentence.", [ChatMessage("user", "Hello?")])
 
@@ -32,13 +35,19 @@ def gguf_candidate(path: Path, name: str) -> Candidate:
     recipe = {
         "path": str(path), "name": name, "threads": max(1, int(cores())), "free_bytes": free_bytes() - others
     }  # fmt: skip
-    return Candidate(name, ENGINE, recipe, (path,), (_PACKAGE,), _library(), lasting=("threads",))
+    return Candidate(name, ENGINE, recipe, _parts(path), (_PACKAGE,), _library(), lasting=("threads",))
 
 
 def header_candidate(path: Path, name: str) -> Candidate:
     """The same file, to be looked at without its weights: its trial finds `trained_for`, tokens."""
     recipe = {"path": str(path), "name": name, "header": True}
-    return Candidate(name, ENGINE, recipe, (path,), (_PACKAGE,), _library(), ("header",), note=f"{name}.header")
+    return Candidate(name, ENGINE, recipe, _parts(path), (_PACKAGE,), _library(), ("header",), note=f"{name}.header")
+
+
+def _parts(path: Path) -> tuple[Path, ...]:
+    """The files of a model, of which a large one may have several: llama.cpp finds the others by the first."""
+    name = _PART.fullmatch(path.name)
+    return tuple(sorted(path.parent.glob(f"{glob.escape(name[1])}-?????-of-{name[2]}.gguf"))) if name else (path,)
 
 
 def _library() -> tuple[Path, ...]:
