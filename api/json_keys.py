@@ -8,10 +8,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+_AFTER_NAME: Final = re.compile(rb"[ \t\r\n]*:")
 _MARK: Final = re.compile(rb'["{}\[\],]')
+_REST_OF_STRING: Final = re.compile(rb'(?:[^"\\]|\\.)*+"', re.DOTALL)
 _BACKSLASH: Final = b"\\"
-_USUAL_RUN: Final = 64
-"""Bytes; longer runs of backslashes are no text that anybody writes."""
+_BACKSLASH_BYTE: Final = ord(_BACKSLASH)
 
 
 @dataclass
@@ -54,29 +55,19 @@ def repeated_key(text: bytes) -> list[str] | None:
 
 
 def _end_of_string(text: bytes, begin: int) -> int:
-    """Behind the closing quotation mark of the string whose content begins at `begin`."""
-    at = begin
-    while True:
-        quote = text.index(b'"', at)
-        if _backslashes_before(text, at, quote) % 2 == 0:
-            return quote + 1
-        at = quote + 1
-
-
-def _backslashes_before(text: bytes, begin: int, end: int) -> int:
-    run = text[max(begin, end - _USUAL_RUN) : end]
-    count = len(run) - len(run.rstrip(_BACKSLASH))
-    if count < len(run) or count < _USUAL_RUN:
-        return count
-    whole = text[begin:end]
-    return len(whole) - len(whole.rstrip(_BACKSLASH))
+    """Behind the closing quotation mark of the string whose content begins at `begin`. Mostly it is the next one, which
+    is found without keeping other threads waiting, however long a file in the string is."""
+    quote = text.index(b'"', begin)
+    if text[quote - 1] != _BACKSLASH_BYTE:
+        return quote + 1
+    rest = _REST_OF_STRING.match(text, begin)
+    assert rest is not None, "the text is valid JSON"
+    return rest.end()
 
 
 def _is_name(text: bytes, end: int) -> bool:
     """Whether a colon follows on the string that ends here."""
-    while text[end : end + 1] in (b" ", b"\t", b"\r", b"\n"):
-        end += 1
-    return text[end : end + 1] == b":"
+    return _AFTER_NAME.match(text, end) is not None
 
 
 def _name(raw: bytes) -> str:

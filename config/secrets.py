@@ -77,6 +77,9 @@ def _create(path: Path) -> None:
     handle, aside = tempfile.mkstemp(prefix=".secret-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            if os.geteuid() == 0:  # for the folder's owner, whose server is to read it
+                owner = path.parent.stat()
+                os.fchown(handle, owner.st_uid, owner.st_gid)
             file.write(Fernet.generate_key() + b"\n")
             file.flush()
             os.fsync(file.fileno())

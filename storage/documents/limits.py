@@ -14,8 +14,8 @@ class Limits:
     """Address space of the process."""
     cpu_s: int = 120
     """Processor time of the process."""
-    text_cpu_s: int = 30
-    """The same for kinds that are text: 5 million characters of usual Markdown take 5 s."""
+    text_cpu_s: int = 45
+    """The same for kinds that are text: 5 million characters of usual Markdown take 5 to 10 s, 20 MiB of HTML 15 s."""
     wall_s: float = 300.0
     """From the start of the process to its end; more than `cpu_s`, because it gives way to everything else."""
     open_files: int = 32

@@ -27,6 +27,14 @@ def test_the_first_start_makes_a_key_for_its_owner_alone(tmp_path: Path) -> None
     assert os.listdir(path.parent) == ["secret.key"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_makes_the_key_for_the_owner_of_the_folder(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+    secrets.load_or_create(tmp_path / "secret.key")
+    facts = (tmp_path / "secret.key").stat()
+    assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o777) == (12345, 12345, 0o600)
+
+
 def test_starts_at_once_agree_on_one_key(tmp_path: Path) -> None:
     path = tmp_path / "secret.key"
     code = (
