@@ -78,7 +78,7 @@ static bool has_better_rival(const rtp_candidate_t *candidates, const rtp_candid
     return false;
 }
 
-bool rtp_candidates_passed(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet)
+bool rtp_candidates_passed(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet, int *before)
 {
     rtp_candidate_t *one = find(candidates, from, packet);
     if (!one) {
@@ -90,6 +90,7 @@ bool rtp_candidates_passed(rtp_candidate_t *candidates, const pj_sockaddr *from,
         return false;
     }
     count(one, packet);
+    *before = one->in_order + one->strange;
     int64_t lasted_ns = packet->ns - one->since_ns;
     if (lasted_ns < PROBATION_NS)
         return false;

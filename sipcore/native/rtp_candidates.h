@@ -4,7 +4,8 @@
 
 #include "rtp_lock.h"
 
-/* Count a packet of a candidate; whether it has passed its probation by it, and no better one is about to. */
-bool rtp_candidates_passed(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet);
+/* Count a packet of a candidate; whether it has passed its probation by it, and no better one is about to. `before`: how many
+ * packets of its probation came before this one. */
+bool rtp_candidates_passed(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet, int *before);
 
 #endif

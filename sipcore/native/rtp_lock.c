@@ -42,10 +42,13 @@ static enum rtp_verdict judge_ssrc(rtp_lock_t *lock, uint32_t ssrc, int64_t now_
     if (!lock->next_since_ns || ssrc != lock->next_ssrc) {
         lock->next_ssrc = ssrc;
         lock->next_since_ns = now_ns;
-        lock->interrupted = 0;
+        lock->interrupted = lock->next_dropped = 0;
     }
-    if (now_ns - lock->next_since_ns < (lock->interrupted < RIVAL_PACKETS ? SSRC_SILENCE_NS : RIVAL_SILENCE_NS))
+    if (now_ns - lock->next_since_ns < (lock->interrupted < RIVAL_PACKETS ? SSRC_SILENCE_NS : RIVAL_SILENCE_NS)) {
+        lock->next_dropped++;
         return RTP_DROP;
+    }
+    lock->redeemed += lock->next_dropped;
     lock->ssrc = ssrc;
     lock->next_since_ns = 0;
     return RTP_TAKE;
@@ -63,7 +66,7 @@ static bool may_apply(const rtp_lock_t *lock, const pj_sockaddr *from, int64_t n
     const bool has_source = lock->source.addr.sa_family != 0;
     if (lock->held || (has_source && now_ns - lock->heard_ns < SOURCE_SILENCE_NS))
         return false;
-    if (lock->state == RTP_LOCK_OPEN && (rtp_same_host(from, &lock->announced) || rtp_same_host(from, &lock->signalling)))
+    if (rtp_lock_may_be_peer(lock, from))
         return true;
     return has_source && rtp_same_host(from, &lock->source);
 }
@@ -73,8 +76,10 @@ static enum rtp_verdict judge_candidate(rtp_lock_t *lock, const pj_sockaddr *fro
     const bool has_source = lock->source.addr.sa_family != 0;
     if (has_source && packet->ssrc == lock->ssrc)
         return settle(lock, RTP_LOCK_PROBED, from, packet);
-    if (!rtp_candidates_passed(lock->candidates, from, packet))
+    int dropped = 0;
+    if (!rtp_candidates_passed(lock->candidates, from, packet, &dropped))
         return RTP_DROP;
+    lock->redeemed += dropped;
     const rtp_lock_t before = *lock;
     settle(lock, RTP_LOCK_PROBED, from, packet);
     if (has_source) {
@@ -126,6 +131,18 @@ enum rtp_verdict rtp_lock_judge(rtp_lock_t *lock, const pj_sockaddr *from, const
     if (as_before || is_former(lock, from, packet))
         return settle(lock, RTP_LOCK_PROBED, from, packet);
     return may_apply(lock, from, packet->ns) ? judge_candidate(lock, from, packet) : RTP_DROP;
+}
+
+int rtp_lock_redeemed(rtp_lock_t *lock)
+{
+    int redeemed = lock->redeemed;
+    lock->redeemed = 0;
+    return redeemed;
+}
+
+bool rtp_lock_may_be_peer(const rtp_lock_t *lock, const pj_sockaddr *from)
+{
+    return lock->state == RTP_LOCK_OPEN && (rtp_same_host(from, &lock->announced) || rtp_same_host(from, &lock->signalling));
 }
 
 enum rtp_verdict rtp_lock_judge_rtcp(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc)

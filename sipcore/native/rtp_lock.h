@@ -70,6 +70,8 @@ typedef struct rtp_lock {
     pj_sockaddr talk_announced, talk_source; /* before the call was held */
     uint32_t next_ssrc;                    /* that wants to take its place */
     int64_t next_since_ns;                 /* since when it has come alone; 0: there is none */
+    int next_dropped;                      /* how many packets of it have been dropped */
+    int redeemed;                          /* packets that were dropped and turned out to be the peer's */
     int interrupted;                       /* how many packets of `ssrc` have come since it appeared */
     rtp_candidate_t candidates[CANDIDATES];
     bool rtcp_settled;
@@ -80,6 +82,11 @@ typedef struct rtp_lock {
 void rtp_lock_open(rtp_lock_t *lock, const pj_sockaddr *announced, const pj_sockaddr *announced_rtcp, bool held,
                    int64_t now_ns);
 enum rtp_verdict rtp_lock_judge(rtp_lock_t *lock, const pj_sockaddr *from, const rtp_arrival_t *packet);
+/* How many packets that were dropped turned out to be the peer's since the last call: those of a probation that has been
+ * passed, and the first ones of a new SSRC. */
+int rtp_lock_redeemed(rtp_lock_t *lock);
+/* Nothing has been taken yet, and what comes from there may be. */
+bool rtp_lock_may_be_peer(const rtp_lock_t *lock, const pj_sockaddr *from);
 /* `ssrc`: of the packet's sender (RFC 3550, 6.4). */
 enum rtp_verdict rtp_lock_judge_rtcp(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc);
 /* Where the peer is. */

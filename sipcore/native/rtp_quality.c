@@ -193,6 +193,13 @@ void rtp_quality_dropped(rtp_quality_t *q, bool malformed)
     pthread_mutex_unlock(&q->lock);
 }
 
+void rtp_quality_redeemed(rtp_quality_t *q, int packets)
+{
+    pthread_mutex_lock(&q->lock);
+    q->totals.foreign -= (uint64_t)packets;
+    pthread_mutex_unlock(&q->lock);
+}
+
 void rtp_quality_kernel_dropped(rtp_quality_t *q, int32_t packets)
 {
     pthread_mutex_lock(&q->lock);

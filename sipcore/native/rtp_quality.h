@@ -84,6 +84,8 @@ void rtp_quality_sent(rtp_quality_t *quality, const uint8_t *packet);
 void rtp_quality_rtcp_received(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
 void rtp_quality_rtcp_sent(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
 void rtp_quality_dropped(rtp_quality_t *quality, bool malformed);
+/* So many packets that were counted as foreign were the peer's. */
+void rtp_quality_redeemed(rtp_quality_t *q, int packets);
 /* Strangers' packets that never got as far as us; less than none takes back what was counted too often. */
 void rtp_quality_kernel_dropped(rtp_quality_t *quality, int32_t packets);
 /* A look at the jitter buffer: its delay, and what it threw away since the last look. */

@@ -148,10 +148,12 @@ static void take_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *pack
 {
     pthread_mutex_lock(&adapter->lock);
     enum rtp_verdict verdict = rtp_lock_judge_rtcp(&adapter->source, from, rtp_32(packet + 4));
+    const bool may_be_peer = rtp_lock_may_be_peer(&adapter->source, from);
     pjmedia_transport_attach_param stream = adapter->stream;
     pthread_mutex_unlock(&adapter->lock);
     if (verdict == RTP_DROP) {
-        rtp_quality_dropped(adapter->quality, false);
+        if (!may_be_peer)
+            rtp_quality_dropped(adapter->quality, false);
         return;
     }
     rtp_quality_rtcp_received(adapter->quality, packet, (size_t)size, now_monotonic_ns());
@@ -184,7 +186,10 @@ static void on_rtp(pjmedia_tp_cb_param *param)
     const rtp_arrival_t packet = {rtp_ssrc(param->pkt), rtp_16((const uint8_t *)param->pkt + 2), now_ns};
     pthread_mutex_lock(&adapter->lock);
     enum rtp_verdict verdict = rtp_lock_judge(&adapter->source, &from, &packet);
+    const int redeemed = rtp_lock_redeemed(&adapter->source);
     pthread_mutex_unlock(&adapter->lock);
+    if (redeemed)
+        rtp_quality_redeemed(adapter->quality, redeemed);
     if (verdict == RTP_DROP) {
         rtp_quality_dropped(adapter->quality, false);
         return;

@@ -57,3 +57,17 @@ async def test_a_peer_behind_a_translator_is_found_by_its_signed_packets(phone: 
     assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
     assert totals.lost == 0
     assert totals.received < 45, "the first 0.4 s were probation"
+
+
+async def test_a_clean_call_from_behind_a_translator_has_no_foreign_packets(phone: Phone, raw: RawPhone) -> None:
+    """What comes during the probation is the peer's own."""
+    theirs = Keys.new()
+    offer = secured(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+    dialog, leg, _, _ = await connected(phone, raw, offer)
+    for packet in packets_of(tone(8000, 440, 0.8), 20):
+        raw.send_rtp_bytes(theirs.protect(packet.pack()))
+        await phone.ears.tick()
+    quality = leg.quality()
+    await over(raw, dialog, leg)
+    assert (quality.foreign, quality.malformed) == (0, 0)
+    assert 10 <= quality.received.packets <= 25
