@@ -1,0 +1,33 @@
+"""docs/security.md names the tests of every boundary; tests/test_docs.py says whether there are such tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+PAGE: Final = Path(__file__).parent.parent / "docs/security.md"
+TOPICS: Final = ("Firewall", "TLS for the API", "TLS and SRTP", "Backups", "Users and keys", "Trunk policy", "Metrics")
+
+
+def section(title: str) -> str:
+    """What stands below a heading of the page, up to the next one."""
+    found = re.search(rf"^## {title}$(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None, title
+    return found[1]
+
+
+def test_every_boundary_names_tests() -> None:
+    rows = [row for row in section("Boundaries").splitlines() if row.startswith("| ")][1:]
+    assert len(rows) > 25
+    for row in rows:
+        assert re.search(r"`test_\w+`", row.rpartition(" | ")[2]), row
+
+
+def test_what_is_not_defended_is_said() -> None:
+    assert section("What is not defended").count("\n- **") > 5
+
+
+def test_the_checklist_has_its_topics() -> None:
+    items = re.findall(r"^- \[ \] \*\*([^*]+)\*\*", section("For whoever installs it"), re.MULTILINE)
+    assert set(TOPICS) <= {topic for topic in TOPICS for item in items if item.startswith(topic)}
