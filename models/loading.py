@@ -108,7 +108,7 @@ def _language_models(
     spare = default if default.name in _LLM else _LLM[responder.NAME]()
     models = {_info(default.name, _context_length(default), files, is_default=True): default}
     for name in makers:
-        if name != default.name and (info := _peeked(store, name, files)):
+        if name != default.name and (info := _peeked(name, files, trials.get(name))):
             models[info] = OnDemandLanguageModel(name, makers[name], trials[name].stop) if name in files else spare
     return {
         info: FallbackLanguageModel(info.name, [model, spare]) if info.name in files else model
@@ -134,14 +134,17 @@ def _context_length(model: LanguageModel) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def _peeked(store: Store, name: str, files: Mapping[str, Path]) -> LanguageModelInfo | None:
-    """What the API says of a model that is not loaded; None, with a line in the log, when its file is none."""
-    if name not in files:
+def _peeked(name: str, files: Mapping[str, Path], trials: Trials | None) -> LanguageModelInfo | None:
+    """What the API says of a model that is not loaded; None, with a line in the log, when its file is none. `trials`
+    are the model's, None for one that is no file."""
+    if trials is None:
         return _info(name, responder.CONTEXT_LENGTH, files)
+    told = trials.failure is not None
     try:
-        return _info(name, engines.gguf_context_length(Trials(store.directory), files[name], name), files)
+        return _info(name, engines.gguf_context_length(trials, files[name], name), files)
     except ModelTrialError as error:
-        tell_left_out("llm", error)
+        if not told:
+            tell_left_out("llm", error)
         return None
     except StartupError as error:
         _log.warning("model.missing", name=name, kind="llm", error=error.message)

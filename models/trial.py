@@ -96,11 +96,21 @@ class Trials:
         self._lock = threading.Lock()
         self._running: set[int] = set()
         self._stopped = False
+        self.failure: ModelTrialError | None = None
+        """The last one."""
 
     def require(self, candidate: Candidate) -> Mapping[str, Any]:
         """Try a model, unless just this has passed before: what its trial found, by names. Takes seconds. Raises
         `ModelTrialError` for one that its process did not survive, that did not come to an end or gave nothing; and
         `StartupError` for one that the engine refuses. Both are one line with the cause and the remedy."""
+        try:
+            return self._result(candidate)
+        except ModelTrialError as error:
+            self.failure = error
+            raise
+
+    def _result(self, candidate: Candidate) -> Mapping[str, Any]:
+        """As it was noted, or of a trial that is made now."""
         try:
             stamp = candidate.stamp()
         except OSError as error:

@@ -191,6 +191,10 @@ async def test_a_file_that_ends_whoever_looks_at_it_does_not_end_the_start(
         async with loaded(folder, "b-second") as models:
             assert list(models.named) == ["b-second", "extractive-responder"]
     assert [line["fault"] for line in left_out(logs)] == ["SIGSEGV"]
+    with capture_logs() as logs:
+        async with loaded(folder, "a-first") as models:
+            assert list(models.named) == ["extractive-responder", "b-second"]
+    assert [line["fault"] for line in left_out(logs)] == ["SIGSEGV"], "told once, whoever looks at it"
     (folder / ".tried/a-first.header").unlink()
     monkeypatch.undo()
     path = folder / "a-first.gguf"
