@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from config.errors import Unavailable
 
-PIECE: Final = 64 * 1024
+PIECE: Final = 128 * 1024
 """Bytes that are handed to the connection at once; smaller answers are sent whole and not counted."""
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of an organization; one answer may always be made, however large."""
@@ -127,7 +127,8 @@ class PiecesResponse(web.StreamResponse):
             self._given_back()
 
     async def _write_parts(self) -> None:
-        """Small parts together, large ones in pieces, without a copy."""
+        """Small parts together, large ones in pieces, without a copy. A client that takes them as fast as they come has
+        every other task wait for one piece, not for all."""
         small: list[bytes] = []
         size = 0
         while self._parts:
@@ -137,8 +138,10 @@ class PiecesResponse(web.StreamResponse):
                 size += len(part)
             if small and (size >= PIECE or len(part) >= PIECE or not self._parts):
                 await self.write(b"".join(small))
+                await asyncio.sleep(0)
                 small, size = [], 0
             if len(part) >= PIECE:
                 view = memoryview(part)
                 for at in range(0, len(part), PIECE):
                     await self.write(view[at : at + PIECE])
+                    await asyncio.sleep(0)

@@ -96,3 +96,9 @@ def fill(conn: sa.Connection) -> dict[str, str]:
         analysis={"summary": summary, "extractions": {"day": "Thursday", "urgent": False}},
     )
     return {"key": key, "call_id": call.id}
+
+
+def another_tenant(conn: sa.Connection) -> str:
+    """A second organization, which has nothing: its key's text."""
+    organization = organizations.create(conn, "another")
+    return api_keys.create(conn, organization.id, requests_per_minute=RATE)[1]

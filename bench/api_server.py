@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import uvloop
 
-from bench.api_data import fill
+from bench.api_data import another_tenant, fill
 from bench.process import obey
 from bench.scripted import scripted_models
 from config import logging as logs
@@ -28,6 +29,7 @@ def _settings(folder: Path) -> Settings:
             "data_dir": folder,
             "api": {"host": "127.0.0.1", "port": 0},
             "sip": {"host": "127.0.0.1", "port": 0, "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}", "codecs": ["PCMU"]},
+            "trunks": {"policy": "open"},
         }
     )
 
@@ -36,6 +38,7 @@ async def main() -> None:
     """Take orders."""
     sys.setswitchinterval(SWITCH_S)
     async with AsyncExitStack() as stack:
+        orders: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {}
 
         async def start(folder: str) -> dict[str, Any]:
             log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
@@ -44,9 +47,16 @@ async def main() -> None:
                 running(_settings(Path(folder)), lambda _: scripted_models(ANSWER))
             )
             prepared = await server.database.write(fill)
+            database = server.database
+
+            async def add_tenant() -> dict[str, Any]:
+                return {"key": await database.write(another_tenant)}
+
+            orders["add_tenant"] = add_tenant
             return {"origin": server.api_origin, "sip_port": server.sip_port, **prepared}
 
-        await obey({"start": start})
+        orders["start"] = start
+        await obey(orders)
 
 
 if __name__ == "__main__":

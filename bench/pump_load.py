@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,12 +65,15 @@ class PumpLoad:
         """Place the calls."""
         await self.endpoint.start()
         self.endpoint.set_sources(["127.0.0.1"])
+        slowest_s = 0.0
         for _ in range(calls):
+            began_s = time.perf_counter()
             leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port};transport={self._transport}")
             media = await asyncio.wait_for(leg.connected(), 10)
             self._legs.append((leg, media.slot))
+            slowest_s = max(slowest_s, time.perf_counter() - began_s)
         self._talking = asyncio.create_task(self._talk(await conversation()))
-        return {"calls": len(self._legs)}
+        return {"calls": len(self._legs), "slowest_ms": slowest_s * 1000}
 
     async def _talk(self, talk: Samples) -> None:
         """Each call begins elsewhere in the talk; queues are kept filled for twice the time between two visits."""

@@ -56,5 +56,8 @@ class SentPackets(Tap):
 
     def deviations_ms(self) -> NDArray[np.float64]:
         """How far the distances between successive packets of each call were from 20 ms."""
-        parts = [np.abs(np.diff(times) / 1e6 - TICK_MS) for times in self._times.values()]
-        return np.concatenate([np.zeros(0), *parts])
+        return np.abs(self.gaps_ms() - TICK_MS)
+
+    def gaps_ms(self) -> NDArray[np.float64]:
+        """The distances between successive packets of each call."""
+        return np.concatenate([np.zeros(0), *(np.diff(times) / 1e6 for times in self._times.values())])
