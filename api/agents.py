@@ -101,6 +101,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/agents",
+        quotas=("agents",),
         name="createAgent",
         tag="Agents",
         summary="Create an agent",

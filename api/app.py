@@ -27,7 +27,8 @@ from api.works import Works
 def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:
     """The application, for one event loop. Its clean-up writes what is still in memory; the database outlives it.
     `now_s` is the clock of the rate limits, in seconds since 1970."""
-    key_use, repeats = KeyUse(services.database), Repeats(services.database, services.secrets)
+    key_use = KeyUse(services.database)
+    repeats = Repeats(services.database, services.secrets, services.settings.quotas.model_dump())
     works, uploads, answers = Works(), Uploads(), AnswerRoom()
     known = {f"{route.method} /v1{route.path}": route for route in ROUTES}
     largest = max(route.max_body for route in ROUTES)

@@ -35,6 +35,7 @@ class Received:
 
     id: str
     duration_ms: int
+    stored_bytes: int
 
 
 async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
@@ -43,8 +44,8 @@ async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
         heard = partial(copy_context().run, _heard, asked.body.file_base64)
         samples = await asyncio.get_running_loop().run_in_executor(_DECODING, heard)
     sound_id = str(uuid4())
-    await asyncio.to_thread(_store, asked.services.settings.data_dir, sound_id, samples)
-    return Received(sound_id, round(duration_seconds(samples) * 1000))
+    stored_bytes = await asyncio.to_thread(_store, asked.services.settings.data_dir, sound_id, samples)
+    return Received(sound_id, round(duration_seconds(samples) * 1000), stored_bytes)
 
 
 def _heard(content: bytes) -> Samples:
@@ -54,8 +55,8 @@ def _heard(content: bytes) -> Samples:
         raise Invalid([FieldProblem("fileBase64", str(refusal))]) from refusal
 
 
-def _store(data_dir: Path, sound_id: str, samples: Samples) -> None:
-    background_sounds.write_file(data_dir, sound_id, loop(samples))
+def _store(data_dir: Path, sound_id: str, samples: Samples) -> int:
+    return background_sounds.write_file(data_dir, sound_id, loop(samples))
 
 
 async def discard(asked: Asked[BackgroundSoundCreate, NoQuery], received: Received) -> None:
@@ -72,6 +73,7 @@ def create(exchange: Exchange[BackgroundSoundCreate, NoQuery]) -> BackgroundSoun
         description=body.description,
         file_size=body.file_size,
         duration_ms=received.duration_ms,
+        stored_bytes=received.stored_bytes,
     )
     return BackgroundSound.of(background_sounds.create(exchange.conn, exchange.owner, received.id, fields))
 
@@ -102,6 +104,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/background-sounds",
+        quotas=("sounds", "sound_bytes"),
         name="createBackgroundSound",
         tag="Background sounds",
         summary="Upload a background sound",

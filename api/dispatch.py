@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -23,7 +24,7 @@ from api.validation import SMALL_BODY, check_body, check_query, item_id, read_bo
 from api.works import Works
 from config.clock import utc_now
 from config.errors import Invalid
-from storage import idempotent_answers
+from storage import idempotent_answers, quotas
 from storage.idempotent_answers import Answer, Scope
 
 JSON: Final = "application/json"
@@ -108,7 +109,9 @@ class _Runner:
     async def _worked(self, asked: Asked[Any, Any], scope: Scope | None) -> bytes | list[bytes] | web.StreamResponse:
         """Prepare, transaction, and what follows it: all of it or, when the transaction fails, nothing."""
         route, database, secrets = self._route, self._services.database, self._services.secrets
-        prepared = None if route.prepare is None else await route.prepare(asked)
+        prepared = None if route.prepare is None else await self._prepared(asked)
+        limits = self._services.settings.quotas.model_dump()
+        kept_to = route.quotas if scope is None else (*route.quotas, quotas.ANSWERS)
         follow_ups: list[Callable[[], None]] = []
         notes: list[Callable[[sa.Connection], None]] = []
 
@@ -117,12 +120,15 @@ class _Runner:
             kept = None if scope is None else idempotent_answers.find(conn, secrets, scope, utc_now())
             if kept is not None:
                 return kept
+            before = quotas.usage(conn, asked.owner, limits) if kept_to else {}
             exchange = Exchange(
                 **asked.__dict__, conn=conn, prepared=prepared, after_commit=follow_ups, after_refusal=notes
             )
             answer = _answer(route, exchange, route.handler(exchange))
             if scope is not None and isinstance(answer, bytes):
                 idempotent_answers.keep(conn, secrets, scope, Answer(route.status, answer))
+            if kept_to:
+                quotas.check(before, quotas.usage(conn, asked.owner, limits), kept_to)
             return answer
 
         try:
@@ -137,6 +143,15 @@ class _Runner:
             return replay(answer)
         self._follow_up(follow_ups)
         return answer
+
+    async def _prepared(self, asked: Asked[Any, Any]) -> Any:
+        """What the route prepares, unless a quota is used up already."""
+        route, limits = self._route, self._services.settings.quotas.model_dump()
+        if route.quotas:
+            look = partial(quotas.usage, organization_id=asked.owner, defaults=limits)
+            quotas.check_room(await self._services.database.read(look, owner=asked.owner), route.quotas)
+        assert route.prepare is not None
+        return await route.prepare(asked)
 
     async def _undo(self, asked: Asked[Any, Any], prepared: Any) -> None:
         if self._route.undo is None:

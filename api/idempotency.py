@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
+import sqlalchemy as sa
 import structlog
 from aiohttp import web
 
 from api.middleware import errors
 from config.clock import utc_now
-from config.errors import FieldProblem, Invalid
+from config.errors import FieldProblem, Invalid, QuotaExceeded
 from config.secrets import Secrets
-from storage import idempotent_answers
+from storage import idempotent_answers, quotas
 from storage.database import Database, StorageTrouble
 from storage.idempotent_answers import Answer, Scope
 
@@ -41,8 +43,10 @@ def key_of(request: web.Request) -> str | None:
 class Repeats:
     """Answers that are kept for repetitions, and the requests that run now."""
 
-    def __init__(self, database: Database, secrets: Secrets) -> None:
+    def __init__(self, database: Database, secrets: Secrets, limits: Mapping[str, int]) -> None:
+        """`limits` are the quotas of organizations without quotas of their own."""
         self._database = database
+        self._limits = limits
         self._secrets = secrets
         self._turns: dict[Scope, tuple[asyncio.Lock, int]] = {}
 
@@ -56,15 +60,32 @@ class Repeats:
             )
             if kept is not None:
                 return replay(kept)
-            response = await errors(request, run)
+            no_room: list[QuotaExceeded] = []
+
+            async def noted(again: web.Request) -> web.StreamResponse:
+                try:
+                    return await run(again)
+                except QuotaExceeded as refusal:
+                    if refusal.quota == quotas.ANSWERS:
+                        no_room.append(refusal)
+                    raise
+
+            response = await errors(request, noted)
+            if no_room:
+                return response  # that there is no room to keep an answer is not kept either
             body = response.body if isinstance(response, web.Response) else None
             if isinstance(body, bytes) and _is_kept_refusal(response.status):
                 answer = Answer(response.status, body)
-                first = await self._database.write(
-                    lambda conn: idempotent_answers.find_or_keep(conn, self._secrets, scope, answer), owner=owner
-                )
+                first = await self._database.write(partial(self._first, scope, answer), owner=owner)
                 return response if first is answer else replay(first)
             return response
+
+    def _first(self, scope: Scope, answer: Answer, conn: sa.Connection) -> Answer:
+        """The answer that holds; this one is kept if there is none yet. Raises `QuotaExceeded`."""
+        before = quotas.usage(conn, scope.organization_id, self._limits)
+        first = idempotent_answers.find_or_keep(conn, self._secrets, scope, answer)
+        quotas.check(before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.ANSWERS])
+        return first
 
     @asynccontextmanager
     async def _turn(self, scope: Scope) -> AsyncIterator[None]:

@@ -127,6 +127,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/knowledge",
+        quotas=("documents", "document_bytes"),
         name="createKnowledgeDocument",
         tag="Knowledge",
         summary="Upload a document for an agent",

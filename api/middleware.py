@@ -20,7 +20,7 @@ from pydantic_core import to_json
 
 from api.gate import CALLER, CHARGE, UNCHARGED
 from api.validation import Unreceived
-from config.errors import Invalid, NotGranted, TooMany, TrunklineError, Unauthorized, Unavailable
+from config.errors import Invalid, NotGranted, QuotaExceeded, TooMany, TrunklineError, Unauthorized, Unavailable
 
 log = structlog.get_logger()
 REQUESTS: Final = Counter("trunkline_http_requests_total", "HTTP requests", ["method", "route", "status"])
@@ -161,6 +161,9 @@ def _told(error: TrunklineError) -> web.Response:
         case Invalid() | NotGranted():
             details = [{"field": each.field, "message": each.message} for each in error.problems]
             return error_response(error.status, error.message, details=details)
+        case QuotaExceeded():
+            told = {"name": error.quota, "used": error.used, "allowed": error.allowed}
+            return error_response(error.status, error.message, quota=told)
         case TooMany(retry_after_s=int(seconds)):
             headers = {"Retry-After": str(seconds)}
             return error_response(error.status, error.message, headers, retryAfter=seconds)

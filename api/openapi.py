@@ -13,6 +13,7 @@ from api.fields import NoBody
 from api.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
 from api.route import All, Deleted, Document, File, Many, One, Results, Route
 from api.validation import SMALL_BODY
+from storage.quotas import BYTES, COUNTS, QUOTAS
 
 REFERENCE: Final = "#/components/schemas/{model}"
 ERROR: Final = {
@@ -30,6 +31,16 @@ ERROR: Final = {
                     "field": {"type": "string", "description": "JSON path of the field, as config.headers.0.key"},
                     "message": {"type": "string"},
                 },
+            },
+        },
+        "quota": {
+            "type": "object",
+            "description": "For a quota of the organization that is used up, with the status 403 or 413",
+            "required": ["name", "used", "allowed"],
+            "properties": {
+                "name": {"type": "string", "enum": list(QUOTAS)},
+                "used": {"type": "integer", "description": "Items or bytes"},
+                "allowed": {"type": "integer", "description": "Items or bytes"},
             },
         },
         "retryAfter": {"type": "integer", "description": "For rate limits: seconds", "minimum": 1, "maximum": 60},
@@ -179,6 +190,10 @@ def _statuses(route: Route) -> list[int]:
         found.add(404)
     if route.body is not None:
         found |= {408, 413}
+    if any(each in COUNTS for each in route.quotas):
+        found.add(403)
+    if route.method == "POST" or any(each in BYTES for each in route.quotas):
+        found.add(413)
     if route.max_body > SMALL_BODY:
         found.add(507)
     if isinstance(route.answer, File) and route.answer.ranges:

@@ -42,6 +42,12 @@ request in the server's log; a client may choose it.
 A POST may carry an `Idempotency-Key`. The same key on the same path within 24 hours gets the first answer again,
 byte for byte, with `Idempotent-Replay: true`, whatever the body says, and makes nothing new. 401, 429 and 5xx are
 not kept.
+
+## Quotas
+
+An organization stores at most so many agents, tools, documents, sounds and numbers, else 403, and so many bytes of
+documents, sounds and answers that are kept to be sent again, else 413: `quota` tells which one, and what is used.
+While the server's disk is almost full, uploads get 507.
 """
 TAGS: Final = {
     "Agents": "Assistants with a prompt, a voice and settings for turn taking.",
@@ -57,11 +63,11 @@ REASONS: Final = {
     400: "A field or parameter breaks a constraint, or the request is malformed",
     401: "There is no API key, or it is not valid, or the signed link is not; `details` says which",
     402: "Insufficient balance",
-    403: "The operator does not let this organization do it",
+    403: "The operator does not let this organization do it, or a quota of the organization is used up",
     404: "No such resource in this organization",
     408: "The body came too slowly",
     409: "Not possible in the resource's state",
-    413: "The body is over the limit",
+    413: "The body is over the limit, or a quota of bytes is used up",
     416: "The range lies outside of the file",
     429: "Rate limit exceeded",
     500: "Server error",
@@ -77,8 +83,8 @@ ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {
     },
     402: {"error": "Insufficient funds. Please top up your balance."},
     403: {
-        "error": "Not allowed",
-        "details": [{"field": "sipIp", "message": "The operator has not given this trunk to your organization"}],
+        "error": "Quota exceeded: phone_numbers, 20000 of 20000 used",
+        "quota": {"name": "phone_numbers", "used": 20000, "allowed": 20000},
     },
     404: {"error": "Agent not found"},
     408: {"error": "The request body came too slowly"},

@@ -142,6 +142,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/phone-numbers",
+        quotas=("phone_numbers",),
         name="createPhoneNumber",
         tag="Phone numbers",
         summary="Create a phone number",

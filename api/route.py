@@ -126,7 +126,8 @@ class Route:
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
     loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
     nothing behind. `note_malformed` says what is to be stored of a body that the model refuses. `only_reads` says of a
-    POST that it changes nothing. `max_body` in bytes. `example` is a body that the route takes. `errors` are statuses
+    POST that it changes nothing. `max_body` in bytes. `quotas` (of `storage.quotas`) are what it
+    takes of. `example` is a body that the route takes. `errors` are statuses
     beyond those of every such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
@@ -146,6 +147,7 @@ class Route:
     access: Literal["key", "link", "open"] = "key"
     only_reads: bool = False
     max_body: int = MIB
+    quotas: tuple[str, ...] = ()
     errors: tuple[int, ...] = ()
     description: str | None = None
     example: Mapping[str, Any] | None = None

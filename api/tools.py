@@ -69,6 +69,7 @@ ROUTES = (
     Route(
         method="POST",
         path="/tools",
+        quotas=("tools",),
         name="createTool",
         tag="Tools",
         summary="Create a tool",

@@ -105,6 +105,24 @@ class Unavailable(TrunklineError):
         self.retry_after_s = retry_after_s
 
 
+class QuotaExceeded(TrunklineError):
+    """The organization has as many of these as it may; `allowed` and `used` are numbers of items."""
+
+    status = 403
+
+    def __init__(self, quota: str, used: int, allowed: int) -> None:
+        super().__init__(f"Quota exceeded: {quota}, {used} of {allowed} used")
+        self.quota: Final = quota
+        self.used: Final = used
+        self.allowed: Final = allowed
+
+
+class BytesQuotaExceeded(QuotaExceeded):
+    """The same in bytes."""
+
+    status = 413
+
+
 class InsufficientStorage(TrunklineError):
     """The disk is too full for this (RFC 4918, 11.5)."""
 

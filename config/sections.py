@@ -190,6 +190,27 @@ class LimitSettings(Section):
     )
 
 
+Bytes = Annotated[int, Field(ge=0, le=1 << 60)]
+Items = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class QuotaSettings(Section):
+    """`[quotas]`: what an organization without quotas of its own may store."""
+
+    agents: Items = Field(10_000, description="agents: a whole number")
+    tools: Items = Field(10_000, description="tools: a whole number")
+    documents: Items = Field(50_000, description="knowledge documents: a whole number")
+    sounds: Items = Field(1_000, description="background sounds: a whole number")
+    phone_numbers: Items = Field(20_000, description="phone numbers: a whole number")
+    api_keys: Items = Field(1_000, description="API keys that hold: a whole number")
+    document_bytes: Bytes = Field(20 << 30, description="files of knowledge documents: bytes")
+    sound_bytes: Bytes = Field(5 << 30, description="background sounds, as they are stored: bytes")
+    idempotent_answer_bytes: Bytes = Field(
+        2 << 30, description="answers that are kept for a repetition under the same Idempotency-Key: bytes"
+    )
+    recording_bytes: Bytes = Field(200 << 30, description="recordings, warned of and not cut: bytes")
+
+
 class WebhookSettings(Section):
     """`[webhooks]`"""
 

@@ -17,6 +17,7 @@ from config.sections import (
     EgressSettings,
     LimitSettings,
     ModelSettings,
+    QuotaSettings,
     Section,
     SipSettings,
     TrunkSettings,
@@ -46,6 +47,7 @@ class Settings(Section):
     sip: SipSettings = Field(SipSettings(), description="a table")
     trunks: TrunkSettings = Field(TrunkSettings(), description="a table")
     limits: LimitSettings = Field(LimitSettings(), description="a table")
+    quotas: QuotaSettings = Field(QuotaSettings(), description="a table")
     webhooks: WebhookSettings = Field(WebhookSettings(), description="a table")
     after_call: AfterCallSettings = Field(AfterCallSettings(), description="a table")
     egress: EgressSettings = Field(EgressSettings(), description="a table")

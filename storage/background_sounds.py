@@ -23,12 +23,14 @@ from storage.rows import Shape
 
 @dataclass(frozen=True, kw_only=True)
 class BackgroundSoundFields:
-    """What is told of a sound: `file_size` in bytes and `duration_ms` are those of the file as it came to us."""
+    """What is told of a sound: `file_size` in bytes and `duration_ms` are those of the file as it came to us,
+    `stored_bytes` is the size of ours."""
 
     name: str
     description: str | None
     file_size: int
     duration_ms: int
+    stored_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

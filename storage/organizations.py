@@ -41,6 +41,8 @@ class Organization:
     keep_calls_days: int | None = None
     redact: bool = False
     redact_dialled: bool = False
+    quotas: dict[str, int] | None = None
+    """Its own ones, by `storage.quotas.QUOTAS`; the others are the settings'."""
 
 
 _ORGANIZATION = Shape(Organization, tables.organizations)

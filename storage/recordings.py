@@ -31,6 +31,14 @@ def last_written(data_dir: Path, call: CallRow) -> datetime | None:
     return datetime.fromtimestamp(facts.st_mtime, UTC) if facts.st_size > WAV_HEADER_BYTES else None
 
 
+def size(data_dir: Path, call_id: str, created_at: datetime) -> int:
+    """Bytes of the recording's file; 0 when there is none, or it cannot be looked at. Blocks."""
+    try:
+        return path_of(data_dir, call_id, created_at).stat().st_size
+    except OSError:
+        return 0
+
+
 def remove(data_dir: Path, gone: Sequence[tuple[str, datetime]]) -> list[str]:
     """Remove the files of calls, given by id and creation; the ids of those that are gone, for good, also should the
     power fail now. Blocks. When the disk refuses one, it is logged."""

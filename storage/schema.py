@@ -18,7 +18,7 @@ from storage import private_files
 if TYPE_CHECKING:
     from alembic.config import Config as AlembicConfig
 
-HEAD: Final = "0013"
+HEAD: Final = "0014"
 """The newest migration's revision; a test keeps it true."""
 TURN_TIMEOUT_S: Final = 60.0
 """How long a start waits for the migrations of another process."""

@@ -91,16 +91,19 @@ def promised(conn: sa.Connection) -> Iterator[Promise]:
     spoken_of = sa.select(_calls.c.id, _calls.c.created_at, ended).where(sa.or_(_calls.c.recorded, sa.not_(ended)))
     for call_id, created_at, certain in conn.execute(spoken_of):
         yield Promise(recordings.path_of(_HERE, call_id, created_at).as_posix(), bool(certain))
-    for content_id in conn.execute(sa.select(_file_of_document(conn)).distinct()).scalars():
+    for content_id in conn.execute(_files_of_documents(conn)).scalars():
         yield Promise(knowledge_files.path_of(_HERE, content_id).as_posix(), certain=True)
     for sound_id in conn.execute(sa.select(tables.background_sounds.c.id)).scalars():
         yield Promise(background_sounds.path_of(_HERE, sound_id).as_posix(), certain=True)
 
 
-def _file_of_document(conn: sa.Connection) -> sa.Column[str]:
-    """By whose id the file of a document is called: in older tables each has its own."""
+def _files_of_documents(conn: sa.Connection) -> sa.Select[str]:
+    """By whose ids the files of documents are called: in older tables each has its own, and none was removed before its
+    row."""
     columns = {each["name"] for each in sa.inspect(conn).get_columns("knowledge_documents")}
-    return tables.knowledge_documents.c["content_id" if "content_id" in columns else "id"]
+    documents = tables.knowledge_documents.c
+    files = sa.select(documents["content_id" if "content_id" in columns else "id"]).distinct()
+    return files.where(documents.file_removed_at.is_(None)) if "file_removed_at" in columns else files
 
 
 def unfinished(conn: sa.Connection) -> Unfinished:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from config.errors import NotFound, StartupError
 from config.settings import Settings
-from storage import api_keys, balances, first_start, organizations, private_files, trunk_grants
+from storage import api_keys, balances, first_start, organizations, private_files, quotas, trunk_grants
 from storage.api_keys import ApiKey
 from storage.database import Database
 from storage.organizations import Organization, Plan
@@ -90,10 +90,12 @@ async def organizations_of(settings: Settings) -> list[Organization]:
 async def create_key(
     settings: Settings, organization_name: str, *, name: str | None = None, requests_per_minute: int | None = None
 ) -> str:
-    """A new key's secret text. Raises `NotFound` for an unknown organization."""
+    """A new key's secret text. Raises `NotFound` for an unknown organization, and `QuotaExceeded`."""
 
     def create(conn: sa.Connection) -> str:
         organization = organization_named(conn, organization_name)
+        usage = quotas.usage(conn, organization.id, settings.quotas.model_dump())
+        quotas.check_room(usage, ["api_keys"])
         return api_keys.create(conn, organization.id, name=name, requests_per_minute=requests_per_minute)[1]
 
     async with database_of(settings) as database:

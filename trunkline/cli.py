@@ -19,7 +19,7 @@ from config.errors import TrunklineError
 from config.log_writer import LogWriter
 from config.settings import Settings
 from storage.private_files import UMASK
-from trunkline import balance_cli, models_cli, privacy_cli, remote_models_cli, sip_cli, trunk_cli
+from trunkline import balance_cli, models_cli, privacy_cli, quota_cli, remote_models_cli, sip_cli, trunk_cli
 
 if TYPE_CHECKING:
     from storage.organizations import Organization
@@ -87,6 +87,8 @@ def _add_organizations(commands: Any) -> None:
     change.add_argument("--max-calls", type=_positive, metavar="N", help="live calls at once")
     change.add_argument("--plan", choices=("free", "paid"), help="whether its calls cost anything")
     privacy_cli.add_arguments(change)
+    quota = _add(group, "quota", "show what an organization stores, and may store", quota_cli.show)
+    quota_cli.add_arguments(change, quota)
     balance_cli.add_arguments(
         _add(group, "topup", "add to what a paid plan has left", balance_cli.topup),
         _add(group, "debit", "take from what a paid plan has left", balance_cli.debit),
@@ -309,6 +311,8 @@ async def _org_set(options: argparse.Namespace, settings: Settings) -> int:
     if options.no_cap:
         changes["outbound_per_minute"] = None
     changes |= privacy_cli.changes_of(options)
+    if options.quotas:
+        await quota_cli.change(settings, options.name, options.quotas)
     print(_organization_line(await admin.change_organization(settings, options.name, changes)))
     return 0
 

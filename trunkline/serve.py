@@ -28,6 +28,7 @@ from calls.knowledge_keeper import KnowledgeKeeper
 from calls.knowledge_meanings import KnowledgeMeanings
 from calls.knowledge_search import KnowledgeSearch
 from calls.outbound import Turns, WayOut
+from calls.quota_keeper import QuotaKeeper
 from calls.retention import Retention
 from calls.service import CallService
 from calls.sip_trails import SipTrails
@@ -186,11 +187,15 @@ async def running(
         figures = SipCollector(endpoint.sip_log, lines.all)
         figures.register()
         stack.callback(figures.unregister)
+        quota_keeper = QuotaKeeper(database, settings.data_dir, settings.quotas.model_dump())
+        quota_keeper.register()
+        stack.callback(quota_keeper.unregister)
         await sources.refresh()
         await places.settled(NAMES_S)
         await lines.refresh()
         await tell_what_to_decide(database, gate.policy)
-        _start_tasks(server, stack, {**_work(server, lines, knowledge, keeper, retention), "disk": disk.run})
+        more: dict[str, Work] = {"disk": disk.run, "quotas": quota_keeper.run}
+        _start_tasks(server, stack, _work(server, lines, knowledge, keeper, retention) | more)
         log.info("ready", api=server.api_origin, **_sip_facts(server))
         yield server
 

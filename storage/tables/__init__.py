@@ -26,6 +26,7 @@ from storage.tables.knowledge_tables import (
 )
 from storage.tables.model_tables import remote_models
 from storage.tables.number_tables import phone_number_sources, phone_numbers, trunk_grants
+from storage.tables.quota_tables import quota_usage, recording_sizes
 from storage.tables.sound_tables import background_sound_removals, background_sounds
 from storage.tables.webhook_tables import webhook_attempts, webhook_deliveries
 
@@ -51,7 +52,9 @@ __all__ = [
     "outbound_attempts",
     "phone_number_sources",
     "phone_numbers",
+    "quota_usage",
     "recording_removals",
+    "recording_sizes",
     "remote_models",
     "tools",
     "trunk_grants",

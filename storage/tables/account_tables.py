@@ -27,6 +27,7 @@ organizations = sa.Table(
     sa.Column("outbound_per_minute", sa.Integer),
     *(sa.Column(f"keep_{what}_days", sa.Integer) for what in ("recordings", "transcripts", "calls")),
     *(sa.Column(name, sa.Boolean, nullable=False, server_default="0") for name in ("redact", "redact_dialled")),
+    sa.Column("quotas", sa.JSON(none_as_null=True)),
 )
 
 api_keys = sa.Table(

@@ -23,6 +23,7 @@ knowledge_documents = sa.Table(
     sa.Column("error", sa.String),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("updated_at", UtcTime, nullable=False),
+    sa.Column("file_removed_at", UtcTime),
     sa.Index(None, "organization_id", "created_at", "id"),
     sa.Index("ix_knowledge_documents_agent_id_sha256", "agent_id", "sha256"),
     sa.Index("ix_knowledge_documents_content_id_created_at", "content_id", "created_at", "id"),

@@ -16,6 +16,7 @@ background_sounds = sa.Table(
     sa.Column("file_size", sa.Integer, nullable=False),
     sa.Column("duration_ms", sa.Integer, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("stored_bytes", sa.BigInteger, nullable=False, server_default="0"),
     sa.Index(None, "organization_id", "created_at", "id"),
 )
 """`organization_id` is None for the system's presets. The file of a sound lies at `data_dir/sounds/<id>.wav`. A trigger

@@ -241,3 +241,42 @@ async def _read(path: Path, work: Callable[[sa.Connection], T]) -> T:
         return await database.read(work)
     finally:
         await database.close()
+
+
+WHAT_AN_EARLIER_VERSION_STORED = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1);
+INSERT INTO agents (id, organization_id, name, name_folded, voice_speed, voice_stability, allow_end_call, is_active,
+                    post_call_summary_enabled, post_call_extraction_schema, first_speaker, agent_greeting_enabled,
+                    first_message_uninterruptible, first_message_delay, max_call_duration_seconds,
+                    background_sound_volume, transfer_targets, created_at, updated_at) VALUES
+    ('a', 'o', 'a', 'a', 1, 1, 1, 1, 0, '[]', 'agent', 0, 0, 0, 60, 1, '[]', 1, 1);
+INSERT INTO knowledge_documents (id, content_id, organization_id, agent_id, name, filename, mime_type, file_size,
+                                 sha256, status, chunk_count, created_at, updated_at) VALUES
+    ('d', 'd', 'o', 'a', 'd', 'd', 'text/plain', 70, 'x', 'ready', 0, 1, 1),
+    ('e', 'e', 'o', 'a', 'e', 'e', 'text/plain', 30, 'y', 'failed', 0, 1, 1);
+INSERT INTO background_sounds (id, organization_id, name, file_size, duration_ms, created_at) VALUES
+    ('s', 'o', 's', 1, 1000, 1), ('preset', NULL, 'p', 1, 1000, 1);
+INSERT INTO api_keys (id, organization_id, prefix, sha256, created_at, revoked_at) VALUES
+    ('k', 'o', 'k', 'k', 1, NULL), ('l', 'o', 'l', 'l', 1, 2);
+INSERT INTO idempotent_answers (organization_id, method, path, key, status, body, created_at) VALUES
+    ('o', 'POST', '/v1/agents', 'key', 201, x'0102', 1);
+"""
+
+
+def test_what_an_earlier_version_stored_counts_and_is_freed_when_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0012")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(WHAT_AN_EARLIER_VERSION_STORED)
+    _open(path)
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA foreign_keys=ON")
+        assert dict(conn.execute("SELECT quota, used FROM quota_usage")) == {
+            "agents": 1, "documents": 2, "document_bytes": 100, "sounds": 1, "sound_bytes": 32000, "api_keys": 1,
+            "idempotent_answer_bytes": 2 + len("/v1/agents") + len("key"),
+        }  # fmt: skip
+        conn.execute("DELETE FROM agents")
+        conn.execute("DELETE FROM idempotent_answers")
+        conn.execute("UPDATE api_keys SET revoked_at = 3")
+        left = {quota for quota, used in conn.execute("SELECT quota, used FROM quota_usage") if used}
+        assert left == {"sounds", "sound_bytes"}
