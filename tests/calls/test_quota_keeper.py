@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from calls.quota_keeper import QuotaKeeper
 from config.clock import utc_now
 from config.sections import QuotaSettings
-from storage import calls, knowledge_files, organizations, quotas, recordings, tables
+from storage import calls, knowledge_files, organizations, quotas, recordings, snapshot, tables
 from storage.calls import Call
 from tests.calls.archive import Archive, at_work
 
@@ -42,6 +42,8 @@ async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_s
     assert not knowledge_files.path_of(archive.data_dir, failed.id).exists()
     assert knowledge_files.path_of(archive.data_dir, good.id).exists()
     assert (await archive.get(failed)).error
+    spoken_of = await archive.database.read(lambda conn: [each.name for each in snapshot.promised(conn)])
+    assert f"knowledge/{good.id}" in spoken_of and f"knowledge/{failed.id}" not in spoken_of, "a backup lacks nothing"
     size = sa.select(sa.func.sum(documents.c.file_size)).where(documents.c.file_removed_at.is_(None))
     assert await archive.database.read(lambda conn: conn.execute(size).scalar_one()) == 7
     await archive.delete(failed)

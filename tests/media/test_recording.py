@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import wave
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -20,6 +22,7 @@ from media.recording import HEADER_BYTES, Recording, RecordingEnd, RecordingWrit
 from tests.fakes import ArrayPort, Loop
 from tests.media.speech import silence, speech, tone
 from tests.media.studio import NO_MODEL, Listener
+from tests.trunkline.disks import filled, tiny_disk
 
 
 def recorded(path: Path) -> tuple[int, np.ndarray[tuple[int, int], np.dtype[np.int16]]]:
@@ -177,3 +180,37 @@ def test_a_broken_recording_leaves_the_call_alone(tmp_path: Path) -> None:
     assert len(listener.of(TurnEnded)) == 1
     assert not ends.get(timeout=10).complete
     writer.close()
+
+
+def test_after_a_full_disk_a_recording_goes_on_where_it_would_be_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("media.recording.TRY_AGAIN_S", 0.0)
+    path, ends = tmp_path / "disk" / "call.wav", SimpleQueue[RecordingEnd]()
+    tones = [np.full(4000, value, np.int16) for value in (1, 2, 3)]
+    with tiny_disk(path.parent, "1m"), capture_logs() as lines:
+        writer = RecordingWriter()
+        writer.start()
+        recording = writer.open(path, rate=8000, call_id="c", on_closed=ends.put)
+        recording.append(tones[0], tones[0])
+        until(lambda: path.exists() and path.stat().st_size > 4000)
+        with filled(path.parent):
+            recording.append(tones[1], tones[1])
+            until(lambda: any(line["event"] == "recording.broken" for line in lines))
+        recording.append(tones[2], tones[2])
+        end = close(recording, ends)
+        writer.close()
+        rate, samples = recorded(path)
+    assert (end.complete, end.frames, rate) == (False, 12000, 8000)
+    assert [(line["event"], line.get("lost_s")) for line in lines] == [
+        ("recording.broken", None), ("recording.goes_on", 0.5),
+    ]  # fmt: skip
+    assert [samples[at, 0] for at in (0, 3999, 4000, 7999, 8000, 11999)] == [1, 1, 0, 0, 3, 3]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for the writer's thread."""
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
