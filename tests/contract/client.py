@@ -14,6 +14,8 @@ from tests.contract.published import Published
 WINDOW_S: Final = 60
 TIMEOUT_S: Final = 20.0
 REFUSED: Final = {401: "Invalid API key", 405: "Method not allowed", 429: "Rate limit exceeded"}
+BESIDE: Final = {401: {"details"}, 403: {"details", "quota"}, 413: {"quota"}}
+"""What else errors of a status may tell."""
 OF_LINKS: Final = {"signature": "This link's signature does not match", "expires": "This link has expired"}
 """What a 401 says by the field that its one detail names."""
 
@@ -131,8 +133,6 @@ def _check_error(answer: Answer) -> None:
     if answer.status == 401:
         ((field, _),) = (tuple(each.values()) for each in answer.body["details"])
         expected = OF_LINKS.get(field, expected)
-    assert set(answer.body) <= {"error", "retryAfter"} | ({"details"} if answer.status in (401, 403) else set()), (
-        answer.body
-    )
+    assert set(answer.body) <= {"error", "retryAfter"} | BESIDE.get(answer.status, set()), answer.body
     if (expected is not None and "retryAfter" in answer.body) or answer.status in (401, 405):
         assert told == expected

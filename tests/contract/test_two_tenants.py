@@ -212,6 +212,18 @@ def test_the_ceiling_and_the_balance_of_one_are_not_the_others(server: Server) -
     assert free("POST", "/calls", place).status == 201
 
 
+@pytest.mark.parametrize(
+    ("table", "quota"), [(AGENTS, "agents"), (TOOLS, "tools"), (PHONE_NUMBERS, "phone_numbers")], ids=str
+)
+def test_the_quota_of_one_is_not_the_others(table: Table, quota: str, tmp_path: Path, fresh_database: Path) -> None:
+    with serve(tmp_path, fresh_database, {"quotas": {quota: 1}}) as server:
+        (_, full), (_, other) = server.organization(), server.organization()
+        for client in (full, other):
+            assert client("POST", table.path, table.least() | {"name": "The first"}).status == 201
+            second = client("POST", table.path, table.least() | {"name": "The second"})
+            assert (second.status, second.body["quota"]) == (403, {"name": quota, "used": 1, "allowed": 1})
+
+
 @pytest.mark.parametrize("part", ["recording", "transcript"])
 def test_a_signed_link_opens_what_it_was_made_for_and_nothing_else(server: Server, enemies: Enemies, part: str) -> None:
     nobody = server.client(None)
