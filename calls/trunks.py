@@ -152,9 +152,9 @@ class TrunkLines:
     def _problem(self, number: PhoneNumber, rules: TrunkRules | None = None) -> str | None:
         return self._gate.problem(number, self._maker.places.leads_to, rules)
 
-    async def _check(self, number: PhoneNumber) -> None:
-        """Raises `ConnectionError` when the operator does not let the trunk be used, as the database has it now; or had
-        it, when it cannot be read."""
+    async def _rules_for(self, number: PhoneNumber) -> TrunkRules | None:
+        """What the operator has given, as the database has it now; None, as it had it when it was read last, where it
+        cannot be read. Raises `ConnectionError` when the number's trunk may not be used."""
         try:
             rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy), lane="calls")
         except StorageTrouble as trouble:
@@ -162,6 +162,7 @@ class TrunkLines:
             rules = None
         if (problem := self._problem(number, rules)) is not None:
             raise ConnectionError(problem)
+        return rules
 
     def _is_applied(self, number: PhoneNumber) -> bool:
         """Whether the endpoint has the number's trunk as it is stored now."""
@@ -179,10 +180,10 @@ class TrunkLines:
     async def ready(self, number: PhoneNumber) -> Trunk:
         """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
         `ConnectionError` for one that cannot be used, and for a number that has been changed since it was read."""
-        await self._check(number)
+        rules = await self._rules_for(number)
         registrar, proxy = destinations_of(number)
         found = await self._maker.places.find(proxy or registrar)
-        if (problem := self._problem(number)) is not None:
+        if (problem := self._problem(number, rules)) is not None:
             raise ConnectionError(problem)
         if not found:
             why = self._maker.places.why_unknown(proxy or registrar)

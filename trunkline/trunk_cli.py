@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,6 +73,7 @@ def _pattern(text: str) -> str:
 async def allow(options: argparse.Namespace, settings: Settings) -> int:
     """Give a trunk."""
     from storage import trunk_grants
+    from storage.sip_places import is_host_name
     from trunkline.admin import database_of, organization_named
 
     def give(conn: sa.Connection) -> TrunkGrant:
@@ -82,6 +84,9 @@ async def allow(options: argparse.Namespace, settings: Settings) -> int:
         made = await database.write(give)
     await tell_server(settings)
     _print([_given(made, options.org, ())], as_json=options.json)
+    if is_host_name(made.trunk):
+        print(f"note: {made.trunk} may lead to no private address and to none of this machine or of another "
+              "organization, unless that is given as well", file=sys.stderr)  # fmt: skip
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import subprocess
@@ -21,7 +22,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from config.errors import StartupError
-from storage import schema, webhook_claims, webhook_deliveries
+from storage import schema, trunk_grants, webhook_claims, webhook_deliveries
 from storage.database import Database
 from storage.tables import metadata
 from storage.tables.columns import EPOCH
@@ -202,6 +203,42 @@ def test_numbers_of_an_earlier_version_are_called_from_where_they_were_and_from_
         ("pbx", "192.0.2.1"),
         ("same", "sip.example"),
     ]
+
+
+TRUNKS_OF_AN_EARLIER_VERSION = """
+INSERT INTO organizations (id, name, plan, balance, created_at) VALUES ('o', 'o', 'free', 0, 1), ('d', 'demo', 'free',
+                                                                                                  0, 2);
+INSERT INTO api_keys (id, organization_id, prefix, sha256, name, requests_per_minute, created_at) VALUES
+    ('k', 'd', 'tk_1', 'x', 'demo', 6000, 1);
+INSERT INTO phone_numbers (id, organization_id, number, provider, sip_mode, source, sip_ip, sip_proxy,
+                           sip_outbound_proxy, sip_sources, metadata, carrier_credentials_encrypted, created_at,
+                           updated_at) VALUES
+    ('bare', 'o', '1', 'sip', NULL, NULL, NULL, NULL, NULL, '[]', '{}', '{}', 1, 1),
+    ('pbx', 'o', '2', 'sip', 'ip_allowlist', '192.0.2.1', '192.0.2.1', NULL, 'edge.example',
+     '["198.51.100.7/24", "SBC.example."]', '{}', '{}', 1, 1),
+    ('carrier', 'o', '3', 'sip', 'registration', 'sip.example', NULL, 'sip:Sip.example:5080', NULL, '[]', '{}', '{}', 1,
+     1);
+INSERT INTO phone_number_sources (phone_number_id, source, since) VALUES ('pbx', '192.0.2.1', 1);
+"""
+
+
+def test_numbers_of_an_earlier_version_go_on_with_their_trunks_and_the_demo_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    _version(path, "0012")
+    with closing(sqlite3.connect(path)) as conn:
+        conn.executescript(TRUNKS_OF_AN_EARLIER_VERSION)
+    _open(path)
+    assert _same_tables(path)
+    with closing(sqlite3.connect(path)) as conn:
+        stored = dict(conn.execute("SELECT id, trunks_taken_over FROM phone_numbers").fetchall())
+        kept = conn.execute("SELECT phone_number_id, source, since FROM phone_number_sources").fetchall()
+    assert {number: json.loads(trunks) for number, trunks in stored.items()} == {
+        "bare": [],
+        "pbx": ["192.0.2.1", "198.51.100.0/24", "edge.example", "sbc.example"],
+        "carrier": ["sip.example"],
+    }
+    assert kept == [("pbx", "192.0.2.1", 1)]
+    assert asyncio.run(_read(path, trunk_grants.organizations_counted)) == 1
 
 
 DOCUMENTS_OF_AN_EARLIER_VERSION = """

@@ -89,7 +89,12 @@ async def _run(folder: Path) -> Demo:
     """On a data folder in which a demo has been before, with another agent's text and a key of its own."""
     (folder / "data").mkdir()
     await _leave_an_older_demo(folder / "data")
-    ports = {"sip": {"port": free_port()}, "api": {"port": free_port()}, "log_format": "console"}
+    ports = {
+        "sip": {"port": free_port()},
+        "api": {"port": free_port()},
+        "log_format": "console",
+        "trunks": {"policy": "auto"},
+    }
     status, printed, errors = await command(
         "demo", folder=folder, environment=environment(folder / "data", merged(LOOPBACK, ports)), timeout_s=360
     )
@@ -101,6 +106,8 @@ async def _leave_an_older_demo(data_dir: Path) -> None:
     await database.open()
 
     def create(conn: sa.Connection) -> None:
+        for tenant in ("acme", "rival"):  # trunks are to be given where there are several
+            organizations.create(conn, tenant)
         owner = organizations.create(conn, "demo")
         api_keys.create(conn, owner.id, name="demo")
         agents.create(conn, owner.id, AgentFields(name="Harbour Dental", system_prompt="Say nothing."))

@@ -1,0 +1,172 @@
+"""What the endpoint is told of trunks where the operator has to give them, as names move and as trunks are given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from calls.dns_records import LookUpFailed
+from calls.locate import Destination, Found
+from calls.places import Places, Table
+from calls.sources import TrunkSources
+from calls.trunk_gate import LEADS_ELSEWHERE, NOT_GIVEN, TrunkGate
+from calls.trunks import TrunkLines, TrunkMaker
+from config.secrets import Secrets
+from sipcore.names import Target
+from sipcore.trunk import Trunk, TrunkStatus
+from storage import organizations, phone_numbers, trunk_grants
+from storage.database import Database
+from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.trunk_rules import TrunkRules
+
+PBX = Destination("pbx.test", None, "udp")
+ENFORCED = TrunkRules(enforced=True)
+
+
+@dataclass
+class World:
+    """Trunk lines, known sources and names behind one gate that the operator keeps."""
+
+    database: Database
+    secrets: Secrets
+    names: dict[Destination, list[str]] = field(default_factory=dict)
+    trunks: list[Trunk] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    known: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.gate = TrunkGate("approved")
+        self.places = Places(self._locate, self.tables.append)
+        self.places.permits = self.gate.permits
+        maker = TrunkMaker(self.secrets, self.places)
+        self.lines = TrunkLines(self.database, maker, self._apply, self._status, self.gate)
+        self.sources = TrunkSources(
+            self.database, lambda known: setattr(self, "known", set(known)), self.places, "approved"
+        )
+
+    async def number(self, *given: str, before: bool = False, **fields: Any) -> PhoneNumber:
+        """Store one of an organization of its own that was given trunks; `before`: when nobody had to be asked."""
+
+        def create(conn: sa.Connection) -> PhoneNumber:
+            owner = organizations.create(conn, str(uuid4())).id
+            for trunk in given:
+                trunk_grants.allow(conn, owner, trunk, "*", actor="ann")
+            facts = {"sip_mode": "ip_allowlist", "sip_protocol": "udp", "sip_port": None, **fields}
+            made = PhoneNumberFields(number="100", provider="sip", **facts)
+            return phone_numbers.create(conn, owner, made, trunk_grants.rules(conn, "open") if before else ENFORCED)
+
+        return await self.database.write(create)
+
+    async def give(self, number: PhoneNumber, trunk: str) -> None:
+        """Give one more trunk to a number's organization."""
+        owner = number.organization_id
+        await self.database.write(lambda conn: trunk_grants.allow(conn, owner, trunk, "*", actor="ann"))
+
+    async def refresh(self) -> None:
+        """Everything is read, and every name looked for."""
+        for _ in range(2):
+            await self.lines.refresh()
+            await self.sources.refresh()
+            await self.places.settled(5)
+
+    @property
+    def hosts(self) -> set[str]:
+        """Of the trunks that the endpoint has."""
+        return {trunk.host for trunk in self.trunks}
+
+    def published(self) -> set[str]:
+        """The addresses that PJSIP is told."""
+        return {target.address for targets in self.tables[-1].values() for target in targets} if self.tables else set()
+
+    async def _locate(self, place: Destination) -> Found:
+        for asked, addresses in self.names.items():
+            if asked.host == place.host:
+                return Found(tuple(Target(each, 5060, "udp") for each in addresses), 300)
+        raise LookUpFailed("no answer in time")
+
+    async def _apply(self, trunks: Sequence[Trunk]) -> None:
+        self.trunks = list(trunks)
+
+    def _status(self, key: str) -> TrunkStatus:
+        return TrunkStatus("listening", "answers")
+
+
+@pytest.fixture
+async def world(database: Database, secrets: Secrets) -> AsyncIterator[World]:
+    world = World(database, secrets)
+    yield world
+    await world.places.close()
+
+
+async def test_a_trunk_that_was_not_given_is_neither_asked_nor_known_nor_looked_for(world: World) -> None:
+    mine = await world.number("192.0.2.1", sip_ip="192.0.2.1")
+    theirs = await world.number(sip_ip="192.0.2.2", sip_sources=["198.51.100.0/24"])
+    named = await world.number(sip_ip="pbx.test")
+    world.names[PBX] = ["192.0.2.3"]
+    await world.refresh()
+    assert world.hosts == {"192.0.2.1"} == world.known
+    assert world.published() == set()
+    assert world.lines.status(mine) == TrunkStatus("listening", "answers")
+    for number in (theirs, named):
+        assert world.lines.status(number) == TrunkStatus("failed", NOT_GIVEN)
+        with pytest.raises(ConnectionError, match=NOT_GIVEN):
+            await world.lines.ready(number)
+    await world.give(theirs, "192.0.2.2")
+    assert (await world.lines.ready(theirs)).host == "192.0.2.2"
+    await world.refresh()
+    assert world.known == {"192.0.2.1", "192.0.2.2"}
+
+
+@pytest.mark.parametrize("inside", ["127.0.0.1", "10.0.0.9", "203.0.113.9"])
+async def test_a_name_that_leads_to_what_was_not_given_is_believed_for_nobody(world: World, inside: str) -> None:
+    await world.number("203.0.113.9", sip_ip="203.0.113.9")
+    evil = await world.number("pbx.test", sip_ip="pbx.test")
+    world.names[PBX] = ["198.51.100.7", inside]
+    await world.refresh()
+    assert world.hosts == {"203.0.113.9"} == world.known - {"198.51.100.7"}
+    assert inside not in world.published()
+    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    with pytest.raises(ConnectionError, match=LEADS_ELSEWHERE):
+        await world.lines.ready(evil)
+    await world.give(evil, inside)
+    await world.refresh()
+    assert world.hosts == {"203.0.113.9", "pbx.test"}
+    assert {inside, "198.51.100.7"} <= world.known
+    assert inside in world.published()
+
+
+async def test_a_name_that_moves_inside_takes_its_trunk_with_it(world: World) -> None:
+    evil = await world.number("pbx.test", sip_ip="pbx.test")
+    world.names[PBX] = ["198.51.100.7"]
+    await world.refresh()
+    assert (world.hosts, world.published()) == ({"pbx.test"}, {"198.51.100.7"})
+    await world.places.close()
+    world.names[PBX] = ["127.0.0.1"]
+    with pytest.raises(ConnectionError, match=LEADS_ELSEWHERE):
+        await world.lines.ready(evil)
+    await world.refresh()
+    assert (world.hosts, world.known, world.published()) == (set(), set(), set())
+
+
+async def test_names_of_before_lead_where_they_did(world: World) -> None:
+    old = await world.number(sip_ip="pbx.test", before=True)
+    world.names[PBX] = ["127.0.0.1"]
+    await world.refresh()
+    assert (world.hosts, world.known, world.published()) == ({"pbx.test"}, {"127.0.0.1"}, {"127.0.0.1"})
+    assert (await world.lines.ready(old)).host == "pbx.test"
+
+
+@pytest.mark.parametrize(("address", "what"), [("224.0.0.1", "multicast"), ("0.0.0.0", "this network")])
+async def test_an_address_of_before_that_no_trunk_may_have_gets_nothing(world: World, address: str, what: str) -> None:
+    old = await world.number(sip_ip=address, before=True)
+    await world.refresh()
+    assert world.trunks == []
+    status = world.lines.status(old)
+    assert status == TrunkStatus("failed", f"its address is {what}: a trunk's is that of one host")
+    with pytest.raises(ConnectionError, match=what):
+        await world.lines.ready(old)
