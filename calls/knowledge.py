@@ -170,5 +170,6 @@ async def _at_last(work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         except StorageTrouble as trouble:
-            log.error(_TROUBLE, cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
+            tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+            tell(_TROUBLE, cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
         await asyncio.sleep(TROUBLE_PAUSE_S)

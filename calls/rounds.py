@@ -49,7 +49,8 @@ class Rounds:
                 if at_rest and not self._news.is_set():
                     self._idle.set()
             except (StorageTrouble, ModelError) as trouble:
-                log.error(self._trouble, cause=str(trouble), again_in_s=self._pause_s)
+                full = isinstance(trouble, StorageTrouble) and trouble.disk_full  # which is told once
+                (log.debug if full else log.error)(self._trouble, cause=str(trouble), again_in_s=self._pause_s)
                 wait_s = self._pause_s
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
