@@ -129,13 +129,14 @@ def _distinct_names(items: object) -> None:
     seen: set[str] = set()
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and isinstance(item.get("name"), str):
-            if item["name"] in seen:
+            if item["name"].lower() in seen:
                 item["name"] = f"{item['name'][:240]} {next(_suffixes)}"
-            seen.add(item["name"])
+            seen.add(item["name"].lower())
 
 
-def _distinct_extractions(body: Body) -> None:
+def _distinct_items(body: Body) -> None:
     _distinct_names(body.get("postCallExtractionSchema"))
+    _distinct_names(body.get("transferTargets"))
 
 
 def _distinct_parameters(body: Body) -> None:
@@ -210,8 +211,8 @@ def _decoded(content: object) -> bytes | None:
 
 
 RULES: Final[dict[str, tuple[Callable[[Body], None], ...]]] = {
-    "createAgent": (_existing, _distinct_extractions),
-    "updateAgent": (_existing, _distinct_extractions),
+    "createAgent": (_existing, _distinct_items),
+    "updateAgent": (_existing, _distinct_items),
     "createTool": (_distinct_parameters, _other_headers),
     "updateTool": (_distinct_parameters, _other_headers),
     "createPhoneNumber": (_existing, _new_number, _few_addresses),
