@@ -32,8 +32,8 @@ from bench.sent import TICK_MS, SentPackets
 AGENTS: Final = 100
 CONNECTIONS: Final = 20
 LIST: Final = "/v1/agents?limit=100"
-SECONDS: Final = 20.0
-REPEATS: Final = 3
+SECONDS: Final = 12.0
+REPEATS: Final = 2
 CALLS: Final = 4
 NUMBER: Final = "2000"
 SETTLE_S: Final = 4.0

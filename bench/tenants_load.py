@@ -15,6 +15,8 @@ from bench.process import obey
 RECEIVE_BUFFER: Final = 4096
 AGAIN_S: Final = 0.05
 """After a connection was refused or ended."""
+PROBE_S: Final = 0.5
+"""Between two looks whether a connection is still there."""
 PIECE: Final = 256 * 1024
 
 
@@ -59,13 +61,12 @@ class _Load:
             await asyncio.sleep(AGAIN_S)
 
     async def _wait(self, client: socket.socket, head: bytes) -> None:
-        """Ask, and take nothing until the server has had enough: then what one asks further is refused."""
+        """Ask, and take nothing until the server has had enough: then whatever is still sent to it is refused."""
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(client, head)
         while True:
-            await asyncio.sleep(AGAIN_S)
-            if error := client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                raise OSError(error, "ended")
+            await asyncio.sleep(PROBE_S)
+            await loop.sock_sendall(client, b"\r\n")
 
     async def _read(self, client: socket.socket, head: bytes) -> None:
         """Ask, take everything at once, ask again."""
