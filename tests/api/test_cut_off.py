@@ -127,9 +127,9 @@ async def test_an_upload_that_is_cut_off_before_its_transaction_is_stored_whole(
 ) -> None:
     cut_off, store = threading.Event(), background_sounds._store
 
-    def late(*args: Any) -> None:
+    def late(*args: Any) -> Any:
         cut_off.wait(30)
-        store(*args)
+        return store(*args)
 
     monkeypatch.setattr(background_sounds, "_store", late)
     try:
