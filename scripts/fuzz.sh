@@ -3,7 +3,7 @@
 # behaviour, those in Python with Atheris. What breaks one is kept in build/fuzz/crashes.
 # usage: fuzz.sh [NAME]...   which parsers (default: all; `fuzz.sh list` names them)
 #        fuzz.sh replay      every kept input once, those in C under the sanitizers
-#        fuzz.sh keep NAME   let tests/fuzz/corpus have the fewest inputs that reach what all that were found reach
+#        fuzz.sh keep NAME   let tests/fuzz/corpus have the fewest inputs that reach all places which those found reach
 # FUZZ_SECONDS=600           for how long each is fuzzed
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -112,7 +112,7 @@ replay() { # NAME
 keep() { # NAME
     rm -rf "$made/fewest" && mkdir -p "$made/fewest" "$made/corpus/$1"
     # shellcheck disable=SC2046  # one word per folder
-    fuzzer "$1" -merge=1 -max_len=$longest "$made/fewest" "$made/corpus/$1" $(folders_of "$1") >"$log.merge" 2>&1
+    fuzzer "$1" -merge=1 -use_counters=0 -artifact_prefix="$made/" -max_len=$longest "$made/fewest" "$made/corpus/$1" $(folders_of "$1") >"$log.merge" 2>&1
     [ -n "$(ls "$made/fewest")" ] || { tail -n 30 "$log.merge"; fail "failed: merging the inputs of $1" "$remedy"; }
     rm -rf "tests/fuzz/corpus/$1"
     mv "$made/fewest" "tests/fuzz/corpus/$1"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 from zlib import crc32
 
-STRETCHED: Final = 24_000
+STRETCHED: Final = 12_000
 """Characters or bytes of an input that is repeated."""
 LONGEST_S: Final = 8.0
 """Processor time of one input: a linear parser needs some hundredths of a second; one whose time grows with the square

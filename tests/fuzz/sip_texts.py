@@ -32,8 +32,9 @@ def names(data: bytes) -> None:
     message = data.decode("utf-8", "surrogateescape")
     _is_short(headers.request_user(message))
     headers.request_uri(message)
-    for name, value in headers.fields(message):
-        headers.value(message, name, name)
+    for name, short in (("Contact", "m"), ("To", "t")):
+        headers.value(message, name, short)
+    for _, value in headers.fields(message):
         for entry in headers.listed(value):
             _read(entry)
     _read(message)

@@ -1,0 +1,46 @@
+/* A registrar's answer to a REGISTER of ours: the input is its headers. How long our Contact is bound is what the answer
+ * says of it, of the only Contact, or of all. */
+#include "stack.h"
+
+#include <string.h>
+
+#include "../../../sipcore/native/binding.h"
+
+#define ASKED_S 300
+
+static pjsip_msg *read_message(pj_pool_t *pool, const char *first, const uint8_t *headers, size_t size)
+{
+    static const char last[] = "\r\n\r\n";
+    const size_t before = strlen(first);
+    char *text = pj_pool_alloc(pool, before + size + sizeof last);
+    memcpy(text, first, before);
+    memcpy(text + before, headers, size);
+    memcpy(text + before + size, last, sizeof last);
+    pjsip_parser_err_report errors;
+    pj_list_init(&errors);
+    return pjsip_parse_msg(pool, text, before + size + sizeof last - 1, &errors);
+}
+
+static bool says(const pjsip_msg *msg, unsigned granted_s)
+{
+    for (const pjsip_hdr *header = msg->hdr.next; header != &msg->hdr; header = header->next)
+        if ((header->type == PJSIP_H_CONTACT && ((const pjsip_contact_hdr *)header)->expires == granted_s) ||
+            (header->type == PJSIP_H_EXPIRES && (unsigned)((const pjsip_expires_hdr *)header)->ivalue == granted_s))
+            return true;
+    return granted_s == ASKED_S || granted_s == 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char request[] = "REGISTER sip:h SIP/2.0\r\n", contact[] = "Contact: <sip:me@127.0.0.1:5060>";
+    pj_pool_t *pool = stack_pool();
+    const pjsip_msg *sent = read_message(pool, request, (const uint8_t *)contact, sizeof contact - 1);
+    const pjsip_msg *answer = read_message(pool, "SIP/2.0 200 OK\r\n", data, size);
+    char printed[64] = "";
+    must(sent && binding_port(sent) == 5060, "our own Contact can be read");
+    binding_print(sent, printed, sizeof printed);
+    must(strcmp(printed, "<sip:me@127.0.0.1:5060>") == 0, "it is spelled as it was");
+    if (answer)
+        must(says(answer, binding_granted(NULL, ASKED_S, sent, answer)), "what is granted stands in the answer");
+    return 0;
+}
