@@ -61,7 +61,7 @@ TAGS: Final = {
 }
 REASONS: Final = {
     400: "A field or parameter breaks a constraint, or the request is malformed",
-    401: "There is no API key, or it is not valid, or the signed link is not; `details` says which",
+    401: "There is no API key, or it is not valid, or the signed link is not; the details say which",
     402: "Insufficient balance",
     403: "The operator does not let this organization do it, or a quota of the organization is used up",
     404: "No such resource in this organization",

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.client import Client
 from tests.contract.server import Server
 
-NAMES = ("Frau MÜLLER", "Straße", "100 %", "Ἀθηνᾶ", "nul\x00and more_")
+NAMES = ("Frau MÜLLER", "Straße", "100 %", "Ἀθηνᾶ", "null and more_")
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +29,13 @@ def client(server: Server) -> Client:
         ("STRASSE", {"Straße"}),
         ("ἀΘΗΝ", {"Ἀθηνᾶ"}),
         ("%", {"100 %"}),
-        ("_", {"nul\x00and more_"}),
+        ("_", {"null and more_"}),
         ("1_0", set()),
-        ("\x00", {"nul\x00and more_"}),
+        ("\x00", set()),
         ("\x00zzz", set()),
-        ("NUL\x00a", {"nul\x00and more_"}),
-        ("more", {"nul\x00and more_"}),
+        ("NULL A", {"null and more_"}),
+        ("NUL\x00a", set()),
+        ("more", {"null and more_"}),
         ("\\", set()),
         ("ra", {"Frau MÜLLER", "Straße"}),
         ("", set(NAMES)),
