@@ -30,7 +30,7 @@ def script(tmp_path: Path) -> Script:
     (scripts / "pjproject.env").write_text(
         f"pjproject_version=2.17\npjproject_sha256={SHA256}\npjproject_package='asterisk 1+2~3'\n"
         "pjproject_tarball=asterisk_1+2~3.orig-Xpjproject.tar.xz\n"
-        "pjproject_archive=https://snapshot.debian.org/package/asterisk/\n"
+        'pjproject_archive="Debian\'s snapshot archive"\n'
     )
     index = tmp_path / "bin/apt-get"
     index.parent.mkdir()
@@ -82,7 +82,7 @@ def test_what_has_another_hash_is_not_taken(script: Script, elsewhere: Callable[
     done = script("fetch-pjproject.sh", tmp_path / "cache/x", PJPROJECT_URI=f"file:{elsewhere(CONTENT + b'!')}")
     assert done.returncode == 1
     assert "is not there, or is not the pinned pjproject 2.17" in done.stderr
-    assert "https://snapshot.debian.org/package/asterisk/" in done.stderr and SHA256 in done.stderr
+    assert "Debian's snapshot archive" in done.stderr and SHA256 in done.stderr
     assert not list((tmp_path / "cache").iterdir())
 
 
@@ -99,7 +99,7 @@ def test_a_mirror_that_has_moved_on_is_told_with_the_place_of_the_older_one(scri
     done = script("fetch-pjproject.sh", tmp_path / "cache/x", DEBIAN_MIRROR=f"file:{tmp_path / 'mirror'}")
     assert done.returncode == 1
     assert "has moved on: it has http://mirror/newer-Xpjproject.tar.xz, not the pinned" in done.stderr
-    assert "PJPROJECT=/path/to/it" in done.stderr and "https://snapshot.debian.org/package/asterisk/" in done.stderr
+    assert "PJPROJECT=/path/to/it" in done.stderr and "Debian's snapshot archive" in done.stderr
     assert not (tmp_path / "cache/x").exists()
 
 

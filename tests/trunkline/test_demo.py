@@ -176,9 +176,7 @@ async def test_it_goes_as_scripted_and_shows_the_call(demo: Demo) -> None:
     assert "NOT AS SCRIPTED" not in demo.shown
     again = demo.shown != demo.printed.partition("A scripted caller phones")[2]
     others = [line for line in demo.errors.splitlines() if "trunks.to_decide" not in line]
-    assert others == [] or again, (
-        "nothing is to be seen but the conversation, and whose trunk that of the older demo is"
-    )
+    assert others == [] or again, "nothing is shown but the conversation and the line about the older demo's trunk"
     assert demo.shown.count("caller │") >= len(TALK)
     assert demo.shown.count("agent  │") >= len(TALK) + 1
     assert demo.shown.count("ms after the caller's last sound") >= 4
