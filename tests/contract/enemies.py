@@ -54,7 +54,7 @@ class Enemies:
 
     def belongings(self) -> dict[str, Any]:
         """All that the victim's lists show but for links, which are signed anew."""
-        return {str(each): _unsigned(self.victim("GET", f"{each.path}?limit=100").body) for each in LISTS if each.lists}
+        return {str(each): unsigned(self.victim("GET", f"{each.path}?limit=100").body) for each in LISTS if each.lists}
 
 
 def told(answer: Answer, item: str = NO_ID) -> tuple[int, dict[str, str], bytes]:
@@ -81,11 +81,12 @@ def statements() -> Iterator[list[str]]:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-def _unsigned(value: Any) -> Any:
+def unsigned(value: Any) -> Any:
+    """Without links, which are signed anew each time."""
     match value:
         case dict():
-            return {name: _unsigned(each) for name, each in value.items() if name != "recordingUrl"}
+            return {name: unsigned(each) for name, each in value.items() if name != "recordingUrl"}
         case list():
-            return [_unsigned(each) for each in value]
+            return [unsigned(each) for each in value]
         case _:
             return value

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from api.routes import ROUTES
+from tests.contract.enemies import unsigned
 from tests.contract.kinds import NO_ID
 from tests.contract.operations import OPERATIONS, Operation
 from tests.contract.world import World
@@ -90,15 +91,4 @@ def test_no_response_holds_anything_of_another_organization(world: World, operat
 
 def _lists(world: World) -> Any:
     """All that the organization has."""
-    return _unsigned([world.client("GET", each.path).body for each in GETS if each.noun is None])
-
-
-def _unsigned(value: Any) -> Any:
-    """Without links, which are signed anew each time."""
-    match value:
-        case dict():
-            return {name: _unsigned(each) for name, each in value.items() if name != "recordingUrl"}
-        case list():
-            return [_unsigned(each) for each in value]
-        case _:
-            return value
+    return unsigned([world.client("GET", each.path).body for each in GETS if each.noun is None])
