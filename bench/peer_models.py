@@ -86,6 +86,7 @@ class Agent(Base):
     hold_music_url: Mapped[str | None]
     tool_ids: Mapped[list[str] | None]
     transfer_targets: Mapped[list[Json]]
+    customer_silence_ms: Mapped[int]
     created_at: Mapped[datetime] = mapped_column(default=now)
     updated_at: Mapped[datetime] = mapped_column(default=now)
 
@@ -121,6 +122,8 @@ class Call(Base):
     transfer_calls: Mapped[list[Json]]
     transcript: Mapped[list[Json]]
     analysis: Mapped[Json | None]
+    media_quality: Mapped[Json | None]
+    sip_end: Mapped[Json | None]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
@@ -142,7 +145,7 @@ class ExtractionField(In):
     """One value to extract."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
-    description: str
+    description: Annotated[str, Field(max_length=2000)]
     type: Literal["string", "boolean", "number"]
 
 
@@ -150,7 +153,7 @@ class TransferTarget(In):
     """Where a call may be handed to."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
-    description: str
+    description: Annotated[str, Field(max_length=2000)]
     number: str
     mode: Literal["cold", "warm_briefing"]
 
@@ -175,9 +178,9 @@ class AgentCreate(In):
     allow_end_call: bool = True
     is_active: bool = True
     post_call_summary_enabled: bool = False
-    post_call_extraction_schema: list[ExtractionField] = []
+    post_call_extraction_schema: Annotated[list[ExtractionField], Field(max_length=100)] = []
     post_call_webhook_url: str | None = None
-    post_call_webhook_secret: Annotated[str, Field(min_length=1)] | None = None
+    post_call_webhook_secret: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     first_speaker: Literal["user", "agent"] = "user"
     agent_greeting: Annotated[str, Field(max_length=1000)] | None = None
     agent_greeting_enabled: bool = False
@@ -190,8 +193,9 @@ class AgentCreate(In):
     background_sound_volume: Probability = 0.15
     hold_message: Annotated[str, Field(max_length=500)] | None = None
     hold_music_url: Annotated[str, Field(max_length=500)] | None = None
-    tool_ids: list[UUID] | None = None
-    transfer_targets: list[TransferTarget] = []
+    tool_ids: Annotated[list[UUID], Field(max_length=500)] | None = None
+    transfer_targets: Annotated[list[TransferTarget], Field(max_length=64)] = []
+    customer_silence_ms: Annotated[int, Field(ge=0, le=60_000)] = 10_000
 
 
 class AgentOut(Out):
@@ -232,6 +236,7 @@ class AgentOut(Out):
     hold_music_url: str | None
     tool_ids: list[str] | None
     transfer_targets: list[TransferTarget]
+    customer_silence_ms: int
     created_at: datetime
     updated_at: datetime
 
@@ -274,6 +279,8 @@ class CallOut(Out):
     transfer_calls: list[Json]
     transcript: list[TranscriptItem]
     analysis: Analysis | None
+    media_quality: Json | None
+    sip_end: Json | None
     started_at: datetime | None
     ended_at: datetime | None
     created_at: datetime
