@@ -13,14 +13,13 @@ import structlog
 
 from sipcore.settings import EndpointSettings
 from tests.sipcore.evenness import turned_away
-from tests.sipcore.live_call import LiveCall, placed
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.mutations import Mutator
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import RawPhone
-from tests.sipcore.test_torture_at_speed import AT_ONCE, HEADERS, WITHIN, beginnings, packets, spoil
+from tests.sipcore.spoilt_messages import AT_ONCE, beginnings, in_answer, packets, within_a_call
 
 SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
-ANSWERS = ("180 Ringing", "183 Session Progress", "200 OK", "302 Moved", "401 Unauthorized", "422 Small", "486 Busy")
 
 
 async def over_datagrams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
@@ -45,33 +44,6 @@ async def over_streams(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
                 await writer.drain()
             writer.close()
         await raw.settled()
-
-
-async def within_a_call(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """Requests that any of which may end it."""
-    async with RawPhone(phone.target) as caller:
-        call = await LiveCall.made(phone, caller)
-        for number in range(AT_ONCE):
-            call.dialog.cseq += 1
-            body = raw.offer("0", "sendonly") if number % 2 else ""
-            method = WITHIN[number % len(WITHIN)]
-            caller.send(mutate(caller.request(method, call.dialog, body=body, headers=HEADERS)))
-        await raw.settled()
-        await call.leg.hangup()
-        call.leg.release()
-
-
-async def in_answer(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:
-    """Responses to an INVITE of ours."""
-    async with RawPhone(phone.target) as other:
-        leg, callee = await placed(phone, other)
-        spoil(callee, mutate)
-        for number in range(AT_ONCE):
-            body = raw.offer("0") if number % 2 else ""
-            callee._send(ANSWERS[number % len(ANSWERS)], callee.invite, body, headers=(*HEADERS, "RSeq: 1"))
-        await raw.settled()
-        await leg.hangup()
-        leg.release()
 
 
 async def as_sound(phone: Phone, raw: RawPhone, mutate: Mutator) -> None:

@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from sipcore.settings import EndpointSettings
 from tests.sipcore.evenness import even_sound, turned_away
-from tests.sipcore.live_call import LiveCall, placed
+from tests.sipcore.live_call import LiveCall
 from tests.sipcore.mutations import Mutator
 from tests.sipcore.phone import Phone
-from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone
+from tests.sipcore.spoilt_messages import AT_ONCE, HEADERS, beginnings, in_answer, packets, within_a_call
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
 MESSAGES = 10_000
-AT_ONCE = 50
-"""No more than a socket's buffer holds."""
-BEGINNINGS = (
-    "INVITE",
-    "INVITE",
-    "INVITE",
-    "REGISTER",
-    "OPTIONS",
-    "BYE",
-    "CANCEL",
-    "ACK",
-    "REFER",
-    "SUBSCRIBE",
-    "MESSAGE",
-)
-WITHIN = ("INVITE", "UPDATE", "INFO", "PRACK", "OPTIONS", "NOTIFY", "REFER", "BYE")
-HEADERS = (
-    "Supported: 100rel, timer", "Session-Expires: 1800;refresher=uac", "Allow: INVITE, UPDATE", "Event: refer",
-    "Authorization: Digest username=\"u\", realm=\"r\", nonce=\"n\", uri=\"sip:x\", response=\"0\"",
-    "Replaces: 1@h;to-tag=2;from-tag=3", "Refer-To: <sip:x@127.0.0.1?Replaces=1>", "RAck: 1 1 INVITE",
-    "P-Asserted-Identity: \"x\" <tel:+1>", "Diversion: <sip:x@y>;reason=busy", "Reason: Q.850;cause=16;text=\"x\"",
-)  # fmt: skip
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -49,19 +26,6 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     async with RawPhone(phone.target) as raw:
         yield raw
     phone.endpoint.log_guard_events()
-
-
-def beginnings(raw: RawPhone) -> Iterator[bytes]:
-    """Requests that begin something, without end."""
-    offers = [
-        raw.offer("0"),
-        raw.offer("96 9 0 101", "rtpmap:96 opus/48000/2", "fmtp:96 useinbandfec=1", "rtpmap:9 G722/8000", "ptime:20"),
-        raw.offer("0", "crypto:1 AES_CM_128_HMAC_SHA1_80 inline:" + "A" * 40, "rtcp:9 IN IP4 127.0.0.1", "rtcp-mux"),
-    ]
-    while True:
-        for number, method in enumerate(BEGINNINGS):
-            body = offers[number % 3] if method in ("INVITE", "ACK") else ""
-            yield raw.request(method, raw.dialog(), body=body, headers=HEADERS)
 
 
 async def test_spoilt_requests_are_survived_and_the_sound_stays_even(phone: Phone, raw: RawPhone) -> None:
@@ -79,57 +43,16 @@ async def test_spoilt_requests_within_a_call_end_it_at_most(phone: Phone, raw: R
     mutate = Mutator(3261)
     async with even_sound(phone):
         for _ in range(MESSAGES // 4 // AT_ONCE):
-            async with RawPhone(phone.target) as caller:
-                call = await LiveCall.made(phone, caller)
-                for number in range(AT_ONCE):
-                    call.dialog.cseq += 1
-                    method = WITHIN[number % len(WITHIN)]
-                    body = raw.offer("0", "sendonly") if number % 2 else ""
-                    caller.send(mutate(caller.request(method, call.dialog, body=body, headers=HEADERS)))
-                await raw.settled()
-                await call.leg.hangup()
-                call.leg.release()
+            await within_a_call(phone, raw, mutate)
     await raw.settled()
 
 
 async def test_spoilt_answers_to_a_call_of_ours_end_it_at_most(phone: Phone, raw: RawPhone) -> None:
     mutate = Mutator(6337)
-    answers = (
-        "180 Ringing",
-        "183 Session Progress",
-        "200 OK",
-        "302 Moved",
-        "401 Unauthorized",
-        "422 Small",
-        "486 Busy",
-    )
     async with even_sound(phone):
         for _ in range(MESSAGES // 4 // AT_ONCE):
-            async with RawPhone(phone.target) as callee_phone:
-                leg, callee = await placed(phone, callee_phone)
-                spoil(callee, mutate)
-                for number in range(AT_ONCE):
-                    body = raw.offer("0") if number % 2 else ""
-                    callee._send(answers[number % len(answers)], callee.invite, body, headers=(*HEADERS, "RSeq: 1"))
-                await raw.settled()
-                await leg.hangup()
-                leg.release()
+            await in_answer(phone, raw, mutate)
     await raw.settled()
-
-
-def spoil(callee: RawCallee, mutate: Mutator) -> None:
-    """All that this callee sends from now on is spoilt."""
-    send = callee.phone.send
-    callee.phone.send = lambda data: send(mutate(data))  # type: ignore[method-assign]
-
-
-def packets() -> Iterator[tuple[bytes, bytes]]:
-    """The same packet of RTP, and one of RTCP, without end."""
-    report = struct.pack(">BBHIQIIIIIIIII", 0x81, 200, 12, 0x5150, 1 << 60, 1, 2, 3, 0x5150, 0, 1, 0, 0, 0)
-    names = struct.pack(">BBHIBB6s", 0x81, 202, 3, 0x5150, 1, 6, b"a@b.cd") + b"\0\0"
-    packet = struct.pack(">BBHII", 0x80, 0, 1, 160, 0x5150) + b"\xff" * 160
-    while True:
-        yield packet, report + names
 
 
 async def test_spoilt_rtp_and_rtcp_are_survived(phone: Phone, raw: RawPhone) -> None:
