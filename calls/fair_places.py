@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 
 class FairPlaces:
@@ -71,13 +71,16 @@ class FairPlaces:
         while may := [owner for owner in self._waiting if self._may_take(owner)]:
             owner = min(may, key=self._taken.__getitem__)  # the first of them: owners take turns
             turns = self._waiting.pop(owner)
-            turns.popleft().set_result(None)
-            self._take(owner)
+            turn = turns.popleft()
             if turns:
                 self._waiting[owner] = turns
+            if not turn.done():  # else whoever waited has just given up
+                turn.set_result(None)
+                self._take(owner)
 
     def _withdraw(self, owner: str, turn: asyncio.Future[None]) -> None:
-        turns = self._waiting[owner]
-        turns.remove(turn)
+        turns = self._waiting.get(owner, deque())
+        with suppress(ValueError):  # its turn had come
+            turns.remove(turn)
         if not turns:
-            del self._waiting[owner]
+            self._waiting.pop(owner, None)

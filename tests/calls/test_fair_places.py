@@ -72,3 +72,23 @@ async def test_a_place_that_comes_as_its_owner_gives_up_is_not_lost() -> None:
     with suppress(asyncio.CancelledError):
         await waiting
     assert places.is_free("c")
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_several_that_give_up_as_a_place_comes_take_nobody_elses_turn(before: bool) -> None:
+    places = FairPlaces(1)
+    await places.take("a")
+    gone = [asyncio.create_task(places.take("b")) for _ in range(3)]
+    stays = asyncio.create_task(places.take("b"))
+    await asyncio.sleep(0)
+    if not before:
+        places.give_back("a")
+    for each in gone:
+        each.cancel()
+    if before:
+        places.give_back("a")
+    await asyncio.wait(gone)
+    assert [each.cancelled() for each in gone] == [True] * 3
+    await asyncio.wait_for(stays, 5)
+    places.give_back("b")
+    assert places.is_free("c") and places.waiting("b") == 0
