@@ -4,6 +4,8 @@ them than those of 32 bits, by the processor and by how many sequences there are
 from __future__ import annotations
 
 import ctypes
+import os
+import platform
 import re
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ from gguf import GGMLQuantizationType, GGUFReader
 from models.llama.library import Chunk, Context, Model
 from tests.models.tiny_gguf import WIDE, weights_of, write_tiny_gguf
 
+ROOT: Final = Path(__file__).parents[3]
 KINDS: Final = ("Q8_0", "Q4_0", "Q4_K")
 PROMPT: Final = 24
 STEPS: Final = 32
@@ -115,7 +118,7 @@ def test_the_library_that_is_installed_has_no_code_for_amx() -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler on this machine to ask")
 def test_the_flags_of_the_build_win_over_those_of_the_processor() -> None:
-    script = (Path(__file__).parents[3] / "scripts/build-llama.sh").read_text()
+    script = (ROOT / "scripts/build-llama.sh").read_text()
     [flags] = re.findall(r'no_amx="(.*)"', script)
     processor = "-march=sapphirerapids"
 
@@ -128,3 +131,36 @@ def test_the_flags_of_the_build_win_over_those_of_the_processor() -> None:
 
     assert can(processor)
     assert not can(processor, *flags.split()) and not can(*flags.split(), processor)
+
+
+def kept_at(folder: Path, script: str | None = None, **environment: str) -> str:
+    """Where a build is kept, by the script or by one in its place."""
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    shutil.copy(ROOT / "requirements-llama.lock", folder)
+    path = folder / "scripts/build-llama.sh"
+    if script is not None:
+        path.write_text(script)
+    known = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_CACHE_HOME": "/cache"}
+    done = subprocess.run(["sh", path, "path"], env=known | environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no AMX on this machine to leave out")
+def test_a_build_with_code_for_amx_is_not_taken_for_one_without(tmp_path: Path) -> None:
+    """What was built before the flags is in the cache of many a machine."""
+    paths = {}
+    for name, refuses in (("knows", "no such flag"), ("knows too", "nor this one"), ("knows none", "-mno-amx-tile")):
+        compiler = tmp_path / name / "compiler"
+        compiler.parent.mkdir()
+        compiler.write_text(f"#!/bin/sh\ncase $* in *'{refuses}'*) exit 1 ;; esac\n")
+        compiler.chmod(0o755)
+        paths[name] = kept_at(tmp_path / name / "root", PATH=f"{compiler.parent}:{os.environ['PATH']}", CC="compiler")
+    assert paths["knows"] == paths["knows too"] != paths["knows none"]
+
+
+def test_the_build_for_all_processors_leaves_out_the_variant_with_amx(tmp_path: Path) -> None:
+    script = (ROOT / "scripts/build-llama.sh").read_text()
+    variant = "left_out='**/libggml-cpu-sapphirerapids.so'"
+    assert script.count(variant) == 1
+    with_it = kept_at(tmp_path / "with", script.replace(variant, "left_out="), LLAMA_PROCESSORS="all")
+    assert kept_at(tmp_path / "without", LLAMA_PROCESSORS="all") != with_it
