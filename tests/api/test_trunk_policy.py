@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from storage import outbound_attempts, phone_numbers, trunk_grants
+from storage import audit_entries, outbound_attempts, phone_numbers, trunk_grants
 from storage.trunk_rules import Policy
 from tests.api.conftest import Api, StartApi
 
@@ -176,6 +177,17 @@ async def test_what_the_operator_gave_comes_before_what_was_squatted(start_api: 
         lambda conn: phone_numbers.find_inbound(conn, ["192.0.2.10"], "+4930123", trunk_grants.rules(conn, "auto"))
     )
     assert target is not None and (target.number.id, target.rivals[0].id) == (owned["id"], squatted["id"])
+
+
+async def test_the_audit_log_tells_of_numbers_that_lose_what_they_had_before(start_api: StartApi) -> None:
+    before: Api = await start_api({"trunks": {"policy": "open"}})
+    await before.made("/phone-numbers", PBX)
+    await take(before, "192.0.2.0/24")
+    entries = await before.services.database.read(
+        lambda conn: audit_entries.since(conn, before.organization_id, datetime(1970, 1, 1, tzinfo=UTC))
+    )
+    detail = "192.0.2.0/24 for +4930123, which had it before"
+    assert [(each.actor, each.action, each.detail) for each in entries] == [("ann", "trunk.deny", detail)]
 
 
 async def test_the_description_tells_of_403(approved: Api) -> None:

@@ -34,6 +34,7 @@ from storage.agents import Agent, AgentFields
 from storage.calls import Call
 from storage.database import Database
 from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.trunk_rules import Policy
 from tests import fresh_database
 from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
 from tests.fakes_legs import SOURCE, ArrayPump, Callees, Phone
@@ -175,6 +176,7 @@ async def open_house(
     load: Load | None = None,
     max_analysis_s: float = 30.0,
     billing: BillingSettings = FREE,
+    trunk_policy: Policy = "open",
 ) -> AsyncIterator[House]:
     """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out; nobody
     looks at the models of `load` but the test."""
@@ -210,11 +212,11 @@ async def open_house(
     )  # fmt: skip
     callees = Callees(pump)
     turns = GatedTurns(per_second)
-    way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load)
+    way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load, trunk_policy=trunk_policy)
     door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
     service = CallService(
         database, equipment, ceilings or Ceilings(), names_of, way_out, door=door, load=load,
-        check_caller=caller_check(billing),
+        check_caller=caller_check(billing), trunk_policy=trunk_policy,
     )  # fmt: skip
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from calls import service
 from calls.admission import Ceilings
-from storage import calls, phone_numbers
+from storage import calls, phone_numbers, trunk_grants
 from storage.database import READERS, StorageTrouble
 from tests.calls.house import House, every_call, open_house, until
 from tests.fakes_legs import SOURCE, Phone
@@ -40,6 +40,22 @@ async def test_a_number_of_another_trunk_is_unknown(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         await house.number()
         assert await refused(house, house.rings(source="192.0.2.99")) == [404]
+
+
+async def test_a_number_that_has_lost_its_trunk_is_unknown_where_another_one_has_it(
+    tmp_path: Path,
+) -> None:
+    async with open_house(tmp_path, trunk_policy="auto") as house:
+        taken, _ = await house.number("+4930100")
+        await house.number("+4930200")
+
+        def give_to_one(conn: sa.Connection) -> None:
+            trunk_grants.deny(conn, taken.organization_id, SOURCE, None, actor="ann")
+
+        await house.database.write(give_to_one)
+        assert await refused(house, house.rings(dials="+4930100")) == [404]
+        phone = house.rings(dials="+4930200")
+        await until(lambda: 200 in phone.sent)
 
 
 async def test_a_number_that_two_organizations_have_there_is_nobody_s_and_the_log_names_both(tmp_path: Path) -> None:

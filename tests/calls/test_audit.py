@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from calls import audit, dialling
 from calls.dialling import Elsewhere, PeersWish
 from config.clock import utc_now
-from storage import calls, organizations, outbound_attempts, phone_numbers, tables
+from storage import audit_entries, calls, organizations, outbound_attempts, phone_numbers, tables, trunk_grants
 from storage.calls import Call
 from storage.database import Database
 from storage.outbound_attempts import Told, Wish
@@ -135,3 +135,19 @@ async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: p
     assert await audit.forget_old(database) == 5
     assert len(await database.read(lambda conn: _log(conn, owner))) == 1
     assert await audit.forget_old(database) == 0
+
+
+async def test_it_forgets_what_operators_changed_as_late(database: Database) -> None:
+    def fill(conn: sa.Connection) -> str:
+        owner = organizations.create(conn, "default").id
+        entries = tables.audit_entries
+        for trunk, age in (("192.0.2.1", timedelta(days=400)), ("192.0.2.2", timedelta(days=399, hours=23))):
+            trunk_grants.allow(conn, owner, trunk, "*", actor="ann")
+            mine = entries.c.detail.startswith(trunk)
+            conn.execute(sa.update(entries).where(mine).values(created_at=utc_now() - age))
+        return owner
+
+    owner = await database.write(fill)
+    assert await audit.forget_old(database) == 1
+    left = await database.read(lambda conn: audit_entries.since(conn, owner, BEGINNING))
+    assert [each.detail for each in left] == ["192.0.2.2 for numbers *"]

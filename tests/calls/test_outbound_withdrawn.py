@@ -15,13 +15,14 @@ from structlog.testing import capture_logs
 from calls import dialling
 from sipcore.headers import Party
 from sipcore.trunk import Trunk
-from storage import agents, api_keys, calls, outbound_attempts, phone_numbers, tables
+from storage import agents, api_keys, calls, organizations, outbound_attempts, phone_numbers, tables, trunk_grants
 from storage.calls import Call
 from storage.database import StorageTrouble
 from storage.outbound_attempts import Attempt, Wish
 from storage.phone_numbers import PhoneNumber
 from tests.calls.house import House, open_house, until
 from tests.calls.outbound import Line, callee, ended, how, store
+from tests.fakes_legs import SOURCE
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -87,6 +88,11 @@ def _use_up_balance(conn: sa.Connection, line: Line) -> None:
     conn.execute(sa.update(t).where(t.c.id == line[0].organization_id).values(plan="paid", balance=0))
 
 
+def _take_trunk(conn: sa.Connection, line: Line) -> None:
+    organizations.create(conn, "second")
+    trunk_grants.deny(conn, line[0].organization_id, SOURCE, None, actor="ann")
+
+
 def _revoke_key(conn: sa.Connection, line: Line) -> None:
     for key in api_keys.all_of(conn, line[0].organization_id):
         api_keys.revoke(conn, key.id)
@@ -101,13 +107,14 @@ def _revoke_key(conn: sa.Connection, line: Line) -> None:
         (_narrow_number, "calls from this number may not go there any more"),
         (_narrow_organization, "calls from this number may not go there any more"),
         (_use_up_balance, "the organization has no funds"),
+        (_take_trunk, "the operator has taken the number's trunk from the organization"),
         (_revoke_key, "the API key was revoked"),
     ],
 )
 async def test_a_call_that_waits_is_not_dialled_once_its_ground_is_taken_away(
     tmp_path: Path, take_away: Any, why: str
 ) -> None:
-    async with open_house(tmp_path) as house:
+    async with open_house(tmp_path, trunk_policy="auto") as house:
         line = await house.number()
         call = await wanted(house, line)
         await house.database.write(lambda conn: take_away(conn, line))
