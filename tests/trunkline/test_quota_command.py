@@ -1,13 +1,19 @@
-"""Quotas on the command line."""
+"""Quotas on the command line, and in `/metrics`."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
-from trunkline import cli
+from config.settings import Settings
+from storage import organizations
+from tests.trunkline.place import Place, open_place
+from trunkline import admin, cli
 
 
 @pytest.fixture
@@ -49,3 +55,26 @@ def test_what_is_no_quota_is_told(wrong: str, capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit):
         cli.main(["org", "set", "Bay", "--quota", wrong])
     assert "takes " in capsys.readouterr().err
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """A server that finds an organization with a key."""
+
+    async def prepare(settings: Settings) -> None:
+        await admin.create_organization(settings, "Bay")
+        await admin.create_key(settings, "Bay")
+
+    async with open_place(tmp_path_factory.mktemp("place"), prepare=prepare, quotas={"api_keys": 7}) as place:
+        yield place
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_used_and_may_be_used_is_among_the_figures(place: Place) -> None:
+    found = await place.server.database.read(organizations.all_of)
+    [bay] = [each.id for each in found if each.name == "Bay"]
+    which = f'{{organization="{bay}",quota="api_keys"}}'
+    wanted = {f"trunkline_quota_used{which} 1.0", f"trunkline_quota_limit{which} 7.0"}
+    async with asyncio.timeout(20):
+        while not wanted <= {*(await place.client.get("/metrics"))[1].decode().splitlines()}:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.05)

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from api import app as application
 from api.outgoing import MOST_BYTES, AnswerRoom
+from config.sections import ApiSettings
 from storage import recordings, tables
 from tests.api.conftest import Api
 from tests.api.wire.conftest import Live, Serve
@@ -83,6 +84,10 @@ async def test_a_client_that_does_not_read_is_cut_off_and_its_answer_is_freed(se
         await _holds(lambda: rooms.taken(owner) == 0)
         with pytest.raises(ConnectionError):
             await _rest(client)
+
+
+def test_without_a_setting_that_takes_seconds() -> None:
+    assert ApiSettings().write_timeout_s <= 10
 
 
 async def test_many_that_do_not_read_take_no_more_than_one_organization_may(serve: Serve, rooms: AnswerRoom) -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from api import background_sounds, uploads
 from api.uploads import AT_ONCE
+from tests.api.test_background_sounds import upload
 from tests.api.wire.conftest import Live, Serve, Wire
 
 LARGE = 2**20 + 1
@@ -151,16 +152,22 @@ async def test_an_organization_that_fills_its_places_keeps_no_other_waiting(live
     told.cancel()
 
 
-async def test_sounds_of_one_organization_leave_a_place_to_decode_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
-    places = background_sounds._PLACES
-    taken = [asyncio.create_task(places.take("hog")) for _ in range(100)]
+async def test_sounds_of_one_organization_leave_a_place_to_decode_anothers(serve: Serve) -> None:
+    live = await serve()
+    places, hog = background_sounds._PLACES, live.api.organization_id
+    taken = [asyncio.create_task(places.take(hog)) for _ in range(100)]
     await asyncio.sleep(0)
+    other = await live.api.of_another_organization()
+    behind = asyncio.create_task(live.api("POST", "/background-sounds", upload(b"no sound")))
     async with asyncio.timeout(5):
-        await places.take("other")
-    places.give_back("other")
+        while places.waiting(hog) < 99:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.001)
+        assert (await other("POST", "/background-sounds", upload(b"no sound")))[0] == 400
+    assert not behind.done()
     assert sum(each.done() for each in taken) == 2
     for each in taken:
         if each.done():
-            places.give_back("hog")
+            places.give_back(hog)
         each.cancel()
     await asyncio.wait(taken)
+    assert (await behind)[0] == 400
