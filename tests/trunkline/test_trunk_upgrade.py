@@ -1,8 +1,9 @@
-"""A server of before trunks had to be given, with several organizations: it starts, nothing is cut off, its operator
-is told what to decide."""
+"""A server of before trunks had to be given: it starts, nothing is cut off, and where it has several organizations its
+operator is told what to decide."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
@@ -15,6 +16,7 @@ import pytest_asyncio
 import sqlalchemy as sa
 from alembic import command as alembic
 
+from config.sections import TrunkSettings
 from storage import schema
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone
@@ -45,8 +47,8 @@ INSERT INTO phone_number_sources (phone_number_id, source, since) VALUES
 ANNS, BOBS = "00000000-0000-4000-8000-0000000000a1", "00000000-0000-4000-8000-0000000000b1"
 
 
-def old_database(path: Path) -> None:
-    """As the version before left it, with two organizations, their keys and their numbers."""
+def old_database(path: Path, *names: str) -> None:
+    """As the version before left it, with organizations, their keys and their numbers."""
     path.unlink()
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
@@ -54,7 +56,7 @@ def old_database(path: Path) -> None:
         settings.attributes["connection"] = conn
         alembic.upgrade(settings, "0012")
     with closing(sqlite3.connect(path)) as conn, conn:
-        for name, key in KEYS.items():
+        for name, key in (each for each in KEYS.items() if each[0] in names):
             conn.execute(
                 "INSERT INTO organizations (id, name, plan, balance, created_at) VALUES (?, ?, 'free', 0, 1)",
                 (name, name),
@@ -65,6 +67,10 @@ def old_database(path: Path) -> None:
                 (f"key of {name}", name, key[:11], sha256(key.encode()).hexdigest()),
             )
         conn.executescript(NUMBERS)
+        for number_id, owner in conn.execute("SELECT id, organization_id FROM phone_numbers").fetchall():
+            if owner not in names:
+                conn.execute("DELETE FROM phone_number_sources WHERE phone_number_id = ?", (number_id,))
+                conn.execute("DELETE FROM phone_numbers WHERE id = ?", (number_id,))
 
 
 @dataclass
@@ -79,7 +85,7 @@ class World:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     server = Server(tmp_path_factory.mktemp("upgraded"), trunks={"policy": "auto"})
-    old_database(server.data_dir / "trunkline.db")
+    old_database(server.data_dir / "trunkline.db", *KEYS)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(server)
         ann, bob = [await stack.enter_async_context(tenant(server, name, key)) for name, key in KEYS.items()]
@@ -131,3 +137,27 @@ async def test_new_claims_need_the_operator_who_beats_what_was_squatted(world: W
         since = server.log.mark()
         phone.invite(phone.dialog(), phone.offer())
         await server.event("sip.unknown_source", since=since, source=HIS)
+
+
+async def test_with_one_organization_nothing_changes_and_there_is_nothing_to_decide(tmp_path: Path) -> None:
+    server = Server(tmp_path, trunks={"policy": TrunkSettings().policy})
+    await asyncio.to_thread(old_database, server.data_dir / "trunkline.db", "ann")
+    async with server, tenant(server, "ann", KEYS["ann"]) as ann:
+        await ann.client.v1("PATCH", f"phone-numbers/{ANNS}", {"agentId": ann.agent_id})
+        login = {"sipMode": "registration", "sipUsername": "ann", "sipPassword": "hush"}
+        around = {"sipSources": ["10.0.0.0/8", "sbc.example.invalid"], "sipOutboundProxy": "192.168.1.1"}
+        for number, trunk in (
+            ("701", {"sipIp": "127.0.0.1", "sipPort": 5090}),
+            ("702", {"sipIp": "192.168.1.1", **around, "sipQualifySeconds": 0}),
+            ("703", {**login, "sipProxy": "127.0.0.1:5099"}),
+        ):
+            await ann.client.number(number, ann.agent_id, **trunk)
+        async with RawPhone(server.target, HERS) as phone:
+            await is_answered(phone, "700")
+            await ann.client.v1("PATCH", f"phone-numbers/{ANNS}", {"sipPort": phone.sip.port})
+            await ann.dials(ANNS, "+41445550199")
+            callee = await RawCallee.called(phone)
+            assert callee.number == "+41445550199"
+            callee.refuses("486 Busy Here")
+        assert server.log.all("trunks.to_decide") == server.log.all("trunk.refused") == []
+        assert (await run(server, "trunk", "list")).splitlines()[0] == "policy: open (auto)"
