@@ -63,10 +63,8 @@ def pjsip(root: Path) -> Component:
         "licenses": [{"license": {"id": "GPL-2.0-or-later"}}],
         "hashes": [{"alg": "SHA-256", "content": pin["sha256"]}],
         "purl": f"pkg:deb/debian/{package}@{quote(version, safe=':+~.-')}?arch=source",
-        "externalReferences": [
-            {"type": "source-distribution", "url": pin["archive"], "comment": pin["tarball"]},
-            {"type": "website", "url": "https://www.pjsip.org/"},
-        ],
+        "externalReferences": [{"type": "website", "url": "https://www.pjsip.org/"}],
+        "properties": [{"name": "trunkline:source", "value": f"{pin['tarball']}, kept in {pin['archive']}"}],
     }
 
 

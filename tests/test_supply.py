@@ -47,6 +47,9 @@ def test_pjsip_is_the_pinned_source() -> None:
     found = sbom.pjsip(ROOT)
     assert found["version"] == "2.17" and found["hashes"][0]["content"].startswith("6860c2f7")
     assert found["purl"].startswith("pkg:deb/debian/asterisk@1:22.10.1+dfsg")
+    (source,) = (each["value"] for each in found["properties"])
+    assert "orig-Xpjproject.tar.xz, kept in Debian's snapshot archive" in source
+    assert all(re.fullmatch(r"https://\S+", each["url"]) for each in found["externalReferences"])
 
 
 def test_the_distributions_packages_have_version_and_licences(tmp_path: Path) -> None:
