@@ -181,6 +181,11 @@ def test_a_stored_address_that_is_no_url_is_told() -> None:
         filled("ftp://h.example/")
 
 
+def test_a_stored_address_is_never_asked_at_another_host_than_stands_there() -> None:
+    with pytest.raises(Unfillable, match="would lead to another host"):
+        filled("https://api example.com/")
+
+
 @pytest.mark.parametrize(
     "url",
     [
