@@ -135,6 +135,17 @@ def test_there_is_no_network_around_it(attempt: Callable[[str, str], subprocess.
     assert done.stdout == " False [(1, 'lo')]\ndone\n", done.stderr
 
 
+@pytest.mark.skipif(HERE["network"] != "", reason=HERE["network"])
+def test_who_has_entered_has_a_network_of_its_own() -> None:
+    program = f"import sys\n{NOTHING}print('in', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "in\n"
+        assert os.readlink(f"/proc/{process.pid}/ns/net") != os.readlink("/proc/self/ns/net")
+        process.communicate()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ordinary_user_has_all_of_it_too(tmp_path: Path) -> None:
     """Of the standard library alone, it runs on any Python. `-S`: that user's packages are not ours."""
