@@ -85,6 +85,17 @@ async def _opened_and_closed(path: Path) -> None:
     await database.close()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_root_makes_is_for_the_owner_of_the_folder(tmp_path: Path) -> None:
+    """Whose server is to start another time."""
+    os.chown(tmp_path, 12345, 12345)
+    with lock.hold(tmp_path), lock.hold_database(tmp_path / "trunkline.db"):
+        asyncio.run(_opened_and_closed(tmp_path / "trunkline.db"))
+    owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()}
+    assert {"server.lock", "trunkline.db", "trunkline.db-server"} <= owners.keys()
+    assert set(owners.values()) == {(12345, 12345)}, owners
+
+
 def test_an_installation_of_before_is_closed_to_others_and_one_line_says_so(tmp_path: Path) -> None:
     data_dir = of_before(tmp_path / "data")
     with capture_logs() as logs:
