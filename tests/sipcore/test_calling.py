@@ -204,11 +204,19 @@ async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_statu
     try:
         leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
     except NotReached as refused:
-        assert str(refused).startswith("no INVITE could be sent: ")
+        assert str(refused) in ("no INVITE could be sent", "no INVITE could be sent: nothing listens there")
         assert phone.endpoint.live_legs == 0
         return
     end = await end_of(leg)
     assert (end.code, end.by_peer) == (0, True)
+
+
+async def test_why_no_invite_could_be_sent_is_told_in_words(phone: Phone) -> None:
+    """From loopback no packet gets to another network: it is not even sent."""
+    words = "^no INVITE could be sent: this machine cannot send to that address from where SIP listens$"
+    with pytest.raises(ConnectionError, match=words):
+        await phone.endpoint.call("sip:x@192.0.2.1:5060")
+    assert phone.endpoint.live_legs == 0
 
 
 async def test_a_callee_over_tcp_is_reached_over_tcp(phone: Phone) -> None:
