@@ -53,9 +53,9 @@ def sound() -> dict[str, Any]:
     return {"name": "Hum", "filename": "hum.wav", "mimeType": "audio/wav", **encoded}
 
 
-def capabilities_of(pid: int) -> int:
-    """The effective ones of a process, as bits."""
-    return int(Path(f"/proc/{pid}/status").read_text().partition("CapEff:\t")[2].split()[0], 16)
+def fact_of(pid: int, name: str) -> str:
+    """What the kernel says of a process (proc(5), status)."""
+    return Path(f"/proc/{pid}/status").read_text().partition(f"{name}:\t")[2].split()[0]
 
 
 async def test_it_starts_reads_uploads_and_ends_and_writes_nowhere_else(
@@ -70,7 +70,8 @@ async def test_it_starts_reads_uploads_and_ends_and_writes_nowhere_else(
     monkeypatch.setattr(house, "TRUNKLINE", str(wrapper))
     key = await server.key()
     async with server, Client(server.origin, key, server.secrets) as client:
-        assert capabilities_of(server.process.pid) == 0
+        assert int(fact_of(server.process.pid, "CapEff"), 16) == 0
+        assert fact_of(server.process.pid, "Umask") == "0077"
         agent = await client.agent(knowledgeSearchInstructions="Always")
         document = await client.v1("POST", "knowledge", text(agent))
         await client.v1("POST", "background-sounds", sound())
