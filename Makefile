@@ -4,6 +4,8 @@
 #   PJPROJECT_URI=URI            where that tarball is, should the mirrors have moved on
 #   DEBIAN_MIRROR=URI            where to get its source package (default: the machine's own mirror)
 export PYTHON PJPROJECT PJPROJECT_URI DEBIAN_MIRROR
+# Some containers set it; without compiled modules every start of a server compiles all of them, a second of computing.
+unexport PYTHONDONTWRITEBYTECODE
 
 bin := .venv/bin
 
