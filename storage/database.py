@@ -17,10 +17,10 @@ import aiosqlite
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import StaticPool
 
 from config.errors import StartupError, Unavailable
 from storage.changes import Changes
+from storage.connecting import connect
 from storage.group_commit import Failed, GroupCommit, Write
 from storage.readers import Lane, Readers
 from storage.schema import bring_up_to_date
@@ -227,9 +227,7 @@ class _Thread:
             raw.execute(f"PRAGMA {pragma}").fetchall()
         if self._begin == READ:
             raw.execute("PRAGMA query_only=ON")
-        engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
-        sa.event.listen(engine, "begin", lambda _core: raw.execute(self._begin))
-        return engine.connect()
+        return connect(raw, self._begin)
 
     def _transaction(self, work: Callable[[sa.Connection], T]) -> T:
         raw = self._connection._conn

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 import structlog
+from sqlalchemy.engine.interfaces import CacheStats
 from structlog.testing import capture_logs
 
 from config.errors import Conflict
@@ -51,6 +53,17 @@ async def test_a_transaction_that_runs_out_of_an_iterator_is_an_error_like_other
             await database.write(no_next)
     await add(database, "next")
     assert await names(database) == ["next"]
+
+
+async def test_a_statement_that_one_connection_has_compiled_serves_the_others(database: Database) -> None:
+    statement = sa.select(sa.literal(1).label(f"once {uuid4()}"))
+
+    def compiled_before(conn: sa.Connection) -> bool:
+        return conn.execute(statement).context.cache_hit is CacheStats.CACHE_HIT
+
+    assert not await database.write(compiled_before)
+    assert await database.read(compiled_before)
+    assert await database.read(compiled_before, lane="calls")
 
 
 async def test_a_read_sees_one_moment(database: Database) -> None:
