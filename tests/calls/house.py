@@ -17,7 +17,7 @@ from calls.after_call import AfterCall
 from calls.analysis import Analyst
 from calls.billing import RateCard, caller_check
 from calls.door import Door
-from calls.egress import EgressClient, EgressRules, Lanes, tls_context
+from calls.egress import EgressClient, EgressRules, Lanes
 from calls.equipment import Equipment
 from calls.http_tool import Outside
 from calls.load import Load
@@ -36,6 +36,7 @@ from storage.database import Database
 from storage.phone_numbers import PhoneNumber, PhoneNumberFields
 from storage.trunk_rules import Policy
 from tests import fresh_database
+from tests.calls.web_server import system_tls
 from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
 from tests.fakes_legs import SOURCE, ArrayPump, Callees, Phone
 
@@ -204,7 +205,7 @@ async def open_house(
         RateCard.of(billing),
         Analyst(catalogue, max_analysis_s),
     )
-    client = EgressClient(EgressRules(["127.0.0.0/8"]), tls_context(None))
+    client = EgressClient(EgressRules(["127.0.0.0/8"]), system_tls())
     outside = Outside(client, Lanes(), secrets)
     equipment = Equipment(
         database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s,

@@ -18,6 +18,7 @@ from config.secrets import Secrets
 from storage import agents, calls, organizations, phone_numbers, webhook_claims, webhook_deliveries
 from storage.database import Database
 from storage.webhook_deliveries import Attempt, Delivery
+from tests.calls.web_server import system_tls
 
 BODY = '{"event":"call.completed","customerNumber":"+49 · 30"}'.encode()
 SECRET = "s3cret"
@@ -115,7 +116,7 @@ async def delivering(
     """What sends, as after a start of the server; `beside_others`: as another process on its database."""
     if not beside_others:
         await database.write(webhook_claims.release_all)
-    tls = await asyncio.to_thread(tls_context, ca_file)
+    tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
     client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
     deliverer = Deliverer(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
     task = asyncio.ensure_future(deliverer.run())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 
 from aiohttp import web
 
@@ -12,6 +14,12 @@ from calls.egress import EgressClient, EgressRules, tls_context
 
 LOOPBACK = EgressRules(allow=["127.0.0.0/8", "::1/128"])
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@cache
+def system_tls() -> ssl.SSLContext:
+    """The system's authorities, read once for all tests: it takes as long as many a test. Blocks."""
+    return tls_context(None)
 
 
 @asynccontextmanager
@@ -31,7 +39,7 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def client_with(rules: EgressRules) -> AsyncIterator[EgressClient]:
-    client = EgressClient(rules, await asyncio.to_thread(tls_context, None))
+    client = EgressClient(rules, await asyncio.to_thread(system_tls))
     try:
         yield client
     finally:

@@ -6,18 +6,16 @@ import asyncio
 import json
 import re
 import socket
-import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from calls.egress import EgressClient, tls_context
+from calls.egress import EgressClient
 from models.remote.endpoint import Endpoint
 from models.remote.remote_model import Limits, RemoteKind, RemoteModel, RemoteVoice
-from tests.calls.web_server import LOOPBACK
+from tests.calls.web_server import LOOPBACK, system_tls
 
 KEY = "sk-secret-of-the-gpu"
 QUICK = Limits(connect_s=5, first_s=8, gap_s=8, whole_s=20)
@@ -102,11 +100,6 @@ def status(code: int, body: bytes = b"", **headers: str) -> Answer:
     return gives(head.encode() + body)
 
 
-@cache
-def _tls() -> ssl.SSLContext:
-    return tls_context(None)
-
-
 @asynccontextmanager
 async def remote(
     *answers: Answer, kind: RemoteKind = "llm", limits: Limits = QUICK, voices: Sequence[RemoteVoice] = (), **extra: Any
@@ -122,7 +115,7 @@ async def remote(
     server.port = listening.sockets[0].getsockname()[1]
     url = f"http://127.0.0.1:{server.port}/v1"
     model = RemoteModel("gpu", kind, url, "m", key=KEY, limits=limits, voices=tuple(voices), extra=extra)
-    client = EgressClient(LOOPBACK, await asyncio.to_thread(_tls))
+    client = EgressClient(LOOPBACK, await asyncio.to_thread(system_tls))
     endpoint = Endpoint(model, client)
     endpoint.pauses_s = (0.0, 0.0)
     try:
