@@ -28,8 +28,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         standstill.mark(item)
 
 
-def pytest_runtest_setup() -> None:
-    standstill.begin()
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if standstill.concerns(item):
+        standstill.begin()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -34,9 +34,14 @@ def happened() -> bool:
     return waited_ns / 1e9 > ENOUGH * (time.monotonic() - began_s)
 
 
+def concerns(item: pytest.Item) -> bool:
+    """Whether a test runs in real time."""
+    return item.nodeid.startswith(IN_REAL_TIME)
+
+
 def mark(item: pytest.Item) -> None:
     """A test that runs in real time may run twice."""
-    if item.nodeid.startswith(IN_REAL_TIME):
+    if concerns(item):
         item.add_marker(pytest.mark.flaky(reruns=1, condition=happened))
 
 
