@@ -244,6 +244,11 @@ def test_what_passed_is_tried_again_when_file_library_or_processor_change(
     assert (tried(), tried()) == (True, False)
     monkeypatch.setattr(trial, "processor", lambda: "x86_64 of another kind")
     assert (tried(), tried()) == (True, False)
+    built_anew = tmp_path / "libggml.so"
+    for content in (b"", b"of the same version"):
+        built_anew.write_bytes(content)
+        monkeypatch.setattr("models.llama.trial._library", lambda: (built_anew,))
+        assert (tried(), tried()) == (True, False)
     note.write_text("{}")
     assert (tried(), tried()) == (True, False)
     Trials(tmp_path).forget("harbour")
