@@ -151,6 +151,19 @@ async def test_the_ceilings_hold_for_calls_without_rows(disk: Path) -> None:
         assert len(await ended(house, 4)) == 4
 
 
+async def test_a_call_of_before_whose_end_waits_for_room_holds_no_place(disk: Path) -> None:
+    async with open_small_house(disk, ceilings=Ceilings(process=1, organization=1)) as house:
+        await house.number()
+        before = await answered(house)
+        with filled(disk):
+            before.hangs_up()
+            await over(house, before)
+            during = await answered(house)
+            during.hangs_up()
+            await over(house, during)
+        assert len(await ended(house, 2)) == 2
+
+
 async def test_what_an_organization_hides_is_hidden_in_calls_that_waited_for_room(disk: Path) -> None:
     async with open_small_house(disk) as house:
         await house.number()
