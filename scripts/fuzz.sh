@@ -3,15 +3,11 @@
 # behaviour, those in Python with Atheris. What breaks one is kept in build/fuzz/crashes.
 # usage: fuzz.sh [NAME]...   which parsers (default: all; `fuzz.sh list` names them)
 #        fuzz.sh replay      every kept input once, those in C under the sanitizers
-#        fuzz.sh keep NAME   let tests/fuzz/corpus have the fewest inputs that reach all places which those found reach
+#        fuzz.sh keep NAME   let tests/fuzz/corpus have the fewest inputs that reach all places which those found reach;
+#                       those with names of their own stay
 # FUZZ_SECONDS=600           for how long each is fuzzed
-set -eu
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root"
-. scripts/progress.sh
-. scripts/sanitizers.sh
-remedy="see ${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/logs/fuzz.log"
-python=$root/.venv/bin/python
+# shellcheck source=scripts/sanitized.sh
+. "$(dirname "$0")/sanitized.sh"
 made=$root/build/fuzz
 seconds=${FUZZ_SECONDS:-600}
 longest=6000 # bytes of an input
@@ -37,7 +33,7 @@ build_native() {
     scripts/build-pjsip.sh sanitize
     description=build/pjsip-sanitize/lib/pkgconfig/libpjproject.pc
     flags="$(pkg-config --cflags $description) -I$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
-    options="-g -O1 -DNDEBUG $sanitizer_options -fno-sanitize-recover=undefined $coverage_options"
+    options="-g -O1 -DNDEBUG $address_options $coverage_options"
     key=$({ cat sipcore/native/* tests/fuzz/native/*; readlink -f build/pjsip-sanitize; echo "$options"; } | sha256sum)
     [ "$(cat "$made/native/key" 2>/dev/null)" = "$key" ] && return
     rm -rf "$made/native"
@@ -71,8 +67,7 @@ fuzzer() { # NAME OPTIONS...
     shift
     if is_native "$name"; then
         env LD_PRELOAD="$sanitizer_runtime" ASAN_OPTIONS=detect_leaks=0:strict_string_checks=1 \
-            UBSAN_OPTIONS="print_stacktrace=1:suppressions=$root/tests/sanitize/undefined.supp" \
-            nice -n 19 "$made/native/$name" "$@"
+            UBSAN_OPTIONS="$undefined_runtime_options" nice -n 19 "$made/native/$name" "$@"
     else
         program=$made/explore-$name
         printf '#!/bin/sh\nexec "%s" -m tests.fuzz.explore %s "$@"\n' "$python" "$name" >"$program"
@@ -114,6 +109,8 @@ keep() { # NAME
     # shellcheck disable=SC2046  # one word per folder
     fuzzer "$1" -merge=1 -use_counters=0 -artifact_prefix="$made/" -max_len=$longest "$made/fewest" "$made/corpus/$1" $(folders_of "$1") >"$log.merge" 2>&1
     [ -n "$(ls "$made/fewest")" ] || { tail -n 30 "$log.merge"; fail "failed: merging the inputs of $1" "$remedy"; }
+    # What somebody has named tests a rule, whether or not it reaches a place of its own.
+    find "tests/fuzz/corpus/$1" -type f 2>/dev/null | grep -vE '/[0-9a-f]{40}$' | xargs -r cp -t "$made/fewest"
     rm -rf "tests/fuzz/corpus/$1"
     mv "$made/fewest" "tests/fuzz/corpus/$1"
     say "    tests/fuzz/corpus/$1: $(find "tests/fuzz/corpus/$1" -type f | wc -l) inputs"
@@ -122,12 +119,14 @@ keep() { # NAME
 start_log fuzz
 broken=
 action=explore
+# shellcheck disable=SC2086  # one word per name
 case ${1:-} in
     list) printf '%s\n' $native $in_python; exit ;;
     replay | keep) action=$1; shift ;;
 esac
 # shellcheck disable=SC2086  # one word per name
 [ $# -gt 0 ] || set -- $native $in_python
+# shellcheck disable=SC2086  # one word per name
 for name in "$@"; do is_known "$name" || fail "there is no parser named $name" "one of: $(printf '%s ' $native $in_python)"; done
 install_atheris
 build_native

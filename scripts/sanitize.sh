@@ -5,13 +5,8 @@
 # usage: sanitize.sh [address | thread]...
 # MESSAGES=20000   how many mutated messages
 # TESTS="files"    which tests (default: all of tests/sipcore; for threads those of the pump, RTP, guard, tap and TLS)
-set -eu
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root"
-. scripts/progress.sh
-. scripts/sanitizers.sh
-remedy="see ${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/logs/sanitize.log"
-python=$root/.venv/bin/python
+# shellcheck source=scripts/sanitized.sh
+. "$(dirname "$0")/sanitized.sh"
 suffix=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 status=0
 
@@ -36,7 +31,7 @@ with_sanitizer() { # KIND RUNTIME PJSIP COMMAND...
     env LD_PRELOAD="$runtime" NATIVE_EXTENSION="$root/build/sanitize/$kind/sipcore/_native$suffix" \
         PYTHONPATH="$supp:$pjsip/python" \
         ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:strict_string_checks=1:log_path=$reports" \
-        UBSAN_OPTIONS="print_stacktrace=1:log_path=$reports:suppressions=$supp/undefined.supp" \
+        UBSAN_OPTIONS="$undefined_runtime_options:log_path=$reports" \
         TSAN_OPTIONS="ignore_noninstrumented_modules=1:history_size=4:log_path=$reports:suppressions=$supp/thread.supp" \
         nice "$@"
 }
@@ -74,7 +69,7 @@ tell_reports() { # KIND
 
 address() {
     scripts/build-pjsip.sh sanitize
-    build_extension address clang build/pjsip-sanitize "$sanitizer_options -fno-sanitize-recover=undefined" "$sanitizer_link_options"
+    build_extension address clang build/pjsip-sanitize "$address_options" "$sanitizer_link_options"
     rm -f build/sanitize/address/report.*
     run_tests address "$sanitizer_runtime" "$root/build/pjsip-sanitize" "${TESTS:-tests/sipcore}"
     run_messages address "$sanitizer_runtime" "$root/build/pjsip-sanitize"
