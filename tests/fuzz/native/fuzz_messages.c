@@ -6,7 +6,11 @@
 
 #define MOST_BYTES_SENT 8000
 
-enum { OVER_STREAM = 1, FROM_STRANGER = 2, FROM_PROBE = 4, ACCEPTING = 8, REFUSING = 16 };
+enum { OVER_STREAM = 1, ACCEPTING = 8, REFUSING = 16 };
+
+enum sender { KNOWN, STRANGER, PROBE, PEER };
+
+static const char *const sources[] = {KNOWN_ADDRESS, STRANGE_ADDRESS, PROBE_ADDRESS, PEER_ADDRESS};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -14,13 +18,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     stack_start();
     const uint8_t how = data[0];
-    const char *source = how & FROM_STRANGER ? STRANGE_ADDRESS : how & FROM_PROBE ? PROBE_ADDRESS : KNOWN_ADDRESS;
+    const enum sender from = how >> 1 & 3;
     guard_set_answers(how & REFUSING, how & ACCEPTING, 10);
-    const seen_t seen = stack_receive(data + 1, size - 1, source, how & OVER_STREAM);
+    const seen_t seen = stack_receive(data + 1, size - 1, sources[from], how & OVER_STREAM);
     if (!(how & OVER_STREAM)) {
         must(seen.sent <= 1, "a datagram has one answer at most");
         must(seen.let_in + seen.sent <= 1, "what is answered goes no further");
     }
+    must(!seen.let_in || from == KNOWN || from == PEER, "nobody else is let in");
     must(seen.longest_sent <= MOST_BYTES_SENT, "an answer is bounded");
     return 0;
 }

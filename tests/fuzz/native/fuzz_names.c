@@ -1,27 +1,92 @@
-/* URIs, one a line: the address that each leads to is that of a literal, or of the one name in the table. */
+/* A table of names, each line of it a sign, a transport's letter, a host and an address; and URIs, one a line. What a URI
+ * leads to is a literal, or stands in the table, whether it is asked for at once or by PJSIP. */
 #include "stack.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "../../../sipcore/native/literal.h"
 #include "../../../sipcore/native/names.h"
+#include "../../../sipcore/native/sources.h"
 
-static bool is_known_address(const pj_sockaddr *address)
+#define MOST 16
+#define SIGN '='
+
+static struct {
+    char host[NAMES_LONGEST];
+    pj_sockaddr address;
+} row[MOST + 1];
+static int rows, resolved;
+
+/* ---- the table ---- */
+
+static void add_row(names_entry_t *entries, int *count, const char *line)
 {
-    char text[PJ_INET6_ADDRSTRLEN];
-    return strcmp(pj_sockaddr_print(address, text, sizeof text, 0), KNOWN_ADDRESS) == 0;
+    char host[NAMES_LONGEST], address[64], letter;
+    pjsip_transport_type_e transport;
+    if (*count == MOST || sscanf(line, "%c %253s %63s", &letter, host, address) != 3)
+        return;
+    transport = letter == 's' ? PJSIP_TRANSPORT_TLS : letter == 't' ? PJSIP_TRANSPORT_TCP : PJSIP_TRANSPORT_UDP;
+    names_entry_t *entry = &entries[*count];
+    *entry = (names_entry_t){.count = 0};
+    for (size_t i = 0; i <= strlen(host); i++)
+        entry->host[i] = row[rows].host[i] = (char)pj_tolower((unsigned char)host[i]);
+    entry->transport = transport;
+    if (names_add_target(entry, address, 5060, transport) != 0)
+        return;
+    while (names_add_target(entry, address, 5060, transport) == 0)
+        must(entry->count <= PJSIP_MAX_RESOLVED_ADDRESSES, "an entry has so many places");
+    row[rows++].address = entry->target[0].address;
+    (*count)++;
 }
 
-static void look(const pjsip_sip_uri *uri)
+static bool is_in_table(const pj_str_t *host, const pj_sockaddr *address)
+{
+    pj_str_t name = *host;
+    name.slen -= name.slen && name.ptr[name.slen - 1] == '.';
+    for (int i = 0; i < rows; i++)
+        if (pj_stricmp2(&name, row[i].host) == 0 && sources_same_host(&row[i].address, address))
+            return true;
+    return false;
+}
+
+/* ---- questions ---- */
+
+static bool leads_to(const pj_str_t *host, const pj_sockaddr *address)
+{
+    pj_sockaddr literal;
+    return literal_address(host, &literal) ? sources_same_host(&literal, address) : is_in_table(host, address);
+}
+
+static void on_resolved(pj_status_t status, void *token, const struct pjsip_server_addresses *found)
+{
+    const pj_str_t *host = token;
+    resolved++;
+    must((status == PJ_SUCCESS) == (found && found->count), "an answer has addresses, or there is none");
+    for (unsigned i = 0; found && i < found->count; i++) {
+        const bool v6 = found->entry[i].type & PJSIP_TRANSPORT_IPV6;
+        must(leads_to(host, &found->entry[i].addr), "each address is of the host");
+        must(v6 == (found->entry[i].addr.addr.sa_family == pj_AF_INET6()), "its transport speaks its version of IP");
+        must(pj_sockaddr_get_port(&found->entry[i].addr), "it has a port");
+    }
+}
+
+static void look(pj_pool_t *pool, const pjsip_sip_uri *uri)
 {
     const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
-    pj_sockaddr address, literal;
-    if (!names_address_of(uri, &address))
-        return;
-    if (literal_address(host, &literal))
-        must(pj_sockaddr_cmp(&address, &literal) == 0, "a literal is its own address");
-    else
-        must(is_known_address(&address) && pj_strnicmp2(host, "known.example", 13) == 0, "a name is in the table");
+    const bool secure = PJSIP_URI_SCHEME_IS_SIPS(uri);
+    pjsip_host_info target = {.flag = secure ? PJSIP_TRANSPORT_SECURE | PJSIP_TRANSPORT_RELIABLE : 0,
+                                    .type = pjsip_transport_get_type_from_name(&uri->transport_param),
+                                    .addr = {.host = *host, .port = uri->port}};
+    pj_sockaddr address;
+    if (names_address_of(uri, &address)) {
+        must(leads_to(host, &address), "an address is of the host");
+        must(names_lead_to(uri, &address), "to which the URI leads");
+    }
+    resolved = 0;
+    pjsip_endpt_resolve(pjsua_get_pjsip_endpt(), pool, &target, (void *)host, on_resolved);
+    must(resolved == 1, "a question is answered at once, and once");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -29,13 +94,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static names_unknown_t unknown[NAMES_UNKNOWN];
     uint64_t more;
     pj_pool_t *pool = stack_pool();
-    char *text = pj_pool_alloc(pool, size + 1), *line;
+    names_entry_t *entries = calloc(MOST, sizeof *entries);
+    char *text = pj_pool_alloc(pool, size + 1), *at = text, *line;
+    int count = rows = 0;
     memcpy(text, data, size);
     text[size] = 0;
-    while ((line = strsep(&text, "\n"))) {
+    while (*at == SIGN && (line = strsep(&at, "\n")) && at)
+        add_row(entries, &count, line + 1);
+    names_set(entries, count);
+    while ((line = strsep(&at, "\n"))) {
         pjsip_uri *uri = pjsip_parse_uri(pool, line, strlen(line), 0);
         if (uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)))
-            look(pjsip_uri_get_uri(uri));
+            look(pool, pjsip_uri_get_uri(uri));
     }
     must(names_take_unknown(unknown, &more) <= NAMES_UNKNOWN, "what is not known is bounded");
     return 0;

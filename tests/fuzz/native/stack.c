@@ -9,8 +9,10 @@
 #include "../../../sipcore/native/challenge.h"
 #include "../../../sipcore/native/guard.h"
 #include "../../../sipcore/native/limits.h"
+#include "../../../sipcore/native/literal.h"
+#include "../../../sipcore/native/media_places.h"
 #include "../../../sipcore/native/names.h"
-#include "../../../sipcore/native/register.h"
+#include "../../../sipcore/native/refer.h"
 #include "../../../sipcore/native/rtp_ports.h"
 #include "../../../sipcore/native/tap.h"
 
@@ -28,12 +30,19 @@
 
 #define BATCH (256u << 10)
 #define LONGEST (PJSIP_MAX_PKT_LEN - 2)
+#define MOST_TRANSACTIONS 64    /* that one packet begins */
 
 static pjsip_transport datagrams, stream;
 static pjsip_rx_data received;
-static pj_pool_t *input_pool;
-static char local_tag[64];
+static pj_pool_t *input_pool, *key_pool;
+static pjsip_dialog *dialog;
+static char local_tag[64], last_sent[LONGEST + 2];
 static seen_t seen;
+static pj_str_t begun[MOST_TRANSACTIONS]; /* their keys */
+static int begun_count;
+static bool lets_responses;
+
+void (*stack_on_outcome)(const register_outcome_t *outcome);
 
 void must(bool holds, const char *what)
 {
@@ -43,6 +52,50 @@ void must(bool holds, const char *what)
     abort();
 }
 
+/* ---- transactions that a packet begins ---- */
+
+static void note_key(const pj_str_t *key)
+{
+    must(begun_count < MOST_TRANSACTIONS, "a packet begins few transactions");
+    pj_strdup(key_pool, &begun[begun_count++], key);
+}
+
+static pj_bool_t note_request(pjsip_rx_data *rdata)
+{
+    pj_str_t key;
+    if (pjsip_method_cmp(&rdata->msg_info.msg->line.req.method, pjsip_get_refer_method()) == 0 &&
+        pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAS, pjsip_get_refer_method(), rdata) == PJ_SUCCESS)
+        note_key(&key);
+    return PJ_FALSE;
+}
+
+static pjsip_module begin_of_the_way = {
+    .name = {"mod-fuzz-begin", 14},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 1,
+    .on_rx_request = note_request,
+};
+
+/* PJSIP takes away what has ended at the next look at its timers. */
+void stack_end_transactions(void)
+{
+    const pj_time_val at_once = {0, 0};
+    refer_forget();
+    for (int i = 0; i < begun_count; i++) {
+        pjsip_transaction *transaction = pjsip_tsx_layer_find_tsx2(&begun[i], PJ_TRUE);
+        if (!transaction)
+            continue;
+        pjsip_tsx_terminate(transaction, PJSIP_SC_REQUEST_TIMEOUT);
+        pj_grp_lock_dec_ref(transaction->grp_lock);
+    }
+    if (begun_count)
+        pjsip_endpt_handle_events(pjsua_get_pjsip_endpt(), &at_once);
+    must(pjsip_tsx_layer_get_tsx_count() == 1, "the INVITE's transaction is all that is left");
+    begun_count = 0;
+    pj_pool_reset(key_pool);
+    dialog->remote.cseq = 1;
+}
+
 /* ---- transports that send nowhere ---- */
 
 static pj_status_t send_nowhere(pjsip_transport *transport, pjsip_tx_data *tdata, const pj_sockaddr_t *address, int length,
@@ -50,6 +103,10 @@ static pj_status_t send_nowhere(pjsip_transport *transport, pjsip_tx_data *tdata
 {
     (void)transport, (void)address, (void)length, (void)token, (void)callback;
     const size_t size = (size_t)(tdata->buf.cur - tdata->buf.start);
+    pjsip_transaction *transaction = tdata->mod_data[pjsip_tsx_layer_instance()->id];
+    if (transaction && transaction->method.id != PJSIP_INVITE_METHOD)
+        note_key(&transaction->transaction_key);
+    pj_ansi_snprintf(last_sent, sizeof last_sent, "%.*s", (int)size, tdata->buf.start);
     seen.sent++;
     seen.longest_sent = size > seen.longest_sent ? size : seen.longest_sent;
     return PJ_SUCCESS;
@@ -90,11 +147,40 @@ static void open_transport(pjsip_transport *transport, pjsip_transport_type_e ty
 
 /* ---- what the guard lets in goes no further ---- */
 
+static bool is_never(const pj_str_t *text)
+{
+    static const uint8_t network[15] = {[10] = 0xFF, 0xFF, 203, 0, 113};
+    pj_sockaddr address;
+    address_key_t key;
+    must(literal_address(text, &address) && address_key(&address, &key), "sound goes to addresses only");
+    return memcmp(key.byte, network, sizeof network) == 0; /* NEVER_NETWORK, in either way of writing it */
+}
+
+/* As PJMEDIA looks for it. */
+static void look_at_places(const pjmedia_sdp_session *sdp)
+{
+    pjmedia_sdp_rtcp_attr rtcp;
+    for (unsigned i = 0; i < sdp->media_count; i++) {
+        const pjmedia_sdp_media *media = sdp->media[i];
+        const pjmedia_sdp_conn *conn = media->conn ? media->conn : sdp->conn;
+        const pjmedia_sdp_attr *attribute = pjmedia_sdp_media_find_attr2(media, "rtcp", NULL);
+        if (!media->desc.port)
+            continue;
+        must(!conn || !is_never(&conn->addr), "no sound goes where none may go");
+        if (attribute && pjmedia_sdp_attr_get_rtcp(attribute, &rtcp) == PJ_SUCCESS && rtcp.addr.slen)
+            must(!is_never(&rtcp.addr), "nor does RTCP");
+    }
+}
+
 static pj_bool_t take(pjsip_rx_data *rdata)
 {
-    (void)rdata;
+    pjsua_acc_id account = PJSUA_INVALID_ID;
+    const pjmedia_sdp_session *sdp = rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info(rdata)->sdp : NULL;
+    address_choose_account(rdata, &account);
+    if (sdp)
+        look_at_places(sdp);
     seen.let_in++;
-    return PJ_TRUE;
+    return !(lets_responses && rdata->msg_info.msg->type == PJSIP_RESPONSE_MSG);
 }
 
 static pjsip_module end_of_the_way = {
@@ -105,27 +191,58 @@ static pjsip_module end_of_the_way = {
     .on_rx_response = take,
 };
 
-/* ---- a dialog that messages can name ---- */
+/* ---- a call that messages can name ---- */
 
-static void begin_dialog(void)
+/* What Python is asked about a REFER: those with an odd number are thought about. */
+static void on_refer(pjsua_call_id number, const pj_str_t *target, pjsip_status_code *code, pjsua_call_setting *setting)
 {
-    pjsip_dialog *dialog;
-    pjsip_inv_session *session;
-    const pj_str_t ours = pj_str("<sip:trunkline@127.0.0.1>"), theirs = pj_str("<sip:them@127.0.0.1>");
+    int cseq = 0, facts = -1;
+    char source[64] = "";
+    (void)setting;
+    must(number == 0 && target->slen < 1024 && !target->ptr[target->slen], "a REFER is of the call, and told as text");
+    must(sscanf(target->ptr, "%d %d %63s", &cseq, &facts, source) == 3, "who has sent it is told");
+    must(facts >= 0 && facts <= 3 && strncmp(source, "127.0.0.", 8) == 0, "and what it wants");
+    *code = cseq & 1 ? PJSIP_SC_TRYING : PJSIP_SC_ACCEPTED;
+}
+
+/* Nothing is sent again. */
+static void invite(pjsip_inv_session *session)
+{
+    pjsip_endpoint *endpoint = pjsua_get_pjsip_endpt();
+    pjsip_tx_data *tdata;
+    must(pjsip_inv_invite(session, &tdata) == PJ_SUCCESS, "there is an INVITE");
+    pjsip_via_hdr *via = pjsip_via_hdr_create(tdata->pool);
+    via->branch_param = pj_str(BRANCH);
+    pjsip_msg_insert_first_hdr(tdata->msg, (pjsip_hdr *)via);
+    must(pjsip_inv_send_msg(session, tdata) == PJ_SUCCESS, "it is sent");
+    pjsip_endpt_cancel_timer(endpoint, &session->invite_tsx->retransmit_timer);
+    pjsip_endpt_cancel_timer(endpoint, &session->invite_tsx->timeout_timer);
+}
+
+/* It has been answered: PJSUA is told nothing of that, for nothing goes on to it. */
+static void begin_call(void)
+{
+    pjsua_call *call = &pjsua_var.calls[0];
+    const pj_str_t ours = pj_str("<sip:trunkline@127.0.0.1>"), theirs = pj_str("<sip:them@" PEER_ADDRESS ">");
     must(pjsip_dlg_create_uac(pjsip_ua_instance(), &ours, NULL, &theirs, NULL, &dialog) == PJ_SUCCESS, "a dialog begins");
     dialog->call_id->id = pj_str(CALL_ID);
     dialog->remote.info->tag = pj_str(REMOTE_TAG);
-    dialog->remote.cseq = 1;
-    must(pjsip_inv_create_uac(dialog, NULL, 0, &session) == PJ_SUCCESS, "a session begins");
+    must(pjsip_inv_create_uac(dialog, NULL, 0, &call->inv) == PJ_SUCCESS, "a session begins");
     pj_ansi_snprintf(local_tag, sizeof local_tag, "%.*s", (int)dialog->local.info->tag.slen, dialog->local.info->tag.ptr);
     must(strlen(local_tag) == strlen(LOCAL_TAG), "PJSIP's tags are as long as their stand-in");
+    invite(call->inv);
+    call->inv->state = PJSIP_INV_STATE_CONFIRMED;
+    dialog->mod_data[pjsua_var.mod.id] = call;
+    pjsua_callback callback = {.on_call_transfer_request2 = on_refer};
+    refer_hook(&callback);
 }
 
 /* ---- in ---- */
 
-static void ignore_outcome(const register_outcome_t *outcome)
+static void pass_on(const register_outcome_t *outcome)
 {
-    (void)outcome;
+    if (stack_on_outcome)
+        stack_on_outcome(outcome);
 }
 
 static void start_pjsua(void)
@@ -155,6 +272,12 @@ static void start_pjsua(void)
     address_set_accounts(id, PJSUA_INVALID_ID);
 }
 
+static void set_places(void)
+{
+    const char *const networks[] = {ALLOWED_NETWORK}, *const never[] = {NEVER_NETWORK};
+    media_places_set(sources_make(networks, 1), sources_make(never, 1));
+}
+
 static void set_names(void)
 {
     names_entry_t *entry = calloc(1, sizeof *entry);
@@ -178,10 +301,14 @@ void stack_start(void)
     challenge_set_mark("ours");
     guard_set_sources(known, 1, probes, 1);
     must(guard_install() == 0 && names_install() == 0 && address_install() == 0, "the guard is there");
-    must(register_install(ignore_outcome) == 0 && tap_install() == 0, "so is what looks at answers, and the tap");
-    must(pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &end_of_the_way) == PJ_SUCCESS, "so is the end of the way");
+    must(register_install(pass_on) == 0, "so is what looks at answers");
+    must(pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &begin_of_the_way) == PJ_SUCCESS, "so is the begin of the way");
+    must(pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &end_of_the_way) == PJ_SUCCESS, "and its end");
+    set_places();
     set_names();
-    begin_dialog();
+    key_pool = pjsua_pool_create("keys", 4000, 4000);
+    begin_call();
+    must(tap_install() == 0, "the tap sees what comes after it");
     input_pool = pjsua_pool_create("input", 4000, 4000);
     received.tp_info.pool = pjsua_pool_create("received", 4000, 4000);
 }
@@ -224,6 +351,16 @@ static void revive(pjsip_transport *transport)
     transport->is_shutdown = transport->is_destroying = PJ_FALSE;
 }
 
+void stack_let_responses_in(void)
+{
+    lets_responses = true;
+}
+
+const char *stack_last_sent(void)
+{
+    return last_sent;
+}
+
 seen_t stack_receive(const uint8_t *data, size_t size, const char *source, bool over_stream)
 {
     stack_start();
@@ -247,6 +384,8 @@ seen_t stack_receive(const uint8_t *data, size_t size, const char *source, bool 
     POISON(rest, sizeof received.pkt_info.packet - size - 1);
     pjsip_tpmgr_receive_packet(transport->tpmgr, &received);
     UNPOISON(rest, sizeof received.pkt_info.packet - size - 1);
+    if (!lets_responses) /* else an answer may be to come */
+        stack_end_transactions();
     pj_pool_reset(received.tp_info.pool);
     revive(transport);
     empty_tap();

@@ -1,0 +1,89 @@
+/* Answers of a registrar to a REGISTER of ours, each a status and its headers, with an empty line behind it: challenges are
+ * answered a few times at most, one outcome is told, and nobody reads the password. */
+#define _GNU_SOURCE
+#include "stack.h"
+
+#include <string.h>
+
+#define SECRET "the-password"
+#define LONGEST 4000
+#define MOST_ANSWERS 8
+
+static register_outcome_t outcome;
+static int outcomes;
+
+static void hear(const register_outcome_t *told)
+{
+    outcome = *told;
+    outcomes++;
+}
+
+/* What an answer repeats of the request that we sent last. */
+static size_t repeat(char *text, size_t room)
+{
+    static const char *const names[] = {"Via:", "From:", "To:", "Call-ID:", "CSeq:"};
+    size_t length = 0;
+    for (const char *line = stack_last_sent(); (line = strstr(line, "\r\n"));) {
+        line += 2;
+        for (unsigned i = 0; i < PJ_ARRAY_SIZE(names); i++)
+            if (strncmp(line, names[i], strlen(names[i])) == 0)
+                length += (size_t)pj_ansi_snprintf(text + length, room - length, "%.*s\r\n", (int)strcspn(line, "\r"), line);
+    }
+    return length;
+}
+
+static int receive(const char *status, const char *headers)
+{
+    static char text[2 * LONGEST];
+    size_t length = (size_t)pj_ansi_snprintf(text, sizeof text, "SIP/2.0 %s\r\n", status);
+    length += repeat(text + length, sizeof text - length);
+    length += (size_t)pj_ansi_snprintf(text + length, sizeof text - length, "%s\r\nContent-Length: 0\r\n\r\n", headers);
+    return stack_receive((const uint8_t *)text, length, PEER_ADDRESS, false).sent;
+}
+
+static void look(int sent)
+{
+    must(sent <= REGISTER_ANSWERS, "challenges are answered a few times at most");
+    must(!strstr(stack_last_sent(), SECRET), "nobody reads the password");
+    must(outcomes <= 1, "one outcome is told");
+    if (!outcomes)
+        return;
+    must(outcome.token == 7 && memchr(outcome.reason, 0, sizeof outcome.reason), "it is of our request, with a reason");
+    must(outcome.end != REGISTER_ANSWERED || (outcome.code >= 200 && strcmp(outcome.source, PEER_ADDRESS) == 0),
+         "who has answered is told");
+    must(!outcome.expires_s || outcome.code / 100 == 2, "only what is accepted is granted");
+    must(outcome.retry_after_s >= -1 && outcome.min_expires_s >= -1, "times are no less than none");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const register_order_t order = {.token = 7, .registrar = "sip:" PEER_ADDRESS, .aor = "sip:me@" PEER_ADDRESS,
+                                    .contact = "", .former = "<sip:me@127.0.0.1:1>", .call_id = "registration", .cseq = 1,
+                                    .expires_s = 300, .user = "me", .password = SECRET};
+    char contact[256], text[LONGEST + 1], *at = text, *answer;
+    int sent = 0;
+    if (memmem(data, size, SECRET, strlen(SECRET))) /* else it would be the registrar that knows it */
+        return 0;
+    stack_start();
+    stack_let_responses_in();
+    stack_on_outcome = hear;
+    outcomes = 0;
+    size = size < LONGEST ? size : LONGEST;
+    memcpy(text, data, size);
+    text[size] = 0;
+    must(register_send(&order, contact, sizeof contact) == PJ_SUCCESS, "a request is sent");
+    for (int i = 0; i < MOST_ANSWERS && (answer = at); i++) {
+        char *end = strstr(at, "\n\n");
+        at = end ? end + 2 : NULL;
+        if (end)
+            *end = 0;
+        const char *status = strsep(&answer, "\n");
+        sent += receive(status, answer ? answer : "");
+        look(sent);
+    }
+    register_give_up(order.account);
+    stack_end_transactions();
+    must(outcomes == 1, "and one is told in the end");
+    register_forget(order.account);
+    return 0;
+}
