@@ -19,9 +19,10 @@ void tls_verify(bool on)
 static bool matches_star(const pj_str_t *pattern, const pj_str_t *name)
 {
     const char *dot = memchr(name->ptr, '.', (size_t)name->slen);
-    pj_str_t rest = {(char *)dot, dot ? name->ptr + name->slen - dot : 0}, wanted = {pattern->ptr + 1, pattern->slen - 1};
-    return pattern->slen > 2 && pattern->ptr[0] == '*' && pattern->ptr[1] == '.' && dot && dot != name->ptr &&
-           memchr(wanted.ptr + 1, '.', (size_t)wanted.slen - 1) && pj_stricmp(&wanted, &rest) == 0;
+    if (pattern->slen <= 2 || pattern->ptr[0] != '*' || pattern->ptr[1] != '.' || !dot || dot == name->ptr)
+        return false;
+    const pj_str_t rest = {(char *)dot, name->ptr + name->slen - dot}, wanted = {pattern->ptr + 1, pattern->slen - 1};
+    return memchr(wanted.ptr + 1, '.', (size_t)wanted.slen - 1) && pj_stricmp(&wanted, &rest) == 0;
 }
 
 static bool is_for(const char *host, const void *context)
@@ -47,7 +48,9 @@ static bool is_for_peer(const pjsip_transport *transport, const pj_ssl_cert_info
 {
     const pj_str_t *name = &transport->remote_name.host;
     char host[256] = "";
-    memcpy(host, name->ptr, (size_t)name->slen < sizeof host ? (size_t)name->slen : 0);
+    if ((size_t)name->slen >= sizeof host) /* it is no DNS name */
+        return false;
+    memcpy(host, name->ptr, (size_t)name->slen);
     if (is_for(host, certificate))
         return true;
     return literal_is_address(name) && names_any_at(&transport->key.rem_addr, is_for, certificate) &&
@@ -60,7 +63,8 @@ static void append(char *why, const char *words, pj_ssize_t length)
 {
     size_t used = strlen(why), room = TLS_WHY - 1 - used;
     size_t size = (size_t)length < room ? (size_t)length : room;
-    memcpy(why + used, words, size);
+    if (size) /* what is empty has no memory */
+        memcpy(why + used, words, size);
     why[used + size] = 0;
 }
 
