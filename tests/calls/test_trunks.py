@@ -19,7 +19,7 @@ from calls.places import Places
 from calls.trunks import NO_TRUNK, TrunkLines, TrunkMaker, destination_of, destinations_of
 from config.secrets import Secrets
 from sipcore.names import Target
-from sipcore.trunk import Credentials, Place, Trunk, TrunkStatus
+from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Credentials, Place, Trunk, TrunkStatus
 from storage import organizations, phone_numbers
 from storage.database import Database
 from storage.phone_numbers import PhoneNumber, PhoneNumberFields
@@ -203,7 +203,9 @@ async def test_a_change_that_is_told_is_applied(world: World) -> None:
 async def test_a_number_that_has_just_been_stored_is_about_to_register_or_listens(world: World) -> None:
     assert world.lines.status(await world.number(**REGISTRATION)).state == "registering"
     allowed = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
-    assert world.lines.status(allowed).state == "listening"
+    assert world.lines.status(allowed) == TrunkStatus("listening", NO_ANSWER_YET)
+    never = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.2", sip_qualify_seconds=0)
+    assert world.lines.status(never) == TrunkStatus("listening", NEVER_ASKED)
 
 
 async def test_a_change_that_is_not_applied_yet_does_not_show_how_the_trunk_stood_before(world: World) -> None:
