@@ -200,7 +200,7 @@ class QuotaSettings(Section):
     agents: Items = Field(10_000, description="agents: a whole number")
     tools: Items = Field(10_000, description="tools: a whole number")
     documents: Items = Field(50_000, description="knowledge documents: a whole number")
-    sounds: Items = Field(1_000, description="background sounds: a whole number")
+    sounds: Items = Field(400, description="background sounds: a whole number")
     phone_numbers: Items = Field(20_000, description="phone numbers: a whole number")
     api_keys: Items = Field(1_000, description="API keys that hold: a whole number")
     document_bytes: Bytes = Field(20 << 30, description="files of knowledge documents: bytes")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sqlalchemy as sa
 
 from api import dispatch
-from storage import tables, tools
+from api.bounds import LONGEST_DESCRIPTION, LONGEST_NAME
+from config.sections import QuotaSettings
+from storage import background_sounds, tables, tools
 from storage.rows import BATCH
 from tests.api.conftest import Api
 
@@ -107,3 +110,23 @@ async def test_a_page_is_never_larger_than_it_may_be(api: Api, monkeypatch: pyte
     body = await response.read()
     assert len(body) <= room or len(json.loads(body)["data"]) == 1
     assert json.loads(body)["pagination"]["total"] == 12
+
+
+async def test_all_background_sounds_that_an_organization_may_have_are_no_larger_than_a_page(api: Api) -> None:
+    largest = {"name": "😀" * LONGEST_NAME, "description": "😀" * LONGEST_DESCRIPTION}
+
+    def fill(conn: sa.Connection) -> None:
+        for _ in range(QuotaSettings().sounds):
+            background_sounds.create(
+                conn,
+                api.organization_id,
+                str(uuid4()),
+                background_sounds.BackgroundSoundFields(**largest, file_size=10**9, duration_ms=10**9),
+            )
+
+    await api.services.database.write(fill)
+    async with api.client.get("/v1/background-sounds", headers={"Authorization": f"Bearer {api.key}"}) as response:
+        body = await response.read()
+    assert response.status == 200
+    assert len(json.loads(body)["data"]) >= QuotaSettings().sounds
+    assert len(body) <= 4 * MIB
