@@ -166,7 +166,7 @@ class Server:
         return self._process is not None and self._process.returncode is None
 
     async def start(self) -> dict[str, Any]:
-        """Start it and wait until it is ready; returns what it says then."""
+        """Start it and wait until it is ready; returns what it says then. One that does not get ready is ended."""
         since = self.log.mark()
         self.log.begin()
         self._process = await asyncio.create_subprocess_exec(
@@ -177,7 +177,12 @@ class Server:
         self._reading = asyncio.create_task(self.log.follow(self._process.stderr))
         if self not in Server.running:
             Server.running.append(self)
-        return await self.event("ready", since=since, timeout_s=40)
+        try:
+            return await self.event("ready", since=since, timeout_s=40)
+        except BaseException:
+            if self.serves:
+                await self.kill()
+            raise
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
