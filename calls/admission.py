@@ -6,13 +6,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import sqlalchemy as sa
 import structlog
 
 from config.errors import TrunklineError
+from config.own_addresses import own_addresses
 from sipcore.leg import HeaderLines, LegFacts
 from storage import calls, phone_numbers, trunk_grants
 from storage.agents import Agent
@@ -131,7 +132,8 @@ def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str], po
     organizations have there. Not 503: a PBX that got it would turn away from
     this server with every other call as well."""
     try:
-        target = _dialled(conn, facts, names, trunk_grants.rules(conn, policy))
+        rules = replace(trunk_grants.rules(conn, policy), own=own_addresses())
+        target = _dialled(conn, facts, names, rules)
     except Contested as contested:
         _tell_contested(facts, contested.numbers, None)
         raise Refused(404, "several organizations have this number from this source") from contested

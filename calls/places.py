@@ -65,6 +65,7 @@ class Places:
         self._demoted: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
         self._unpublished: asyncio.TimerHandle | None = None
+        self._leads: dict[str, set[str]] | None = None
         self.on_change: list[Callable[[], None]] = []
         self.permits: Callable[[str, str], bool] = lambda _host, _address: True
         """Whether a host may be at an address; asked each time, as that may change. `reconsider` says that it has."""
@@ -119,6 +120,14 @@ class Places:
             if place.host == host
             for each in followed.targets
         }
+
+    def leads(self) -> Mapping[str, Collection[str]]:
+        """The same of all hosts; the same object until something changes."""
+        if self._leads is None:
+            self._leads = {}
+            for place, followed in self._followed.items():
+                self._leads.setdefault(place.host, set()).update(each.address for each in followed.targets)
+        return self._leads
 
     def why_unknown(self, place: Destination) -> str | None:
         """What went wrong when the place was last looked for."""
@@ -234,6 +243,7 @@ class Places:
 
     def _changed(self) -> None:
         """Tell soon: many names may become known at the same time."""
+        self._leads = None
         if self._unpublished is None:
             self._unpublished = asyncio.get_running_loop().call_later(TOGETHER_S, self._tell)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
+import sqlalchemy as sa
 import structlog
 
 from calls.locate import Destination, literal
@@ -83,14 +84,18 @@ class TrunkSources:
 
     async def refresh(self) -> None:
         """Read the sources now; host names become known as they are found. Raises `StorageTrouble`."""
-        self._stored = await self._database.read(
-            lambda conn: trunk_grants.usable_sources(conn, trunk_grants.rules(conn, self._policy))
-        )
+        self._stored, given = await self._database.read(self._look)
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
         self._networks = Networks(networks)
-        self._places.want("sources", [each for host in self._hosts for each in (Destination(host), _plainly(host))])
+        followed = given.union(self._hosts)
+        self._places.want("sources", [each for host in followed for each in (Destination(host), _plainly(host))])
         self._publish()
+
+    def _look(self, conn: sa.Connection) -> tuple[Collection[str], frozenset[str]]:
+        """The sources; and the names that were given, used or not: where they lead is nobody else's."""
+        rules = trunk_grants.rules(conn, self._policy)
+        return trunk_grants.usable_sources(conn, rules), rules.given_names if rules.enforced else frozenset()
 
     def _publish(self) -> None:
         """Make known what is known now: an address is itself, a host name what it resolved to last."""

@@ -4,12 +4,13 @@ a trunk, and before a host name is believed."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+from config.own_addresses import own_addresses
 from config.special_addresses import why_no_unicast
 from storage.phone_numbers import PhoneNumber, named_trunks, used_hosts
-from storage.trunk_rules import OPEN, Policy, TrunkRules
+from storage.trunk_rules import OPEN, Claimant, Policy, TrunkGrant, TrunkRules
 
 NOT_GIVEN: Final = "the operator has not given this trunk to the organization"
 LEADS_ELSEWHERE: Final = "its host name leads to an address that the operator has not given to the organization"
@@ -18,36 +19,66 @@ AddressesOf = Callable[[str], Collection[str]]
 """The addresses that a host name has at the moment."""
 
 
+@dataclass(frozen=True)
+class _FirstNumber:
+    """Stands for the numbers that a trunk was given for while there is none."""
+
+    organization_id: str
+    number: str
+    trunks_taken_over: Collection[str] = ()
+
+    @classmethod
+    def of(cls, grant: TrunkGrant) -> _FirstNumber:
+        return cls(grant.organization_id, grant.number_pattern.replace("*", "").replace("?", "0"))
+
+
 class TrunkGate:
     """`update` says what the database has; the rest answers from that, at once. Use it on the event loop."""
 
     def __init__(self, policy: Policy = "open") -> None:
         self.policy: Final = policy
-        self._rules = OPEN
-        self._by_host: Mapping[str, Sequence[PhoneNumber]] = {}
+        self.leads: Callable[[], Mapping[str, Collection[str]]] = dict
+        """Where host names lead now; the same object until that changes."""
+        self._told = self._rules = OPEN
+        self._by_host: Mapping[str, Sequence[Claimant]] = {}
 
     def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber]) -> bool:
         """What holds from now on, and all numbers that have a trunk; whether that differs from before."""
-        before = self._rules, self._by_host
-        by_host: dict[str, list[PhoneNumber]] = {}
-        for number in numbers if rules.enforced else ():
-            for host in set(named_trunks(number).values()):
-                by_host.setdefault(host, []).append(number)
+        before = self._told, self._by_host
+        by_host: dict[str, list[Claimant]] = {}
+        if rules.enforced:
+            for number in numbers:
+                for host in set(named_trunks(number).values()):
+                    by_host.setdefault(host, []).append(number)
+            unused = [each for each in rules.grants if each.trunk not in by_host]
+            for grant in unused:
+                by_host.setdefault(grant.trunk, []).append(_FirstNumber.of(grant))
         self._rules, self._by_host = rules, by_host
-        return (rules, by_host) != before
+        self._told = replace(rules, own=own_addresses())
+        return (self._told, by_host) != before
+
+    def _now(self) -> TrunkRules:
+        """What holds at this moment: names move, and this machine may get addresses, without an update."""
+        if self._rules.enforced:
+            leads, own = self.leads(), own_addresses()
+            if leads is not self._rules.leads or own is not self._rules.own:
+                self._rules = replace(self._rules, leads=leads, own=own)
+        return self._rules
 
     def permits(self, host: str, address: str) -> bool:
-        """Whether a host name may lead to the address for any number that names it."""
+        """Whether a host name may lead to the address for any number that names it, or could."""
         users = self._by_host.get(host)
-        return not users or any(
-            self._rules.standing(each, host) is not None and self._rules.may_lead_to(each, host, address)
-            for each in users
-        )
+        if not users:
+            return True
+        now = self._now()
+        return any(now.standing(each, host) is not None and now.may_lead_to(each, host, address) for each in users)
 
     def problem(self, number: PhoneNumber, addresses_of: AddressesOf, rules: TrunkRules | None = None) -> str | None:
         """Why nothing is sent to a number's trunk, in words that tell nothing of where its host name leads; None when
         it may be used. `rules`: newer ones than the last update's."""
-        now = self._rules if rules is None else replace(rules, held=self._rules.held)
+        now = self._now()
+        if rules is not None:
+            now = replace(rules, held=now.held, leads=now.leads, own=now.own)
         for host in used_hosts(number):
             if (what := why_no_unicast(host)) is not None:
                 return f"its address is {what}: a trunk's is that of one host"

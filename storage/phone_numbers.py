@@ -16,7 +16,7 @@ from config.errors import FieldProblem, Invalid, TrunklineError
 from storage import tables
 from storage.agents import AGENT, Agent
 from storage.rows import LazyPage, Shape
-from storage.sip_places import is_address, normal_host, normal_source
+from storage.sip_places import is_address, is_host_name, normal_host, normal_source
 from storage.trunk_rules import OPEN, TrunkRules, literals, same_number
 
 Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
@@ -310,7 +310,7 @@ def find_inbound(
     asked = {"sources": list(sources), "dialled": dialled, "forms": _forms(dialled)}
     address = next((each for each in map(normal_source, sources) if is_address(each)), "")
     rows = [(str(row[0]).split(" "), _target(row[1:])) for row in conn.execute(_FIND_INBOUND, asked)]
-    claims = _claims(rows, address, rules)
+    claims = _claims(rows, address, sources, rules)
     if not claims:
         return None
     best: dict[str, tuple[bool, int]] = {}
@@ -329,14 +329,17 @@ def _target(row: Sequence[Any]) -> InboundTarget:
     return InboundTarget(number, agent, row[0])
 
 
-def _claims(rows: Sequence[tuple[list[str], InboundTarget]], address: str, rules: TrunkRules) -> list[_Claim]:
+def _claims(
+    rows: Sequence[tuple[list[str], InboundTarget]], address: str, sources: Collection[str], rules: TrunkRules
+) -> list[_Claim]:
     """Who has a right to a call from the address, each by the best of its sources. What others are called from by the
-    address itself, or a network around it, no name takes from them while trunks are given."""
+    address itself, a network around it or an older name, no name takes from them while trunks are given."""
     held: dict[str, set[str]] = {}
     for matched, target in rows:
-        usable = (each for each in literals(matched) if rules.standing(target.number, each) is not None)
-        held.setdefault(target.number.organization_id, set()).update(usable)
-    rules = replaced(rules, held=held)
+        usable = {each for each in literals(matched) if rules.standing(target.number, each) is not None}
+        before = set(matched).intersection(target.number.trunks_taken_over)
+        held.setdefault(target.number.organization_id, set()).update(usable | before)
+    rules = replaced(rules, held=held, leads={each: (address,) for each in sources if is_host_name(each)})
     found = []
     for matched, target in rows:
         ranks = [rank for each in matched if (rank := rules.rank(target.number, each, address)) is not None]

@@ -13,7 +13,7 @@ from config.errors import NotFound
 from storage import audit_entries, phone_numbers, tables
 from storage.phone_numbers import NUMBER, PhoneNumber, named_trunks
 from storage.rows import Shape
-from storage.trunk_rules import Policy, Standing, TrunkGrant, TrunkRules, literals
+from storage.trunk_rules import Policy, Standing, TrunkGrant, TrunkRules
 
 DEMO: Final = "demo_organization"
 """The fact that names the organization of `trunkline demo`, which is the operator's own and does not count."""
@@ -71,7 +71,7 @@ def rules_and_numbers(conn: sa.Connection, policy: Policy) -> tuple[TrunkRules, 
     numbers = phone_numbers.trunks(conn)
     held: dict[str, set[str]] = {}
     for number in numbers:
-        held.setdefault(number.organization_id, set()).update(literals(number.trunks_taken_over))
+        held.setdefault(number.organization_id, set()).update(number.trunks_taken_over)
     return replace(rules(conn, policy), held=held), numbers
 
 

@@ -100,7 +100,7 @@ def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkGate, stack: 
     hosts = HostNames()
     stack.callback(hosts.close)
     places = Places(locator_of(settings, hosts).locate, endpoint.set_hosts)
-    places.permits = gate.permits
+    places.permits, gate.leads = gate.permits, places.leads
     endpoint.on_silent = places.demote
     stack.push_async_callback(places.close)
     return places

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
+from calls.admission import find_target
 from calls.dns_records import LookUpFailed
 from calls.locate import Destination, Found
 from calls.places import Places, Table
@@ -17,14 +18,19 @@ from calls.sources import TrunkSources
 from calls.trunk_gate import LEADS_ELSEWHERE, NOT_GIVEN, TrunkGate
 from calls.trunks import TrunkLines, TrunkMaker
 from config.secrets import Secrets
+from sipcore.headers import Party
+from sipcore.leg import LegFacts
 from sipcore.names import Target
 from sipcore.trunk import Trunk, TrunkStatus
 from storage import organizations, phone_numbers, trunk_grants
 from storage.database import Database
-from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
 from storage.trunk_rules import TrunkRules
 
 PBX = Destination("pbx.test", None, "udp")
+TRUNK = Destination("trunk.test", None, "udp")
+INSIDE = Destination("inside.test", None, "udp")
+NOBODY = Party("", "")
 ENFORCED = TrunkRules(enforced=True)
 
 
@@ -42,7 +48,7 @@ class World:
     def __post_init__(self) -> None:
         self.gate = TrunkGate("approved")
         self.places = Places(self._locate, self.tables.append)
-        self.places.permits = self.gate.permits
+        self.places.permits, self.gate.leads = self.gate.permits, self.places.leads
         maker = TrunkMaker(self.secrets, self.places)
         self.lines = TrunkLines(self.database, maker, self._apply, self._status, self.gate)
         self.sources = TrunkSources(
@@ -73,6 +79,17 @@ class World:
             await self.lines.refresh()
             await self.sources.refresh()
             await self.places.settled(5)
+
+    async def look_again(self, place: Destination, *addresses: str) -> None:
+        """A name leads there from now on, and everybody sees it."""
+        self.names[place] = list(addresses)
+        await self.places.close()
+        await self.refresh()
+
+    async def called(self, source: str) -> InboundTarget:
+        """Who gets a call of that source to the number that all of them have."""
+        facts, names = LegFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.sources.names_of(source)
+        return await self.database.read(lambda conn: find_target(conn, facts, names, "approved"))
 
     @property
     def hosts(self) -> set[str]:
@@ -151,6 +168,61 @@ async def test_a_name_that_moves_inside_takes_its_trunk_with_it(world: World) ->
         await world.lines.ready(evil)
     await world.refresh()
     assert (world.hosts, world.known, world.published()) == (set(), set(), set())
+
+
+async def test_a_name_is_not_led_to_where_a_name_of_another_organization_leads(world: World) -> None:
+    """Toll fraud: neither calls out through what another was given by its name, nor calls of its callers; and whoever
+    moves, both are looked at again."""
+    theirs = await world.number("trunk.test", sip_ip="trunk.test")
+    evil = await world.number("pbx.test", sip_ip="pbx.test")
+    world.names[TRUNK], world.names[PBX] = ["198.51.100.5"], ["198.51.100.7"]
+    await world.refresh()
+    assert world.hosts == {"trunk.test", "pbx.test"}
+    await world.look_again(PBX, "198.51.100.5")
+    assert world.hosts == {"trunk.test"}
+    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    with pytest.raises(ConnectionError, match=LEADS_ELSEWHERE):
+        await world.lines.ready(evil)
+    assert world.sources.names_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
+    assert (await world.called("198.51.100.5")).number == theirs
+    assert (await world.lines.ready(theirs)).host == "trunk.test"
+
+    await world.look_again(TRUNK, "198.51.100.6")
+    assert (await world.called("198.51.100.5")).number == evil
+    assert (await world.lines.ready(evil)).host == "pbx.test"
+
+    await world.look_again(TRUNK, "198.51.100.5")
+    assert world.hosts == {"trunk.test"}
+    await world.give(evil, "198.51.100.5")
+    await world.refresh()
+    assert world.hosts == {"pbx.test"}
+    assert world.lines.status(theirs) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    assert (await world.called("198.51.100.5")).number == evil
+
+
+async def test_a_name_that_was_given_is_its_organization_s_before_a_number_names_it(world: World) -> None:
+    await world.number("trunk.test", "inside.test", sip_ip=None)
+    evil = await world.number("pbx.test", sip_ip="pbx.test")
+    world.names |= {TRUNK: ["198.51.100.5"], PBX: ["198.51.100.5"], INSIDE: ["127.0.0.1"]}
+    await world.refresh()
+    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    assert (world.hosts, world.known, world.published()) == (set(), set(), {"198.51.100.5"})
+
+
+async def test_a_name_that_leads_to_an_address_of_this_machine_is_believed_for_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No scanner of the machine's ports."""
+    own = frozenset({"198.51.100.7"})
+    monkeypatch.setattr("calls.trunk_gate.own_addresses", lambda: own)
+    evil = await world.number("pbx.test", sip_ip="pbx.test")
+    world.names[PBX] = ["198.51.100.7"]
+    await world.refresh()
+    assert (world.hosts, world.known, world.published()) == (set(), set(), set())
+    assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
+    await world.give(evil, "198.51.100.7")
+    await world.refresh()
+    assert (world.hosts, world.published()) == ({"pbx.test"}, {"198.51.100.7"})
 
 
 async def test_names_of_before_lead_where_they_did(world: World) -> None:
