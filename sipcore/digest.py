@@ -75,7 +75,7 @@ class Nonces:
     def issue(self, source: str, now_s: float) -> str:
         """A new one."""
         facts = int(now_s * 1000).to_bytes(_PLACE, "big") + secrets.token_bytes(_CHANCE)
-        return MARK + base64.urlsafe_b64encode(facts + self._proof(facts, source)).decode()
+        return _written(facts + self._proof(facts, source))
 
     def use(self, nonce: str, count: int, source: str, now_s: float) -> bool:
         """Whether it is ours, for this source, young enough, and was not used with this count or a higher one. Only for
@@ -97,6 +97,8 @@ class Nonces:
             told = base64.b64decode(nonce[len(MARK) :].encode("ascii", "replace"), b"-_", validate=True)
         except binascii.Error:
             return False
+        if nonce != _written(told):  # else one nonce could be written, and used, in several ways
+            return False
         facts, proof = told[:-_PROOF], told[-_PROOF:]
         if len(facts) != _PLACE + _CHANCE or not hmac.compare_digest(proof, self._proof(facts, source)):
             return False
@@ -104,6 +106,10 @@ class Nonces:
 
     def _proof(self, facts: bytes, source: str) -> bytes:
         return hmac.digest(self._key, facts + source.encode("utf-8", "replace"), "sha256")[:_PROOF]
+
+
+def _written(nonce: bytes) -> str:
+    return MARK + base64.urlsafe_b64encode(nonce).decode()
 
 
 class Failures:

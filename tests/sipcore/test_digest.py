@@ -189,6 +189,17 @@ def test_a_nonce_is_good_for_its_lifetime_its_source_and_its_server(door: Inboun
         assert caller.says(caller.header(9), 100) == "stale"
 
 
+def test_a_nonce_is_good_as_it_was_written_alone(door: InboundDigest) -> None:
+    caller = Caller(door)
+    caller.asks(0)
+    issued = caller.nonce
+    for written in (f"{issued}=", f"{issued}====", f"={issued}", issued.replace("_", "/").replace("-", "+") + "="):
+        caller.nonce = written
+        assert caller.says(caller.header(), 0) == "stale", written
+    caller.nonce = issued
+    assert caller.says(caller.header(), 0) == "granted"
+
+
 def test_a_wrong_answer_on_an_old_nonce_is_not_called_stale(door: InboundDigest) -> None:
     caller = Caller(door)
     caller.asks(0)
