@@ -24,7 +24,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
 
 from api.bounds import LONGEST_DESCRIPTION, LONGEST_NAME, MOST_JSON, MOST_VALUES, bounds_whole
-from api.forms import ONE_LINE
+from api.forms import ONE_LINE, without_tags
 from calls.context import PLACEHOLDER
 from config.clock import iso, whole_ms
 
@@ -144,7 +144,7 @@ def _hyphenated(value: object) -> object:
 
 UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=ONE_LINE)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=ONE_LINE), AfterValidator(without_tags)]
 Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
 KnownPlaceholders: Final = AfterValidator(partial(_placeholders, closed_by="}}"))
 """Of talk: two braces that nothing closes are no placeholder."""

@@ -211,10 +211,10 @@ def _name(text: str) -> str:
 
 def _new_name(text: str) -> str:
     """One that others will read in lists and logs."""
-    from api.forms import ONE_LINE, REFUSALS
+    from api.forms import ONE_LINE, REFUSALS, TAGS
 
     name = _name(text)
-    if re.fullmatch(ONE_LINE, name) is None:
+    if re.fullmatch(ONE_LINE, name) is None or TAGS.search(name) is not None:
         raise argparse.ArgumentTypeError(REFUSALS[ONE_LINE].replace("Must", "must"))
     return name
 

@@ -47,6 +47,7 @@ async def test_a_refusal_is_in_words(api: Api, path: str, body: dict[str, Any], 
 UNSHOWN = (
     "a\nb", "a\tb", "a\0", "\x1b[31mred", "a\x7f", "a\x85b", "a\u202eb", "\u202aa", "a\u2066b\u2069", "\u200fa",
     "a\u200e", "a\u061cb", "a\u2028b", "a\u200bb", "\ufeffa",
+    "a\u00adb", "a\u180eb", "a\ufff9", "\ufffba", "a\U000e0000", "a\U000e0041", "\U000e007fa",
 )  # fmt: skip
 TARGET = {"description": "", "number": "+41441234567", "mode": "cold"}
 
@@ -93,7 +94,8 @@ async def test_a_name_that_does_not_show_as_it_is_written_is_refused(
         "前台",
         "e\u0301",
         "a\u00a0b",
-        "soft\u00adhyphen",
+        "\u2764\ufe0f",
+        "葛\U000e0100",
     ],
 )
 async def test_names_of_every_script_are_taken(api: Api, name: str) -> None:

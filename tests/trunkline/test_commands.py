@@ -18,6 +18,7 @@ async def test_what_a_command_cannot_do_is_told_in_one_line(tmp_path: Path) -> N
         ("file", ["org", "list"], 1, "trunkline: data_dir file cannot be used: File exists"),
         ("new", ["key", "list", "--org", "Nobody"], 1, "trunkline: there is no organization 'Nobody': see `trunkline"),
         ("other", ["org", "create", " "], 2, "trunkline org create: error: argument name: takes a name"),
+        ("other", ["org", "create", "a\U000e0041"], 2, "trunkline org create: error: argument name: must have no line"),
         ("other", ["org", "create", "x", "--balance", "nan"], 2, "trunkline org create: error: argument --balance"),
         ("other", ["org", "create", "x", "--max-calls", "0"], 2, "trunkline org create: error: argument --max-calls"),
         ("other", ["org", "set", "x", "--prefixes", "+49,abc"], 2, "trunkline org set: error: argument --prefixes"),
