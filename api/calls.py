@@ -185,6 +185,7 @@ ROUTES = (
         ),
         handler=create,
         note_malformed=note_malformed,
+        uses_reserve=True,
         body=CallCreate,
         example={
             "agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1",
@@ -210,6 +211,7 @@ ROUTES = (
         ),
         prepare=end_live,
         handler=hangup,
+        uses_reserve=True,
         body=NoBody,
         item="Call",
         answer=One(Call),

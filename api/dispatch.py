@@ -69,6 +69,7 @@ class _Runner:
 
     async def __call__(self, request: web.Request, scope: Scope | None = None) -> web.StreamResponse:
         """The response; with a `scope`, stored under it in the transaction of the work."""
+        await self._check_disk(request, scope)
         if self._route.max_body > SMALL_BODY:
             return await self._upload(request, scope)
         work = self._done(await self._checked(request), scope)
@@ -76,10 +77,7 @@ class _Runner:
         return await (work if only_reads else self._works.whole(work))
 
     async def _upload(self, request: web.Request, scope: Scope | None) -> web.StreamResponse:
-        """The same for a body that may be large, when the disk has room for it: its place is taken until the work on it
-        has ended."""
-        if self._services.disk is not None:
-            await self._services.disk.check_upload(min(request.content_length or 0, self._route.max_body))
+        """The same for a body that may be large: its place is taken until the work on it has ended."""
         leave = await self._uploads.place(request, self._route.max_body)
         try:
             asked = await self._checked(request)
@@ -87,6 +85,12 @@ class _Runner:
             leave()
             raise
         return await self._works.whole(self._done(asked, scope), leave)
+
+    async def _check_disk(self, request: web.Request, scope: Scope | None) -> None:
+        """Whether what this is going to store leaves the disk's reserve untouched. Raises `InsufficientStorage`."""
+        route, disk = self._route, self._services.disk
+        if disk is not None and route.leaves_reserve and (route.writes or scope is not None):
+            await disk.check_reserve(min(request.content_length or 0, route.max_body))
 
     async def _done(self, asked: Asked[Any, Any], scope: Scope | None) -> web.StreamResponse:
         """The response, once there is room for it. Only what reads waits for that: a client that takes nothing of its

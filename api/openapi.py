@@ -12,7 +12,6 @@ from pydantic_core import core_schema, to_json
 from api.fields import NoBody
 from api.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
 from api.route import All, Deleted, Document, File, Many, One, Results, Route
-from api.validation import SMALL_BODY
 from storage.quotas import BYTES, COUNTS, QUOTAS
 
 REFERENCE: Final = "#/components/schemas/{model}"
@@ -194,7 +193,7 @@ def _statuses(route: Route) -> list[int]:
         found.add(403)
     if route.method == "POST" or any(each in BYTES for each in route.quotas):
         found.add(413)
-    if route.max_body > SMALL_BODY:
+    if route.leaves_reserve:
         found.add(507)
     if isinstance(route.answer, File) and route.answer.ranges:
         found.add(416)

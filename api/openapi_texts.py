@@ -47,7 +47,7 @@ not kept.
 
 An organization stores at most so many agents, tools, documents, sounds and numbers, else 403, and so many bytes of
 documents, sounds and answers that are kept to be sent again, else 413: `quota` tells which one, and what is used.
-While the server's disk is almost full, uploads get 507.
+While the server's disk is almost full, what would store more gets 507; calls and DELETE go on.
 """
 TAGS: Final = {
     "Agents": "Assistants with a prompt, a voice and settings for turn taking.",
@@ -94,7 +94,7 @@ ERROR_EXAMPLES: Final[dict[int, dict[str, Any]]] = {
     429: {"error": "Rate limit exceeded", "retryAfter": 60},
     500: {"error": "Internal server error"},
     503: {"error": "Service temporarily unavailable"},
-    507: {"error": "The server's disk is almost full: it takes no uploads"},
+    507: {"error": "The server's disk is almost full: nothing more can be stored"},
 }
 RATE_HEADERS: Final = {
     "X-RateLimit-Limit": "Requests in a window of 60 seconds",

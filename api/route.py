@@ -126,9 +126,9 @@ class Route:
     the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
     loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
     nothing behind. `note_malformed` says what is to be stored of a body that the model refuses. `only_reads` says of a
-    POST that it changes nothing. `max_body` in bytes. `quotas` (of `storage.quotas`) are what it
-    takes of. `example` is a body that the route takes. `errors` are statuses
-    beyond those of every such route."""
+    POST that it changes nothing. `uses_reserve` says that calls need it: it goes on while the disk is down to its
+    reserve. `max_body` in bytes. `quotas` (of `storage.quotas`) are what it takes of. `example` is a body that the
+    route takes. `errors` are statuses beyond those of every such route."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
@@ -146,6 +146,7 @@ class Route:
     note_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
     access: Literal["key", "link", "open"] = "key"
     only_reads: bool = False
+    uses_reserve: bool = False
     max_body: int = MIB
     quotas: tuple[str, ...] = ()
     errors: tuple[int, ...] = ()
@@ -156,3 +157,9 @@ class Route:
     def writes(self) -> bool:
         """Whether the handler runs in a write transaction."""
         return self.method != "GET" and not self.only_reads
+
+    @property
+    def leaves_reserve(self) -> bool:
+        """Whether what it stores, if only an answer to be sent again, must leave the disk's reserve untouched. What is
+        deleted makes room."""
+        return self.method not in ("GET", "DELETE") and not self.uses_reserve

@@ -178,7 +178,7 @@ class LimitSettings(Section):
     )
     disk_reserve_mb: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         512,
-        description="free disk space that uploads leave to calls and webhooks: MiB, at most a tenth of the disk counts",
+        description="free disk space that other API requests leave to calls: MiB, at most a tenth of the disk counts",
     )
     max_answer_wait_s: Seconds = Field(
         3, description="longest wait for the models that callers are to have: seconds above 0"

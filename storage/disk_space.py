@@ -1,5 +1,5 @@
 """Whether what is stored has room: a write is tried in the database and in the folders of the data directory, and the
-free space is compared with the reserve that uploads leave to calls and webhooks."""
+free space is compared with the reserve that is left to calls and webhooks."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class DiskSpace:
 
     @property
     def why_uploads_are_refused(self) -> str | None:
-        """None while there is room for uploads; as it was at the last look."""
+        """None while there is room beside the reserve; as it was at the last look."""
         return self._low
 
-    async def check_upload(self, size: int) -> None:
-        """Whether an upload of so many bytes leaves the reserve untouched. Raises `InsufficientStorage`."""
+    async def check_reserve(self, size: int) -> None:
+        """Whether so many bytes more leave the reserve untouched. Raises `InsufficientStorage`."""
         if await asyncio.to_thread(self._reserve_trouble, size) is not None:
-            raise InsufficientStorage("The server's disk is almost full: it takes no uploads")
+            raise InsufficientStorage("The server's disk is almost full: nothing more can be stored")
 
     async def _look(self) -> None:
         database = await self._database_trouble()
@@ -117,7 +117,7 @@ class DiskSpace:
 
     def _note_low(self, why: str | None) -> None:
         if why is not None and self._low is None:
-            _log.warning("disk.low", why=why, remedy="make room: uploads are refused until then")
+            _log.warning("disk.low", why=why, remedy="make room: the API stores nothing new until then")
         elif why is None and self._low is not None:
             _log.info("disk.low_over")
         self._low = why

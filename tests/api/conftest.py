@@ -22,6 +22,7 @@ from config.secrets import Secrets
 from config.settings import Settings
 from storage import api_keys, organizations
 from storage.database import Database
+from storage.disk_space import DiskSpace
 from storage.schema import bring_up_to_date
 
 NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
@@ -130,6 +131,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
         requests_per_minute: int | None = 100_000,
         now_s: Callable[[], float] = time.time,
         fresh: bool = True,
+        disk: Callable[[Database], DiskSpace | None] = lambda _: None,
     ) -> Api:
         settings = Settings(data_dir=tmp_path).with_changes({"trunks": {"policy": "open"}}).with_changes(changes or {})
         if fresh:
@@ -147,6 +149,7 @@ async def start_api(tmp_path: Path, migrated: Path) -> AsyncIterator[StartApi]:
             live_calls=lambda: 3,
             phone_numbers_changed=lambda: number_changes.append(None),
             webhooks_waiting=lambda: webhooks_told.append(None),
+            disk=disk(database),
         )
         client = TestClient(TestServer(create_app(services, now_s)))
         started.append((client, database))

@@ -66,16 +66,16 @@ async def test_a_transaction_that_meets_a_full_disk_is_news(stored: Database) ->
 async def test_uploads_leave_the_reserve_and_at_most_a_tenth_of_the_disk(stored: Database, reserve_mb: int) -> None:
     folder = stored.path.parent
     space = DiskSpace(stored, folder, reserve_mb)
-    await space.check_upload(4 * MIB)
+    await space.check_reserve(4 * MIB)
     with pytest.raises(InsufficientStorage, match="almost full"):
-        await space.check_upload(8 * MIB)
+        await space.check_reserve(8 * MIB)
     await space.look()
     assert space.why_uploads_are_refused is None
     with capture_logs() as lines, filled(folder):
         await space.look()
         assert space.why_uploads_are_refused is not None
         with pytest.raises(InsufficientStorage):
-            await space.check_upload(0)
+            await space.check_reserve(0)
     assert [each["event"] for each in lines if "low" in each["event"]] == ["disk.low"]
 
 

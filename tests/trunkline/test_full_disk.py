@@ -56,6 +56,7 @@ async def test_calls_outlive_a_full_disk_and_are_stored_when_there_is_room(small
             assert state["uploadsRefused"] is not None
             assert state["callsRefused"] is None
             assert await upload(small) == 507
+            assert await client.status("POST", "agents", {"name": "one more"}) == 507
             assert (await call.hears(50)).size, "the call goes on"
             async with calling(server.target) as other:
                 await server.log.events_of("call.answered", 2, since=since)
