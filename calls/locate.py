@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -159,6 +160,7 @@ class Locator:
         return tuple(Target(address, port, transport) for address in addresses)[:_MOST]
 
 
+@lru_cache(16384)
 def literal(place: Destination) -> tuple[Target, ...] | None:
     """Where an IP address is; None for a name."""
     try:

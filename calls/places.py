@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import zip_longest
 from typing import Final
 
 import structlog
 
 from calls.dns_records import LookUpFailed
+from calls.fair_places import FairPlaces
 from calls.locate import Destination, Found, literal
+from calls.slices import REST
 from config.special_addresses import why_no_unicast
 from sipcore.names import MOST, Target
 from sipcore.trunk import Place
@@ -29,7 +34,9 @@ ASKED_FOR_S: Final = 600.0
 """How long a place is kept that was asked for just once."""
 MOST_ASKED_FOR: Final = 256
 AT_ONCE: Final = 128
-"""Places that are looked for at the same time: each takes a few sockets."""
+"""Look-ups at the same time: each takes a few sockets. Organizations take turns."""
+CALLS: Final = "calls"
+"""Whose places are that only calls have asked for: they have a turn like an organization's."""
 
 TOGETHER_S: Final = 0.02
 """Changes within such a time are published together."""
@@ -42,9 +49,12 @@ log = structlog.get_logger()
 
 @dataclass
 class _Followed:
-    """A place that is followed. `looked`: it has been looked for, whatever came of it. Until `sure_s` its targets are
-    believed rather than what not everybody had a say in."""
+    """A look-up that is followed, and the place that it is done for: other ports of a host are at the same addresses.
+    `looked`: it has been looked for, whatever came of it. Until `sure_s` its targets are believed rather than what not
+    everybody had a say in."""
 
+    place: Destination
+    owner: str
     task: asyncio.Task[None]
     targets: tuple[Target, ...] = ()
     sure_s: float = 0.0
@@ -59,21 +69,32 @@ class Places:
     def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
         self._locate = locate
         self._publish = publish
-        self._wanted: dict[str, frozenset[Destination]] = {}
+        self._wanted: dict[str, dict[Destination, Collection[str]]] = {}
+        """By who wants them, with the organizations that they are for."""
         self._asked_for: dict[Destination, float] = {}
         self._followed: dict[Destination, _Followed] = {}
+        """By what `_look_up_of` gives for a place."""
+        self._places: frozenset[Destination] = frozenset()
+        """All that are wanted now."""
+        self._by_host: dict[str, list[_Followed]] = {}
+        self._leads_to: dict[str, frozenset[str]] = {}
+        """What `leads_to` has said since something about the host changed."""
         self._demoted: dict[tuple[str, str], asyncio.TimerHandle] = {}
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = FairPlaces(AT_ONCE)
+        self._told_in_s = 0.0
+        """How long it took to publish the last time."""
         self._unpublished: asyncio.TimerHandle | None = None
-        self._leads: dict[str, set[str]] | None = None
+        self._leads: Mapping[str, Collection[str]] | None = None
         self.on_change: list[Callable[[], None]] = []
         self.permits: Callable[[str, str], bool] = lambda _host, _address: True
         """Whether a host may be at an address; asked each time, as that may change. `reconsider` says that it has."""
 
-    def want(self, who: str, places: Collection[Destination]) -> None:
+    def want(self, who: str, places: Iterable[Destination] | Mapping[Destination, Collection[str]]) -> None:
         """Follow these for `who` from now on, and no others; looking for new ones begins at once. IP addresses need no
-        following."""
-        self._wanted[who] = frozenset(_normal(each) for each in places if literal(each) is None)
+        following. A mapping says which organizations each is for: they take turns where there is not room for all, and
+        places that are for nobody come last."""
+        owners = places if isinstance(places, Mapping) else {}
+        self._wanted[who] = {_normal(each): owners.get(each, ()) for each in places if literal(each) is None}
         self._follow()
 
     def known(self, place: Destination) -> list[Target]:
@@ -81,9 +102,18 @@ class Places:
         place = _normal(place)
         if (address := literal(place)) is not None:
             return list(address)
-        followed = self._followed.get(place)
-        targets = [each for each in followed.targets if self.permits(place.host, each.address)] if followed else ()
-        return sorted(targets, key=lambda each: (place.host, each.address) in self._demoted)
+        targets = [each for each in self._targets(place) if self.permits(place.host, each.address)]
+        if self._demoted:
+            targets.sort(key=lambda each: (place.host, each.address) in self._demoted)
+        return targets
+
+    def _targets(self, place: Destination) -> Sequence[Target]:
+        """Where it was found: what was looked for as another port of the same host has its own port and transport."""
+        followed = self._followed.get(_look_up_of(place)) if place in self._places else None
+        if followed is None or followed.place == place or place.port is None:
+            return followed.targets if followed else ()
+        port, transport = place.port, place.transport or "udp"
+        return [_target(each.address, port, transport) for each in followed.targets]
 
     async def find(self, place: Destination) -> list[Target]:
         """Where it is. A place that is not known yet is waited for, a new one is followed for some minutes; empty when
@@ -91,7 +121,7 @@ class Places:
         place = _normal(place)
         if literal(place) is None:
             self._ask_for(place)
-            followed = self._followed[place]
+            followed = self._followed[_look_up_of(place)]
             if not followed.targets:
                 await followed.looked.wait()
             self._tell_now()
@@ -111,27 +141,24 @@ class Places:
         host = _normal(Destination(host)).host
         return {each for each in self.leads_to(host) if self.permits(host, each)}
 
-    def leads_to(self, host: str) -> set[str]:
+    def leads_to(self, host: str) -> frozenset[str]:
         """The same, whether or not the host may be there."""
         host = _normal(Destination(host)).host
-        return {
-            each.address
-            for place, followed in self._followed.items()
-            if place.host == host
-            for each in followed.targets
-        }
+        if (known := self._leads_to.get(host)) is None:
+            known = frozenset(each.address for followed in self._by_host.get(host, ()) for each in followed.targets)
+            if host in self._by_host:
+                self._leads_to[host] = known
+        return known
 
     def leads(self) -> Mapping[str, Collection[str]]:
         """The same of all hosts; the same object until something changes."""
         if self._leads is None:
-            self._leads = {}
-            for place, followed in self._followed.items():
-                self._leads.setdefault(place.host, set()).update(each.address for each in followed.targets)
+            self._leads = {host: self.leads_to(host) for host in self._by_host}
         return self._leads
 
     def why_unknown(self, place: Destination) -> str | None:
         """What went wrong when the place was last looked for."""
-        followed = self._followed.get(_normal(place))
+        followed = self._followed.get(_look_up_of(_normal(place)))
         if followed and followed.targets and not self.known(place):
             return "it leads to addresses that the operator has not given"
         return followed.failed if followed else None
@@ -160,6 +187,7 @@ class Places:
         for timer in (*self._demoted.values(), *([self._unpublished] if self._unpublished else ())):
             timer.cancel()
         self._let_go(list(self._followed))
+        self._places = frozenset()
         self._demoted.clear()
         if tasks:
             await asyncio.wait(tasks)
@@ -167,6 +195,11 @@ class Places:
     def _let_go(self, places: Collection[Destination]) -> None:
         for place in places:
             followed = self._followed.pop(place)
+            others = self._by_host[place.host]
+            others.remove(followed)
+            if not others:
+                del self._by_host[place.host]
+            self._leads_to.pop(place.host, None)
             followed.task.cancel()
             followed.looked.set()  # nobody waits for what will not come
 
@@ -178,7 +211,7 @@ class Places:
         self._asked_for[place] = now_s + ASKED_FOR_S
         while len(self._asked_for) > MOST_ASKED_FOR:
             del self._asked_for[next(iter(self._asked_for))]
-        if place not in self._followed:
+        if place not in self._places:
             self._follow()
 
     def _follow(self) -> None:
@@ -186,26 +219,39 @@ class Places:
         now_s = asyncio.get_running_loop().time()
         self._asked_for = {place: until_s for place, until_s in self._asked_for.items() if until_s > now_s}
         wanted = frozenset(self._asked_for).union(*self._wanted.values())
-        gone = self._followed.keys() - wanted
-        self._let_go(gone)
-        for place in wanted - self._followed.keys():
-            self._followed[place] = _Followed(asyncio.create_task(self._keep(place), name=f"place {place.host}"))
-        if gone:
+        before, self._places = self._places, wanted
+        if wanted == before:
+            return
+        look_ups = {_look_up_of(each): each for each in wanted}
+        self._let_go(self._followed.keys() - look_ups.keys())
+        shown = False
+        for look_up, place in look_ups.items():
+            if look_up not in self._followed:
+                self._begin(look_up, place)
+            else:
+                shown = shown or bool(self._followed[look_up].targets)
+        if before - wanted or (shown and wanted - before):
             self._changed()
 
-    async def _keep(self, place: Destination) -> None:
+    def _begin(self, look_up: Destination, place: Destination) -> None:
+        owner = next((each for wanted in self._wanted.values() for each in wanted.get(place, ())), CALLS)
+        task = asyncio.create_task(self._keep(look_up), name=f"place {place.host}")
+        followed = self._followed[look_up] = _Followed(place, owner, task)
+        self._by_host.setdefault(place.host, []).append(followed)
+
+    async def _keep(self, look_up: Destination) -> None:
         """Look for the place again and again. What was found stays until something else is."""
-        followed = self._followed[place]
+        followed = self._followed[look_up]
         while True:
-            async with self._room:
-                ttl_s = await self._look(place, followed)
+            async with self._room.one(followed.owner):
+                ttl_s = await self._look(followed.place, followed)
             followed.looked.set()
             await asyncio.sleep(again_after_s(ttl_s, random.random()))
-            self._drop_if_unwanted(place)
+            self._drop_unwanted()
 
-    def _drop_if_unwanted(self, place: Destination) -> None:
-        if self._asked_for.get(place, 0) < asyncio.get_running_loop().time():
-            self._asked_for.pop(place, None)
+    def _drop_unwanted(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if any(until_s <= now_s for until_s in self._asked_for.values()):
             self._follow()
 
     async def _look(self, place: Destination, followed: _Followed) -> float | None:
@@ -231,6 +277,7 @@ class Places:
             log.info("trunks.host_found", host=place.host)
         if found.targets != followed.targets:
             followed.targets = found.targets
+            self._leads_to.pop(place.host, None)
             self._changed()
         return found.ttl_s if found.whole else None
 
@@ -242,10 +289,11 @@ class Places:
         followed.failed = why
 
     def _changed(self) -> None:
-        """Tell soon: many names may become known at the same time."""
+        """Tell soon: many names may become known at the same time. What takes long is not done all the time."""
         self._leads = None
         if self._unpublished is None:
-            self._unpublished = asyncio.get_running_loop().call_later(TOGETHER_S, self._tell)
+            soon_s = max(TOGETHER_S, REST * self._told_in_s)
+            self._unpublished = asyncio.get_running_loop().call_later(soon_s, self._tell)
 
     def _tell_now(self) -> None:
         if self._unpublished is not None:
@@ -254,24 +302,42 @@ class Places:
 
     def _tell(self) -> None:
         self._unpublished = None
+        begun_s = time.perf_counter()
         self._publish(self._table())
         for tell in self.on_change:
             tell()
+        self._told_in_s = time.perf_counter() - begun_s
 
     def _table(self) -> Table:
         """What PJSIP asks for has a transport always: a place without one stands under each that it was found with."""
         table: dict[Place, Sequence[Target]] = {}
-        for place in sorted(self._followed, key=lambda each: each.transport is not None):
+        entries: dict[Destination, list[Place]] = {}
+        for place in sorted(self._places, key=lambda each: each.transport is not None):
             targets = self.known(place)
             transports = (place.transport,) if place.transport else {each.transport for each in targets}
             for transport in transports:
                 fitting = [each for each in targets if place.transport or each.transport == transport]
                 if fitting:
-                    table[Place(place.host, place.port, transport)] = fitting
+                    entry = Place(place.host, place.port, transport)
+                    table[entry] = fitting
+                    entries.setdefault(place, []).append(entry)
         if len(table) <= MOST:
             return table
         log.error("names.too_many", places=len(table), most=MOST)
-        return dict(list(table.items())[:MOST])
+        kept = list(dict.fromkeys(entry for place in self._in_turn() for entry in entries.get(place, ())))
+        return {entry: table[entry] for entry in kept[:MOST]}
+
+    def _in_turn(self) -> list[Destination]:
+        """Every place that is wanted: one of each organization, then a second one of each, and so on; last those that
+        are for none of them."""
+        by_owner: dict[str, list[Destination]] = {}
+        for wanted in self._wanted.values():
+            for place, owners in wanted.items():
+                for owner in owners:
+                    by_owner.setdefault(owner, []).append(place)
+        by_owner[CALLS] = list(self._asked_for)
+        in_turn = [place for row in zip_longest(*by_owner.values()) for place in row if place is not None]
+        return [*dict.fromkeys([*in_turn, *self._places])]
 
 
 def again_after_s(ttl_s: float | None, chance: float) -> float:
@@ -295,4 +361,13 @@ def _without_no_unicast(place: Destination, found: Found) -> Found:
 
 
 def _normal(place: Destination) -> Destination:
-    return place._replace(host=place.host.lower().removesuffix("."))
+    host = place.host.lower().removesuffix(".")
+    return place if host == place.host else place._replace(host=host)
+
+
+_target: Final = lru_cache(16384)(Target)
+
+
+def _look_up_of(place: Destination) -> Destination:
+    """What is looked for: with a port only the addresses of the host count (RFC 3263, 4.2), for all ports at once."""
+    return place if place.port is None else Destination(place.host, 0)

@@ -13,6 +13,7 @@ import structlog
 
 from calls.locate import Destination, literal
 from calls.places import Places
+from calls.slices import Pace
 from storage import trunk_grants
 from storage.database import Database, StorageTrouble
 from storage.trunk_rules import Policy
@@ -68,6 +69,7 @@ class TrunkSources:
         self._hosts: Collection[str] = ()
         self._names: dict[str, set[str]] = {}
         self._networks = Networks()
+        self._pace = Pace()
         self._changed = asyncio.Event()
         places.on_change.append(self._publish)
 
@@ -84,6 +86,10 @@ class TrunkSources:
 
     async def refresh(self) -> None:
         """Read the sources now; host names become known as they are found. Raises `StorageTrouble`."""
+        with self._pace.work():
+            await self._read()
+
+    async def _read(self) -> None:
         self._stored, given = await self._database.read(self._look)
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
@@ -111,6 +117,8 @@ class TrunkSources:
         again_s = READ_AGAIN_S
         while True:
             await self._wait(again_s)
+            await self._pace.turn()
+            self._changed.clear()
             try:
                 await self.refresh()
                 again_s = READ_AGAIN_S
@@ -125,7 +133,6 @@ class TrunkSources:
                 await self._changed.wait()
         except TimeoutError:
             log.debug("trunks.reading_again")
-        self._changed.clear()
 
 
 def _plainly(host: str) -> Destination:

@@ -3,10 +3,11 @@ a trunk, and before a host name is believed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from calls.slices import Slices
 from config.own_addresses import own_addresses
 from config.special_addresses import why_no_unicast
 from storage.phone_numbers import PhoneNumber, named_trunks, used_hosts
@@ -17,6 +18,19 @@ LEADS_ELSEWHERE: Final = "its host name leads to an address that the operator ha
 
 AddressesOf = Callable[[str], Collection[str]]
 """The addresses that a host name has at the moment."""
+
+
+@dataclass(frozen=True)
+class _User:
+    """What counts of a number that names a host."""
+
+    organization_id: str
+    number: str
+    trunks_taken_over: Collection[str]
+
+    @classmethod
+    def of(cls, number: PhoneNumber, host: str) -> _User:
+        return cls(number.organization_id, number.number, (host,) if host in number.trunks_taken_over else ())
 
 
 @dataclass(frozen=True)
@@ -40,19 +54,24 @@ class TrunkGate:
         self.leads: Callable[[], Mapping[str, Collection[str]]] = dict
         """Where host names lead now; the same object until that changes."""
         self._told = self._rules = OPEN
-        self._by_host: Mapping[str, Sequence[Claimant]] = {}
+        self._by_host: Mapping[str, Collection[Claimant]] = {}
+        self._permitted: dict[tuple[str, str], bool] = {}
+        self._permitted_by = OPEN
+        """What `permits` has said, and the rules that it looked at."""
 
-    def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber]) -> bool:
+    async def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber], slices: Slices) -> bool:
         """What holds from now on, and all numbers that have a trunk; whether that differs from before."""
-        before = self._told, self._by_host
-        by_host: dict[str, list[Claimant]] = {}
+        by_host: dict[str, set[Claimant]] = {}
         if rules.enforced:
             for number in numbers:
+                await slices.pause()
                 for host in set(named_trunks(number).values()):
-                    by_host.setdefault(host, []).append(number)
+                    by_host.setdefault(host, set()).add(_User.of(number, host))
             unused = [each for each in rules.grants if each.trunk not in by_host]
             for grant in unused:
-                by_host.setdefault(grant.trunk, []).append(_FirstNumber.of(grant))
+                by_host.setdefault(grant.trunk, set()).add(_FirstNumber.of(grant))
+        before = self._told, self._by_host
+        self._permitted.clear()
         self._rules, self._by_host = rules, by_host
         self._told = replace(rules, own=own_addresses())
         return (self._told, by_host) != before
@@ -71,7 +90,14 @@ class TrunkGate:
         if not users:
             return True
         now = self._now()
-        return any(now.standing(each, host) is not None and now.may_lead_to(each, host, address) for each in users)
+        if now is not self._permitted_by:
+            self._permitted.clear()
+            self._permitted_by = now
+        if (known := self._permitted.get((host, address))) is None:
+            known = self._permitted[host, address] = any(
+                now.standing(each, host) is not None and now.may_lead_to(each, host, address) for each in users
+            )
+        return known
 
     def problem(self, number: PhoneNumber, addresses_of: AddressesOf, rules: TrunkRules | None = None) -> str | None:
         """Why nothing is sent to a number's trunk, in words that tell nothing of where its host name leads; None when

@@ -6,12 +6,14 @@ import asyncio
 import re
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, cast
 
 import structlog
 
 from calls.locate import Destination, literal
 from calls.places import Places
+from calls.slices import Pace, Slices
 from calls.trunk_gate import TrunkGate
 from config.secrets import Secrets, SecretUnreadable
 from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Credentials, Place, Transport, Trunk, TrunkStatus
@@ -37,6 +39,7 @@ log = structlog.get_logger()
 Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
 
 
+@lru_cache(16384)
 def destination_of(text: str, port: int | None = None, transport: Transport | None = None) -> Destination:
     """Read `host`, `host:port` or a `sip:` URI. What it says itself of port and transport comes first, then the
     arguments; None: not said. `sips` means TLS."""
@@ -128,6 +131,7 @@ class TrunkLines:
         self._unusable: dict[str, TrunkStatus] = {}
         self._refused: dict[str, str] = {}
         """Numbers whose trunks the operator does not let be used, and why."""
+        self._pace = Pace()
         self._changed = asyncio.Event()
         maker.places.on_change.append(self._changed.set)
 
@@ -203,6 +207,7 @@ class TrunkLines:
         before the endpoint's trunks were has nothing new to tell."""
         if self._applied.get(trunk.key) == trunk:
             return True
+        await self._pace.turn()
         async with self._applying:
             stored = self._stored.get(number.id)
             if self._applied.get(trunk.key) != trunk and (stored is None or stored.updated_at <= number.updated_at):
@@ -215,22 +220,32 @@ class TrunkLines:
             await self._read()
 
     async def _read(self) -> None:
-        rules, self._numbers = await self._database.read(
-            lambda conn: trunk_grants.rules_and_numbers(conn, self._gate.policy)
-        )
-        if self._gate.update(rules, self._numbers):
+        with self._pace.work():
+            await self._read_now()
+
+    async def _read_now(self) -> None:
+        rules, numbers = await self._database.read(lambda conn: trunk_grants.rules_and_numbers(conn, self._gate.policy))
+        self._numbers = numbers
+        slices = Slices()
+        if await self._gate.update(rules, numbers, slices):
             self._maker.places.reconsider()
-        usable = [number for number in self._numbers if self._gate.problem(number, _nowhere) is None]
-        wanted = [place for number in usable for place in destinations_of(number) if place is not None]
-        self._maker.places.want("trunks", [place for place in wanted if literal(place) is None])
-        trunks = self._trunks()
+        wanted: dict[Destination, set[str]] = {}
+        for number in numbers:
+            await slices.pause()
+            if self._gate.problem(number, _nowhere) is None:
+                for place in destinations_of(number):
+                    if place is not None and literal(place) is None:
+                        wanted.setdefault(place, set()).add(number.organization_id)
+        self._maker.places.want("trunks", wanted)
+        trunks = await self._trunks(slices)
         await self._apply(trunks)
         self._applied = {trunk.key: trunk for trunk in trunks}
         self._stored = {number.id: number for number in self._numbers if number.id in self._applied}
 
-    def _trunks(self) -> list[Trunk]:
+    async def _trunks(self, slices: Slices) -> list[Trunk]:
         trunks = []
         for number in self._numbers:
+            await slices.pause()
             if (problem := self._problem(number)) is not None:
                 if self._refused.get(number.id) != problem:
                     log.warning("trunk.refused", trunk=number.id, number=number.number, why=problem)
@@ -254,6 +269,8 @@ class TrunkLines:
         again_s = READ_AGAIN_S
         while True:
             await self._wait(again_s)
+            await self._pace.turn()
+            self._changed.clear()
             try:
                 await self.refresh()
                 again_s = READ_AGAIN_S
@@ -268,7 +285,6 @@ class TrunkLines:
                 await self._changed.wait()
         except TimeoutError:
             log.debug("trunks.reading_again")
-        self._changed.clear()
 
 
 def _nowhere(_host: str) -> Collection[str]:

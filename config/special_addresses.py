@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
@@ -19,6 +20,9 @@ LINK_LOCAL_METADATA: Final[tuple[Network, ...]] = tuple(
 """And those within it."""
 LAST_32_BITS: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::ffff:0:0:0/96"))
 """They are an IPv4 address: NAT64 (RFC 6052) and IPv4-translated (RFC 2765)."""
+
+_REMEMBERED: Final = 16384
+"""Addresses whose answers are kept: the same ones are asked for at every change of any trunk."""
 
 _NO_UNICAST: Final[tuple[tuple[Network, str], ...]] = (
     (ip_network("224.0.0.0/4"), "multicast"),
@@ -43,6 +47,7 @@ def embedded(address: Address) -> Address:
     return inner or address
 
 
+@lru_cache(_REMEMBERED)
 def why_no_unicast(source: str) -> str | None:
     """What an address, or every address of a network (CIDR), is that no peer can have: "multicast" and the like. None
     for unicast, and for what is neither. An IPv6 zone is ignored."""
@@ -56,6 +61,7 @@ def why_no_unicast(source: str) -> str | None:
     return next((what for face in faces for special, what in _NO_UNICAST if _within(face, special)), None)
 
 
+@lru_cache(_REMEMBERED)
 def is_inside(address: str) -> bool:
     """Whether an address leads to this machine or to a private network (loopback, RFC 1918, 6598, 4193, link-local)
     rather than to the internet."""

@@ -41,7 +41,7 @@ class Names:
     def set(self, table: Mapping[Place, Sequence[Target]]) -> None:
         """Replace the whole table. Targets are in order of preference, at most 16 of a place are kept; a place without
         any is unknown: a request to it fails at once. Raises `ValueError` for more than `MOST` places."""
-        self._table = {replace(place, host=place.host.lower()): targets for place, targets in table.items()}
+        self._table = {_in_lower_case(place): targets for place, targets in table.items()}
         _native.names_set(
             tuple(
                 (place.host.lower(), place.port or 0, place.transport, tuple(map(_as_tuple, targets)))
@@ -54,7 +54,7 @@ class Names:
         """Where a place is, in order of preference; nothing when that is not known."""
         if is_address(place.host):
             return (Target(place.host, place.port or (5061 if place.transport == "tls" else 5060), place.transport),)
-        return self._table.get(replace(place, host=place.host.lower()), ())
+        return self._table.get(_in_lower_case(place), ())
 
     def log_unknown(self) -> None:
         """Write which names were asked for that are not in the table: each once."""
@@ -66,6 +66,11 @@ class Names:
             if host not in self._told:
                 self._told.add(host)
                 log.warning("sip.unknown_name", host=printable(host), count=count)
+
+
+def _in_lower_case(place: Place) -> Place:
+    host = place.host.lower()
+    return place if host == place.host else replace(place, host=host)
 
 
 def _as_tuple(target: Target) -> tuple[str, int, str]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final
+
+_REMEMBERED: Final = 16384
+"""Texts whose answers are kept: the same ones are asked for at every change of any trunk."""
 
 
+@lru_cache(_REMEMBERED)
 def normal_host(text: str) -> str:
     """The host in `host`, `host:port`, `[v6]:port` or a `sip:` URI: an IP address in normal form, or a name in lower
     case without the dot that may end it."""
@@ -38,6 +44,7 @@ def normal_source(text: str) -> str:
     return _normal_address(str(network[0])) if network.num_addresses == 1 else str(network)
 
 
+@lru_cache(_REMEMBERED)
 def is_host_name(source: str) -> bool:
     """Whether a source in normal form is neither an address nor a network."""
     try:

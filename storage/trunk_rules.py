@@ -200,7 +200,7 @@ def literals(trunks: Iterable[str]) -> frozenset[str]:
     return frozenset(each for each in trunks if not is_host_name(each))
 
 
-@lru_cache(4096)
+@lru_cache(16384)
 def _network(text: str) -> IPv4Network | IPv6Network | None:
     try:
         return ip_network(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import pytest
 from structlog.testing import capture_logs
@@ -280,3 +281,49 @@ async def test_who_waits_for_a_place_is_let_go_at_the_end() -> None:
     await asyncio.sleep(1)
     await world.places.close()
     assert await waiting == []
+
+
+@in_world
+async def test_the_ports_of_a_host_are_looked_for_together(world: World) -> None:
+    world["pbx.test"] = at("192.0.2.1", "192.0.2.2")
+    transports: tuple[Transport, ...] = ("udp", "tcp")
+    ports = [Destination("pbx.test", port, transport) for port in range(5000, 5300) for transport in transports]
+    world.places.want("trunks", ports)
+    await world.places.settled(5)
+    assert len(world.asked) == 1
+    assert world.places.known(Destination("pbx.test", 5007, "tcp")) == [
+        Target("192.0.2.1", 5007, "tcp"), Target("192.0.2.2", 5007, "tcp"),
+    ]  # fmt: skip
+    assert len(world.tables[-1]) == len(ports)
+    world.places.want("trunks", [*ports[7:], Destination("pbx.test", 6000, "udp")])
+    await asyncio.sleep(1)
+    assert len(world.asked) == 1, "nothing new is to be found out"
+    assert Place("pbx.test", 6000, "udp") in world.tables[-1]
+    assert Place("pbx.test", 5000, "udp") not in world.tables[-1]
+
+
+@in_world
+async def test_where_not_all_places_find_room_organizations_take_turns(world: World) -> None:
+    with patch("calls.places.MOST", 20):
+        world["pbx.test"], world["other.test"], world["source.test"] = at("192.0.2.1"), at("192.0.2.2"), at("192.0.2.3")
+        hog = {Destination("pbx.test", 5000 + each, "udp"): {"hog"} for each in range(100)}
+        small = {Destination("other.test", 6000 + each, "udp"): {"small"} for each in range(8)}
+        world.places.want("sources", [Destination("source.test", 7000 + each, "udp") for each in range(100)])
+        world.places.want("trunks", hog | small)
+        await world.places.settled(5)
+        table = world.tables[-1]
+        assert len(table) == 20
+        assert {place.host for place in table} == {"pbx.test", "other.test"}
+        assert sum(place.host == "other.test" for place in table) == 8
+
+
+@in_world
+async def test_an_organization_with_very_many_names_leaves_room_for_others_look_ups(world: World) -> None:
+    hog = {Destination(f"slow{each}.test", 5060, "udp"): {"hog"} for each in range(300)}
+    world.slow |= {place.host: asyncio.Event() for place in hog}
+    world["pbx.test"] = at("192.0.2.1")
+    world.places.want("trunks", hog)
+    await asyncio.sleep(1)
+    world.places.want("trunks", {**hog, PBX: {"small"}})
+    await asyncio.sleep(1)
+    assert world.places.known(PBX) == list(at("192.0.2.1"))

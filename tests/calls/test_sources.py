@@ -134,7 +134,7 @@ async def test_a_name_that_moves_is_followed_without_reading_the_database(databa
     await number(database, "pbx.test")
     await world.known()
     world.names["pbx.test"] = ["192.0.2.7"]
-    assert await world.places.find(Destination("pbx.test", 5099, "udp"))
+    assert await world.places.find(Destination("pbx.test", None, "udp"))
     assert world.applied[-1] == {"192.0.2.7"}
     assert set(world.sources.names_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
 

@@ -1,0 +1,161 @@
+"""A change of one phone number among very many: other work goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from calls.locate import Destination, Found
+from calls.places import Places
+from calls.slices import LONGEST_REST_S, REST, Pace, Slices
+from calls.sources import TrunkSources
+from calls.trunk_gate import TrunkGate
+from calls.trunks import TrunkLines, TrunkMaker
+from config.secrets import Secrets
+from sipcore.names import Target
+from sipcore.trunk import Trunk, TrunkStatus
+from storage import organizations, phone_numbers, trunk_grants
+from storage.database import Database
+from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.trunk_rules import TrunkRules
+
+NUMBERS = 2000
+ENFORCED = TrunkRules(enforced=True)
+LONGEST_S = 0.1
+"""Of processor time, in one step: many times what it takes, a fraction of what it took with every number looked at in
+one go, and every place for every number."""
+
+
+@contextmanager
+def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The processor time of every step of the event loop. Collecting garbage is nobody's fault."""
+    taken: list[float] = []
+    plain = asyncio.Handle._run
+
+    def run(handle: Any) -> None:
+        before_s = time.thread_time()
+        plain(handle)
+        taken.append(time.thread_time() - before_s)
+
+    gc.disable()
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", run)
+        yield taken
+    gc.enable()
+
+
+def fill(conn: sa.Connection) -> list[PhoneNumber]:
+    """Half by one name with a port each, half by address."""
+    owner = organizations.create(conn, "busy").id
+    for trunk in ("pbx.test", "198.18.0.0/15"):
+        trunk_grants.allow(conn, owner, trunk, "*", actor="ann")
+
+    def create(place: int) -> PhoneNumber:
+        host = "pbx.test" if place % 2 else f"198.18.{place // 250}.{place % 250 + 1}"
+        fields = PhoneNumberFields(
+            number=str(100000 + place), provider="sip", sip_mode="ip_allowlist", sip_protocol="udp", sip_ip=host,
+            sip_port=10000 + place,
+        )  # fmt: skip
+        return phone_numbers.create(conn, owner, fields, ENFORCED)
+
+    return [create(place) for place in range(NUMBERS)]
+
+
+async def test_a_change_among_very_many_numbers_holds_nobody_up(
+    database: Database, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Destination] = []
+    had: list[Trunk] = []
+
+    async def locate(place: Destination) -> Found:
+        looked.append(place)
+        return Found((Target("203.0.113.7", place.port or 5060, "udp"),), 300)
+
+    async def apply(trunks: Sequence[Trunk]) -> None:
+        had[:] = trunks
+
+    gate = TrunkGate("approved")
+    places = Places(locate, lambda _: None)
+    places.permits, gate.leads = gate.permits, places.leads
+    maker = TrunkMaker(secrets, places)
+    lines = TrunkLines(database, maker, apply, lambda _: TrunkStatus("listening"), gate)
+    sources = TrunkSources(database, lambda _: None, places, "approved")
+    numbers = await database.write(fill)
+    for _ in range(2):
+        await sources.refresh()
+        await lines.refresh()
+        await places.settled(30)
+    assert len(had) == NUMBERS
+    assert len(looked) <= 3, "the ports of a host are looked for together"
+    for place in (1, 2):
+        number = numbers[place]
+        await database.write(lambda conn, number=number: phone_numbers.replace(conn, number, {"sip_port": 9000}))
+    with steps(monkeypatch) as taken:
+        await lines.refresh()
+        await sources.refresh()
+        await asyncio.sleep(0.1)
+    assert sum(trunk.port == 9000 for trunk in had) == 2
+    assert max(taken) < LONGEST_S
+    await places.close()
+
+
+def busy(seconds: float) -> None:
+    """Hold the event loop."""
+    time.sleep(seconds)
+
+
+async def test_long_work_lets_others_work_in_between() -> None:
+    turns: list[str] = []
+
+    async def work() -> None:
+        slices = Slices(0.001)
+        for _ in range(3):
+            busy(0.002)
+            await slices.pause()
+            turns.append("work")
+
+    async def others() -> None:
+        for _ in range(3):
+            turns.append("others")
+            await asyncio.sleep(0)
+
+    await asyncio.gather(work(), others())
+    assert turns == ["others", "work"] * 3
+
+
+async def test_work_rests_a_multiple_of_the_time_that_it_took() -> None:
+    pace = Pace()
+    assert pace.rest_s == 0, "the first begins at once"
+    with pace.work():
+        busy(0.02)
+    assert 0.02 < pace.rest_s < LONGEST_REST_S
+    begun_s = time.perf_counter()
+    await pace.turn()
+    assert time.perf_counter() - begun_s >= 0.02 * (REST - 1)
+    assert pace.rest_s < 0.02
+
+
+async def test_a_flood_of_changes_is_read_a_part_of_the_time(database: Database, secrets: Secrets) -> None:
+    reads: list[float] = []
+
+    async def slow(_: Sequence[Trunk]) -> None:
+        reads.append(time.perf_counter())
+        await asyncio.sleep(0.05)
+
+    places = Places(lambda _: asyncio.sleep(60, Found((), 60)), lambda _: None)
+    lines = TrunkLines(database, TrunkMaker(secrets, places), slow, lambda _: TrunkStatus("listening"))
+    task = asyncio.create_task(lines.run())
+    until_s = time.perf_counter() + 1
+    while time.perf_counter() < until_s:
+        lines.changed()
+        await asyncio.sleep(0.005)
+    task.cancel()
+    assert 2 <= len(reads) <= 1 / (0.05 * (1 + REST)) + 1
+    await places.close()
