@@ -99,7 +99,8 @@ class _Runner:
         if route.writes or isinstance(route.answer, File):
             room = self._answers.take(owner, 0)
         else:
-            room = await self._answers.wait_for(owner, MOST_PAGE if isinstance(route.answer, Many) else MIB)
+            items = asked.query.limit if isinstance(route.answer, Many) else 1
+            room = await self._answers.wait_for(owner, min(items * MIB, MOST_PAGE))
         try:
             answer = await self._worked(asked, scope)
         except BaseException:

@@ -1,11 +1,13 @@
 """Answers on their way out. Large ones go out in pieces, as fast as they are taken; and an organization has only so
-many bytes of them in memory, made or being made: what it asks for beyond that waits, and keeps no other waiting."""
+many bytes of them in memory, made or being made: what it asks for beyond that waits, and keeps no other waiting. Small
+ones do not wait for its large ones, as far as a reserve of their own goes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 from weakref import finalize
 
@@ -17,8 +19,13 @@ PIECE: Final = 128 * 1024
 """Bytes that are handed to the connection at once; smaller answers are sent whole and not counted."""
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of an organization; one answer may always be made, however large."""
+SMALL: Final = 1024 * 1024
+"""Bytes of an answer that may use the reserve."""
+RESERVE: Final = 4 * 1024 * 1024
+"""Bytes beyond `MOST_BYTES` that small answers may take."""
 MOST_WAITING: Final = 64
-"""Requests of an organization that wait for that; what comes beyond them is told to come again."""
+"""Requests of an organization that wait for that, small ones and others each; what comes beyond them is told to come
+again."""
 RETRY_AFTER_S: Final = 5
 
 
@@ -41,13 +48,18 @@ class Room:
 
 
 class AnswerRoom:
-    """Counts by organization; None is what belongs to none, which never waits."""
+    """Counts by organization; None is what belongs to none, which never waits. Small answers, of up to `small` bytes,
+    may take `reserve` bytes more than others."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(
+        self, most_bytes: int = MOST_BYTES, most_waiting: int = MOST_WAITING, small: int = SMALL, reserve: int = RESERVE
+    ) -> None:
         self._most_bytes = most_bytes
         self._most_waiting = most_waiting
+        self._small = small
+        self._reserve = reserve
         self._taken = Counter[str | None]()
-        self._waiting: dict[str | None, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._waiting: dict[tuple[str | None, bool], deque[tuple[int, asyncio.Future[None]]]] = {}
 
     def taken(self, owner: str | None) -> int:
         """Bytes that are counted now."""
@@ -60,9 +72,10 @@ class AnswerRoom:
 
     async def wait_for(self, owner: str | None, size: int) -> Room:
         """Count an answer that is to be made, of at most about this size, once there is room for it; in the order of
-        the calls. `Unavailable` when too many wait."""
-        if owner is not None and (owner in self._waiting or not self._fits(owner, size)):
-            waiting = self._waiting.setdefault(owner, deque())
+        the calls, among the small ones and among the others. `Unavailable` when too many wait."""
+        queue = (owner, size <= self._small)
+        if owner is not None and (queue in self._waiting or not self._fits(owner, size)):
+            waiting = self._waiting.setdefault(queue, deque())
             if len(waiting) >= self._most_waiting:
                 raise Unavailable("Too many large answers of this organization are still being taken", RETRY_AFTER_S)
             turn = asyncio.get_running_loop().create_future()
@@ -79,6 +92,8 @@ class AnswerRoom:
     def _gone(self, owner: str, size: int, turn: asyncio.Future[None]) -> None:
         """One that waited does so no more; it may have had its turn at the same moment."""
         if turn.cancelled():
+            with suppress(ValueError):  # passed over already
+                self._waiting.get((owner, size <= self._small), deque()).remove((size, turn))
             self._let_in(owner)
         else:
             self._change(owner, -size)
@@ -91,18 +106,19 @@ class AnswerRoom:
             self._let_in(owner)
 
     def _let_in(self, owner: str | None) -> None:
-        waiting = self._waiting.get(owner)
-        while waiting and (waiting[0][1].done() or self._fits(owner, waiting[0][0])):
-            size, turn = waiting.popleft()
-            if not turn.done():
-                self._taken[owner] += size
-                turn.set_result(None)
-        if waiting is not None and not waiting:
-            del self._waiting[owner]
+        for queue in ((owner, False), (owner, True)):
+            waiting = self._waiting.get(queue)
+            while waiting and (waiting[0][1].done() or self._fits(owner, waiting[0][0])):
+                size, turn = waiting.popleft()
+                if not turn.done():
+                    self._taken[owner] += size
+                    turn.set_result(None)
+            if waiting is not None and not waiting:
+                del self._waiting[queue]
 
     def _fits(self, owner: str | None, size: int) -> bool:
         taken = self._taken[owner]
-        return not taken or taken + size <= self._most_bytes
+        return not taken or taken + size <= self._most_bytes + (self._reserve if size <= self._small else 0)
 
 
 class PiecesResponse(web.StreamResponse):
@@ -113,8 +129,9 @@ class PiecesResponse(web.StreamResponse):
         super().__init__(status=status, headers={hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
         self.content_length = sum(map(len, parts))
         self._parts = deque(parts)
-        self._given_back = finalize(self, room.free)
-        """Also when it is never sent."""
+        self._room = room
+        never_sent = finalize(self, _free_later, asyncio.get_running_loop(), room)
+        never_sent.atexit = False
 
     async def write_eof(self, data: bytes = b"") -> None:
         """The body goes out now; aiohttp calls this after the headers."""
@@ -124,7 +141,7 @@ class PiecesResponse(web.StreamResponse):
             await super().write_eof(data)
         finally:
             self._parts.clear()
-            self._given_back()
+            self._room.free()
 
     async def _write_parts(self) -> None:
         """Small parts together, large ones in pieces, without a copy. A client that takes them as fast as they come has
@@ -145,3 +162,9 @@ class PiecesResponse(web.StreamResponse):
                 for at in range(0, len(part), PIECE):
                     await self.write(view[at : at + PIECE])
                     await asyncio.sleep(0)
+
+
+def _free_later(loop: asyncio.AbstractEventLoop, room: Room) -> None:
+    """Garbage is collected on any thread, and in the middle of anything."""
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(room.free)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+from collections.abc import Iterator
+from threading import get_ident
 
 import pytest
 
-from api.outgoing import PIECE, AnswerRoom, PiecesResponse
+from api.outgoing import PIECE, AnswerRoom, PiecesResponse, Room
 from config.errors import Unavailable
 
 
@@ -19,7 +22,7 @@ async def _waiting(*waits: asyncio.Task[object]) -> list[bool]:
 
 
 async def test_an_organization_has_so_many_bytes_and_no_other_waits_for_it() -> None:
-    rooms = AnswerRoom(most_bytes=100)
+    rooms = AnswerRoom(most_bytes=100, small=0)
     first = await rooms.wait_for("a", 60)
     second = asyncio.create_task(rooms.wait_for("a", 60))
     third = asyncio.create_task(rooms.wait_for("a", 10))
@@ -35,7 +38,7 @@ async def test_an_organization_has_so_many_bytes_and_no_other_waits_for_it() -> 
 
 
 async def test_one_answer_may_be_of_any_size() -> None:
-    rooms = AnswerRoom(most_bytes=100)
+    rooms = AnswerRoom(most_bytes=100, small=0)
     old = await rooms.wait_for("a", 1000)
     next_one = asyncio.create_task(rooms.wait_for("a", 1))
     assert await _waiting(next_one) == [True]
@@ -44,7 +47,7 @@ async def test_one_answer_may_be_of_any_size() -> None:
 
 
 async def test_what_was_made_without_waiting_counts() -> None:
-    rooms = AnswerRoom(most_bytes=100)
+    rooms = AnswerRoom(most_bytes=100, small=0)
     made = rooms.take("a", 0)
     made.becomes(150)
     reading = asyncio.create_task(rooms.wait_for("a", 1))
@@ -54,7 +57,7 @@ async def test_what_was_made_without_waiting_counts() -> None:
 
 
 async def test_one_that_waits_no_more_leaves_its_place() -> None:
-    rooms = AnswerRoom(most_bytes=100)
+    rooms = AnswerRoom(most_bytes=100, small=0)
     first = await rooms.wait_for("a", 100)
     gone, let_in_and_gone, last = (asyncio.create_task(rooms.wait_for("a", 100)) for _ in range(3))
     await _waiting(gone)
@@ -68,7 +71,7 @@ async def test_one_that_waits_no_more_leaves_its_place() -> None:
 
 
 async def test_too_many_are_told_to_come_again() -> None:
-    rooms = AnswerRoom(most_bytes=100, most_waiting=2)
+    rooms = AnswerRoom(most_bytes=100, most_waiting=2, small=0)
     await rooms.wait_for("a", 100)
     waits = [asyncio.create_task(rooms.wait_for("a", 100)) for _ in range(2)]
     await _waiting(*waits)
@@ -80,10 +83,75 @@ async def test_too_many_are_told_to_come_again() -> None:
         each.cancel()
 
 
-def test_an_answer_that_is_never_sent_gives_its_room_back() -> None:
+async def test_those_that_wait_no_more_do_not_count_behind_one_that_does() -> None:
+    rooms = AnswerRoom(most_bytes=100, most_waiting=2, small=0)
+    await rooms.wait_for("a", 100)
+    head = asyncio.create_task(rooms.wait_for("a", 100))
+    await _waiting(head)
+    for _ in range(3):
+        gone = asyncio.create_task(rooms.wait_for("a", 100))
+        await _waiting(gone)
+        gone.cancel()
+        assert await _waiting(head, gone) == [True, False]
+    last = asyncio.create_task(rooms.wait_for("a", 100))
+    assert await _waiting(head, last) == [True, True]
+    for each in (head, last):
+        each.cancel()
+
+
+async def test_small_answers_wait_for_no_large_ones_but_have_a_bound() -> None:
+    rooms = AnswerRoom(most_bytes=100, small=10, reserve=20)
+    page = await rooms.wait_for("a", 100)
+    waiting_page = asyncio.create_task(rooms.wait_for("a", 11))
+    small = [asyncio.create_task(rooms.wait_for("a", 10)) for _ in range(3)]
+    assert await _waiting(waiting_page, *small) == [True, False, False, True]
+    assert rooms.taken("a") == 120
+    page.free()
+    assert await _waiting(waiting_page, *small) == [False] * 4
+
+
+def _a_cycle_with(response: PiecesResponse) -> None:
+    cycle: list[object] = [response]
+    cycle.append(cycle)
+
+
+@pytest.fixture
+def no_collection() -> Iterator[None]:
+    """Garbage is collected when a test says so."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def test_an_answer_that_is_never_sent_gives_its_room_back() -> None:
     rooms = AnswerRoom()
     response = PiecesResponse(200, [bytes(PIECE)] * 3, rooms.take("a", 3 * PIECE))
     assert (rooms.taken("a"), response.content_length) == (3 * PIECE, 3 * PIECE)
     del response
     gc.collect()
+    await asyncio.sleep(0)
     assert rooms.taken("a") == 0
+
+
+@pytest.mark.usefixtures("no_collection")
+async def test_room_is_given_back_on_the_loop_whatever_thread_collects_garbage() -> None:
+    threads: list[int] = []
+    _a_cycle_with(PiecesResponse(200, [b"x"], Room(1, lambda _more: threads.append(get_ident()))))
+    await asyncio.to_thread(gc.collect)
+    await asyncio.sleep(0)
+    assert threads == [get_ident()]
+
+
+@pytest.mark.usefixtures("no_collection")
+def test_an_answer_that_outlives_the_loop_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes: list[int] = []
+
+    async def never_sent() -> None:
+        _a_cycle_with(PiecesResponse(200, [b"x"], Room(1, changes.append)))
+
+    asyncio.run(never_sent())
+    failed: list[object] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *what: failed.append(what))
+    monkeypatch.setattr(sys, "unraisablehook", failed.append)
+    gc.collect()
+    assert (changes, failed) == ([], [])

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from api import app as application
 from api.outgoing import MOST_BYTES, AnswerRoom
+from api.route import MIB
 from config.sections import ApiSettings
 from storage import recordings, tables
 from tests.api.conftest import Api
@@ -112,6 +113,20 @@ async def test_many_that_do_not_read_take_no_more_than_one_organization_may(serv
         await each.__aexit__(None, None, None)
     status, answer = await live.api("GET", "/agents?limit=1")
     assert (status, len(answer["data"])) == (200, 1), "who reads is served again"
+
+
+async def test_a_small_list_does_not_wait_for_large_ones_that_nobody_reads(serve: Serve, rooms: AnswerRoom) -> None:
+    live = await serve(write_timeout_s=PATIENCE_S)
+    owner = live.api.organization_id
+    await _agents(live.api, 30)
+    async with AsyncExitStack() as stack:
+        for _ in range(6):
+            await stack.enter_async_context(_deaf(live, live.head("GET", "/v1/agents?limit=100")))
+        await _holds(lambda: rooms.taken(owner) >= MOST_BYTES - MIB)
+        async with asyncio.timeout(PATIENCE_S / 2):
+            status, answer = await live.api("GET", "/agents?limit=1")
+        assert (status, len(answer["data"])) == (200, 1)
+        assert rooms.taken(owner) >= MOST_BYTES - MIB
 
 
 async def test_a_slow_client_that_reads_gets_everything(serve: Serve, rooms: AnswerRoom) -> None:
