@@ -4,7 +4,11 @@ is told goes through the application, and nothing of what it sent goes into the 
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
 from typing import Any, Final, cast
 
 import structlog
@@ -27,6 +31,8 @@ LONGEST_FIELD: Final = 8190
 MOST_FIELDS: Final = 100
 LONGEST_HEAD: Final = 65536
 """Bytes that may come before a head is complete."""
+PROMPT_S: Final = 3.0
+"""A connection whose head takes longer to come is idle."""
 LINGER_S: Final = 5.0
 """How long the rest of a refused request is read and thrown away, so that its sender can come to read why."""
 TOO_MANY_FIELDS: Final = "Too many headers received"
@@ -87,7 +93,7 @@ class HttpServer(web.Server):
 class Connection(web.RequestHandler):
     """One client's connection. `closed` is called once, when an `opened` connection has ended."""
 
-    __slots__ = ("_gone", "_head_bytes", "_head_of", "_head_timeout_s", "_refused", "closed", "opened")
+    __slots__ = ("_gone", "_head_bytes", "_head_of", "_head_timeout_s", "_line", "_refused", "closed", "opened")
 
     def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop, settings: ApiSettings) -> None:
         super().__init__(
@@ -105,6 +111,7 @@ class Connection(web.RequestHandler):
         self._head_of = -1
         self._head_bytes = 0
         self._refused = False
+        self._line: asyncio.Transport | None = None
         self._gone: asyncio.Future[None] = loop.create_future()
         self.opened = False
         self.closed: Callable[[], None] = _nothing
@@ -112,14 +119,38 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The first head is awaited from now on."""
         self.opened = True
+        self._line = cast(asyncio.Transport, transport)
         super().connection_made(transport)
         self._await_head(0)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The other side is gone, or we are."""
         super().connection_lost(exc)
+        self._line = None
         self._let_go()
         self.closed()
+
+    def idle_since_s(self, now_s: float) -> float | None:
+        """Since when, by the loop's clock, it is between requests, or closes; None while it is at work. A head that
+        does not come promptly is none."""
+        if self.transport is None:
+            return self._next_keepalive_close_time
+        if self._messages or self._waiter is None or self._waiter.done():
+            return None
+        if self._head_of != self._request_count:
+            return self._next_keepalive_close_time - self._keepalive_timeout
+        since_s = self._next_keepalive_close_time - self._head_timeout_s
+        return since_s if now_s - since_s >= PROMPT_S else None
+
+    def all_taken(self) -> bool:
+        """Whether the other side's system has everything that we sent."""
+        return self._line is None or _all_taken(self._line)
+
+    def abort(self) -> None:
+        """It ends now."""
+        self.force_close()
+        if self._line is not None:
+            self._line.abort()
 
     def close(self) -> None:
         """No further request is taken."""
@@ -243,6 +274,18 @@ class Connection(web.RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """In our words: aiohttp's quote what the client sent."""
         log.error("api.connection_failed", exc_info=kw.get("exc_info", True))
+
+
+def _all_taken(line: asyncio.Transport) -> bool:
+    """What TLS has handed on and the socket has not taken yet is in no transport's count: the socket is full then."""
+    if line.get_write_buffer_size():
+        return False
+    held, not_taken = line.get_extra_info("socket"), array("i", [0])
+    if held is None or held.fileno() < 0:
+        return True
+    with suppress(OSError):  # closed by now
+        ioctl(held.fileno(), TIOCOUTQ, not_taken)
+    return not not_taken[0]
 
 
 def _verdict(error: BaseException) -> tuple[int, str]:

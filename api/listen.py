@@ -11,14 +11,16 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
+from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Final
 
 import structlog
 from aiohttp import web
 from prometheus_client import Counter as Figure
 
-from api.http_server import HttpServer, Runner
+from api.http_server import PROMPT_S, Connection, HttpServer, Runner
 from config.errors import StartupError
 from config.sections import ApiSettings
 
@@ -52,26 +54,65 @@ async def listen(app: web.Application, settings: ApiSettings) -> AsyncIterator[i
         await runner.cleanup()
 
 
+def client_of(address: str) -> str:
+    """Whose address this is: an IPv4 address is one client, and so is an IPv6 /64."""
+    parsed = ip_address(address.partition("%")[0])
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    return str(parsed if isinstance(parsed, IPv4Address) else ip_network((parsed, 64), strict=False))
+
+
 class Admission:
-    """Who is connected: so many in all, so many from one address."""
+    """Who is connected: so many in all, so many of one client."""
 
     def __init__(self, most: int, most_of_one: int) -> None:
         self._most = most
         self._most_of_one = most_of_one
         self._open: Counter[str] = Counter()
 
-    def enter(self, address: str) -> bool:
-        """Whether one more of this address may connect; if so, it is counted until it leaves."""
-        if self._open.total() >= self._most or self._open[address] >= self._most_of_one:
+    def enter(self, client: str) -> bool:
+        """Whether one more of this client may connect; if so, it is counted until it leaves."""
+        if self._open.total() >= self._most or self._open[client] >= self._most_of_one:
             return False
-        self._open[address] += 1
+        self._open[client] += 1
         return True
 
-    def leave(self, address: str) -> None:
-        """One connection of the address has ended."""
-        self._open[address] -= 1
-        if not self._open[address]:
-            del self._open[address]
+    def leave(self, client: str) -> None:
+        """One connection of the client has ended."""
+        self._open[client] -= 1
+        if not self._open[client]:
+            del self._open[client]
+
+    def share(self, client: str) -> int:
+        """How many connections it has."""
+        return self._open[client]
+
+    def may_take_from(self, client: str, other: str) -> bool:
+        """Whether one of `other` may end so that one of `client` has its place: of itself, or of one that has more,
+        unless it has as many as one may have."""
+        mine = self._open[client]
+        return client == other or mine < min(self._most_of_one, self._open[other])
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """What is known of a connection while it is counted; times are those of the loop."""
+
+    client: str
+    connection: Connection
+    handshake: asyncio.Task[None]
+    taken_at_s: float
+
+    def idle_since_s(self, now_s: float) -> float | None:
+        """None while it is at work."""
+        if self.connection.opened:
+            return self.connection.idle_since_s(now_s)
+        return self.taken_at_s if now_s - self.taken_at_s >= PROMPT_S else None
+
+    def end(self) -> None:
+        if self.connection.opened:
+            self.connection.abort()
+        else:
+            self.handshake.cancel()
 
 
 class _Door:
@@ -84,6 +125,7 @@ class _Door:
         self._certificate = certificate
         self._admission = Admission(settings.max_connections, settings.max_connections_per_address)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._places: dict[Connection, _Place] = {}
         self._turned_away = 0
         self._told_at_s = -TELL_EVERY_S
 
@@ -101,10 +143,11 @@ class _Door:
             for each in listening:
                 each.close()
 
-    def _start(self, work: Coroutine[None, None, None], name: str) -> None:
+    def _start(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept_forever(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -117,17 +160,45 @@ class _Door:
                 log.error("api.accept_failed", error=_reason(error))
                 await asyncio.sleep(WAIT_S)
                 continue
-            if self._admission.enter(address):
-                self._start(self._connect(connected, address), "api connection")
+            client = client_of(address)
+            if self._admission.enter(client) or (self._make_room(client) and self._admission.enter(client)):
+                self._let_in(connected, address, client)
             else:
                 connected.close()
                 self._tell_turned_away(address)
             await asyncio.sleep(0)  # a flood of connections leaves time for everything else
 
-    async def _connect(self, connected: socket.socket, address: str) -> None:
-        """Hand the connection to the server, through the TLS handshake."""
+    def _make_room(self, client: str) -> bool:
+        """End an idle connection: of the client that has most, and of its own the one that is idle for longest."""
+        now_s = asyncio.get_running_loop().time()
+        idle = [
+            (self._admission.share(place.client), now_s - since_s, -number, place)
+            for number, place in enumerate(self._places.values())
+            if (since_s := place.idle_since_s(now_s)) is not None
+            and self._admission.may_take_from(client, place.client)
+        ]
+        place = next((place for *_, place in sorted(idle, reverse=True) if place.connection.all_taken()), None)
+        if place is None:
+            return False
+        log.debug("api.idle_connection_ended", client=place.client, for_client=client)
+        self._leave(place.connection)
+        place.end()
+        return True
+
+    def _let_in(self, connected: socket.socket, address: str, client: str) -> None:
         connection = self._server()
-        connection.closed = partial(self._admission.leave, address)
+        connection.closed = partial(self._leave, connection)
+        handshake = self._start(self._connect(connected, address, connection), "api connection")
+        self._places[connection] = _Place(client, connection, handshake, asyncio.get_running_loop().time())
+
+    def _leave(self, connection: Connection) -> None:
+        """Its place is free: at once when it had to make room, and then not once more when it has ended."""
+        place = self._places.pop(connection, None)
+        if place is not None:
+            self._admission.leave(place.client)
+
+    async def _connect(self, connected: socket.socket, address: str, connection: Connection) -> None:
+        """Hand the connection to the server, through the TLS handshake."""
         try:
             _bound_writing(connected, self._settings.write_timeout_s)
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -140,7 +211,9 @@ class _Door:
             log.debug("api.handshake_failed", client=address, error=str(error))
         finally:
             if not connection.opened:
-                self._admission.leave(address)
+                self._leave(connection)
+            elif connection not in self._places:
+                connection.abort()  # it had to make room while its handshake ended
 
     def _tell_turned_away(self, address: str) -> None:
         REFUSED.inc()

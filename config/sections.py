@@ -62,7 +62,9 @@ class ApiSettings(Section):
     )
     max_connections: int = Field(512, ge=1, description="open HTTP connections: a whole number above 0")
     max_connections_per_address: int = Field(
-        128, ge=1, description="open HTTP connections of one client address: a whole number above 0"
+        128,
+        ge=1,
+        description="open HTTP connections of one client, an IPv4 address or IPv6 /64: a whole number above 0",
     )
     head_timeout_s: Seconds = Field(
         10, description="a connection that has not sent the head of a request ends after: seconds above 0"

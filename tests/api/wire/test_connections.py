@@ -6,6 +6,8 @@ import asyncio
 import resource
 import socket
 import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from typing import Any
@@ -19,8 +21,8 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from api.listen import Admission
-from tests.api.wire.conftest import Live, Serve
+from api.listen import Admission, client_of
+from tests.api.wire.conftest import Live, Serve, Wire
 
 SOON_S = 0.1
 """Long enough for what is to happen before it, also on a busy machine."""
@@ -127,17 +129,150 @@ def test_connections_are_counted_in_all_and_of_each_address() -> None:
     assert [admission.enter(each) for each in ("b", "c", "a")] == [True, False, False]
 
 
-async def test_one_address_cannot_take_all_connections(serve: Serve) -> None:
-    live = await serve(max_connections_per_address=2)
+@dataclass
+class Slow:
+    """A route whose requests are at work until `let`."""
+
+    asked: asyncio.Semaphore
+    let: asyncio.Event
+
+    async def handle(self, _request: web.Request) -> web.Response:
+        self.asked.release()
+        await self.let.wait()
+        return web.Response(text="done")
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    made = Slow(asyncio.Semaphore(0), asyncio.Event())
+    yield made
+    made.let.set()
+
+
+async def _busy(live: Live, slow: Slow, address: str) -> Wire:
+    wire = await live.connect(local_addr=(address, 0))
+    await wire.send(live.head("GET", "/slow"))
+    await slow.asked.acquire()
+    return wire
+
+
+async def _idle(live: Live, address: str) -> Wire:
+    wire = await live.connect(local_addr=(address, 0))
+    assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+    return wire
+
+
+async def test_one_address_cannot_take_all_connections(serve: Serve, slow: Slow) -> None:
+    live = await serve({"/slow": slow.handle}, max_connections_per_address=2)
     with capture_logs() as logs:
-        taken = [await live.connect() for _ in range(2)]
-        for wire in taken:
-            assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+        for _ in range(2):
+            await _busy(live, slow, "127.0.0.1")
         assert [await (await live.connect()).ended() for _ in range(3)] == [True] * 3
     warned = [each for each in logs if each["event"] == "api.connections_refused"]
     assert [(each["count"], each["last"]) for each in warned] == [(1, "127.0.0.1")]
-    other = await live.connect(local_addr=("127.0.0.2", 0))
-    assert (await other.ask(live.head("GET", "/v1/agents"))).status == 200
+    await _idle(live, "127.0.0.2")
+
+
+async def test_when_all_are_taken_the_client_with_most_gives_its_longest_idle_one(serve: Serve, slow: Slow) -> None:
+    live = await serve({"/slow": slow.handle}, max_connections=5)
+    other = await _idle(live, "127.0.0.3")
+    busy = await _busy(live, slow, "127.0.0.2")
+    idle = [await _idle(live, "127.0.0.2") for _ in range(3)]
+    await asyncio.sleep(SOON_S)  # the last bytes have been taken
+    new = await _idle(live, "127.0.0.4")
+    assert await idle[0].ended()
+    for wire in (other, new, *idle[1:]):
+        assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+    slow.let.set()
+    assert (await busy.answer()).body == b"done"
+
+
+async def test_an_address_with_all_that_it_may_have_gives_an_idle_one_of_its_own(serve: Serve) -> None:
+    live = await serve(max_connections_per_address=2)
+    others = [await _idle(live, "127.0.0.2") for _ in range(2)]
+    own = [await _idle(live, "127.0.0.3") for _ in range(2)]
+    await asyncio.sleep(SOON_S)
+    await _idle(live, "127.0.0.3")
+    assert await own[0].ended()
+    for wire in (own[1], *others):
+        assert (await wire.ask(live.head("GET", "/v1/agents"))).status == 200
+
+
+async def test_nobody_takes_from_one_that_has_no_more(serve: Serve, slow: Slow) -> None:
+    live = await serve({"/slow": slow.handle}, max_connections=2)
+    await _busy(live, slow, "127.0.0.2")
+    idle = await _idle(live, "127.0.0.3")
+    await asyncio.sleep(SOON_S)
+    assert await (await live.connect(local_addr=("127.0.0.2", 0))).ended()
+    assert (await idle.ask(live.head("GET", "/v1/agents"))).status == 200
+    await asyncio.sleep(SOON_S)
+    await _idle(live, "127.0.0.4")
+    assert await idle.ended()
+
+
+async def test_a_request_that_is_half_received_is_not_idle(serve: Serve) -> None:
+    live = await serve(max_connections=1)
+    wire, head = await _idle(live, "127.0.0.2"), live.head("GET", "/v1/agents")
+    await wire.send(head[:10])
+    await asyncio.sleep(SOON_S)
+    assert await (await live.connect()).ended()
+    assert (await wire.ask(head[10:])).status == 200
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_an_answer_that_is_still_being_taken_is_not_idle(
+    serve: Serve, certificate: dict[str, str], tls: bool
+) -> None:
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=bytes(60_000))
+
+    live = await serve({"/large": large}, **(certificate if tls else {}), max_connections=1)
+    with await asyncio.to_thread(_asked, live, "/large", _trust(certificate) if tls else None) as client:
+        await asyncio.sleep(SOON_S)
+        assert await (await live.connect()).ended()
+        assert await asyncio.to_thread(_body_of, client, 60_000) == bytes(60_000)
+
+
+def _asked(live: Live, path: str, trust: ssl.SSLContext | None) -> socket.socket:
+    """A client that has asked, and takes nothing yet."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    client.settimeout(10)
+    client.connect(("127.0.0.1", live.port))
+    if trust is not None:
+        client = trust.wrap_socket(client, server_hostname="127.0.0.1")
+    client.sendall(live.head("GET", path))
+    return client
+
+
+def _body_of(client: socket.socket, size: int) -> bytes:
+    with client.makefile("rb") as file:
+        while file.readline().strip():
+            pass
+        return file.read(size)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET", "handshake"])
+async def test_one_that_sends_no_head_promptly_is_idle(
+    serve: Serve, certificate: dict[str, str], sent: bytes | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for where in ("api.http_server.PROMPT_S", "api.listen.PROMPT_S"):
+        monkeypatch.setattr(where, SOON_S)
+    tls = sent == "handshake"
+    live = await serve(**(certificate if tls else {}), max_connections=1, head_timeout_s=60)
+    silent = await live.connect()
+    if isinstance(sent, bytes):
+        await silent.send(sent)
+    await _served_at_last(live, **({"ssl": _trust(certificate)} if tls else {}))
+    assert await silent.ended()
+
+
+def test_an_ipv4_address_is_a_client_and_so_is_an_ipv6_64() -> None:
+    one = ["2001:db8::1", "2001:db8::ffff:0:0:2", "2001:db8:0:0:a::"]
+    assert {client_of(each) for each in one} == {"2001:db8::/64"}
+    assert client_of("2001:db8:0:1::1") == "2001:db8:0:1::/64"
+    assert client_of("fe80::1%eth0") == "fe80::/64"
+    assert {client_of(each) for each in ("192.0.2.1", "::ffff:192.0.2.1")} == {"192.0.2.1"}
 
 
 async def test_a_connection_that_ends_makes_room(serve: Serve) -> None:
