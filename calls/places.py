@@ -69,8 +69,8 @@ class Places:
     def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
         self._locate = locate
         self._publish = publish
-        self._wanted: dict[str, dict[Destination, Collection[str]]] = {}
-        """By who wants them, with the organizations that they are for."""
+        self._wanted: dict[str, dict[Destination, Collection[str]]] = {"trunks": {}}
+        """By who wants them, with the organizations that they are for. Of an organization's, trunks come first."""
         self._asked_for: dict[Destination, float] = {}
         self._followed: dict[Destination, _Followed] = {}
         """By what `_look_up_of` gives for a place."""

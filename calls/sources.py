@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
@@ -14,7 +14,7 @@ import structlog
 from calls.locate import Destination, literal
 from calls.places import Places
 from calls.slices import Pace
-from storage import trunk_grants
+from storage import phone_numbers, trunk_grants
 from storage.database import Database, StorageTrouble
 from storage.trunk_rules import Policy
 
@@ -90,18 +90,32 @@ class TrunkSources:
             await self._read()
 
     async def _read(self) -> None:
-        self._stored, given = await self._database.read(self._look)
+        self._stored, names = await self._database.read(self._look)
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
         self._networks = Networks(networks)
-        followed = given.union(self._hosts)
-        self._places.want("sources", [each for host in followed for each in (Destination(host), _plainly(host))])
+        self._places.want(
+            "sources",
+            {
+                place: owners
+                for host, owners in names.items()
+                if literal(Destination(host)) is None
+                for place in (Destination(host), _plainly(host))
+            },
+        )
         self._publish()
 
-    def _look(self, conn: sa.Connection) -> tuple[Collection[str], frozenset[str]]:
-        """The sources; and the names that were given, used or not: where they lead is nobody else's."""
+    def _look(self, conn: sa.Connection) -> tuple[Collection[str], Mapping[str, Collection[str]]]:
+        """The sources; and the organizations of those that are no networks, and of the names that were given, used or
+        not: where they lead is nobody else's."""
         rules = trunk_grants.rules(conn, self._policy)
-        return trunk_grants.usable_sources(conn, rules), rules.given_names if rules.enforced else frozenset()
+        stored, owners = trunk_grants.usable_sources(conn, rules), phone_numbers.source_owners(conn)
+        names = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
+        given = rules.given_names if rules.enforced else ()
+        for grant in rules.grants:
+            if grant.trunk in given:
+                names.setdefault(grant.trunk, set()).add(grant.organization_id)
+        return stored, names
 
     def _publish(self) -> None:
         """Make known what is known now: an address is itself, a host name what it resolved to last."""

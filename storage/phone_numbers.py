@@ -266,6 +266,15 @@ def sources(conn: sa.Connection) -> frozenset[str]:
     return frozenset(conn.execute(sa.select(_s.c.source).distinct()).scalars())
 
 
+def source_owners(conn: sa.Connection) -> dict[str, set[str]]:
+    """The organizations whose numbers have each source."""
+    owners: dict[str, set[str]] = {}
+    query = sa.select(_s.c.source, _t.c.organization_id).join_from(_s, _t, _s.c.phone_number_id == _t.c.id).distinct()
+    for source, organization_id in conn.execute(query):
+        owners.setdefault(source, set()).add(organization_id)
+    return owners
+
+
 _MATCHED: Final = (
     sa.select(sa.func.group_concat(_s.c.source, " "))
     .where(_s.c.phone_number_id == _t.c.id, _s.c.source.in_(sa.bindparam("sources", expanding=True)))

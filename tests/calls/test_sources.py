@@ -189,3 +189,24 @@ async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible
         await hosts.answer(impossible)
     assert "127.0.0.1" in (await hosts.answer("localhost")).records
     hosts.close()
+
+
+async def test_an_organization_with_very_many_sources_leaves_room_for_others_look_ups(
+    database: Database, world: World
+) -> None:
+    never, plain = asyncio.Event(), world.places._locate
+
+    async def locate(place: Destination) -> Found:
+        if place.host.startswith("slow"):
+            await never.wait()
+        return await plain(place)
+
+    world.places._locate = locate
+    await number(database, "192.0.2.1", *(f"slow{each}.test" for each in range(300)))
+    await world.sources.refresh()
+    await asyncio.sleep(0.05)
+    world.names["pbx.test"] = ["192.0.2.7"]
+    await number(database, "pbx.test")
+    await world.sources.refresh()
+    await asyncio.sleep(0.2)
+    assert world.applied[-1] == {"192.0.2.1", "192.0.2.7"}
