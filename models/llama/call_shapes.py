@@ -46,7 +46,7 @@ def call_of(value: Any, tools: Tools) -> Call | None:
         value = value["function"]
     name = next((value[key] for key in ("name", "function", "tool_name", "tool") if key in value), None)
     given = [value[key] for key in ("arguments", "parameters", "args") if key in value]
-    if not isinstance(name, str) or not (given or name in tools):
+    if not isinstance(name, str) or not name or not (given or name in tools):
         return None
     arguments: Any = given[0] if given else {}
     return name, arguments if isinstance(arguments, str) else _written(arguments)
