@@ -48,7 +48,7 @@ bench: setup-test ## the benchmarks: tables here, JSON in bench/results
 	@$(bin)/python -m bench
 
 soak: setup ## 100 calls that come and go for an hour; afterwards everything must be as it was
-	@$(bin)/python -m bench.soak
+	@$(bin)/python -m bench.server.soak
 
 storm: setup ## 1,000 webhooks while the server is killed again and again; none may be lost, altered or early
 	@$(bin)/python -m bench webhooks

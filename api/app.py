@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from api.cors import cors
-from api.deadlines import DEADLINES, Deadlines, bounded
-from api.dispatch import endpoint
-from api.gate import gate
+from api.auth.authentication import gate
+from api.auth.key_last_used import KeyUse
 from api.health import add_health
-from api.idempotency import Repeats
-from api.key_use import KeyUse
-from api.middleware import errors, observe
-from api.outgoing import AnswerRoom
-from api.reference.serve import add_reference
-from api.route import Route
+from api.http.cors import cors
+from api.http.response_streaming import AnswerRoom
+from api.http.shielded_tasks import Works
+from api.http.timeouts import DEADLINES, Deadlines, bounded
+from api.reference.handler import add_reference
 from api.routes import ROUTES, description
+from api.routing.route import Route
 from api.services import Services
-from api.uploads import Uploads
-from api.works import Works
+from api.serving.dispatch import endpoint
+from api.serving.idempotency import Repeats
+from api.serving.middleware import errors, observe
+from api.serving.upload_slots import Uploads
 
 
 def create_app(services: Services, now_s: Callable[[], float] = time.time) -> web.Application:

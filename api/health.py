@@ -12,10 +12,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
 from sqlalchemy import text
 
-from api.gate import METRICS
+from api.auth.authentication import METRICS
 from api.services import Services
 from config.errors import Forbidden
-from storage.database import Database, StorageTrouble
+from storage.database.database import Database, StorageTrouble
 
 PROXIED: Final = ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via")
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from functools import cache
 
-from api import (
+from api.resources import (
     agents,
     background_sounds,
     call_export,
-    call_sip,
+    call_sip_trace,
+    call_timeline,
     calls,
-    choices,
     knowledge,
     phone_numbers,
-    timeline,
     tools,
+    voices_and_models,
     webhook_deliveries,
 )
-from api.openapi import describe
-from api.route import Document, Exchange, NoQuery, Route
+from api.routing.openapi import describe
+from api.routing.route import Document, Exchange, NoQuery, Route
 
 
 def openapi(_exchange: Exchange[None, NoQuery]) -> bytes:
@@ -39,10 +39,10 @@ ROUTES: tuple[Route, ...] = (
     *knowledge.ROUTES,
     *calls.ROUTES,
     *call_export.ROUTES,
-    *timeline.ROUTES,
-    *call_sip.ROUTES,
+    *call_timeline.ROUTES,
+    *call_sip_trace.ROUTES,
     *webhook_deliveries.ROUTES,
-    *choices.ROUTES,
+    *voices_and_models.ROUTES,
     *background_sounds.ROUTES,
     Route(
         method="GET",

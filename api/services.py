@@ -9,16 +9,16 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from api.rendered import Rendered
-from calls.knowledge_search import KnowledgeSearch
+from api.http.json_cache import Rendered
+from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
-from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, TrunkStatus
-from storage.call_sip import CallSip
-from storage.database import Database
-from storage.disk_space import DiskSpace
-from storage.organizations import Organization
-from storage.phone_numbers import PhoneNumber
+from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, TrunkStatus
+from storage.accounts.organizations import Organization
+from storage.calls.sip_traces import CallSip
+from storage.database.database import Database
+from storage.database.disk_space import DiskSpace
+from storage.phone_numbers.phone_numbers import PhoneNumber
 
 
 class VoiceEntry(Protocol):

@@ -11,22 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import (
-    api,
-    backup,
-    capacity,
-    models_llm,
-    models_stt,
-    models_tts,
-    models_turn,
-    pump,
-    retention,
-    tenants,
-    turn,
-    turn_peer,
-    webhook_storm,
-)
-from bench.process import machine
+from bench.api import api, tenants
+from bench.audio import pump
+from bench.models import llm, stt, tts
+from bench.server import backup, capacity, retention
+from bench.turn import pipecat_bench, turn_latency, turn_with_models
+from bench.webhooks import kill_storm
+from bench.worker_process import machine
 from config import logging as logs
 
 RESULTS: Final = Path(__file__).parent / "results"
@@ -45,10 +36,10 @@ class Bench:
 
 async def _turn(quick: bool) -> list[Row]:
     """Ours, then the peer, each alone on the machine."""
-    turn_peer.must_be_there()
+    pipecat_bench.must_be_there()
     if quick:
-        return [*await turn.run((1, 4), 20.0, 20.0), *await turn_peer.run((2,), 20.0)]
-    return [*await turn.run(), *await turn_peer.run()]
+        return [*await turn_latency.run((1, 4), 20.0, 20.0), *await pipecat_bench.run((2,), 20.0)]
+    return [*await turn_latency.run(), *await pipecat_bench.run()]
 
 
 BENCHES: Final = {
@@ -84,7 +75,7 @@ BENCHES: Final = {
             "speech_percent": "callers speak, % of the time",
             "reached": "reached",
         },
-        turn.misses,
+        turn_latency.misses,
     ),
     "capacity": Bench(
         "Capacity: the whole server with scripted models; calls at once, new calls, encryption, published figures",
@@ -170,7 +161,7 @@ BENCHES: Final = {
     ),
     "models-llm": Bench(
         "Language models of real shapes, ours and two peers with the same files and threads",
-        models_llm.run,
+        llm.run,
         {
             "model": "model",
             "what": "what",
@@ -180,11 +171,11 @@ BENCHES: Final = {
             "times_locked": "times the lock's",
             "times_peer": "times xllamacpp's",
         },
-        models_llm.misses,
+        llm.misses,
     ),
     "models-stt": Bench(
         "Speech to text by a Zipformer of real size, in batches and one by one",
-        models_stt.run,
+        stt.run,
         {
             "what": "what",
             "search": "search",
@@ -198,7 +189,7 @@ BENCHES: Final = {
     ),
     "models-tts": Bench(
         "Text to speech: a Piper voice of real size, flite, espeak-ng, and what is kept",
-        models_tts.run,
+        tts.run,
         {
             "what": "what",
             "first_clause_ms": "first clause, ms",
@@ -211,7 +202,7 @@ BENCHES: Final = {
     ),
     "models-turn": Bench(
         "A whole turn with models of real sizes on the processors: end of speech to first sound",
-        models_turn.run,
+        turn_with_models.run,
         {
             "what": "models",
             "calls": "calls",
@@ -223,13 +214,13 @@ BENCHES: Final = {
             "deviation_ms": "packet deviation, ms",
             "skipped_ticks": "skipped ticks",
         },
-        models_turn.misses,
+        turn_with_models.misses,
     ),
     "webhooks": Bench(
         "Webhooks: calls end while the server is killed again and again and receivers misbehave",
-        webhook_storm.run,
+        kill_storm.run,
         {"what": "what", "figure": "figure"},
-        webhook_storm.misses,
+        kill_storm.misses,
     ),
 }
 

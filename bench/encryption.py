@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bench.process import Worker, thread_seconds
-from sipcore.tls import TlsFiles
+from bench.worker_process import Worker, thread_seconds
+from sipcore.settings import TlsFiles
 
 CALLS: Final = 100
 SECONDS: Final = 15.0
@@ -49,7 +49,7 @@ async def run(calls: int = CALLS, seconds: float = SECONDS) -> list[dict[str, An
 
 
 async def _measure(calls: int, seconds: float, srtp: str, transport: str, files: list[str]) -> dict[str, Any]:
-    async with Worker("bench.pump_server") as server, Worker("bench.pump_load") as load:
+    async with Worker("bench.audio.pump_server") as server, Worker("bench.audio.pump_load") as load:
         tls_port = _free_port() if transport == "tls" else 0
         here = {"srtp": srtp, "transport": transport, "tls_port": tls_port, "tls": files}
         there = {"srtp": srtp, "transport": transport, "tls": [None, None, files[2]]}

@@ -13,8 +13,10 @@ from typing import Any, Final, Literal, Protocol
 import sqlalchemy as sa
 import structlog
 
-from calls import brought, metrics
-from calls.admission import (
+from calls import metrics
+from calls.admission.digest_auth import Door, Unproven
+from calls.admission.model_load import Load
+from calls.admission.number_routing import (
     RETRY_AFTER_S,
     Admitted,
     Ceilings,
@@ -25,20 +27,19 @@ from calls.admission import (
     find_target,
     only_address,
 )
-from calls.call_now import CallNow
-from calls.door import Door, Unproven
-from calls.elsewhere import Transfers
-from calls.equipment import Equipment
-from calls.live import LiveCall
-from calls.load import Load
-from calls.outbound import OutboundCall, WayOut
+from calls.call_record import sip_metadata
+from calls.session.call_session import LiveCall
+from calls.session.dependencies import Equipment
+from calls.session.outbound_call import OutboundCall, WayOut
+from calls.session.snapshot import CallNow
+from calls.session.transfer import Transfers
 from config.errors import TooMany, TrunklineError, Unavailable
-from sipcore.leg import Leg, LegFacts
-from storage import calls
-from storage.calls import Call, EndedReason, OpenCalls
-from storage.database import Database, StorageTrouble
-from storage.organizations import Organization
-from storage.trunk_rules import Policy
+from sipcore.dialogs.leg import Leg, LegFacts
+from storage.accounts.organizations import Organization
+from storage.calls import calls
+from storage.calls.calls import Call, EndedReason, OpenCalls
+from storage.database.database import Database, StorageTrouble
+from storage.phone_numbers.trunk_rules import Policy
 
 MOST_ARRIVING: Final = 64
 """Callers at once that the database is asked about; others are told to come back, so that a database which does not
@@ -441,6 +442,6 @@ def _inbound(facts: LegFacts, admitted: Admitted) -> Call:
         phone_number_id=number.id,
         provider=number.provider,
         call_sid=facts.sip_call_id,
-        customer_number=brought.customer_of(facts),
-        metadata=brought.metadata_of(facts),
+        customer_number=sip_metadata.customer_of(facts),
+        metadata=sip_metadata.metadata_of(facts),
     )

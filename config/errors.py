@@ -1,4 +1,4 @@
-"""Domain errors. Each carries its verdict; `api.middleware` turns it into HTTP and `sipcore` into SIP."""
+"""Domain errors. Each carries its verdict; `api.serving.middleware` turns it into HTTP and `sipcore` into SIP."""
 
 from __future__ import annotations
 

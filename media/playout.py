@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from threading import Lock
 
-from media.ports import AudioPort, Samples
+from media.audio_port import AudioPort, Samples
 
 
 @dataclass(slots=True, eq=False)

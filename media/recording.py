@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 import numpy as np
 import structlog
 
-from media.ports import Samples
+from media.audio_port import Samples
 
 HEADER_BYTES: Final = 44
 CHANNELS: Final = 2

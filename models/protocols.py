@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from media.ports import Samples
-from models.token_count import TokenCount
+from media.audio_port import Samples
+from models.token_usage import TokenCount
 
 END_CALL: Final = "end_call"
 """The tool by which an agent hangs up, once what it said has been heard. Only a call that it may end offers it."""

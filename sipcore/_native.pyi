@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from media.ports import Samples
-from sipcore.secrecy import Keying
+from media.audio_port import Samples
+from sipcore.security.srtp import Keying
 
 MAX_CALLS: int
 MAX_ACCOUNTS: int

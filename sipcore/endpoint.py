@@ -16,25 +16,27 @@ import structlog
 
 from config.errors import StartupError
 from config.special_addresses import networks_without_hosts
-from sipcore import _native, digest, guard
-from sipcore.accounts import TrunkAccount, account_config
-from sipcore.contacts import Follow
-from sipcore.headers import Party, uri_host, with_user
-from sipcore.leg import HeaderLines, Leg
-from sipcore.names import Names, Target
-from sipcore.owner import Owner
-from sipcore.pump import Pump
-from sipcore.qualifications import Qualifications
-from sipcore.registry import DialogRegistry
-from sipcore.routes import uri_at
-from sipcore.settings import EndpointSettings
-from sipcore.sip_log import SipLog, SipTap
-from sipcore.tls import Identity, TlsFiles
-from sipcore.tls_port import TlsPort
-from sipcore.transports import bound_address, open_transports, told_host, versions
-from sipcore.trunk import Place, Trunk, TrunkStatus
-from sipcore.trunks import Trunks
-from sipcore.ways import Invitation, Way, choose
+from sipcore import _native
+from sipcore.audio.pump import Pump
+from sipcore.dialogs.call_registry import DialogRegistry
+from sipcore.dialogs.invite import Invitation, Way, choose
+from sipcore.dialogs.leg import Leg
+from sipcore.messages.contact import Follow
+from sipcore.messages.headers import HeaderLines, Party, uri_host, with_user
+from sipcore.pjsip_thread import Owner
+from sipcore.resolver.host_table import Names
+from sipcore.resolver.target import Place, Target
+from sipcore.security import digest, source_guard
+from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.trace.sip_log import SipLog, SipTap
+from sipcore.transport.listeners import bound_address, open_transports, told_host, versions
+from sipcore.transport.tls_identity import Identity
+from sipcore.transport.tls_listener import TlsPort
+from sipcore.trunks.pj_account import TrunkAccount, account_config
+from sipcore.trunks.qualify_client import Qualifications
+from sipcore.trunks.trunk import Trunk, TrunkStatus
+from sipcore.trunks.trunk_accounts import Trunks
+from sipcore.trunks.trunk_uris import uri_at
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +80,7 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         settings = self._settings
         self._registry = DialogRegistry(self._owner, self.pump, loop, self._arrives, self._is_silent)
-        self._trunks = Trunks(self._owner, settings, self._registry, self._names, self._has_trunk_status)
+        self._trunks = Trunks(self._owner, settings, self._registry.incoming, self._names, self._has_trunk_status)
         self._qualifications = Qualifications(
             self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
         )
@@ -106,7 +108,7 @@ class Endpoint:
 
     def set_sources(self, known: Iterable[str], probes: Iterable[str] = ()) -> None:
         """Say which addresses and networks may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
-        guard.set_sources(known, probes)
+        source_guard.set_sources(known, probes)
 
     def set_hosts(self, table: Mapping[Place, Sequence[Target]]) -> None:
         """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
@@ -171,7 +173,7 @@ class Endpoint:
 
     def log_guard_events(self) -> None:
         """Write what the guard turned away since the last call: one line for each source."""
-        guard.log_events()
+        source_guard.log_events()
         self._names.log_unknown()
         self._tls.log_events()
         if missed := _native.rtp_ports_missed():
@@ -253,10 +255,10 @@ class Endpoint:
         _tell_addresses(self._settings)
         _native.rtp_symmetric(self._settings.symmetric_rtp)
         _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port, randbelow(1 << 16))
-        guard.set_sources((), ())  # those of an endpoint before us are kept beyond its end
+        source_guard.set_sources((), ())  # those of an endpoint before us are kept beyond its end
         self.set_hosts({})
         self.set_accepting(True)
-        guard.set_most_invites(self._settings.max_invites_per_second)
+        source_guard.set_most_invites(self._settings.max_invites_per_second)
         _native.challenge_mark(digest.MARK)
         _native.guard_install()
         _native.address_install()
@@ -272,7 +274,7 @@ class Endpoint:
         _set_codecs(endpoint, self._settings.codecs)
         self.pump.start()
         for version in versions(self._settings.host):
-            account = self._accounts[version] = TrunkAccount(registry)
+            account = self._accounts[version] = TrunkAccount(registry.incoming)
             account.create(account_config(self._settings, version), version == versions(self._settings.host)[0])
         numbers = {version: account.getId() for version, account in self._accounts.items()}
         _native.address_accounts(numbers.get(4, pj.PJSUA_INVALID_ID), numbers.get(6, pj.PJSUA_INVALID_ID))

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 from config.setting_values import PRIVATE_NETWORKS
-from sipcore.tls import NO_FILES, TlsFiles
 
 SrtpUse = Literal["off", "optional", "required"]
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files: the certificate with its chain, its key (both or none), and a private certificate authority's."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    authorities: Path | None = None
+
+    def stamp(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """Changes when one of the files does."""
+        return tuple(_stamp(path) for path in (self.certificate, self.key, self.authorities) if path)
+
+
+NO_FILES: Final = TlsFiles()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+    return None
 
 
 @dataclass(frozen=True)

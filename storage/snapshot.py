@@ -12,7 +12,10 @@ from typing import Final
 import sqlalchemy as sa
 
 from config.errors import StartupError
-from storage import background_sounds, knowledge_files, recordings, tables
+from storage import tables
+from storage.background_sounds import sounds
+from storage.calls import recordings
+from storage.knowledge import files as knowledge_files
 
 FOLDERS: Final = ("recordings", "knowledge", "sounds")
 """Of the data directory; rows promise files in these alone."""
@@ -94,7 +97,7 @@ def promised(conn: sa.Connection) -> Iterator[Promise]:
     for content_id in conn.execute(_files_of_documents(conn)).scalars():
         yield Promise(knowledge_files.path_of(_HERE, content_id).as_posix(), certain=True)
     for sound_id in conn.execute(sa.select(tables.background_sounds.c.id)).scalars():
-        yield Promise(background_sounds.path_of(_HERE, sound_id).as_posix(), certain=True)
+        yield Promise(sounds.path_of(_HERE, sound_id).as_posix(), certain=True)
 
 
 def _files_of_documents(conn: sa.Connection) -> sa.Select[str]:

@@ -44,8 +44,10 @@ def blocking_fails() -> Iterator[BlockBuster]:
         blockbuster.functions["os.path.abspath"].deactivate()  # asks for the current folder, touches no disk
         for method in ("execute", "fetchall"):
             # looks at shared memory only
-            blockbuster.functions[f"sqlite3.Cursor.{method}"].can_block_in("storage/changes.py", "number")
-        blockbuster.functions["sqlite3.Connection.execute"].can_block_in("storage/changes.py", "number")
+            blockbuster.functions[f"sqlite3.Cursor.{method}"].can_block_in(
+                "storage/database/change_counter.py", "number"
+            )
+        blockbuster.functions["sqlite3.Connection.execute"].can_block_in("storage/database/change_counter.py", "number")
         yield blockbuster
 
 

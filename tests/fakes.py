@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from media.ports import (
+from media.audio_port import (
     FLAG_LIVE,
     FLAG_PAUSED,
     INFO_ARRIVAL_NS,

@@ -9,19 +9,21 @@ from uuid import uuid4
 
 import numpy as np
 
-from calls import turn_stages
-from calls.answering import Mind
-from calls.conversation import Conversation
-from calls.inbox import Inbox, NobodySpeaks
-from calls.lookup import Lookup
-from calls.metering import Meter
-from calls.mouth import Mouth
-from calls.script import Script
-from calls.talk_tools import EndCall
-from calls.timeline import Timeline
-from calls.tools import Tool, ToolBelt
-from media.engine_call import UtteranceSent
-from media.events import (
+from calls.call_record import turn_metrics
+from calls.call_record.metering import Meter
+from calls.call_record.timeline import Timeline
+from calls.conversation.config import Script
+from calls.conversation.conversation import Conversation
+from calls.conversation.event_queue import Inbox, NobodySpeaks
+from calls.conversation.response_generator import Mind
+from calls.conversation.speech_output import Mouth
+from calls.knowledge.prefetch import Lookup
+from calls.tools.builtin_tools import EndCall
+from calls.tools.toolset import Tool, ToolBelt
+from media.audio_port import TICK_MS, Samples
+from media.engine.call_audio import UtteranceSent
+from media.playout import Playout
+from media.turns.events import (
     AgentStarted,
     AgentStopped,
     Interrupted,
@@ -31,9 +33,7 @@ from media.events import (
     TurnDropped,
     TurnEnded,
 )
-from media.playout import Playout
-from media.ports import TICK_MS, Samples
-from models.catalogue import Catalogue, LanguageModelInfo
+from models.loading.catalogue import Catalogue, LanguageModelInfo
 from models.protocols import (
     AnswerPart,
     ChatPrompt,
@@ -247,7 +247,7 @@ class Talk:
             mouth=Mouth(
                 self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.spoke
             ),
-            timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_stages.observe),
+            timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_metrics.observe),
             protect=lambda on: self.protected.append((on, self.port.written(self.slot))),
         )
         self.run = asyncio.ensure_future(self.conversation.run())

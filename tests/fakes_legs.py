@@ -7,17 +7,17 @@ import time
 from dataclasses import fields
 from typing import cast
 
-from media.ports import Samples
-from sipcore.carried import Carried
-from sipcore.cause import UNTOLD, Reason
-from sipcore.contacts import Follow
-from sipcore.headers import Party
-from sipcore.leg import HeaderLines, Leg, LegFacts, Media
-from sipcore.pump import Pump, SlotStats
-from sipcore.quality import RtpTotals
-from sipcore.routes import uri_of
-from sipcore.trunk import Trunk
-from storage.phone_numbers import PhoneNumber
+from media.audio_port import Samples
+from sipcore.audio.call_quality import RtpTotals
+from sipcore.audio.pump import Pump, SlotStats
+from sipcore.dialogs.leg import Leg, LegFacts, Media
+from sipcore.messages.captured_headers import Carried
+from sipcore.messages.contact import Follow
+from sipcore.messages.headers import HeaderLines, Party
+from sipcore.messages.reason_header import UNTOLD, Reason
+from sipcore.trunks.trunk import Trunk
+from sipcore.trunks.trunk_uris import uri_of
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.fakes import ArrayPort
 
 SOURCE = "192.0.2.10"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from bench.scripted import HANG_UP, InstantEarStream
+from bench.turn.scripted_models import HANG_UP, InstantEarStream
 from config.settings import Settings
-from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
-from models.flite_tts import FliteTextToSpeech
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import (
     AnswerPart,
     ChatPrompt,
@@ -19,6 +18,7 @@ from models.protocols import (
     TextToSpeech,
     VoiceSettings,
 )
+from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.fakes_calls import AlwaysOver
 
 BROKEN = "broken"
@@ -26,7 +26,8 @@ BROKEN = "broken"
 
 
 class SureEars(SpeechToText):
-    """Understand `bench.scripted.WORDS` as soon as there is sound; raise for a caller who speaks `BROKEN`."""
+    """Understand `bench.turn.scripted_models.WORDS` as soon as there is sound; raise for a caller who speaks
+    `BROKEN`."""
 
     name = "sure-ears"
 

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from storage.database import Database
-from storage.schema import bring_up_to_date
+from storage.database.database import Database
+from storage.database.migrate import bring_up_to_date
 
 
 async def put(folder: Path) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sipcore.tls import TlsFiles
+from sipcore.settings import TlsFiles
 
 SCENARIOS = Path(__file__).parent / "sip/scenarios"
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4

@@ -14,11 +14,13 @@ import sqlalchemy as sa
 
 from config.errors import NotFound, StartupError
 from config.settings import Settings
-from storage import api_keys, balances, first_start, organizations, private_files, quotas, trunk_grants
-from storage.api_keys import ApiKey
-from storage.database import Database
-from storage.organizations import Organization, Plan
-from storage.trunk_rules import TrunkRules
+from storage.accounts import api_keys, balances, organizations, quotas
+from storage.accounts.api_keys import ApiKey
+from storage.accounts.organizations import Organization, Plan
+from storage.database import file_permissions, first_start
+from storage.database.database import Database
+from storage.phone_numbers import trunk_grants
+from storage.phone_numbers.trunk_rules import TrunkRules
 
 NOTHING: Final = Decimal(0)
 
@@ -28,7 +30,7 @@ async def database_of(settings: Settings) -> AsyncIterator[Database]:
     """The installation's database, open. `StartupError` when it cannot be used, or was lost."""
     database = Database(settings.database_url)
     try:
-        await asyncio.to_thread(private_files.make_folder, settings.data_dir)
+        await asyncio.to_thread(file_permissions.make_folder, settings.data_dir)
         await asyncio.to_thread(first_start.check, settings.data_dir, database.path, settings.secret_key_path)
     except OSError as error:
         raise StartupError(f"data_dir {settings.data_dir} cannot be used: {error.strerror}") from error

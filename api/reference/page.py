@@ -9,13 +9,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from api.reference.blocks import Section, method_badge, titled
-from api.reference.contract import Contract, Operation
-from api.reference.guide import guide
-from api.reference.markup import Html, anchor, code, lined, tag, together
-from api.reference.objects import objects
-from api.reference.operation import article
-from api.reference.prose import parts, prose
+from api.reference.components import Section, method_badge, titled
+from api.reference.html import Html, anchor, code, lined, tag, together
+from api.reference.introduction import guide
+from api.reference.markdown import parts, prose
+from api.reference.openapi_reader import Contract, Operation
+from api.reference.operation_section import article
+from api.reference.schemas_section import objects
 
 DESCRIPTION: Final = "/v1/openapi.json"
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import structlog
 
-from models.llama.overflow import first_kept
+from models.llm.context_window import first_kept
 from models.protocols import ChatMessage, ChatPrompt, ToolDefinition
-from models.remote.remote_model import RemoteModel
+from models.remote.config import RemoteModel
 
 MOST_TOKENS: Final = 400
 """Of an answer: more than two minutes of speech."""

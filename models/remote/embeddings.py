@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from models.remote.endpoint import Body, Endpoint
-from models.remote.json_texts import json_bytes
-from models.remote.trouble import RemoteTrouble
+from models.errors import RemoteTrouble
+from models.remote.client import Body, Endpoint
+from models.remote.json_safety import json_bytes
 
 AT_ONCE: Final = 64
 """Texts in one request."""

@@ -9,14 +9,14 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
+from models.errors import RemoteTrouble
 from models.protocols import AnswerPart, ChatPrompt, TextDelta
-from models.remote.chat_answer import ChatAnswer
 from models.remote.chat_request import CHARACTERS_PER_TOKEN, COUNTS, ChatRequests
-from models.remote.endpoint import Body, Endpoint, Reading, Turn
-from models.remote.json_texts import json_bytes
-from models.remote.server_events import MOST_BYTES as MOST_AT_ONCE
-from models.remote.server_events import ServerEvents
-from models.remote.trouble import RemoteTrouble
+from models.remote.chat_stream_parser import ChatAnswer
+from models.remote.client import Body, Endpoint, Reading, Turn
+from models.remote.json_safety import json_bytes
+from models.remote.sse_parser import MOST_BYTES as MOST_AT_ONCE
+from models.remote.sse_parser import ServerEvents
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of an answer, with all that its protocol puts around each word."""

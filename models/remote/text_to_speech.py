@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 
 from config.errors import ModelError
-from media.ports import Samples
+from media.audio_port import Samples
+from models.errors import RemoteTrouble
 from models.protocols import Speech, VoiceSettings
-from models.remote.endpoint import Body, Endpoint
-from models.remote.trouble import RemoteTrouble
-from models.remote.wave_sound import sound_of
-from models.speech_edges import sounding
-from models.word_ends import estimated_word_ends
+from models.remote.client import Body, Endpoint
+from models.remote.wav import sound_of
+from models.tts.trimming import sounding
+from models.tts.word_timing import estimated_word_ends
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of a sentence: nearly three minutes at 48 kHz."""

@@ -1,4 +1,4 @@
-/* sipcore._native: the pump, the guard and PJSUA's hooks for Python. `sipcore.pump` and
+/* sipcore._native: the pump, the guard and PJSUA's hooks for Python. `sipcore.audio.pump` and
  * `sipcore.endpoint` wrap it. Longer than other files, for it is a list: one short function for each of Python's. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-/* sipcore._native: the guard and the table of names for Python. `sipcore.guard` and `sipcore.names` wrap them. */
+/* sipcore._native: the guard and the table of names for Python. `sipcore.security.source_guard` and `sipcore.resolver.host_table` wrap them. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
 #include "python_guard.h"

@@ -1,4 +1,4 @@
-/* The tap for Python: `sipcore.sip_log` wraps it. */
+/* The tap for Python: `sipcore.trace.sip_log` wraps it. */
 #define PY_SSIZE_T_CLEAN
 #include "tap.h"
 

@@ -6,29 +6,22 @@ numbers that are deleted later, therefore those two columns are no foreign keys.
 
 from __future__ import annotations
 
-from storage.tables.account_tables import (
-    api_keys,
-    audit_entries,
-    balance_changes,
-    facts,
-    idempotent_answers,
-    organizations,
-)
-from storage.tables.agent_tables import agents, tools
-from storage.tables.call_tables import call_sip, calls, outbound_attempts, recording_removals
+from storage.tables.accounts import api_keys, audit_entries, balance_changes, facts, idempotent_answers, organizations
+from storage.tables.agents import agents, tools
+from storage.tables.background_sounds import background_sound_removals, background_sounds
+from storage.tables.calls import call_sip, calls, outbound_attempts, recording_removals
 from storage.tables.columns import UtcTime, metadata
-from storage.tables.knowledge_tables import (
+from storage.tables.knowledge import (
     knowledge_chunks,
     knowledge_contents,
     knowledge_documents,
     knowledge_removals,
     knowledge_vectors,
 )
-from storage.tables.model_tables import remote_models
-from storage.tables.number_tables import phone_number_sources, phone_numbers, trunk_grants
-from storage.tables.quota_tables import quota_usage, recording_sizes
-from storage.tables.sound_tables import background_sound_removals, background_sounds
-from storage.tables.webhook_tables import webhook_attempts, webhook_deliveries
+from storage.tables.phone_numbers import phone_number_sources, phone_numbers, trunk_grants
+from storage.tables.quotas import quota_usage, recording_sizes
+from storage.tables.remote_models import remote_models
+from storage.tables.webhooks import webhook_attempts, webhook_deliveries
 
 __all__ = [
     "UtcTime",

@@ -20,10 +20,10 @@ from api.app import create_app
 from api.services import Services
 from config.secrets import Secrets
 from config.settings import Settings
-from storage import api_keys, organizations
-from storage.database import Database
-from storage.disk_space import DiskSpace
-from storage.schema import bring_up_to_date
+from storage.accounts import api_keys, organizations
+from storage.database.database import Database
+from storage.database.disk_space import DiskSpace
+from storage.database.migrate import bring_up_to_date
 
 NAMESPACE = UUID("6f1d2f8e-4a55-5c0b-9d57-0f2f3f6f7a12")
 

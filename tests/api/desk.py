@@ -15,8 +15,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from api.app import create_app
 from api.services import Services
 from config.settings import Settings
-from storage import api_keys, phone_numbers, tables
-from storage.phone_numbers import PhoneNumber
+from storage import tables
+from storage.accounts import api_keys
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.api.conftest import Api, Choices, Trouble
 from tests.calls.house import House, open_house, until
 from tests.fakes_legs import Callee

@@ -11,8 +11,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from api.knowledge_models import MIME_TYPES
-from calls.knowledge import KnowledgeWorker
+from api.schemas.knowledge import MIME_TYPES
+from calls.knowledge.ingestion import KnowledgeWorker
 from tests.api.conftest import Api
 from tests.storage.office_files import docx, p, page_of, pdf
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 from openapi_schema_validator import OAS30Validator
 
-from api.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_HOST, SIP_PLACE, SIP_SOURCE
 from api.routes import description
+from api.schemas.addresses import HTTP, HTTP_TEMPLATE, HTTPS, IPV4, IPV6, SIP_HOST, SIP_PLACE, SIP_SOURCE
 from tests.api.conftest import Api
 
 SCHEMAS: Final = json.loads(description())["components"]["schemas"]

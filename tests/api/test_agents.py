@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from api.agent_models import AgentCreate
+from api.schemas.agents import AgentCreate
 from config.secrets import Secrets
-from storage import agents
-from storage.agents import AgentFields
+from storage.agents import agents
+from storage.agents.agents import AgentFields
 from tests.api.conftest import Api, StartApi
 
 EXTRACTION = {"name": "ok", "description": "Was it fine?", "type": "boolean"}

@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from media.ports import Samples
-from media.sound_decoder import read
-from media.sound_files import loop, read_wav
-from storage import background_sounds, tables
-from storage.background_sounds import BackgroundSoundFields
+from media.audio_port import Samples
+from media.background.decoder import read
+from media.background.files import loop, read_wav
+from storage import tables
+from storage.background_sounds import sounds
+from storage.background_sounds.sounds import BackgroundSoundFields
 from tests.api.conftest import Api, StartApi
 from tests.sipcore.tones import loudest_hz, tone
 from tests.trunkline.house import until
@@ -74,7 +75,7 @@ async def stored(api: Api, sound_id: str) -> Samples:
 async def with_preset(api: Api) -> str:
     """The server has a preset, as after a real start; its id."""
     fields = BackgroundSoundFields(name="Office", description="People", file_size=960044, duration_ms=30000)
-    await api.services.database.write(lambda conn: background_sounds.keep_preset(conn, PRESET, fields))
+    await api.services.database.write(lambda conn: sounds.keep_preset(conn, PRESET, fields))
     return PRESET
 
 

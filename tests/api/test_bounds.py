@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, PlainValidator
 
-from api.bounds import bounds_whole
-from api.fields import Body, GivenObject, Id, Name
 from api.routes import ROUTES, description
+from api.schemas.base import Body, GivenObject, Id, Name
+from api.schemas.bounds import bounds_whole
 from storage import tables
 from tests.api.conftest import Api
 from tests.api.unbounded import unbounded

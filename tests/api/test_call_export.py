@@ -17,13 +17,14 @@ import pytest
 import sqlalchemy as sa
 from aiohttp.test_utils import make_mocked_request
 
-from api.zip_stream import Member, ZipStream
-from calls.retention import Retention
+from api.http.zip_stream import Member, ZipStream
+from calls.post_call.retention import Retention
 from config.clock import utc_now
-from storage import call_sip, calls, outbound_attempts, webhook_deliveries
-from storage.call_sip import CallSip
-from storage.calls import Call
-from storage.outbound_attempts import Wish
+from storage.calls import calls, outbound_audit, sip_traces
+from storage.calls.calls import Call
+from storage.calls.outbound_audit import Wish
+from storage.calls.sip_traces import CallSip
+from storage.webhooks import deliveries
 from tests.api.conftest import Api
 from tests.calls.house import until
 from tests.calls.past_calls import SAID, SOUND, left_of, past_call, record
@@ -97,7 +98,7 @@ async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     parent, child = await family(api)
     data_dir, database = api.services.settings.data_dir, api.services.database
     wish = Wish(organization_id=api.organization_id, phone_number_id=None, destination="+4940654321", client="::1")
-    await database.write(partial(outbound_attempts.note, wish=wish, verdict="queued", call_id=parent.id, detail="+49"))
+    await database.write(partial(outbound_audit.note, wish=wish, verdict="queued", call_id=parent.id, detail="+49"))
     path = f"/calls/{parent.id}"
     key = {"Idempotency-Key": "once"}
     assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 201
@@ -110,7 +111,7 @@ async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
     assert not await asyncio.to_thread(lambda: list((data_dir / "recordings").rglob("*.wav")))
     for each in (parent, child):
         assert await database.read(partial(left_of, call_id=each.id)) == set()
-    attempt = await database.read(partial(outbound_attempts.that_queued, call_id=parent.id))
+    attempt = await database.read(partial(outbound_audit.that_queued, call_id=parent.id))
     assert attempt is not None
     assert (attempt.destination, attempt.detail, attempt.client) == ("+4940…", None, "::1")
 
@@ -131,12 +132,12 @@ async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
         return past_call(conn, api.organization_id, at), past_call(conn, api.organization_id, at, told=False)
 
     stays, goes = await database.write(store)
-    (due,) = await database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))
+    (due,) = await database.read(lambda conn: deliveries.due(conn, utc_now()))
     assert (await api("DELETE", f"/calls/{goes.id}"))[0] == 200
 
     def late(conn: sa.Connection) -> Any:
-        call_sip.put(conn, {goes.id: CallSip([]), stays.id: CallSip([], 7)})
-        return webhook_deliveries.record_attempt(
+        sip_traces.put(conn, {goes.id: CallSip([]), stays.id: CallSip([], 7)})
+        return deliveries.record_attempt(
             conn,
             due.attempt,
             succeeded=True,
@@ -148,7 +149,7 @@ async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
         )
 
     assert await database.write(late) is None
-    assert await database.read(partial(call_sip.get, call_id=stays.id)) == CallSip([], 7)
+    assert await database.read(partial(sip_traces.get, call_id=stays.id)) == CallSip([], 7)
     assert await database.read(partial(left_of, call_id=goes.id)) <= {"recording_removals"}
 
 

@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.dialling import MINUTE, wait_for_pace_s
-from storage import api_keys, organizations, outbound_attempts, tables
-from storage.outbound_attempts import Told
+from calls.outbound.permissions import MINUTE, wait_for_pace_s
+from storage import tables
+from storage.accounts import api_keys, organizations
+from storage.calls import outbound_audit
+from storage.calls.outbound_audit import Told
 from tests.api.desk import TO, Desk, desk
 
 __all__ = ["desk"]
@@ -27,9 +29,7 @@ async def log_of(desk: Desk) -> list[Told]:
     """The audit log of the organization, oldest first."""
     owner = desk.api.organization_id
     return list(
-        await desk.house.database.read(
-            lambda conn: outbound_attempts.told_after(conn, owner, BEGINNING, "", limit=1000)
-        )
+        await desk.house.database.read(lambda conn: outbound_audit.told_after(conn, owner, BEGINNING, "", limit=1000))
     )
 
 
@@ -226,7 +226,7 @@ async def test_a_refusal_stands_when_its_note_cannot_be_stored(desk: Desk, monke
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr(outbound_attempts, "note", broken)
+    monkeypatch.setattr(outbound_audit, "note", broken)
     with capture_logs() as lines:
         assert (await desk.calls()) == (400, FORBIDDEN)
     assert [each["event"] for each in lines if each["log_level"] == "error"] == ["api.refusal_not_noted"]

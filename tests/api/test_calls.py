@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from config.clock import utc_now
 from config.links import signed_url
-from storage import calls, recordings
-from storage.calls import Call
+from storage.calls import calls, recordings
+from storage.calls.calls import Call
 from tests.api.conftest import Api, StartApi
 
 SOUND = bytes(range(256)) * 4

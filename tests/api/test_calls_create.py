@@ -8,8 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from calls.admission import Ceilings
-from storage import api_keys, calls, organizations
+from calls.admission.number_routing import Ceilings
+from storage.accounts import api_keys, organizations
+from storage.calls import calls
 from tests.api.conftest import Api
 from tests.api.desk import TO, Desk, desk
 from tests.calls.house import until

@@ -15,10 +15,10 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from api import background_sounds
 from api.app import create_app
-from storage import idempotent_answers
-from storage.idempotent_answers import Answer, Scope
+from api.resources import background_sounds
+from storage.accounts import idempotency
+from storage.accounts.idempotency import Answer, Scope
 from tests.api.conftest import Api, StartApi
 from tests.api.test_background_sounds import WAV, files, listed, upload
 from tests.trunkline.house import until
@@ -99,7 +99,7 @@ async def test_the_first_answer_holds_when_two_servers_refuse_at_once(api: Api) 
     scope, own, other = Scope(api.organization_id, "POST", "/v1/agents", "k"), Answer(404, b"{}"), Answer(400, b"{}")
     for answer in (own, other):
         first = await database.write(
-            lambda conn, answer=answer: idempotent_answers.find_or_keep(conn, secrets, scope, answer)  # type: ignore[misc]
+            lambda conn, answer=answer: idempotency.find_or_keep(conn, secrets, scope, answer)  # type: ignore[misc]
         )
         assert first == own
 
@@ -186,7 +186,7 @@ async def test_a_fault_in_taking_back_does_not_hide_the_cause(api: Api, monkeypa
     def broken(*_args: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("storage.background_sounds.remove_file", broken)
+    monkeypatch.setattr("storage.background_sounds.sounds.remove_file", broken)
     await api.services.database.write(lambda conn: conn.execute(sa.text(REFUSE_SOUNDS)))
     with capture_logs() as logs:
         assert (await _post(api, "/background-sounds", upload())).status == 500

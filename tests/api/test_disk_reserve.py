@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from api.openapi import describe
-from api.route import Route
 from api.routes import ROUTES
-from storage.disk_space import DiskSpace
+from api.routing.openapi import describe
+from api.routing.route import Route
+from storage.database.disk_space import DiskSpace
 from tests.api.conftest import Api, StartApi
 from tests.trunkline.disks import filled, tiny_disk
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import structlog
 from structlog.testing import capture_logs
 
-from storage import api_keys
+from storage.accounts import api_keys
 from tests.api.conftest import Api
 
 BAD_BODY = {"error": "Validation failed", "details": [{"field": "body", "message": "Must be valid JSON"}]}

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from api.fields import NoBody
-from api.route import Route
 from api.routes import ROUTES
+from api.routing.route import Route
+from api.schemas.base import NoBody
 from tests.api.conftest import Api
 
 WITH_BODY = [route for route in ROUTES if route.body is not None and route.body is not NoBody]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, web
 
-from api.listen import listen
+from api.serving.listener import listen
 from config.errors import StartupError
 from config.sections import ApiSettings
 from tests.api.conftest import Api, LanguageModel, StartApi, Voice

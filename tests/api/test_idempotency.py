@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from aiohttp import ClientResponse
 from structlog.testing import capture_logs
 
-from api import idempotency
-from api.idempotency import Repeats
+from api.serving import idempotency
+from api.serving.idempotency import Repeats
 from config.clock import utc_now
 from config.sections import QuotaSettings
-from storage import idempotent_answers
+from storage.accounts import idempotency as idempotent_answers
 from storage.tables import idempotent_answers as table
 from tests.api.conftest import Api, StartApi
 from tests.trunkline.house import until

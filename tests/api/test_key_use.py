@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from api import key_use
-from api.key_use import KeyUse
-from storage import api_keys
+from api.auth import key_last_used
+from api.auth.key_last_used import KeyUse
+from storage.accounts import api_keys
 from tests.api.conftest import Api
 from tests.trunkline.house import until
 
@@ -24,7 +24,7 @@ async def _last_use(api: Api) -> datetime | None:
 async def test_a_fault_that_was_not_foreseen_is_logged_and_the_uses_are_written_later(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_use, "WRITE_EVERY_S", 0.01)
+    monkeypatch.setattr(key_last_used, "WRITE_EVERY_S", 0.01)
     database = api.services.database
     (key,) = await database.read(api_keys.all_of)
     await database.write(lambda conn: conn.execute(sa.text("ALTER TABLE api_keys RENAME TO keys_elsewhere")))
@@ -36,7 +36,7 @@ async def test_a_fault_that_was_not_foreseen_is_logged_and_the_uses_are_written_
             await database.write(lambda conn: conn.execute(sa.text("ALTER TABLE keys_elsewhere RENAME TO api_keys")))
             async with asyncio.timeout(20):
                 while await _last_use(api) is None:  # noqa: ASYNC110 - a loop of the code writes it, and tells nobody
-                    await asyncio.sleep(key_use.WRITE_EVERY_S)
+                    await asyncio.sleep(key_last_used.WRITE_EVERY_S)
     assert logs[0]["event"] == "api_keys.last_use_not_written"
     assert (logs[0]["log_level"], logs[0]["exc_info"]) == ("error", True)
     assert await _last_use(api) is not None

@@ -13,8 +13,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
-from calls.knowledge import KnowledgeWorker
-from storage import agents
+from calls.knowledge.ingestion import KnowledgeWorker
+from storage.agents import agents
 from tests.api.conftest import Api
 from tests.api.library import BERTH, DOCX, FILES, Library, files, folder_of, new_agent, refused, total, upload
 from tests.storage.gate import Gate

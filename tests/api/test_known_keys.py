@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from api.known_keys import KnownKeys
-from storage import api_keys, organizations
-from storage.database import Database
+from api.auth.key_cache import KnownKeys
+from storage.accounts import api_keys, organizations
+from storage.database.database import Database
 from tests.api.conftest import Api
 
 

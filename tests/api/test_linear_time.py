@@ -10,11 +10,11 @@ from typing import Annotated, Any, NoReturn
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from api.addresses import HttpTemplate
-from api.agent_models import AgentSettings
-from api.fields import KnownPlaceholders, Template
-from api.json_keys import repeated_key
-from calls.context import substitute
+from api.http.duplicate_json_keys import repeated_key
+from api.schemas.addresses import HttpTemplate
+from api.schemas.agents import AgentSettings
+from api.schemas.base import KnownPlaceholders, Template
+from calls.call_record.context_variables import substitute
 
 PIECES = ("{{", "{{ ", "{{a", "{{a ", "{{a}}", "{{a}", "{ {", "}}", " ", "a")
 LENGTH = 1_000_000

@@ -10,7 +10,7 @@ from threading import get_ident
 
 import pytest
 
-from api.outgoing import PIECE, AnswerRoom, PiecesResponse, Room
+from api.http.response_streaming import PIECE, AnswerRoom, PiecesResponse, Room
 from config.errors import Unavailable
 
 

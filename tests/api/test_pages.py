@@ -9,11 +9,13 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from api import dispatch
-from api.bounds import LONGEST_DESCRIPTION, LONGEST_NAME
+from api.schemas.bounds import LONGEST_DESCRIPTION, LONGEST_NAME
+from api.serving import dispatch
 from config.sections import QuotaSettings
-from storage import background_sounds, tables, tools
-from storage.rows import BATCH
+from storage import tables
+from storage.agents import tools
+from storage.background_sounds import sounds
+from storage.tables.row_mapping import BATCH
 from tests.api.conftest import Api
 
 MIB = 1024 * 1024
@@ -117,11 +119,11 @@ async def test_all_background_sounds_that_an_organization_may_have_are_no_larger
 
     def fill(conn: sa.Connection) -> None:
         for _ in range(QuotaSettings().sounds):
-            background_sounds.create(
+            sounds.create(
                 conn,
                 api.organization_id,
                 str(uuid4()),
-                background_sounds.BackgroundSoundFields(**largest, file_size=10**9, duration_ms=10**9),
+                sounds.BackgroundSoundFields(**largest, file_size=10**9, duration_ms=10**9),
             )
 
     await api.services.database.write(fill)

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from storage import phone_numbers
+from storage.phone_numbers import phone_numbers
 from tests.api.conftest import Api
 
 SECRETS = ["sipPassword", *(f"provider_{which}{what}" for which in "abc" for what in ("AccountSid", "AuthToken"))]

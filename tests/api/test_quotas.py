@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from storage import organizations, quotas
-from storage.quotas import Usage
+from storage.accounts import organizations, quotas
+from storage.accounts.quotas import Usage
 from tests.api import library
 from tests.api.conftest import Api, StartApi
 from tests.api.test_background_sounds import WAV, sound_file

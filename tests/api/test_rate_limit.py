@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from api.rate_limit import RateWindows
+from api.auth.rate_limit import RateWindows
 from tests.api.conftest import Api, StartApi
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from openapi_schema_validator import OAS30Validator
 
-from api.reference.contract import Contract
+from api.reference.examples import body_sample
+from api.reference.openapi_reader import Contract
 from api.reference.page import render, style
-from api.reference.samples import body_sample
 from api.routes import description
 from tests.pages import Page
 

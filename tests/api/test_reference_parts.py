@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from api.reference.contract import Contract
+from api.reference.examples import body_sample, curl
+from api.reference.markdown import prose
+from api.reference.openapi_reader import Contract
 from api.reference.page import render
-from api.reference.prose import prose
-from api.reference.samples import body_sample, curl
 from tests.pages import Page
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from api.rendered import Rendered
+from api.http.json_cache import Rendered
 from tests.api.conftest import Api
 
 

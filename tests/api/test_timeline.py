@@ -8,11 +8,11 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.timeline import Source, Timeline, ToolTime
+from calls.call_record.timeline import Source, Timeline, ToolTime
 from config.clock import iso, utc_now
 from config.links import signed_url
-from media.events import TurnEnded
-from storage import calls
+from media.turns.events import TurnEnded
+from storage.calls import calls
 from tests.api.conftest import Api
 
 UNKNOWN: dict[str, Any] = {

@@ -9,7 +9,8 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from storage import tables, tools
+from storage import tables
+from storage.agents import tools
 from tests.api.conftest import Api
 
 REQUEST = {"url": "https://tools.example/weather", "method": "GET"}

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from storage import audit_entries, outbound_attempts, phone_numbers, trunk_grants
-from storage.trunk_rules import Policy
+from storage.accounts import audit_log
+from storage.calls import outbound_audit
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.trunk_rules import Policy
 from tests.api.conftest import Api, StartApi
 
 BASE = {"number": "+4930123", "provider": "sip"}
@@ -160,7 +162,7 @@ async def test_a_number_whose_trunk_was_taken_stays_and_calls_nobody(approved: A
     assert await refused(approved, "PATCH", f"/phone-numbers/{made['id']}", {"sipIp": "192.0.2.10"}) == ["sipIp"]
 
     def verdicts(conn: sa.Connection) -> list[str]:
-        query = sa.select(outbound_attempts._t.c.verdict).order_by(outbound_attempts._t.c.created_at)
+        query = sa.select(outbound_audit._t.c.verdict).order_by(outbound_audit._t.c.created_at)
         return list(conn.execute(query).scalars())
 
     assert await approved.services.database.read(verdicts) == ["queued", "refused_trunk"]
@@ -184,7 +186,7 @@ async def test_the_audit_log_tells_of_numbers_that_lose_what_they_had_before(sta
     await before.made("/phone-numbers", PBX)
     await take(before, "192.0.2.0/24")
     entries = await before.services.database.read(
-        lambda conn: audit_entries.since(conn, before.organization_id, datetime(1970, 1, 1, tzinfo=UTC))
+        lambda conn: audit_log.since(conn, before.organization_id, datetime(1970, 1, 1, tzinfo=UTC))
     )
     detail = "192.0.2.0/24 for +4930123, which had it before"
     assert [(each.actor, each.action, each.detail) for each in entries] == [("ann", "trunk.deny", detail)]

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from storage import tables
-from storage.database import READERS
+from storage.database.database import READERS
 from tests.api.conftest import Api
 from tests.storage.gate import PATIENCE_S, Gate
 
@@ -41,7 +41,7 @@ async def test_requests_that_read_leave_another_organization_a_reader(api: Api) 
 async def test_requests_that_write_wait_for_one_of_another_organization(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.database.LONGEST_TOGETHER_S", 60.0)  # one commit, however busy the machine is
+    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 60.0)  # one commit, however busy the machine is
     other = await api.of_another_organization()
     database, gate = api.services.database, Gate()
     writing = asyncio.create_task(database.write(lambda _: gate.wait()))

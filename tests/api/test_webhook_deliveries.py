@@ -9,9 +9,10 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from config.clock import iso, utc_now
-from storage import calls, webhook_deliveries
-from storage.calls import Call
-from storage.webhook_deliveries import Attempt
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.webhooks import deliveries
+from storage.webhooks.deliveries import Attempt
 from tests.api.conftest import Api, StartApi
 
 FIELDS = {
@@ -38,7 +39,7 @@ async def _call(api: Api, *, ended: bool = True, url: str | None = URL) -> Call:
         if ended:
             calls.finish(conn, call.id, status="failed", ended_reason="error", ended_at=call.created_at)
         if ended and url is not None:
-            webhook_deliveries.add(
+            deliveries.add(
                 conn,
                 organization_id=api.organization_id,
                 call_id=call.id,
@@ -56,8 +57,8 @@ async def _made(api: Api, *, status: int | None, error: str | None = None, again
 
     def record(conn: sa.Connection) -> Attempt:
         now = utc_now()
-        [due, *_] = webhook_deliveries.due(conn, now + timedelta(hours=2))
-        return webhook_deliveries.record_attempt(
+        [due, *_] = deliveries.due(conn, now + timedelta(hours=2))
+        return deliveries.record_attempt(
             conn,
             due.attempt,
             succeeded=status == 200,
@@ -148,7 +149,7 @@ async def test_sending_again_answers_with_the_attempt_that_waits_and_tells_the_d
     assert api.webhooks_told == [None]
     listed, _ = await _listed(api, call)
     assert listed[0] == attempt
-    due = await api.services.database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))
+    due = await api.services.database.read(lambda conn: deliveries.due(conn, utc_now()))
     assert [each.attempt.id for each in due] == [attempt["id"]]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from api.bounds import WHOLE
+from api.schemas.bounds import WHOLE
 
 LONGEST_PATTERN: Final = 1000
 """A pattern that matches no longer text is a bound of its own."""

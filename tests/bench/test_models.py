@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from bench.model_shapes import SHAPES, shape_file
-from bench.model_words import sentence, words
-from bench.models_llm import LOCKED, OURS, PEER, misses
-from bench.talks import EARLIER, LATEST, SYSTEM_TOKENS, Answer, Message, Talks
-from models.llama.library import Model
+from bench.models.llm import LOCKED, OURS, PEER, misses
+from bench.models.llm_load import EARLIER, LATEST, SYSTEM_TOKENS, Answer, Message, Talks
+from bench.models.random_gguf import SHAPES, shape_file
+from bench.models.random_vocabulary import sentence, words
+from models.llm.llama.bindings import Model
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from api.agent_models import AgentCreate
-from api.fields import BodyContext
-from api.route import MIB
-from api.validation import check_body
-from bench.tenants import largest_agent, misses
+from api.routing.validation import check_body
+from api.schemas.agents import AgentCreate
+from api.schemas.base import BodyContext
+from api.schemas.bounds import MIB
+from bench.api.tenants import largest_agent, misses
 
 
 def test_the_largest_agent_is_one_that_the_server_takes_and_no_list_of_it_has_room() -> None:

@@ -7,11 +7,11 @@ import asyncio
 import numpy as np
 import pytest
 
-from bench.scripted import REALISTIC, WORDS, DelayedEarStream
-from bench.turn import SCENES, Spell, misses, response_gaps, spells, stop_times
-from bench.turn_load import ACTIVITY, GIVE_UP_MS, OVER_MS, PATIENCE_MS, Talker
-from bench.turn_peer import mulaw
-from bench.wire import mulaw_peak
+from bench.capture.rtp_capture import mulaw_peak
+from bench.turn.callers import ACTIVITY, GIVE_UP_MS, OVER_MS, PATIENCE_MS, Talker
+from bench.turn.pipecat_bench import mulaw
+from bench.turn.scripted_models import REALISTIC, WORDS, DelayedEarStream
+from bench.turn.turn_latency import SCENES, Spell, misses, response_gaps, spells, stop_times
 
 SOUND = np.full(160, 5000, np.int16)
 SILENCE = np.full(160, 8, np.int16)

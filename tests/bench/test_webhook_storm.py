@@ -1,5 +1,5 @@
 """No event is lost or altered, whatever kills the process that sends it and whatever its receiver does; the small
-sibling of `bench.webhook_storm`. And what that bench calls a fault."""
+sibling of `bench.webhooks.kill_storm`. And what that bench calls a fault."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.webhook_checks import Kill, Recorded, Storm, cut, faults
-from bench.webhook_receiver import Arrival, verified
-from bench.webhook_storm import Plan, rows_of, storm
-from calls.webhooks import signature_headers
+from bench.webhooks.faulty_receiver import Arrival, verified
+from bench.webhooks.invariants import Kill, Recorded, Storm, cut, faults
+from bench.webhooks.kill_storm import Plan, rows_of, storm
+from calls.webhooks.delivery import signature_headers
 
 SMALL = Plan(
     events=40, kills=3, life_s=0.7, start_s=0.5, whole_server=False, timeout_s=0.6, delays_s=(0.05,) * 4,

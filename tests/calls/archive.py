@@ -13,11 +13,14 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.knowledge import KnowledgeWorker
-from storage import agents, knowledge, knowledge_files, knowledge_index, organizations
-from storage.agents import AgentFields
-from storage.database import Database
-from storage.knowledge import Document, DocumentFields
+from calls.knowledge.ingestion import KnowledgeWorker
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.database.database import Database
+from storage.knowledge import documents, passages
+from storage.knowledge import files as knowledge_files
+from storage.knowledge.documents import Document, DocumentFields
 from tests import fresh_database
 
 TEXT = b"We open at nine.\n\nOn Sundays we are closed."
@@ -49,7 +52,7 @@ class Archive:
             file_size=0,
             sha256=same or document_id,
         )
-        create = partial(knowledge.create, organization_id=self.organization_id, fields=fields)
+        create = partial(documents.create, organization_id=self.organization_id, fields=fields)
         return await self.database.write(partial(create, document_id=document_id))
 
     def _put(self, document_id: str, content: bytes | None) -> None:
@@ -73,7 +76,7 @@ class Archive:
             os.close(handle)
 
     async def get(self, document: Document) -> Document:
-        wanted = partial(knowledge.get, organization_id=self.organization_id, document_id=document.id)
+        wanted = partial(documents.get, organization_id=self.organization_id, document_id=document.id)
         found = await self.database.read(wanted)
         assert found is not None
         return found
@@ -83,11 +86,11 @@ class Archive:
         return found.status, found.chunk_count, found.error
 
     async def delete(self, document: Document) -> None:
-        wanted = partial(knowledge.delete, organization_id=self.organization_id, document_id=document.id)
+        wanted = partial(documents.delete, organization_id=self.organization_id, document_id=document.id)
         assert await self.database.write(wanted)
 
     async def search(self, text: str) -> list[str]:
-        found = await self.database.read(partial(knowledge_index.search, agent_id=self.agent_id, text=text, most=10))
+        found = await self.database.read(partial(passages.search, agent_id=self.agent_id, text=text, most=10))
         return [each.content for each in found]
 
     async def left(self) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from config.secrets import Secrets
-from storage.database import Database
+from storage.database.database import Database
 from tests import fresh_database
 from tests.calls.archive import Archive, open_archive
 from tests.calls.outbox import Receiver, listening

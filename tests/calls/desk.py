@@ -15,15 +15,20 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from prometheus_client import REGISTRY
 
-from calls.after_call import AfterCall, Outcome
-from calls.analysis import Analyst
+from calls.call_record.outcome import Outcome
+from calls.post_call.analysis import Analyst
+from calls.post_call.finalizer import AfterCall
 from config.clock import utc_now
 from config.secrets import Secrets
 from models.protocols import ChatPrompt
-from storage import agents, calls, organizations, phone_numbers, webhook_deliveries
-from storage.agents import Agent, AgentFields, ExtractionField
-from storage.calls import Call, TranscriptItem
-from storage.phone_numbers import PhoneNumberFields
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import Agent, AgentFields, ExtractionField
+from storage.calls import calls
+from storage.calls.calls import Call, TranscriptItem
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from storage.webhooks import deliveries
 from tests import fresh_database
 from tests.calls.house import WatchedDatabase
 from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
@@ -108,7 +113,7 @@ class Desk:
 
     async def told(self) -> list[dict[str, Any]]:
         """What webhooks tell."""
-        due = await self.database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))
+        due = await self.database.read(lambda conn: deliveries.due(conn, utc_now()))
         return [json.loads(each.delivery.body) for each in due]
 
 

@@ -12,29 +12,33 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.admission import Ceilings
-from calls.after_call import AfterCall
-from calls.analysis import Analyst
-from calls.billing import RateCard, caller_check
-from calls.door import Door
-from calls.egress import EgressClient, EgressRules, Lanes
-from calls.equipment import Equipment
-from calls.http_tool import Outside
-from calls.load import Load
-from calls.outbound import Turns, WayOut
+from calls.admission.digest_auth import Door
+from calls.admission.funds import caller_check
+from calls.admission.model_load import Load
+from calls.admission.number_routing import Ceilings
+from calls.call_record.billing import RateCard
+from calls.egress.client import EgressClient, EgressRules, Lanes
+from calls.post_call.analysis import Analyst
+from calls.post_call.finalizer import AfterCall
 from calls.service import CallService
+from calls.session.dependencies import Equipment
+from calls.session.outbound_call import Turns, WayOut
+from calls.tools.http_tool import Outside
 from config.secrets import Secrets
 from config.sections import BillingSettings
-from media.engine import Engine
+from media.engine.engine import Engine
 from media.recording import RecordingWriter
 from models.protocols import AnswerPart
-from sipcore.digest import InboundDigest
-from storage import agents, calls, organizations, phone_numbers
-from storage.agents import Agent, AgentFields
-from storage.calls import Call
-from storage.database import Database
-from storage.phone_numbers import PhoneNumber, PhoneNumberFields
-from storage.trunk_rules import Policy
+from sipcore.security.digest import InboundDigest
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import Agent, AgentFields
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.trunk_rules import Policy
 from tests import fresh_database
 from tests.calls.web_server import system_tls
 from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue

@@ -7,10 +7,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from storage import calls
-from storage.agents import Agent
-from storage.calls import Call
-from storage.phone_numbers import PhoneNumber
+from storage.agents.agents import Agent
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.house import House, until
 from tests.fakes_legs import Callee
 

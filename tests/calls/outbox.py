@@ -12,12 +12,16 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from aiohttp import web
 
-from calls.egress import EgressClient, EgressRules, tls_context
-from calls.webhooks import Deliverer, DeliveryPolicy
+from calls.egress.client import EgressClient, EgressRules, tls_context
+from calls.webhooks.delivery import Deliverer, DeliveryPolicy
 from config.secrets import Secrets
-from storage import agents, calls, organizations, phone_numbers, webhook_claims, webhook_deliveries
-from storage.database import Database
-from storage.webhook_deliveries import Attempt, Delivery
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.calls import calls
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.webhooks import claims, deliveries
+from storage.webhooks.deliveries import Attempt, Delivery
 from tests.calls.web_server import system_tls
 
 BODY = '{"event":"call.completed","customerNumber":"+49 · 30"}'.encode()
@@ -86,14 +90,14 @@ async def put_many(
             customer_number="+2",
         )
         return [
-            webhook_deliveries.add(
+            deliveries.add(
                 conn,
                 organization_id=organization.id,
                 call_id=call.id,
                 url=each_url,
                 body=BODY,
                 secret_encrypted=secret_encrypted,
-                event=f"another event {each}" if each else webhook_deliveries.CALL_COMPLETED,
+                event=f"another event {each}" if each else deliveries.CALL_COMPLETED,
             )
             for each, each_url in enumerate(url for url in urls for _ in range(count))
         ]
@@ -115,7 +119,7 @@ async def delivering(
 ) -> AsyncIterator[Deliverer]:
     """What sends, as after a start of the server; `beside_others`: as another process on its database."""
     if not beside_others:
-        await database.write(webhook_claims.release_all)
+        await database.write(claims.release_all)
     tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
     client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
     deliverer = Deliverer(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
@@ -133,9 +137,9 @@ async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list
     """The delivery and its attempts, in the order of their numbers."""
 
     def look(conn: sa.Connection) -> tuple[Delivery, list[Attempt]]:
-        row = webhook_deliveries.of_call(conn, delivery.call_id)
+        row = deliveries.of_call(conn, delivery.call_id)
         assert row is not None
-        attempts = webhook_deliveries.page(conn, delivery.call_id, limit=100, offset=0).items
+        attempts = deliveries.page(conn, delivery.call_id, limit=100, offset=0).items
         return row, sorted(attempts, key=lambda each: each.attempt)
 
     return await database.read(look)
@@ -143,4 +147,4 @@ async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list
 
 async def ask_again(database: Database, delivery: Delivery) -> Attempt:
     """Somebody wants it to be sent once more."""
-    return await database.write(lambda conn: webhook_deliveries.add_manual(conn, delivery, scheduled=5))
+    return await database.write(lambda conn: deliveries.add_manual(conn, delivery, scheduled=5))

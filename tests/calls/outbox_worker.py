@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from config.secrets import Secrets
-from storage.database import Database
+from storage.database.database import Database
 from tests.calls.outbox import delivering
 
 

@@ -9,11 +9,14 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.timeline import Source, Turn
-from storage import call_sip, calls, organizations, recordings, tables, webhook_deliveries
-from storage.call_sip import CallSip
-from storage.calls import Call
-from storage.organizations import Organization
+from calls.call_record.timeline import Source, Turn
+from storage import tables
+from storage.accounts import organizations
+from storage.accounts.organizations import Organization
+from storage.calls import calls, recordings, sip_traces
+from storage.calls.calls import Call
+from storage.calls.sip_traces import CallSip
+from storage.webhooks import deliveries
 
 SAID = "Zebra crossing at nine"
 LASTED = timedelta(minutes=3)
@@ -48,7 +51,7 @@ def past_call(
     )
     began = {"created_at": ended_at - LASTED, "parent_call_id": parent}
     conn.execute(sa.update(tables.calls).where(tables.calls.c.id == call.id).values(**began))
-    call_sip.put(conn, {call.id: CallSip([])})
+    sip_traces.put(conn, {call.id: CallSip([])})
     if not ended:
         return _stored(conn, call.id)
     turn = Turn(1)
@@ -67,7 +70,7 @@ def past_call(
         turn_count=1,
     )
     body = f'{{"summary": "{SAID}"}}'.encode()
-    event = webhook_deliveries.add(
+    event = deliveries.add(
         conn, organization_id=owner, call_id=call.id, url="https://receiver.test/", body=body, secret_encrypted=None
     )
     if told:
@@ -77,8 +80,8 @@ def past_call(
 
 def deliver(conn: sa.Connection, delivery_id: str) -> None:
     """The event's only attempt was answered with 200."""
-    (due,) = [each for each in webhook_deliveries.due(conn, calls.utc_now()) if each.delivery.id == delivery_id]
-    webhook_deliveries.record_attempt(
+    (due,) = [each for each in deliveries.due(conn, calls.utc_now()) if each.delivery.id == delivery_id]
+    deliveries.record_attempt(
         conn,
         due.attempt,
         succeeded=True,

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from calls.knowledge_search import KnowledgeSearch
-from calls.lookup import Lookup
-from calls.recall import SURE
-from calls.script import Script
-from calls.talk_tools import SearchKnowledge
-from media.ports import TICK_MS
+from calls.conversation.config import Script
+from calls.knowledge.context_injection import SURE
+from calls.knowledge.prefetch import Lookup
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.builtin_tools import SearchKnowledge
+from media.audio_port import TICK_MS
 from models.protocols import SEARCH_KNOWLEDGE, AnswerPart, ChatPrompt, TextDelta, ToolCall
-from storage.knowledge_index import Found
+from storage.knowledge.passages import Found
 from tests.fakes_calls import Talk
 from tests.virtual_time import run_virtually
 

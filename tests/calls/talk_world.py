@@ -16,18 +16,20 @@ from typing import Literal
 
 import numpy as np
 
-from calls.answering import Mind
-from calls.conversation import Conversation
-from calls.digits import DigitsDialled
-from calls.inbox import Inbox
-from calls.lookup import Lookup
-from calls.mouth import Mouth
-from calls.script import Script
-from calls.talk_tools import EndCall
-from calls.timeline import Timeline
-from calls.tools import ToolBelt
-from media.engine_call import CallEvent, UtteranceSent
-from media.events import (
+from calls.call_record.timeline import Timeline
+from calls.conversation.config import Script
+from calls.conversation.conversation import Conversation
+from calls.conversation.dtmf_collector import DigitsDialled
+from calls.conversation.event_queue import Inbox
+from calls.conversation.response_generator import Mind
+from calls.conversation.speech_output import Mouth
+from calls.knowledge.prefetch import Lookup
+from calls.tools.builtin_tools import EndCall
+from calls.tools.toolset import ToolBelt
+from media.audio_port import TICK_MS
+from media.engine.call_audio import CallEvent, UtteranceSent
+from media.playout import Playout
+from media.turns.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
@@ -39,9 +41,8 @@ from media.events import (
     TurnEnded,
     TurnEvent,
 )
-from media.playout import Playout
-from media.ports import TICK_MS
-from media.turns import Turns, TurnSettings
+from media.turns.settings import TurnSettings
+from media.turns.turn_detector import Turns
 from models.protocols import (
     ChatPrompt,
     VoiceSettings,

@@ -14,9 +14,10 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls import service
-from calls.admission import Ceilings
-from storage import calls, phone_numbers, trunk_grants
-from storage.database import READERS, StorageTrouble
+from calls.admission.number_routing import Ceilings
+from storage.calls import calls
+from storage.database.database import READERS, StorageTrouble
+from storage.phone_numbers import phone_numbers, trunk_grants
 from tests.calls.house import House, every_call, open_house, until
 from tests.fakes_legs import SOURCE, Phone
 from tests.storage.gate import Gate, names_in

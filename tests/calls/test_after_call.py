@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from bench.scripted import HANG_UP
+from bench.turn.scripted_models import HANG_UP
 from models.protocols import TextDelta
-from storage import agents, call_endings, calls, tables, webhook_deliveries
-from storage.agents import Agent
-from storage.database import StorageTrouble
-from storage.phone_numbers import PhoneNumber
+from storage import tables
+from storage.agents import agents
+from storage.agents.agents import Agent
+from storage.calls import calls, pending_ends
+from storage.database.database import StorageTrouble
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.webhooks import deliveries as webhook_deliveries
 from tests.calls.house import House, every_call, open_house, until
 
 WEBHOOK: dict[str, Any] = {"post_call_webhook_url": "https://receiver.test/hook"}
@@ -85,7 +88,7 @@ async def test_a_call_ends_with_its_webhook_or_not_at_all(tmp_path: Path, monkey
             return added
 
         monkeypatch.setattr(webhook_deliveries, "add", fails_while_broken)
-        monkeypatch.setattr("calls.after_call.STORE_AGAIN_S", (0.02,) * 1000)
+        monkeypatch.setattr("calls.post_call.finalizer.STORE_AGAIN_S", (0.02,) * 1000)
         phone.hangs_up()
         await until(lambda: tries >= 1)
         assert (await house.stored(phone)).ended_at is None
@@ -161,8 +164,8 @@ async def test_a_call_whose_agent_was_deleted_tells_of_its_end_whoever_ends_it(t
         def leave(conn: sa.Connection) -> list[calls.Call]:
             made = [left(conn, number, agent, f"left-{each}") for each in range(3)]
             calls.finish(conn, made[0].id, status="no_answer", ended_reason="no_answer", ended_at=calls.utc_now())
-            ended = call_endings.Ending("completed", "customer_ended", calls.utc_now())
-            call_endings.keep(conn, made[1].id, ended, answered_at=calls.utc_now())
+            ended = pending_ends.Ending("completed", "customer_ended", calls.utc_now())
+            pending_ends.keep(conn, made[1].id, ended, answered_at=calls.utc_now())
             assert agents.delete(conn, number.organization_id, agent.id)
             return made
 

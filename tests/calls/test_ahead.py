@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls.ahead import Ahead
-from calls.script import Script
+from calls.conversation.config import Script
+from calls.conversation.prompt_prefill import Ahead
 from config.errors import ModelError
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt
 from tests.fakes_calls import WORD_MS, ScriptedLanguage, Talk, settle

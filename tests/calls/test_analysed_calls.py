@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.admission import Ceilings, SecondLegs
-from calls.analysis import Analyst
+from calls.admission.number_routing import Ceilings, SecondLegs
+from calls.post_call.analysis import Analyst
 from config.clock import utc_now
 from config.errors import ModelError
+from models.errors import RemoteTrouble
 from models.protocols import ChatPrompt
-from models.remote.trouble import RemoteTrouble
-from storage import call_endings, calls
-from storage.calls import Call, TranscriptItem
+from storage.calls import calls, pending_ends
+from storage.calls.calls import Call, TranscriptItem
 from tests.calls.desk import DAY, GUESTS, SUMMARY, TALK, VALUES, Answer, desk, ending, fallen_back
 from tests.calls.house import until
 from tests.fakes_calls import ScriptedEars, ScriptedVoice, scripted_catalogue
@@ -47,7 +47,7 @@ async def test_a_call_is_open_and_ended_while_it_is_analysed(tmp_path: Path) -> 
         outcome = ending()
         await here.after.finish(call.id, outcome, agent)
         waiting = await here.stored(call)
-        kept = await here.database.read(lambda conn: call_endings.of_call(conn, call.id))
+        kept = await here.database.read(lambda conn: pending_ends.of_call(conn, call.id))
         ceilings = Ceilings(process=1, organization=1)
         second_legs = SecondLegs(lambda conn, organization: None, lambda: None)
         full = await here.database.read(
@@ -56,14 +56,14 @@ async def test_a_call_is_open_and_ended_while_it_is_analysed(tmp_path: Path) -> 
         assert (waiting.status, waiting.ended_at, waiting.transcript) == ("in_progress", None, TALK)
         late = partial(calls.note_progress, call_id=call.id, transcript=TALK[:1], turn_count=0)
         assert not await here.database.write(late), "what was kept stays as it is"
-        assert kept is not None and call_endings.as_ended(waiting, kept).ended_at == outcome.ended_at
+        assert kept is not None and pending_ends.as_ended(waiting, kept).ended_at == outcome.ended_at
         assert full is None
         assert await here.told() == []
         here.language.stuck.set()
         await here.after.closed(call.id, 10)
         closed = await here.stored(call)
         assert (closed.status, closed.ended_at) == ("completed", outcome.ended_at)
-        assert await here.database.read(lambda conn: call_endings.of_call(conn, call.id)) is None
+        assert await here.database.read(lambda conn: pending_ends.of_call(conn, call.id)) is None
 
 
 async def test_a_call_whose_answer_could_not_be_stored_is_not_placed_again_while_it_is_analysed(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_a_fault_in_the_analysis_leaves_the_call_its_end(
     def breaks(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(f"calls.analysis.{broken}", breaks)
+    monkeypatch.setattr(f"calls.post_call.analysis.{broken}", breaks)
     async with desk(tmp_path) as here:
         call = await here.ended(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
     assert (call.status, call.ended_reason) == ("completed", "customer_ended")

@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from calls import after_call
-from calls.analysis import AT_ONCE, Analyst
-from models.catalogue import Catalogue, LanguageModelInfo
-from storage import calls
-from storage.database import StorageTrouble
+from calls.post_call import finalizer
+from calls.post_call.analysis import AT_ONCE, Analyst
+from models.loading.catalogue import Catalogue, LanguageModelInfo
+from storage.calls import calls
+from storage.database.database import StorageTrouble
 from tests.calls.desk import DAY, SUMMARY, TALK, Writer, desk, ending
 from tests.calls.house import until
 from tests.fakes_calls import AlwaysOver, ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue, settle
@@ -129,8 +129,8 @@ class Trouble:
 async def test_a_call_that_is_kept_is_closed_once_the_database_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(after_call, "STORE_AGAIN_S", (0.001,))
-    monkeypatch.setattr(after_call, "KEPT_AGAIN_S", 0.01)
+    monkeypatch.setattr(finalizer, "STORE_AGAIN_S", (0.001,))
+    monkeypatch.setattr(finalizer, "KEPT_AGAIN_S", 0.01)
     async with desk(tmp_path, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:
@@ -146,7 +146,7 @@ async def test_a_call_that_the_database_cannot_close_now_is_closed_at_the_next_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stop does not wait for a database in trouble."""
-    monkeypatch.setattr(after_call, "STORE_AGAIN_S", (0.01,))
+    monkeypatch.setattr(finalizer, "STORE_AGAIN_S", (0.01,))
     async with desk(tmp_path, SUMMARY, SUMMARY) as here:
         call, agent = await here.call(post_call_summary_enabled=True)
         with monkeypatch.context() as broken:

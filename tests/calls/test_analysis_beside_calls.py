@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from calls.analysis import Analyst
+from calls.post_call.analysis import Analyst
 from config.clock import utc_now
-from models.llama.engine import Engine, Request, Ticket
-from models.llama.language_model import LlamaLanguageModel
-from models.llama.library import Chunk, Context
-from models.llama.schedule import Priority
+from models.llm.llama.batching.engine import Engine, Request, Ticket
+from models.llm.llama.batching.scheduler import Priority
+from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.language_model import LlamaLanguageModel
 from models.protocols import ChatMessage, ChatPrompt
-from storage.agents import Agent
-from storage.calls import TranscriptItem
+from storage.agents.agents import Agent
+from storage.calls.calls import TranscriptItem
 from tests.calls.desk import DAY, GUESTS
 from tests.fakes_calls import ScriptedEars, ScriptedVoice, scripted_catalogue
 from tests.models.tiny_gguf import write_tiny_gguf

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from calls.analysis_checks import BadAnswer, checked_summary, checked_values, merged
-from calls.analysis_prompts import MOST_FIELDS, forms_of, parts_of, values_prompt
-from models.llama.grammar import json_grammar
-from storage.agents import ExtractionField
-from storage.calls import TranscriptItem
+from calls.post_call.analysis_prompts import MOST_FIELDS, forms_of, parts_of, values_prompt
+from calls.post_call.analysis_validation import BadAnswer, checked_summary, checked_values, merged
+from models.llm.llama.output.grammar import json_grammar
+from storage.agents.agents import ExtractionField
+from storage.calls.calls import TranscriptItem
 
 HOSTILE = (
     *("", " ", '"', "\\", "\n", "\x00", "🙂", "名前", "a b", "a.b", "value_1", "value_2", "__proto__", "x" * 4000),

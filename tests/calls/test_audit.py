@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls import audit, dialling
-from calls.dialling import Elsewhere, PeersWish
+from calls.outbound import audit_log, permissions
+from calls.outbound.permissions import Elsewhere, PeersWish
 from config.clock import utc_now
-from storage import audit_entries, calls, organizations, outbound_attempts, phone_numbers, tables, trunk_grants
-from storage.calls import Call
-from storage.database import Database
-from storage.outbound_attempts import Told, Wish
-from storage.phone_numbers import PhoneNumberFields
+from storage import tables
+from storage.accounts import audit_log as audit_entries
+from storage.accounts import organizations
+from storage.calls import calls, outbound_audit
+from storage.calls.calls import Call
+from storage.calls.outbound_audit import Told, Wish
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,11 +43,11 @@ def _goes(conn: sa.Connection, call: Call, by: Elsewhere, destination: str) -> b
     """Whether the peer gets who it wants."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     wanted = PeersWish(by, destination, "192.0.2.1", from_number="100")
-    return dialling.elsewhere(conn, call, number, wanted, lambda *_: None)
+    return permissions.elsewhere(conn, call, number, wanted, lambda *_: None)
 
 
 def _log(conn: sa.Connection, owner: str) -> list[Told]:
-    return list(outbound_attempts.told_after(conn, owner, BEGINNING, "", limit=99))
+    return list(outbound_audit.told_after(conn, owner, BEGINNING, "", limit=99))
 
 
 @pytest.mark.parametrize(
@@ -88,11 +92,11 @@ async def test_what_a_peer_sends_elsewhere_counts_like_every_call(database: Data
 async def test_a_peer_cannot_flood_the_log(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_redirect=True)
-        for _ in range(dialling.MOST_REFUSED + 20):
+        for _ in range(permissions.MOST_REFUSED + 20):
             assert not _goes(conn, call, "refer", "300")
-        assert len(outbound_attempts.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
+        assert len(outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
         assert _goes(conn, call, "redirect", "300")
-        assert len(outbound_attempts.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 101
+        assert len(outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 101
 
     await database.write(check)
 
@@ -116,14 +120,14 @@ async def test_a_right_that_was_taken_away_is_gone_at_once(database: Database) -
 
 
 async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "PIECE", 2)
+    monkeypatch.setattr(audit_log, "PIECE", 2)
     now = utc_now()
 
     def fill(conn: sa.Connection) -> str:
         owner = organizations.create(conn, "default").id
         wish = Wish(organization_id=owner, phone_number_id=None, destination="300", client=None)
         for _ in range(6):
-            outbound_attempts.note(conn, wish, "queued")
+            outbound_audit.note(conn, wish, "queued")
         old = sa.select(tables.outbound_attempts.c.id).limit(5).scalar_subquery()
         change = sa.update(tables.outbound_attempts).where(tables.outbound_attempts.c.id.in_(old))
         conn.execute(change.values(created_at=now - timedelta(days=400)))
@@ -132,9 +136,9 @@ async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: p
         return owner
 
     owner = await database.write(fill)
-    assert await audit.forget_old(database) == 5
+    assert await audit_log.forget_old(database) == 5
     assert len(await database.read(lambda conn: _log(conn, owner))) == 1
-    assert await audit.forget_old(database) == 0
+    assert await audit_log.forget_old(database) == 0
 
 
 async def test_it_forgets_what_operators_changed_as_late(database: Database) -> None:
@@ -148,6 +152,6 @@ async def test_it_forgets_what_operators_changed_as_late(database: Database) -> 
         return owner
 
     owner = await database.write(fill)
-    assert await audit.forget_old(database) == 1
+    assert await audit_log.forget_old(database) == 1
     left = await database.read(lambda conn: audit_entries.since(conn, owner, BEGINNING))
     assert [each.detail for each in left] == ["192.0.2.2 for numbers *"]

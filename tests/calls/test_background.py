@@ -10,12 +10,12 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from calls.background import Backgrounds, at_rate
-from media.loop_synthesis import SAMPLE_RATE
-from media.ports import Samples
-from media.sound_files import NotSound, write_wav
-from sipcore.pump import Pump
-from storage.background_sounds import path_of, write_file
+from calls.session.background_audio import Backgrounds, at_rate
+from media.audio_port import Samples
+from media.background.files import NotSound, write_wav
+from media.background.loop_synthesis import SAMPLE_RATE
+from sipcore.audio.pump import Pump
+from storage.background_sounds.sounds import path_of, write_file
 from tests.sipcore.tones import tone
 
 

@@ -16,19 +16,24 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from bench.scripted import HANG_UP
-from calls import dialling, metrics
-from calls.after_call import AfterCall
-from calls.billing import RateCard, charge
-from calls.metering import Usage
+from bench.turn.scripted_models import HANG_UP
+from calls import metrics
+from calls.call_record.billing import RateCard, charge
+from calls.call_record.metering import Usage
+from calls.outbound import permissions
+from calls.post_call.finalizer import AfterCall
 from config.secrets import Secrets
 from config.sections import BillingSettings
 from models.protocols import TextDelta
-from storage import agents, balances, calls, organizations, tables, webhook_deliveries
-from storage.agents import AgentFields
-from storage.balances import BalanceChange
-from storage.calls import Call
-from storage.database import Database, StorageTrouble
+from storage import tables
+from storage.accounts import balances, organizations
+from storage.accounts.balances import BalanceChange
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.database.database import Database, StorageTrouble
+from storage.webhooks import deliveries
 from tests.calls.house import GREETS, House, open_house, until
 from tests.calls.outbound import callee, ended, queue
 
@@ -152,16 +157,16 @@ async def test_calls_that_end_together_are_all_paid_though_nothing_is_left(tmp_p
 
 
 async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calls.after_call.STORE_AGAIN_S", (0.01,))
-    real, tries = webhook_deliveries.add, []
+    monkeypatch.setattr("calls.post_call.finalizer.STORE_AGAIN_S", (0.01,))
+    real, tries = deliveries.add, []
 
-    def fails_once(*arguments: Any, **named: Any) -> webhook_deliveries.Delivery:
+    def fails_once(*arguments: Any, **named: Any) -> deliveries.Delivery:
         tries.append(named)
         if len(tries) == 1:
             raise StorageTrouble("the disk cannot be read or written")
         return real(*arguments, **named)
 
-    monkeypatch.setattr(webhook_deliveries, "add", fails_once)
+    monkeypatch.setattr(deliveries, "add", fails_once)
     async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=PRICES) as house:
         number, _ = await house.number(first_speaker="agent", post_call_webhook_url="https://receiver.test/")
         await has(house, plan="paid", balance="1")
@@ -178,7 +183,7 @@ async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeyp
         paid_before.append(await purse(house, number.organization_id))
         return {"summary": "All is well.", "extractions": {}}, Usage(prompt_tokens=700, completion_tokens=100)
 
-    monkeypatch.setattr("calls.analysis.Analyst.analyse", analyse)
+    monkeypatch.setattr("calls.post_call.analysis.Analyst.analyse", analyse)
     async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], hears=["bye"], billing=PRICES) as house:
         number, _ = await house.number(first_speaker="user", post_call_summary_enabled=True)
         await has(house, plan="paid", balance="1")
@@ -200,10 +205,10 @@ async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_diall
         number, _ = await house.number(**GREETS)
         await has(house, plan="paid", balance="0.000001")
 
-        def refused(conn: sa.Connection) -> dialling.Verdict | None:
+        def refused(conn: sa.Connection) -> permissions.Verdict | None:
             owner = organizations.get(conn, number.organization_id)
             assert owner is not None
-            refusal = dialling.refusal_of(conn, number, owner, "+4917012", lambda *_: None)
+            refusal = permissions.refusal_of(conn, number, owner, "+4917012", lambda *_: None)
             return None if refusal is None else refusal.verdict
 
         phone = house.rings()
@@ -236,20 +241,20 @@ async def test_callers_of_an_empty_balance_are_refused_where_that_is_set(tmp_pat
 
 DIES = """
 import asyncio, os, sys
-from calls.after_call import AfterCall, Outcome
-from calls.billing import RateCard
-from calls.metering import Usage
+from calls.post_call.finalizer import AfterCall, Outcome
+from calls.call_record.billing import RateCard
+from calls.call_record.metering import Usage
 from config.clock import utc_now
 from decimal import ROUND_HALF_UP, Decimal
-from storage import calls, webhook_deliveries
-from storage.database import Database
+from storage.webhooks import deliveries
+from storage.database.database import Database
 
 async def main(path, call_id, moment):
     database = Database(f"sqlite+aiosqlite:///{path}")
     await database.open()
     die = lambda *_, **__: os.kill(os.getpid(), 9)
     if moment == "before":
-        webhook_deliveries.add = die  # after the debit, before the commit
+        deliveries.add = die  # after the debit, before the commit
     after = AfterCall(database, None, "", die, RateCard(speaking=Decimal(1)))
     if moment == "after":
         after._announce = lambda *_: True  # it is committed: `wake` is called

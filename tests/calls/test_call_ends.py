@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls import talk
-from calls.admission import Ceilings
+from calls.admission.number_routing import Ceilings
+from calls.session import conversation_runner
 from config.errors import ModelError
-from sipcore.leg import Media
-from storage import calls, webhook_deliveries
+from sipcore.dialogs.leg import Media
+from storage.calls import calls
+from storage.webhooks import deliveries as webhook_deliveries
 from tests.calls.house import House, open_house, until
 from tests.fakes_legs import Phone
 
@@ -102,7 +103,7 @@ async def test_a_caller_who_vanished_without_bye_is_a_media_timeout(tmp_path: Pa
 async def test_a_caller_from_whom_no_packet_comes_is_told_of_early_but_not_one_on_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "NO_RTP_S", 0.3)
+    monkeypatch.setattr(conversation_runner, "NO_RTP_S", 0.3)
     async with open_house(tmp_path) as house:
         await house.number()
         house.pump.last_packet_ns = time.monotonic_ns()

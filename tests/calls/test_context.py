@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from calls.context import ContextValue, call_values, substitute
+from calls.call_record.context_variables import ContextValue, call_values, substitute
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from bench.scripted import HANG_UP
+from bench.turn.scripted_models import HANG_UP
 from calls import metrics
-from calls.answer import Answer
-from calls.digits import DigitsDialled
-from calls.inbox import AnswerDone
-from calls.mouth import Mouth
-from calls.phrases import phrases_in
-from calls.reply import just
-from calls.script import Script
-from calls.timeline import Making
+from calls.call_record.timeline import Making
+from calls.conversation.agent_response import Answer
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled
+from calls.conversation.event_queue import AnswerDone
+from calls.conversation.speech_output import Mouth
+from calls.conversation.stock_phrases import phrases_in
+from calls.conversation.tool_loop import just
 from config.errors import ModelError
-from media.engine_call import Broken
+from media.engine.call_audio import Broken
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
 from tests.fakes_calls import RATE, WORD_MS, ScriptedLanguage, Talk, settle
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from calls.dialling import permitted
-from storage.organizations import Organization
-from storage.phone_numbers import PhoneNumber
+from calls.outbound.permissions import permitted
+from storage.accounts.organizations import Organization
+from storage.phone_numbers.phone_numbers import PhoneNumber
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

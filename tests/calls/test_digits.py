@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.scripted import HANG_UP
-from calls.digits import (
+from bench.turn.scripted_models import HANG_UP
+from calls.conversation.dtmf_collector import (
     CHANGED_AFTER,
     ECHO_MS,
     GATHER_S,
@@ -20,9 +20,9 @@ from calls.digits import (
     KeyPresses,
     OwnKeys,
 )
-from media.dtmf_keys import DigitWay
+from media.dtmf.keys import DigitWay
 from models.protocols import AnswerPart, TextDelta, ToolCall
-from storage.calls import Call
+from storage.calls.calls import Call
 from tests.calls.house import GREETS, open_house, until
 from tests.media.keys import gap, key, sent
 

@@ -10,15 +10,15 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from calls.knowledge_search import KnowledgeSearch
-from models.flite_tts import FliteTextToSpeech
+from calls.knowledge.search import KnowledgeSearch
 from models.protocols import SEARCH_KNOWLEDGE, TextDelta, ToolCall, VoiceSettings
-from storage import knowledge
-from storage.agents import Agent
-from storage.documents.blocks import paragraph
-from storage.documents.chunks import chunks_of
-from storage.knowledge import Document, DocumentFields
-from storage.knowledge_index import Found
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from storage.agents.agents import Agent
+from storage.document_reader.base.blocks import paragraph
+from storage.document_reader.chunker import chunks_of
+from storage.knowledge import documents
+from storage.knowledge.documents import Document, DocumentFields
+from storage.knowledge.passages import Found
 from tests.calls.house import House, open_house, until
 from tests.fakes_calls import ScriptedStream, settle
 
@@ -33,10 +33,10 @@ async def learn(house: House, agent: Agent) -> Document:
     )
 
     def store(conn: sa.Connection) -> Document:
-        document = knowledge.create(conn, agent.organization_id, str(uuid4()), fields)
-        knowledge.begin(conn, most=1)
-        knowledge.add_chunks(conn, document, list(chunks_of([paragraph(ANSWER)])))
-        knowledge.finish(conn, document.id)
+        document = documents.create(conn, agent.organization_id, str(uuid4()), fields)
+        documents.begin(conn, most=1)
+        documents.add_chunks(conn, document, list(chunks_of([paragraph(ANSWER)])))
+        documents.finish(conn, document.id)
         return document
 
     return await house.database.write(store)
@@ -72,7 +72,7 @@ async def test_what_a_caller_asks_is_told_to_the_model_and_kept_as_a_source_of_t
         call = await house.ends(phone)
         first, second = house.language.prompts
         await house.database.write(
-            partial(knowledge.delete, organization_id=agent.organization_id, document_id=document.id)
+            partial(documents.delete, organization_id=agent.organization_id, document_id=document.id)
         )
         call = await house.stored(phone)
     told = f"From the document Fees:\n{ANSWER}"

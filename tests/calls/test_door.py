@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from sipcore.digest import InboundDigest
-from storage import phone_numbers
-from storage.phone_numbers import PhoneNumber
+from sipcore.security.digest import InboundDigest
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.house import House, open_house, until
 from tests.fakes_legs import SOURCE, Phone
 from tests.sipcore.test_digest import Caller

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from calls.egress import EgressRules, tls_context
+from calls.egress.client import EgressRules, tls_context
 from config.errors import EgressError
 from tests.calls.web_server import LOOPBACK, client_with, serving
 

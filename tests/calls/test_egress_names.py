@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from calls.egress import EgressClient
-from calls.egress_names import MOST_OF_ONE, THREADS
+from calls.egress.client import EgressClient
+from calls.egress.threaded_resolver import MOST_OF_ONE, THREADS
 from config.errors import EgressError
 from tests.calls.web_server import LOOPBACK, client_with, serving
 

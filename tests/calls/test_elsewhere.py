@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls import dialling
-from calls.admission import Ceilings
-from sipcore.contacts import Contact
-from sipcore.headers import Party
-from sipcore.referral import Referral, read
-from storage import phone_numbers, tables
-from storage.database import StorageTrouble
-from storage.phone_numbers import PhoneNumber
+from calls.admission.number_routing import Ceilings
+from calls.outbound import permissions
+from sipcore.messages.contact import Contact
+from sipcore.messages.headers import Party
+from sipcore.messages.refer import Referral, read
+from storage import tables
+from storage.database.database import StorageTrouble
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.house import House, open_house, until
 from tests.calls.outbound import callee, ended, queue, stored
 from tests.fakes_legs import SOURCE, Phone
@@ -262,7 +263,7 @@ async def test_a_transfer_whose_granting_is_not_stored_takes_no_place(
             raise StorageTrouble("the disk is full")
 
         with monkeypatch.context() as broken:
-            broken.setattr(dialling, "tell", full)
+            broken.setattr(permissions, "tell", full)
             await refused(phone, wish())
         asked = Asked(phone, wish())
         (await callee(house)).ends(486)

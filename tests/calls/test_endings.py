@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from calls.endings import reason_of, sip_end_of
-from sipcore.cause import Cause, Reason
-from sipcore.leg import LegEnd
+from calls.call_record.end_reason import reason_of, sip_end_of
+from sipcore.dialogs.leg import LegEnd
+from sipcore.messages.reason_header import Cause, Reason
 from tests.calls.house import open_house, until
 from tests.calls.outbound import callee, ended, how, queue
 

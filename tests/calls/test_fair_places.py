@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from calls.fair_places import FairPlaces
+from calls.fair_semaphore import FairPlaces
 
 
 async def take_all(places: FairPlaces, owner: str, wanted: int) -> int:

@@ -13,11 +13,14 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls import unstored_calls
-from calls.admission import Ceilings
-from storage import calls, disk_space, tables, webhook_deliveries
-from storage.calls import Call
-from storage.disk_space import DiskSpace
+from calls.admission.number_routing import Ceilings
+from calls.post_call import unstored_calls
+from storage import tables
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.database import disk_space
+from storage.database.disk_space import DiskSpace
+from storage.webhooks import deliveries
 from tests.calls.house import GREETS, House, every_call, open_house, until
 from tests.fakes_legs import Phone
 from tests.trunkline.disks import filled, tiny_disk
@@ -108,7 +111,7 @@ async def test_the_webhooks_of_such_calls_tell_what_was_said(disk: Path) -> None
             phone.hangs_up()
             await over(house, phone)
         (call,) = await ended(house, 1)
-        due = await house.database.read(lambda conn: webhook_deliveries.due(conn, calls.utc_now()))
+        due = await house.database.read(lambda conn: deliveries.due(conn, calls.utc_now()))
     (delivery,) = [each.delivery for each in due]
     payload = json.loads(delivery.body)
     assert (payload["callId"], payload["status"]) == (call.id, "completed")

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from calls.hot_words import MOST, hot_words
-from calls.metering import Meter
-from calls.role import AgentModels
-from calls.talk import Parties, open_senses
-from calls.tools import ToolBelt
+from calls.call_record.metering import Meter
+from calls.session.agent_config import AgentModels
+from calls.session.conversation_runner import Parties, open_senses
+from calls.session.stt_hotwords import MOST, hot_words
+from calls.tools.toolset import ToolBelt
 from models.protocols import HANG_UP, ToolDefinition
 from tests.fakes_calls import AlwaysOver, ScriptedEars
 

@@ -11,13 +11,13 @@ from cryptography.fernet import Fernet
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from calls.egress import EgressRules, Lanes
-from calls.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
-from calls.tool_answer import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP
-from calls.tools import ToolBelt, ToolResult
+from calls.egress.client import EgressRules, Lanes
+from calls.tools.http_response import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP
+from calls.tools.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
+from calls.tools.toolset import ToolBelt, ToolResult
 from config.secrets import Secrets
 from models.protocols import ToolCall
-from storage.tools import Method, Parameter
+from storage.agents.tools import Method, Parameter
 from tests.calls.tool_desk import desk, office
 from tests.calls.web_server import serving
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from calls.http_tool import AT_ONCE
+from calls.tools.http_tool import AT_ONCE
 from tests.calls.tool_desk import Desk, desk
 from tests.calls.web_server import serving
 

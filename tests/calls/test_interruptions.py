@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.scripted import HANG_UP
-from calls.digits import DigitsDialled
+from bench.turn.scripted_models import HANG_UP
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled
 from calls.metrics import BARGE_IN
-from calls.script import Script
-from calls.talk_tools import EndCall
-from media.events import Interrupted, Pause, SpeechStarted, TurnDropped
+from calls.tools.builtin_tools import EndCall
+from media.turns.events import Interrupted, Pause, SpeechStarted, TurnDropped
 from models.protocols import ChatMessage, TextDelta, ToolCall
 from tests.fakes_calls import WORD_MS, Talk, settle
 

@@ -13,14 +13,17 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from calls import knowledge as worker_module
-from calls.knowledge import PASSAGES_AT_ONCE, READ_OF_ONE
-from calls.retention import Retention
+from calls.knowledge import ingestion as worker_module
+from calls.knowledge.ingestion import PASSAGES_AT_ONCE, READ_OF_ONE
+from calls.post_call.retention import Retention
 from config.clock import utc_now
-from storage import agents, knowledge, knowledge_files, organizations
-from storage.agents import AgentFields
-from storage.documents.chunks import Chunk
-from storage.knowledge import Document
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.document_reader.chunker import Chunk
+from storage.knowledge import documents as knowledge
+from storage.knowledge import files
+from storage.knowledge.documents import Document
 from tests.calls.archive import TEXT, Archive, at_work, children, until_processes
 from tests.storage.gate import Gate
 
@@ -190,7 +193,7 @@ async def test_what_was_deleted_shortly_before_a_crash_is_removed_after_the_next
 
 async def test_files_that_the_database_does_not_know_are_left_alone(archive: Archive) -> None:
     document, gone, unknown = await archive.upload(), await archive.upload(), str(uuid4())
-    await asyncio.to_thread(knowledge_files.write, archive.data_dir, unknown, TEXT)
+    await asyncio.to_thread(files.write, archive.data_dir, unknown, TEXT)
     await archive.delete(gone)
     async with at_work(archive) as worker:
         await worker.idle()
@@ -200,7 +203,7 @@ async def test_files_that_the_database_does_not_know_are_left_alone(archive: Arc
 
 async def test_a_file_that_the_disk_does_not_give_up_is_removed_later(archive: Archive) -> None:
     stuck, gone = await archive.upload(), await archive.upload()
-    path = knowledge_files.path_of(archive.data_dir, stuck.id)
+    path = files.path_of(archive.data_dir, stuck.id)
     path.unlink()
     path.mkdir()
     for each in (stuck, gone):

@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls import knowledge as worker_module
-from storage import knowledge_contents, knowledge_files
-from storage.database import Database, StorageTrouble
+from calls.knowledge import ingestion as worker_module
+from storage.database.database import Database, StorageTrouble
+from storage.knowledge import contents, files
 from tests.calls.archive import TEXT, Archive, at_work, children, until_processes
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ async def test_a_file_that_cannot_be_read_fails_with_a_reason_and_others_go_on(a
 
 async def test_a_fault_of_ours_stays_with_its_document_and_is_logged_once(archive: Archive) -> None:
     document, good = await archive.upload(), await archive.upload()
-    await asyncio.to_thread(knowledge_files.path_of(archive.data_dir, document.id).unlink)
+    await asyncio.to_thread(files.path_of(archive.data_dir, document.id).unlink)
     with capture_logs() as lines:
         async with at_work(archive) as worker:
             await worker.idle()
@@ -126,14 +126,14 @@ async def test_trouble_before_a_file_is_read_only_delays_that(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "TROUBLE_PAUSE_S", 0.01)
-    language_now, troubles = knowledge_contents.language_for, [StorageTrouble("the disk cannot be read or written")]
+    language_now, troubles = contents.language_for, [StorageTrouble("the disk cannot be read or written")]
 
     def language_for(conn: sa.Connection, agent_id: str) -> str:
         if troubles:
             raise troubles.pop()
         return language_now(conn, agent_id)
 
-    monkeypatch.setattr(knowledge_contents, "language_for", language_for)
+    monkeypatch.setattr(contents, "language_for", language_for)
     document = await archive.upload()
     async with at_work(archive) as worker:
         await worker.idle()

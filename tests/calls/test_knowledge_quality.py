@@ -1,5 +1,5 @@
 """Answers to questions in other words than the text's are found as well as they were; the whole table is
-`python -m bench.knowledge quality`."""
+`python -m bench.knowledge.retrieval quality`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.knowledge import House, Simulated, furnished, kept, ranked, searched
-from bench.knowledge_questions import handbooks
-from calls import knowledge_meanings
-from calls.knowledge_meanings import KnowledgeMeanings
+from bench.knowledge.questions import handbooks
+from bench.knowledge.retrieval import House, Simulated, furnished, kept, ranked, searched
+from calls.knowledge import vector_search
+from calls.knowledge.vector_search import KnowledgeMeanings
 
 TEXTS = handbooks()
 QUESTIONS = [question for text in TEXTS for question in text.questions]
@@ -33,7 +33,7 @@ def test_every_question_belongs_to_a_passage() -> None:
 
 async def test_words_and_vectors_together_find_more_than_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for wait in ("ASKED_S", "READ_S"):
-        monkeypatch.setattr(knowledge_meanings, wait, 20.0)
+        monkeypatch.setattr(vector_search, wait, 20.0)
     by_words = ranked("", await searched(house, SOME, None))
     model = Simulated(0.3, QUESTIONS)
     await kept(house, meanings := KnowledgeMeanings(house.database, model, scale=model.scale))

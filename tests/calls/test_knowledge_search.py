@@ -12,15 +12,16 @@ import pytest
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from calls import knowledge_keeper, knowledge_meanings
-from calls.knowledge_keeper import KnowledgeKeeper
-from calls.knowledge_meanings import KnowledgeMeanings
-from calls.knowledge_search import KnowledgeSearch, joined
+from calls.knowledge import indexer, vector_search
+from calls.knowledge.indexer import KnowledgeKeeper
+from calls.knowledge.search import KnowledgeSearch, joined
+from calls.knowledge.vector_search import KnowledgeMeanings
 from config.errors import ModelError
-from models.embed.scale import Scale
-from storage import agents, knowledge_contents
-from storage.knowledge import Document
-from storage.knowledge_contents import Text
+from models.embeddings.score_calibration import Scale
+from storage.agents import agents
+from storage.knowledge import contents
+from storage.knowledge.contents import Text
+from storage.knowledge.documents import Document
 from tests.calls.archive import Archive, at_work
 from tests.calls.meaning import Meaning
 
@@ -32,8 +33,8 @@ FEES = b"The fee for a berth is twenty euros."
 @pytest.fixture(autouse=True)
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a search waits for comes, however slow the machine is."""
-    monkeypatch.setattr(knowledge_meanings, "ASKED_S", 20.0)
-    monkeypatch.setattr(knowledge_meanings, "READ_S", 20.0)
+    monkeypatch.setattr(vector_search, "ASKED_S", 20.0)
+    monkeypatch.setattr(vector_search, "READ_S", 20.0)
 
 
 @asynccontextmanager
@@ -177,7 +178,7 @@ async def test_what_is_embedded_is_not_embedded_again(archive: Archive) -> None:
 async def test_a_model_that_fails_or_hangs_leaves_the_search_by_words(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(knowledge_meanings, "ASKED_S", 0.05)
+    monkeypatch.setattr(vector_search, "ASKED_S", 0.05)
     await read(archive, PETS, FEES)
     for fault in ("fails", "hangs"):
         meanings = meanings_of(archive, model := Meaning(fault))
@@ -239,7 +240,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
 ) -> None:
     (gone,) = await read(archive, b"Tickets are sold at the harbour.")
     await set_hint(archive, "de")
-    loop, terms_now = asyncio.get_running_loop(), knowledge_keeper._terms
+    loop, terms_now = asyncio.get_running_loop(), indexer._terms
 
     async def replace() -> None:
         await archive.delete(gone)
@@ -251,7 +252,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
         asyncio.run_coroutine_threadsafe(replace(), loop).result(20)
         return made
 
-    monkeypatch.setattr(knowledge_keeper, "_terms", terms)
+    monkeypatch.setattr(indexer, "_terms", terms)
     await KnowledgeKeeper(archive.database)._words()
     search = KnowledgeSearch(archive.database)
     assert [await found(search, archive, word) for word in ("berth", "tickets")] == [[FEES.decode()], []]
@@ -260,7 +261,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
 async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(knowledge_keeper, "VECTORS_AT_ONCE", 1)
+    monkeypatch.setattr(indexer, "VECTORS_AT_ONCE", 1)
     old = await archive.upload(b"# One\n\nHouses.\n\n# Two\n\nBoats.\n\n# Three\n\nTrees.", "text/markdown")
     await read(archive)
     languages: list[str] = []
@@ -287,12 +288,12 @@ async def test_vectors_of_another_model_go_in_pieces_and_are_not_used_meanwhile(
     await read(archive)
     async with kept(archive, meanings_of(archive, Meaning())) as keeper:
         await keeper.idle()
-    begin = partial(knowledge_contents.begin_vectors, content_id=document.id, model="other", most=2)
+    begin = partial(contents.begin_vectors, content_id=document.id, model="other", most=2)
     for is_begun, left in ((False, 1), (True, 0), (True, 0)):
         assert await archive.database.write(begin) is is_begun
         assert await count(archive, "knowledge_vectors") == left
         for model in ("meaning", "other"):
-            with_vectors = partial(knowledge_contents.with_vectors, agent_id=archive.agent_id, model=model)
+            with_vectors = partial(contents.with_vectors, agent_id=archive.agent_id, model=model)
             assert await archive.database.read(with_vectors) == []
 
 
@@ -303,13 +304,13 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
     async with kept(archive, meanings_of(archive, Meaning())) as keeper:
         await keeper.idle()
     reads: list[str] = []
-    vectors_now = knowledge_contents.vectors_of
+    vectors_now = contents.vectors_of
 
     def vectors_of(conn: sa.Connection, content_id: str, model: str) -> list[tuple[int, bytes]]:
         reads.append(content_id)
         return vectors_now(conn, content_id, model)
 
-    monkeypatch.setattr(knowledge_contents, "vectors_of", vectors_of)
+    monkeypatch.setattr(contents, "vectors_of", vectors_of)
     tight = KnowledgeMeanings(archive.database, Meaning(), most_bytes=10, scale=SCALE)
     for _ in range(3):
         assert await tight.of(archive.agent_id, "dog") is None
@@ -335,7 +336,7 @@ async def test_the_model_is_asked_for_no_more_than_the_beginning_of_a_long_quest
     async with kept(archive, meanings) as keeper:
         await keeper.idle()
     await meanings.of(archive.agent_id, "dog " * 10_000)
-    assert [len(text) for text in model.asked] == [knowledge_meanings.LONGEST]
+    assert [len(text) for text in model.asked] == [vector_search.LONGEST]
 
 
 async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_not_blamed(archive: Archive) -> None:
@@ -346,7 +347,7 @@ async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_
     search = KnowledgeSearch(archive.database, meanings)
     assert await found(search, archive, "dog") == [PETS.decode()]
     model.hangs, model.asked = True, []
-    waiting = [asyncio.create_task(meanings.of(archive.agent_id, "dog")) for _ in range(knowledge_meanings.MOST_ASKING)]
+    waiting = [asyncio.create_task(meanings.of(archive.agent_id, "dog")) for _ in range(vector_search.MOST_ASKING)]
     while len(model.asked) < len(waiting):
         await asyncio.wait(waiting, timeout=0.01)
     assert await found(search, archive, "pets and a dog") == [PETS.decode()]

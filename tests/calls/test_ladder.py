@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calls.ladder import WIDTH, draw
-from sipcore.sip_log import FIRST, MOST
-from storage.call_sip import CallSip, SipEntry
+from calls.call_record.sip_ladder import WIDTH, draw
+from sipcore.trace.sip_log import FIRST, MOST
+from storage.calls.sip_traces import CallSip, SipEntry
 
 US, PEER = "192.0.2.10:5060", "198.51.100.7:5060"
 

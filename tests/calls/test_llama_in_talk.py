@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from calls.script import Script
-from calls.tools import ToolResult
-from models.llama.language_model import LlamaLanguageModel
-from models.llama.library import Chunk, Context
+from calls.conversation.config import Script
+from calls.tools.toolset import ToolResult
+from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.language_model import LlamaLanguageModel
 from models.protocols import ChatPrompt, ToolDefinition
 from tests.fakes_calls import WORD_MS, Talk
 from tests.models.tiny_gguf import write_tiny_gguf

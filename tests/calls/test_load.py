@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from calls.admission import Refused
-from calls.live import LiveCall
-from calls.load import ONE_BY_ONE_S, Gate, Load
-from sipcore.trunk import Trunk
-from storage.phone_numbers import PhoneNumber
+from calls.admission.model_load import ONE_BY_ONE_S, Gate, Load
+from calls.admission.number_routing import Refused
+from calls.session.call_session import LiveCall
+from sipcore.trunks.trunk import Trunk
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.house import House, open_house, until
 from tests.calls.outbound import callee, queue, stored
 
@@ -92,7 +92,7 @@ class Models:
     """Say how long they would let wait, and are looked at until it has come to count."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refuses: bool = True) -> None:
-        monkeypatch.setattr("calls.load.EVENED_OUT_S", 1e-6)
+        monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
         self.wait_s = 0.0
         self.load = Load(Gate(3.0), lambda: self.wait_s, refuses=refuses)
 
@@ -238,7 +238,7 @@ def test_a_turn_that_is_given_back_is_another_ones() -> None:
 
 
 async def test_a_queue_of_calls_that_we_make_does_not_shut_callers_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calls.load.LOOK_S", 0.001)
+    monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
     load = Load(Gate(3.0, expected_calls=5), lambda: 0.0)
     talking = 0
     load.talking = lambda: talking
@@ -326,8 +326,8 @@ async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp
 
 
 async def test_models_that_cannot_be_asked_do_not_keep_the_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calls.load.LOOK_S", 0.001)
-    monkeypatch.setattr("calls.load.EVENED_OUT_S", 1e-6)
+    monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
+    monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
     gate = Gate(3.0)
     watched(gate, 10, 9.0)
     gate._seen_s = 0.0

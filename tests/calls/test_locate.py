@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from calls.dns_records import Answer, LookUpFailed, Srv
-from calls.locate import Destination, Locator, in_order, literal
-from calls.name_servers import NameServers
-from sipcore.names import Target
-from sipcore.trunk import Transport
+from sipcore.resolver.dns_client import NameServers
+from sipcore.resolver.dns_records import Answer, LookUpFailed, Srv
+from sipcore.resolver.sip_locator import Destination, Locator, in_order, literal
+from sipcore.resolver.target import Target, Transport
 from tests.name_server import NameServer, SlowNameServer
 from tests.peers import free_port
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from calls import lookup as lookup_module
-from calls.knowledge_search import KnowledgeSearch
-from calls.lookup import Lookup
-from storage.database import StorageTrouble
-from storage.knowledge_index import Found
+from calls.knowledge import prefetch as lookup_module
+from calls.knowledge.prefetch import Lookup
+from calls.knowledge.search import KnowledgeSearch
+from storage.database.database import StorageTrouble
+from storage.knowledge.passages import Found
 from tests.fakes_calls import settle
 
 

@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.locate import Destination, Found
-from calls.places import Places
-from calls.slices import LONGEST_REST_S, REST, Pace, Slices
-from calls.sources import TrunkSources
-from calls.trunk_gate import TrunkGate
-from calls.trunks import TrunkLines, TrunkMaker
+from calls.cooperative import LONGEST_REST_S, REST, Pace, Slices
+from calls.trunks.host_tracker import Places
+from calls.trunks.provisioning import TrunkLines, TrunkMaker
+from calls.trunks.source_allowlist import TrunkSources
+from calls.trunks.trunk_policy import TrunkGate
 from config.secrets import Secrets
-from sipcore.names import Target
-from sipcore.trunk import Trunk, TrunkStatus
-from storage import organizations, phone_numbers, trunk_grants
-from storage.database import Database
-from storage.phone_numbers import PhoneNumber, PhoneNumberFields
-from storage.trunk_rules import TrunkRules
+from sipcore.resolver.sip_locator import Destination, Found
+from sipcore.resolver.target import Target
+from sipcore.trunks.trunk import Trunk, TrunkStatus
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.trunk_rules import TrunkRules
 
 NUMBERS = 2000
 ENFORCED = TrunkRules(enforced=True)

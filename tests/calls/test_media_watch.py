@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calls.media_watch import MediaWatch
+from calls.session.rtp_timeout import MediaWatch
 
 
 def test_a_caller_is_gone_after_the_limit_without_a_packet() -> None:

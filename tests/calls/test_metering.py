@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calls.metering import NOTHING, Meter, Usage
-from calls.script import Script
+from calls.call_record.metering import NOTHING, Meter, Usage
+from calls.conversation.config import Script
 from config.errors import ModelError
 from models.protocols import AnswerPart, ChatPrompt
-from models.token_count import TokenCount
+from models.token_usage import TokenCount
 from tests.fakes_calls import WORD_MS, ScriptedEars, ScriptedLanguage, Talk, settle
 
 Begin = Callable[..., Talk]

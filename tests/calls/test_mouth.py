@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls.mouth import Mouth
-from calls.transcript import heard_text
+from calls.call_record.transcript import heard_text
+from calls.conversation.speech_output import Mouth
 from media.playout import Playout
-from models.espeak_tts import EspeakTextToSpeech
-from models.flite_tts import FliteTextToSpeech
 from models.protocols import Speech, TextToSpeech, VoiceSettings
-from models.speakable import Spoken, speakable
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from models.tts.text_normalization import Spoken, speakable
 from tests.fakes import ArrayPort
 from tests.fakes_calls import ScriptedVoice
 
@@ -155,7 +155,7 @@ async def test_a_long_text_is_made_speakable_off_the_event_loop(
         at_work.append(get_ident())
         return rewrite(text, language)
 
-    monkeypatch.setattr("calls.mouth.speakable", watched)
+    monkeypatch.setattr("calls.conversation.speech_output.speakable", watched)
     voice = ScriptedVoice()
     text = "It is 5 km" + "." * (length - 10)
     assert (await mouth(voice).speech(text)).text == text

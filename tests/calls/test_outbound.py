@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bench.scripted import HANG_UP
-from calls.outbound import trunk_problem
+from bench.turn.scripted_models import HANG_UP
+from calls.session.outbound_call import trunk_problem
 from config.clock import utc_now
 from models.protocols import TextDelta
-from sipcore.headers import Party
-from storage import agents, calls, phone_numbers, webhook_deliveries
-from storage.database import StorageTrouble
+from sipcore.messages.headers import Party
+from storage.agents import agents
+from storage.calls import calls
+from storage.database.database import StorageTrouble
+from storage.phone_numbers import phone_numbers
+from storage.webhooks import deliveries
 from tests.calls.house import GREETS, open_house, until
 from tests.calls.outbound import WEBHOOK, becomes, callee, ended, how, queue, store, stored
 from tests.fakes_calls import RATE, WORD_MS
@@ -65,7 +68,7 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
             there.ends()
             end = await ended(house, call)
         assert house.voice.spoken == ["Hello Ann, you are true and four point five."]
-        assert len(await house.database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))) == 1
+        assert len(await house.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
         assert house.pump.released == [there.leg._media.result().slot]
     assert (how(end), end.customer_number, end.provider) == (("completed", "customer_ended"), "+4917012", "sip")
     assert end.started_at is not None
@@ -138,7 +141,7 @@ async def test_a_final_status_is_the_reason_of_the_end(tmp_path: Path, code: int
         there.ends(code)
         end = await ended(house, call)
         assert (*how(end), end.started_at, end.duration_seconds) == (status, reason, None, 0)
-        assert len(await house.database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))) == 1
+        assert len(await house.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 1
         assert len(house.pump.released) == (code == 486), "early media gave its slot back"
     assert there.sent == []
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from config.clock import utc_now
-from storage import webhook_deliveries
+from storage.webhooks import deliveries
 from tests.calls.house import open_house, until
 from tests.calls.outbound import WEBHOOK, becomes, callee, ended, how, queue, store, stored
 
@@ -107,7 +107,7 @@ async def test_a_drain_places_nothing_more_and_lets_what_rings_go_on(tmp_path: P
         there.ends()
         await drain
         assert how(await stored(house, ringing)) == ("completed", "customer_ended")
-        assert len(await house.database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))) == 3
+        assert len(await house.database.read(lambda conn: deliveries.due(conn, utc_now()))) == 3
 
 
 async def test_a_call_that_outlasts_the_drain_while_it_rings_fails(tmp_path: Path) -> None:

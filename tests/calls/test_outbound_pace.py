@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calls.outbound import Pace, Turns
+from calls.session.outbound_call import Pace, Turns
 from config.clock import utc_now
 from tests.calls.house import open_house, until
 from tests.calls.outbound import callee, queue

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from calls import after_call
-from calls.admission import Ceilings
+from calls.admission.number_routing import Ceilings
+from calls.post_call import finalizer
 from config.errors import TooMany, Unavailable
-from storage import calls, organizations
-from storage.calls import Call
-from storage.database import StorageTrouble
+from storage.accounts import organizations
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.database.database import StorageTrouble
 from tests.calls.house import House, open_house, until
 from tests.calls.outbound import Line, callee, queue, store, stored
 
@@ -101,7 +102,7 @@ async def test_a_call_whose_end_cannot_be_stored_takes_no_place_and_is_not_place
             raise StorageTrouble(cause)
 
         with monkeypatch.context() as broken:
-            broken.setattr(after_call, "STORE_AGAIN_S", ())
+            broken.setattr(finalizer, "STORE_AGAIN_S", ())
             broken.setattr(calls, "finish", full)
             assert await house.service.hangup(call.id)
         assert (await stored(house, call)).ended_at is None

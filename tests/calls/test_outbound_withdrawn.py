@@ -12,14 +12,18 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls import dialling
-from sipcore.headers import Party
-from sipcore.trunk import Trunk
-from storage import agents, api_keys, calls, organizations, outbound_attempts, phone_numbers, tables, trunk_grants
-from storage.calls import Call
-from storage.database import StorageTrouble
-from storage.outbound_attempts import Attempt, Wish
-from storage.phone_numbers import PhoneNumber
+from calls.outbound import permissions
+from sipcore.messages.headers import Party
+from sipcore.trunks.trunk import Trunk
+from storage import tables
+from storage.accounts import api_keys, organizations
+from storage.agents import agents
+from storage.calls import calls, outbound_audit
+from storage.calls.calls import Call
+from storage.calls.outbound_audit import Attempt, Wish
+from storage.database.database import StorageTrouble
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.house import House, open_house, until
 from tests.calls.outbound import Line, callee, ended, how, store
 from tests.fakes_legs import SOURCE
@@ -44,7 +48,7 @@ async def wanted(house: House, line: Line) -> Call:
             api_key_id=key.id,
             api_key_prefix=key.prefix,
         )
-        outbound_attempts.note(conn, wish, "queued", call_id=call.id)
+        outbound_audit.note(conn, wish, "queued", call_id=call.id)
         return call
 
     call = await house.database.write(work)
@@ -56,7 +60,7 @@ async def wanted(house: House, line: Line) -> Call:
 async def log_of(house: House, call: Call) -> list[Attempt]:
     """What the audit log says of a call."""
     told = await house.database.read(
-        lambda conn: outbound_attempts.told_after(conn, call.organization_id, BEGINNING, "", limit=99)
+        lambda conn: outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=99)
     )
     assert {each.attempt.call_id for each in told} == {call.id}
     return [each.attempt for each in told]
@@ -199,7 +203,7 @@ async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
             raise StorageTrouble("the disk is full")
 
         monkeypatch.setattr(calls, "placed", full)
-        monkeypatch.setattr(dialling, "note_not_dialled", full)
+        monkeypatch.setattr(permissions, "note_not_dialled", full)
         house.turns.gate.set()
         if revoked:
             assert how(await ended(house, call)) == ("failed", "unreachable")

@@ -10,11 +10,10 @@ from unittest.mock import patch
 import pytest
 from structlog.testing import capture_logs
 
-from calls.dns_records import LookUpFailed
-from calls.locate import Destination, Found
-from calls.places import DEMOTED_S, FAILED_AGAIN_S, LONGEST_S, SHORTEST_S, Places, Table, again_after_s
-from sipcore.names import Target
-from sipcore.trunk import Place, Transport
+from calls.trunks.host_tracker import DEMOTED_S, FAILED_AGAIN_S, LONGEST_S, SHORTEST_S, Places, Table, again_after_s
+from sipcore.resolver.dns_records import LookUpFailed
+from sipcore.resolver.sip_locator import Destination, Found
+from sipcore.resolver.target import Place, Target, Transport
 from tests.virtual_time import virtually
 
 PBX = Destination("pbx.test", 5060, "udp")
@@ -304,7 +303,7 @@ async def test_the_ports_of_a_host_are_looked_for_together(world: World) -> None
 
 @in_world
 async def test_where_not_all_places_find_room_organizations_take_turns(world: World) -> None:
-    with patch("calls.places.MOST", 20):
+    with patch("calls.trunks.host_tracker.MOST", 20):
         world["pbx.test"], world["other.test"], world["source.test"] = at("192.0.2.1"), at("192.0.2.2"), at("192.0.2.3")
         hog = {Destination("pbx.test", 5000 + each, "udp"): {"hog"} for each in range(100)}
         small = {Destination("other.test", 6000 + each, "udp"): {"small"} for each in range(8)}

@@ -8,11 +8,14 @@ from pathlib import Path
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.quota_keeper import QuotaKeeper
+from calls.quota_monitor import QuotaKeeper
 from config.clock import utc_now
 from config.sections import QuotaSettings
-from storage import calls, knowledge_files, organizations, quotas, recordings, snapshot, tables
-from storage.calls import Call
+from storage import snapshot, tables
+from storage.accounts import organizations, quotas
+from storage.calls import calls, recordings
+from storage.calls.calls import Call
+from storage.knowledge import files
 from tests.calls.archive import Archive, at_work
 
 LIMITS = QuotaSettings().model_dump()
@@ -33,14 +36,14 @@ async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_s
     assert (await archive.get(failed)).status == "failed"
     keeper = QuotaKeeper(archive.database, archive.data_dir, LIMITS)
     await keeper.remove_failed()
-    assert knowledge_files.path_of(archive.data_dir, failed.id).exists(), "not before"
+    assert files.path_of(archive.data_dir, failed.id).exists(), "not before"
     documents = tables.knowledge_documents
     day_ago = sa.update(documents).values(updated_at=utc_now() - timedelta(days=1, seconds=1), file_size=7)
     await archive.database.write(lambda conn: conn.execute(day_ago))
     await keeper.remove_failed()
     await keeper.remove_failed()
-    assert not knowledge_files.path_of(archive.data_dir, failed.id).exists()
-    assert knowledge_files.path_of(archive.data_dir, good.id).exists()
+    assert not files.path_of(archive.data_dir, failed.id).exists()
+    assert files.path_of(archive.data_dir, good.id).exists()
     assert (await archive.get(failed)).error
     spoken_of = await archive.database.read(lambda conn: [each.name for each in snapshot.promised(conn)])
     assert f"knowledge/{good.id}" in spoken_of and f"knowledge/{failed.id}" not in spoken_of, "a backup lacks nothing"

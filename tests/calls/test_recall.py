@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from calls import lookup as lookup_module
-from calls.digits import DigitsDialled
-from calls.knowledge_search import KnowledgeSearch
-from calls.lookup import Lookup
-from calls.recall import SURE, SURE_BY_MEANING
-from calls.script import Script
-from calls.talk_tools import SearchKnowledge
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled
+from calls.knowledge import prefetch as lookup_module
+from calls.knowledge.context_injection import SURE, SURE_BY_MEANING
+from calls.knowledge.prefetch import Lookup
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.builtin_tools import SearchKnowledge
 from models.protocols import ChatPrompt, ToolCall
-from models.responder import ExtractiveResponder
-from storage.knowledge_index import Found
+from models.rule_based.responder import ExtractiveResponder
+from storage.knowledge.passages import Found
 from tests.calls.test_ahead import Preparing
 from tests.fakes_calls import WORD_MS, Talk, settle
 

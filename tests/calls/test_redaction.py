@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from calls.redaction import Rules, redacted_talk, redacted_value
-from storage.calls import TranscriptItem
+from calls.post_call.redaction.redactor import Rules, redacted_talk, redacted_value
+from storage.calls.calls import TranscriptItem
 
 NUMBERS = Rules(numbers=True)
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from calls.redaction import EVERYTHING, Rules, rules_of
-from storage import calls, organizations, tables, webhook_deliveries
+from calls.post_call.redaction.redactor import EVERYTHING, Rules, rules_of
+from storage import tables
+from storage.accounts import organizations
+from storage.calls import calls
+from storage.webhooks import deliveries
 from tests.calls.house import House, every_call, open_house, until
 
 CARD = "4111111111111111"
@@ -42,7 +45,7 @@ async def test_a_dialled_card_is_hidden_while_the_call_goes_on_and_after_it(tmp_
         assert live.ended_at is None
         phone.hangs_up()
         await house.ends(phone)
-        (due,) = await house.database.until(lambda conn: webhook_deliveries.due(conn, calls.utc_now()), bool)
+        (due,) = await house.database.until(lambda conn: deliveries.due(conn, calls.utc_now()), bool)
         ended = await house.stored(phone)
     assert ended.transcript[0] == {"role": "user", "content": "[card]"}
     assert all("1111" not in item["content"] for item in ended.transcript)

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from calls.retention import LARGEST_PIECE, TARGET_S, Retention, next_size
-from storage import calls, recordings, retention, tables
-from storage.calls import Call
-from storage.database import Database
-from storage.schema import bring_up_to_date
+from calls.post_call.retention import LARGEST_PIECE, TARGET_S, Retention, next_size
+from storage import tables
+from storage.calls import calls, recordings, retention
+from storage.calls.calls import Call
+from storage.database.database import Database
+from storage.database.migrate import bring_up_to_date
 from tests.calls.past_calls import SAID, keeps, left_of, on_disk, past_call, record
 
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)
@@ -93,7 +94,7 @@ async def test_nothing_of_it_is_left_in_the_files_of_the_database(tmp_path: Path
 async def test_what_somebody_read_while_it_was_removed_is_gone_from_the_log_after_the_next_round(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calls.retention.EMPTY_LOG_PAUSE_S", 0.0)
+    monkeypatch.setattr("calls.post_call.retention.EMPTY_LOG_PAUSE_S", 0.0)
     await database.write(lambda conn: past_call(conn, keeps(conn, keep_transcripts_days=1).id, OLD))
     worker, log = Retention(database, tmp_path), tmp_path / "trunkline.db-wal"
     with closing(sqlite3.connect(database.path, isolation_level=None, check_same_thread=False)) as reader:

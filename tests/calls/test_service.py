@@ -9,11 +9,11 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from bench.scripted import HANG_UP
+from bench.turn.scripted_models import HANG_UP
 from media.recording import HEADER_BYTES
-from models.flite_tts import FliteTextToSpeech
 from models.protocols import TextDelta, VoiceSettings
-from storage import calls, recordings
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from storage.calls import calls, recordings
 from tests.calls.house import GREETS, House, open_house, until
 from tests.fakes_calls import RATE, WORD_MS
 

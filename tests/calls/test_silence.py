@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from calls.digits import DigitEntry
-from calls.script import Script
-from calls.silence import HoldChanged
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitEntry
+from calls.conversation.idle_timer import HoldChanged
 from tests.calls.house import open_house, until
 from tests.fakes_calls import WORD_MS, Talk, settle
 from tests.virtual_time import virtually

@@ -12,15 +12,16 @@ import pytest_asyncio
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls import sip_trails
-from calls.sip_trails import Followed, SipTrails
-from sipcore.headers import Party
-from sipcore.leg import LegFacts
-from sipcore.sip_log import DialogKey, SipLog
-from sipcore.sip_message import SipMessage
-from storage import call_sip, calls, organizations
-from storage.call_sip import CallSip
-from storage.database import StorageTrouble
+from calls.call_record import sip_trace
+from calls.call_record.sip_trace import Followed, SipTrails
+from sipcore.dialogs.leg import LegFacts
+from sipcore.messages.headers import Party
+from sipcore.trace.sip_log import DialogKey, SipLog
+from sipcore.trace.sip_message import SipMessage
+from storage.accounts import organizations
+from storage.calls import calls, sip_traces
+from storage.calls.sip_traces import CallSip
+from storage.database.database import StorageTrouble
 from tests import fresh_database
 from tests.calls.house import WatchedDatabase
 
@@ -58,13 +59,13 @@ def facts(call_id: str, direction: Literal["inbound", "outbound"] = "inbound", t
 
 
 def stored(call_id: str) -> Any:
-    return lambda conn: call_sip.get(conn, call_id)
+    return lambda conn: sip_traces.get(conn, call_id)
 
 
 async def test_calls_that_end_together_are_stored_in_one_transaction(
     database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sip_trails, "AFTER_END_S", 0.05)
+    monkeypatch.setattr(sip_trace, "AFTER_END_S", 0.05)
     log = SipLog()
     trails = SipTrails(database, log, lambda: None)
     ids = [await stored_call(database) for _ in range(3)]
@@ -106,7 +107,7 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
     def full(*_: object) -> None:
         raise StorageTrouble("the disk is full")
 
-    monkeypatch.setattr(call_sip, "put", full)
+    monkeypatch.setattr(sip_traces, "put", full)
     with capture_logs() as events:
         trails.ended(call_id)
         await trails.close()

@@ -15,15 +15,16 @@ import pytest_asyncio
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.dns_records import Answer, LookUpFailed
-from calls.host_names import HostNames
-from calls.locate import Destination, Found
-from calls.places import Places
-from calls.sources import Networks, TrunkSources
-from sipcore.names import Target
-from storage import organizations, phone_numbers
-from storage.database import Database
-from storage.phone_numbers import PhoneNumberFields
+from calls.trunks.host_tracker import Places
+from calls.trunks.source_allowlist import Networks, TrunkSources
+from sipcore.resolver.dns_records import Answer, LookUpFailed
+from sipcore.resolver.sip_locator import Destination, Found
+from sipcore.resolver.system_resolver import HostNames
+from sipcore.resolver.target import Target
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from tests.calls.house import until
 
 

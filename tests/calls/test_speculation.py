@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from calls.digits import DigitsDialled
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled
 from calls.metrics import SPECULATIONS
-from calls.script import Script
-from calls.tools import ToolResult
+from calls.tools.toolset import ToolResult
 from config.errors import ModelError
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
 from tests.fakes_calls import WORD_MS, Talk, settle

@@ -12,20 +12,20 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from bench.scripted import HANG_UP
-from calls.egress import Lanes
-from calls.http_tool import CallContext, Outside
-from calls.knowledge_search import KnowledgeSearch
-from calls.lookup import PASSAGES, Lookup
-from calls.recall import LONGEST
-from calls.talk_tools import MOST_TOOLS, EndCall, SearchKnowledge, SendDtmf, belt_for
-from calls.tools import ToolBelt, ToolResult
+from bench.turn.scripted_models import HANG_UP
+from calls.egress.client import Lanes
+from calls.knowledge.context_injection import LONGEST
+from calls.knowledge.prefetch import PASSAGES, Lookup
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.builtin_tools import MOST_TOOLS, EndCall, SearchKnowledge, SendDtmf, belt_for
+from calls.tools.http_tool import CallContext, Outside
+from calls.tools.toolset import ToolBelt, ToolResult
 from config.secrets import Secrets
 from models.protocols import END_CALL, SEARCH_KNOWLEDGE, TextDelta, ToolCall
-from storage import agents, tools
-from storage.agents import Agent
-from storage.database import Database, StorageTrouble
-from storage.tools import ToolConfig, ToolFields
+from storage.agents import agents, tools
+from storage.agents.agents import Agent
+from storage.agents.tools import ToolConfig, ToolFields
+from storage.database.database import Database, StorageTrouble
 from tests.calls.archive import Archive, at_work
 from tests.calls.house import open_house
 from tests.calls.web_server import LOOPBACK, client_with

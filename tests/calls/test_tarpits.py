@@ -9,12 +9,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from cryptography.fernet import Fernet
 
-from calls.egress import Lanes
-from calls.http_tool import CallContext, HttpTool, Outside
+from calls.egress.client import Lanes
+from calls.tools.http_tool import CallContext, HttpTool, Outside
 from config.clock import utc_now
 from config.secrets import Secrets
-from storage.database import Database
-from storage.tools import Tool
+from storage.agents.tools import Tool
+from storage.database.database import Database
 from tests.calls.outbox import Receiver, delivering, listening, put, put_many
 from tests.calls.web_server import LOOPBACK, client_with
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from calls import talk as talks
-from calls.digits import DigitsDialled
-from calls.script import Script
-from media.ports import TICK_MS
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled
+from calls.session import conversation_runner as talks
+from media.audio_port import TICK_MS
 from models.protocols import AnswerPart, TextDelta
-from storage.calls import Call
+from storage.calls.calls import Call
 from tests.calls.house import GREETS, House, every_call, open_house, until
 from tests.fakes_calls import WORD_MS, Talk, settle
 from tests.fakes_legs import Phone

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from calls.egress import HttpAnswer
-from calls.tool_answer import text_of
+from calls.egress.client import HttpAnswer
+from calls.tools.http_response import text_of
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calls.tool_arguments import DEEPEST, MOST_BYTES, BadArguments, arguments_of
+from calls.tools.arguments import DEEPEST, MOST_BYTES, BadArguments, arguments_of
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
 BOOKING: dict[str, Any] = {

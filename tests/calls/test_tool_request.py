@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from calls.context import ContextValue
-from calls.tool_request import Template, ToolRequest, Unfillable
+from calls.call_record.context_variables import ContextValue
+from calls.tools.http_request import Template, ToolRequest, Unfillable
 
 
 def filled(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls.tools import ToolBelt, ToolResult, function_name, parameter_names
+from calls.tools.toolset import ToolBelt, ToolResult, function_name, parameter_names
 from config.errors import Unavailable
 from models.protocols import ToolCall, ToolDefinition
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from aiohttp import web
 from cryptography.fernet import Fernet
 
-from api.tool_models import ToolCreate
-from calls.egress import Lanes
-from calls.http_tool import CallContext, HttpTool, Outside
-from calls.tools import ToolBelt, function_name
+from api.schemas.tools import ToolCreate
+from calls.egress.client import Lanes
+from calls.tools.http_tool import CallContext, HttpTool, Outside
+from calls.tools.toolset import ToolBelt, function_name
 from config.clock import utc_now
 from config.secrets import Secrets
 from models.protocols import ToolCall
-from storage.tools import Tool
+from storage.agents.tools import Tool
 from tests.calls.web_server import LOOPBACK, client_with, serving
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.scripted import HANG_UP
-from calls.answering import STILL_WORKS
-from calls.reply import FILLER_AFTER_S, MOST_CALLS, MOST_ROUNDS
-from calls.script import Script
-from calls.talk_tools import SendDtmf
-from calls.tools import ToolResult
+from bench.turn.scripted_models import HANG_UP
+from calls.conversation.config import Script
+from calls.conversation.response_generator import STILL_WORKS
+from calls.conversation.tool_loop import FILLER_AFTER_S, MOST_CALLS, MOST_ROUNDS
+from calls.tools.builtin_tools import SendDtmf
+from calls.tools.toolset import ToolResult
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
 from tests.fakes_calls import WORD_MS, Talk, settle
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls.transcript import Line, Transcript, heard_text
+from calls.call_record.transcript import Line, Transcript, heard_text
 from models.protocols import ChatMessage, Speech, SpokenWord
 
 TEXT = "One two, three."

@@ -10,22 +10,23 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from calls.admission import find_target
-from calls.dns_records import LookUpFailed
-from calls.locate import Destination, Found
-from calls.places import Places, Table
-from calls.sources import TrunkSources
-from calls.trunk_gate import LEADS_ELSEWHERE, NOT_GIVEN, TrunkGate
-from calls.trunks import TrunkLines, TrunkMaker
+from calls.admission.number_routing import find_target
+from calls.trunks.host_tracker import Places, Table
+from calls.trunks.provisioning import TrunkLines, TrunkMaker
+from calls.trunks.source_allowlist import TrunkSources
+from calls.trunks.trunk_policy import LEADS_ELSEWHERE, NOT_GIVEN, TrunkGate
 from config.secrets import Secrets
-from sipcore.headers import Party
-from sipcore.leg import LegFacts
-from sipcore.names import Target
-from sipcore.trunk import Trunk, TrunkStatus
-from storage import organizations, phone_numbers, trunk_grants
-from storage.database import Database
-from storage.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
-from storage.trunk_rules import TrunkRules
+from sipcore.dialogs.leg import LegFacts
+from sipcore.messages.headers import Party
+from sipcore.resolver.dns_records import LookUpFailed
+from sipcore.resolver.sip_locator import Destination, Found
+from sipcore.resolver.target import Target
+from sipcore.trunks.trunk import Trunk, TrunkStatus
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.trunk_rules import TrunkRules
 
 PBX = Destination("pbx.test", None, "udp")
 TRUNK = Destination("trunk.test", None, "udp")
@@ -214,7 +215,7 @@ async def test_a_name_that_leads_to_an_address_of_this_machine_is_believed_for_n
 ) -> None:
     """No scanner of the machine's ports."""
     own = frozenset({"198.51.100.7"})
-    monkeypatch.setattr("calls.trunk_gate.own_addresses", lambda: own)
+    monkeypatch.setattr("calls.trunks.trunk_policy.own_addresses", lambda: own)
     evil = await world.number("pbx.test", sip_ip="pbx.test")
     world.names[PBX] = ["198.51.100.7"]
     await world.refresh()

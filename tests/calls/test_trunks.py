@@ -13,16 +13,18 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.dns_records import LookUpFailed
-from calls.locate import Destination, Found
-from calls.places import Places
-from calls.trunks import NO_TRUNK, TrunkLines, TrunkMaker, destination_of, destinations_of
+from calls.trunks.host_tracker import Places
+from calls.trunks.provisioning import NO_TRUNK, TrunkLines, TrunkMaker, destination_of, destinations_of
 from config.secrets import Secrets
-from sipcore.names import Target
-from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Credentials, Place, Trunk, TrunkStatus
-from storage import organizations, phone_numbers
-from storage.database import Database
-from storage.phone_numbers import PhoneNumber, PhoneNumberFields
+from sipcore.resolver.dns_records import LookUpFailed
+from sipcore.resolver.sip_locator import Destination, Found
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
+from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk, TrunkStatus
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
 from tests.calls.house import until
 
 REGISTRATION = {"sip_mode": "registration", "sip_username": "ann", "sip_proxy": "pbx.example.net"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calls import webhook_lanes
-from calls.webhook_lanes import MOST, MOST_SLOW, Pace, WebhookLanes
+from calls.webhooks import receiver_concurrency
+from calls.webhooks.receiver_concurrency import MOST, MOST_SLOW, Pace, WebhookLanes
 
 ALONE, SLOW_ALONE = MOST // 2, MOST_SLOW // 2
 """What an organization has where no other has anything."""
@@ -86,7 +86,7 @@ def test_one_that_turns_slow_counts_as_slow_with_all_that_it_has_under_way() -> 
 def test_only_so_many_receivers_are_remembered_and_none_with_something_under_way_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(webhook_lanes, "REMEMBERED", 3)
+    monkeypatch.setattr(receiver_concurrency, "REMEMBERED", 3)
     lanes = taught({"old": Pace.QUICK, "b": Pace.QUICK})
     lanes.begin("old")
     for destination in ("c", "d", "e"):

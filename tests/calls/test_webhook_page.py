@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from calls.webhooks import signature_headers
+from calls.webhooks.delivery import signature_headers
 from config.secrets import Secrets
-from storage.database import Database
+from storage.database.database import Database
 from tests.calls.outbox import Receiver, delivering, put
 
 PAGE = (Path(__file__).parents[2] / "docs/webhooks.md").read_text()

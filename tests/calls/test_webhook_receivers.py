@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from calls.egress import EgressRules
+from calls.egress.client import EgressRules
 from config.secrets import Secrets
-from storage.database import Database
+from storage.database.database import Database
 from tests.calls.outbox import Receiver, delivering, listening, put, stored
 
 

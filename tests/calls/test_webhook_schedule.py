@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls.webhook_schedule import again_at
+from calls.webhooks.retry_backoff import again_at
 
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 delays = st.floats(0.001, 100_000)

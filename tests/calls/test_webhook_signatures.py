@@ -10,10 +10,10 @@ import time
 import pytest
 from cryptography.fernet import Fernet
 
-from calls.webhooks import signature_headers
+from calls.webhooks.delivery import signature_headers
 from config.clock import utc_now
 from config.secrets import Secrets
-from storage.database import Database
+from storage.database.database import Database
 from tests.calls.outbox import BODY, SECRET, Receiver, delivering, put, stored
 
 

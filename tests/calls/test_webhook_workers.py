@@ -13,11 +13,12 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls import webhooks
-from calls.webhook_lanes import Pace
+from calls.webhooks import delivery as webhooks
+from calls.webhooks.receiver_concurrency import Pace
 from config.secrets import Secrets
-from storage import tables, webhook_claims
-from storage.database import Database, StorageTrouble
+from storage import tables
+from storage.database.database import Database, StorageTrouble
+from storage.webhooks import claims
 from tests.calls.house import until
 from tests.calls.outbox import Receiver, delivering, put, put_many, stored
 
@@ -143,13 +144,13 @@ async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_
 ) -> None:
     monkeypatch.setattr(webhooks, "CLAIM_S", -60)
     receiver.hold = asyncio.Event()
-    real, looks = webhook_claims.expired, []
+    real, looks = claims.expired, []
 
     def counted(conn: sa.Connection, now: datetime) -> list[str]:
         looks.append(real(conn, now))
         return looks[-1]
 
-    monkeypatch.setattr(webhook_claims, "expired", counted)
+    monkeypatch.setattr(claims, "expired", counted)
     delivery = await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets, timeout_s=60) as deliverer:
         await receiver.arrived.wait()
@@ -264,4 +265,4 @@ async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_
             assert len(receiver.got) == 1
         await set_to(due_at)
         await until(lambda: len(receiver.got) == 2)
-    assert await database.read(webhook_claims.waiting) == []
+    assert await database.read(claims.waiting) == []

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from config.secrets import Secrets
-from storage import webhook_claims
-from storage.database import Database
-from storage.webhook_claims import Waiting
+from storage.database.database import Database
+from storage.webhooks import claims
+from storage.webhooks.claims import Waiting
 from tests.calls.house import until
 from tests.calls.outbox import BODY, SECRET, Receiver, ask_again, delivering, listening, put, stored
 
@@ -81,15 +81,15 @@ async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_ag
 ) -> None:
     receiver.hold = asyncio.Event()
     delivery = await put(database, f"{receiver.origin}/hook")
-    old = await database.read(webhook_claims.waiting)
+    old = await database.read(claims.waiting)
     looks: list[None] = []
 
     def shows_what_was(conn: sa.Connection) -> list[Waiting]:
         looks.append(None)
         return old if len(looks) < 5 else real(conn)
 
-    real = webhook_claims.waiting
-    monkeypatch.setattr(webhook_claims, "waiting", shows_what_was)
+    real = claims.waiting
+    monkeypatch.setattr(claims, "waiting", shows_what_was)
     async with delivering(database, secrets) as deliverer:
         await until(lambda: len(looks) >= 5)
         receiver.hold.set()
@@ -201,7 +201,7 @@ async def test_what_is_asked_for_and_fails_is_not_repeated(
             (1, "succeeded", None),
             (2, "failed", None),
         ]
-        assert await database.read(webhook_claims.waiting) == []
+        assert await database.read(claims.waiting) == []
 
 
 async def test_attempts_of_one_delivery_do_not_wait_for_each_other(

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from cryptography.fernet import Fernet
 
-from calls.context import ContextValue
-from calls.egress import EgressRules, Lanes
-from calls.http_tool import CallContext, HttpTool, Outside
+from calls.call_record.context_variables import ContextValue
+from calls.egress.client import EgressRules, Lanes
+from calls.tools.http_tool import CallContext, HttpTool, Outside
 from config.clock import utc_now
 from config.secrets import Secrets
-from storage.tools import Method, Parameter, Tool, ToolConfig
+from storage.agents.tools import Method, Parameter, Tool, ToolConfig
 from tests.calls.web_server import LOOPBACK, client_with, serving
 
 

@@ -10,7 +10,7 @@ from functools import cache
 
 from aiohttp import web
 
-from calls.egress import EgressClient, EgressRules, tls_context
+from calls.egress.client import EgressClient, EgressRules, tls_context
 
 LOOPBACK = EgressRules(allow=["127.0.0.0/8", "::1/128"])
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

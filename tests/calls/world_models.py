@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calls.knowledge_search import KnowledgeSearch
-from calls.tools import ToolResult
-from media.ports import Samples
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.toolset import ToolResult
+from media.audio_port import Samples
 from models.protocols import (
     END_CALL,
     AnswerPart,
@@ -22,8 +22,8 @@ from models.protocols import (
     ToolDefinition,
     VoiceSettings,
 )
-from storage.database import StorageTrouble
-from storage.knowledge_index import Found
+from storage.database.database import StorageTrouble
+from storage.knowledge.passages import Found
 
 if TYPE_CHECKING:
     from tests.calls.talk_world import World

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster
 
-from storage.schema import bring_up_to_date
+from storage.database.migrate import bring_up_to_date
 from tests.conftest import blocking_fails
 from tests.contract.server import Server, serve
 from tests.contract.world import World, world_of

@@ -9,9 +9,12 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from storage import background_sounds, calls, knowledge, recordings, webhook_deliveries
-from storage.documents.blocks import heading, paragraph
-from storage.documents.chunks import chunks_of
+from storage.background_sounds import sounds
+from storage.calls import calls, recordings
+from storage.document_reader.base.blocks import heading, paragraph
+from storage.document_reader.chunker import chunks_of
+from storage.knowledge import documents
+from storage.webhooks import deliveries
 from tests.contract.client import Client
 from tests.contract.server import Server
 from tests.contract.tables.knowledge import DOCUMENTS
@@ -56,7 +59,7 @@ def ended_call(server: Server, organization_id: str, *, cost: float | None = Non
 
     def end(conn: sa.Connection) -> calls.Call | None:
         calls.answered(conn, call.id, call.created_at)
-        webhook_deliveries.add(
+        deliveries.add(
             conn,
             organization_id=organization_id,
             call_id=call.id,
@@ -108,10 +111,8 @@ def _trunk(server: Server, organization_id: str, client: Client, number: int) ->
 
 def _sound(server: Server, organization_id: str, _client: Client, number: int) -> str:
     """Without a file: to decode one takes its time, and nobody plays it."""
-    fields = background_sounds.BackgroundSoundFields(
-        name=f"Beep {number}", description=None, file_size=8044, duration_ms=500
-    )
-    return server.write(lambda conn: background_sounds.create(conn, organization_id, str(uuid4()), fields)).id
+    fields = sounds.BackgroundSoundFields(name=f"Beep {number}", description=None, file_size=8044, duration_ms=500)
+    return server.write(lambda conn: sounds.create(conn, organization_id, str(uuid4()), fields)).id
 
 
 def _document(server: Server, organization_id: str, client: Client, number: int) -> str:
@@ -127,9 +128,9 @@ def ready_document(server: Server, client: Client, agent_id: str, name: str, sec
     document_id = client("POST", "/knowledge", body).data["id"]
 
     def read(conn: sa.Connection) -> bool:
-        (document,) = (each for each in knowledge.begin(conn, most=1000) if each.id == document_id)
+        (document,) = (each for each in documents.begin(conn, most=1000) if each.id == document_id)
         blocks = [block for title, text in sections.items() for block in (heading(title, 1), paragraph(text))]
-        return knowledge.add_chunks(conn, document, list(chunks_of(blocks))) and knowledge.finish(conn, document_id)
+        return documents.add_chunks(conn, document, list(chunks_of(blocks))) and documents.finish(conn, document_id)
 
     assert server.write(read)
 

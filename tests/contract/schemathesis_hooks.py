@@ -17,14 +17,14 @@ from typing import Any, Final
 
 import schemathesis
 
-from api.addresses import SIP_SOURCE, are_narrow
-from api.fields import UUID_PATTERN
-from api.file_upload import MOST_BYTES
-from api.forms import TAGS
-from api.idempotency import HEADER, KEY
-from api.phone_number_models import NEEDS
-from api.tool_models import OURS
-from calls.context import NAME
+from api.schemas.addresses import SIP_SOURCE, are_narrow
+from api.schemas.base import UUID_PATTERN
+from api.schemas.file_upload import MOST_BYTES
+from api.schemas.patterns import TAGS
+from api.schemas.phone_numbers import NEEDS
+from api.schemas.tools import OURS
+from api.serving.idempotency import HEADER, KEY
+from calls.call_record.context_variables import NAME
 
 Body = dict[str, Any]
 

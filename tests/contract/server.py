@@ -21,16 +21,17 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
 from api.app import create_app
-from api.listen import listen
 from api.services import Services
-from calls.admission import Ceilings, SecondLegs
+from api.serving.listener import listen
+from calls.admission.number_routing import Ceilings, SecondLegs
 from config.clock import utc_now
 from config.errors import TooMany
 from config.secrets import Secrets
 from config.settings import Settings
-from storage import api_keys, calls, organizations
-from storage.database import Database
-from storage.organizations import Organization, Plan
+from storage.accounts import api_keys, organizations
+from storage.accounts.organizations import Organization, Plan
+from storage.calls import calls
+from storage.database.database import Database
 from tests.contract.client import Client
 from tests.contract.published import Published
 

@@ -10,10 +10,10 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from calls.billing import RateCard, charge
-from calls.metering import Usage
+from calls.call_record.billing import RateCard, charge
+from calls.call_record.metering import Usage
 from config.clock import iso
-from storage import calls
+from storage.calls import calls
 from tests.contract.kinds import NO_ID
 from tests.contract.makers import SOUND, TALK, ended_call, live_call
 from tests.contract.server import Server

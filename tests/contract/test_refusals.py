@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from storage import background_sounds
+from storage.background_sounds import sounds
 from tests.contract.kinds import NO_ID, Foreign
 from tests.contract.makers import MAKERS, live_call
 from tests.contract.server import Server
@@ -58,9 +58,9 @@ def test_the_webhook_of_a_call_that_goes_on_cannot_be_sent_again(server: Server,
 
 
 def test_a_preset_is_there_for_everyone_and_for_good(server: Server, world: World) -> None:
-    fields = background_sounds.BackgroundSoundFields(name="Rain", description="On tin", file_size=44, duration_ms=30000)
+    fields = sounds.BackgroundSoundFields(name="Rain", description="On tin", file_size=44, duration_ms=30000)
     preset = str(uuid4())
-    server.write(lambda conn: background_sounds.keep_preset(conn, preset, fields))
+    server.write(lambda conn: sounds.keep_preset(conn, preset, fields))
     for client in (world.client, world.other):
         answer = client("DELETE", f"/background-sounds/{preset}")
         assert answer.fields == {"id"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from storage.documents.answer import passage_line
-from storage.documents.chunks import chunks_of
-from storage.documents.errors import Unreadable
-from storage.documents.kinds import Kind
-from storage.documents.limits import Limits
-from storage.documents.pdf_lines import Line, blocks_from_lines
-from storage.documents.reading import text_of
+from storage.document_reader.base.errors import Unreadable
+from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.media_types import Kind
+from storage.document_reader.chunker import chunks_of
+from storage.document_reader.formats.pdf_layout import Line, blocks_from_lines
+from storage.document_reader.process.protocol import passage_line
+from storage.document_reader.reader import text_of
 from tests.fuzz.invariants import storable
 from tests.storage.office_files import docx
 

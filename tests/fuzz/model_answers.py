@@ -8,16 +8,16 @@ from typing import Final
 
 from jinja2 import TemplateError
 
-from models.llama.call_shapes import calls_in
-from models.llama.template import ChatTemplate
-from models.llama.tool_calls import ToolCallParser
+from models.errors import RemoteTrouble
+from models.llm.llama.output.tool_call_formats import calls_in
+from models.llm.llama.output.tool_call_parser import ToolCallParser
+from models.llm.llama.prompt.chat_template import ChatTemplate
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
-from models.remote import chat_answer
-from models.remote.chat_answer import ChatAnswer
-from models.remote.json_texts import error_told, json_bytes
-from models.remote.server_events import MOST_BYTES, ServerEvents
-from models.remote.trouble import RemoteTrouble
-from models.remote.wave_sound import sound_of, wave_bytes
+from models.remote import chat_stream_parser
+from models.remote.chat_stream_parser import ChatAnswer
+from models.remote.json_safety import error_told, json_bytes
+from models.remote.sse_parser import MOST_BYTES, ServerEvents
+from models.remote.wav import sound_of, wave_bytes
 from tests.fuzz.invariants import storable
 
 TOOLS: Final = {
@@ -62,17 +62,17 @@ def server_events(data: bytes) -> None:
     try:
         for event in whole or ():
             said += answer.feed(json_bytes(event))
-            assert len(said) <= chat_answer.MOST_TEXT
+            assert len(said) <= chat_stream_parser.MOST_TEXT
         calls = answer.calls()
     except RemoteTrouble as trouble:
         storable(str(trouble))
         return
     storable(said + answer.rest())
-    assert len(calls) <= chat_answer.MOST_CALLS
+    assert len(calls) <= chat_stream_parser.MOST_CALLS
     assert len({call.id for call in calls}) == len(calls)
     for call in calls:
         storable(call.name + call.arguments)
-        assert len(call.arguments) <= chat_answer.MOST_ARGUMENTS
+        assert len(call.arguments) <= chat_stream_parser.MOST_ARGUMENTS
 
 
 def _events(data: bytes, size: int) -> list[str] | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from sipcore import cause, contacts, digest, headers, sip_secrets
-from sipcore.digest import InboundDigest, Wanted
-from sipcore.headers import Party
-from sipcore.sip_message import SipMessage
-from sipcore.trunk import Credentials
+from sipcore.messages import contact as contacts
+from sipcore.messages import headers, masking, reason_header
+from sipcore.messages.headers import Party
+from sipcore.security import digest
+from sipcore.security.digest import Credentials, InboundDigest, Wanted
+from sipcore.trace.sip_message import SipMessage
 
 _LONGEST: Final = 128
 _WHO: Final = Credentials("ann", "s3cret")
@@ -54,7 +55,7 @@ def _read(value: str) -> None:
     uri, _ = headers.addressed(value)
     _is_short(headers.uri_user(uri))
     headers.uri_host(uri)
-    reason = cause.read(value)
+    reason = reason_header.read(value)
     if reason.cause is not None:
         assert 1 <= reason.cause.number <= 127
         _is_short(reason.cause.text)
@@ -65,11 +66,11 @@ def _read(value: str) -> None:
 def shown(data: bytes) -> None:
     """A message as people may read it: no longer than it was and some, without control characters; a password in a
     URI and a digest's response, put in front, are not in it."""
-    text = sip_secrets.masked(data)
+    text = masking.masked(data)
     assert len(text) <= 4 * len(data) + 1_000
     assert not any(ord(c) < 32 or ord(c) == 127 for c in text if c not in "\t\n")
     first = b'INVITE sip:100:s3cr3t@h SIP/2.0\r\nAuthorization: Digest response="s3cr3t"\r\n'
-    assert "s3cr3t" not in sip_secrets.masked(first + data.replace(b"s3cr3t", b""))
+    assert "s3cr3t" not in masking.masked(first + data.replace(b"s3cr3t", b""))
     message = SipMessage(0, False, "udp", "h:1", "h:2", "c", "f", "t", "INVITE", 1, 0, False, data)
     _is_short(message.summary, 200)
     _is_short(message._replace(status=200).summary, 200)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from media.ports import TICK_MS, Samples
+from media.audio_port import TICK_MS, Samples
 from tests.fakes import ArrayPort
 
 Signal = NDArray[np.float64]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from media.dtmf_keys import KEYPAD
-from media.dtmf_tones import FRAME_MS, HZ, ToneFinder
-from media.history import Cursor, History
-from media.ports import Samples
+from media.audio_history import Cursor, History
+from media.audio_port import Samples
+from media.dtmf.keys import KEYPAD
+from media.dtmf.tone_detector import FRAME_MS, HZ, ToneFinder
 
 Sound = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from media.ports import Samples
+from media.audio_port import Samples
 
 
 @cache

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from media.engine import Engine
-from media.engine_call import CallEvent, EngineCall
-from media.ports import TICK_MS, Samples
-from media.turns import TurnSettings
+from media.audio_port import TICK_MS, Samples
+from media.engine.call_audio import CallEvent, EngineCall
+from media.engine.engine import Engine
+from media.turns.settings import TurnSettings
 from tests.fakes import ArrayPort, Loop
 from tests.media.speech import silence
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from media.events import AskEndOfTurn, TurnEvent
-from media.turn_timing import WORDS_STAND_MS
-from media.turns import Turns, TurnSettings
+from media.turns.constants import WORDS_STAND_MS
+from media.turns.events import AskEndOfTurn, TurnEvent
+from media.turns.settings import TurnSettings
+from media.turns.turn_detector import Turns
 
 Kind = TypeVar("Kind", bound=TurnEvent)
 SPAN = 10

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from media.babble import Talk, babble
-from media.background_presets import LEVEL_DBFS, PRESETS
-from media.loop_synthesis import SAMPLE_RATE, drift, filtered, in_room, leveled, noise, scattered
-from media.ports import Samples
-from media.voice import SileroModel, silero_path
+from media.audio_port import Samples
+from media.background.babble import Talk, babble
+from media.background.loop_synthesis import SAMPLE_RATE, drift, filtered, in_room, leveled, noise, scattered
+from media.background.presets import LEVEL_DBFS, PRESETS
+from media.vad.silero import SileroModel, silero_path
 
 KEYS = [preset.key for preset in PRESETS]
 VOICES = ["office", "cafe"]

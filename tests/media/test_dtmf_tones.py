@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from media.dtmf_keys import KEYPAD
-from media.dtmf_tones import FRAME_MS, ToneFinder
-from media.history import Cursor, History
+from media.audio_history import Cursor, History
+from media.dtmf.keys import KEYPAD
+from media.dtmf.tone_detector import FRAME_MS, ToneFinder
 from tests.media.keys import Sound, digits, found, gap, key, sent
 from tests.media.speech import speech
 from tests.sipcore.tones import from_mulaw, mulaw, tone

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from media.echo_library import FRAME_MS, Canceller, SpeexLibrary
-from media.engine_call import Broken, EngineCall
-from media.events import Interrupted, Pause, SpeechStarted, TurnDropped, TurnEnded
-from media.ports import TICK_MS, Samples
+from media.audio_port import TICK_MS, Samples
+from media.echo.speex import FRAME_MS, Canceller, SpeexLibrary
+from media.engine.call_audio import Broken, EngineCall
 from media.recording import RecordingEnd, RecordingWriter
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from media.turns.events import Interrupted, Pause, SpeechStarted, TurnDropped, TurnEnded
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.media.echo_room import EchoPort, Room
 from tests.media.speech import silence, speech
 from tests.media.studio import NO_MODEL, Ear, Listener, Studio
@@ -89,7 +89,7 @@ def test_the_agent_never_interrupts_itself_from_its_first_word_on(rate: int) -> 
 
 def test_without_the_comparison_the_agent_would_interrupt_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The echo of these rooms is speech to the voice activity model: the test above would fail if nothing were done."""
-    monkeypatch.setattr("media.echo.Echoes.possible", lambda *_: False)
+    monkeypatch.setattr("media.echo.echo_guard.Echoes.possible", lambda *_: False)
     phones = Phones()
     call, listener, _ = phones.call(Room(8000, -20, 150))
     say(call, monologue(8000, 1))
@@ -290,7 +290,7 @@ def test_a_fault_of_the_library_ends_nothing_and_is_told_once(monkeypatch: pytes
 
 
 def test_without_the_library_calls_go_on_uncleaned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("media.echo_library.SONAME", "libspeexdsp.so.none")
+    monkeypatch.setattr("media.echo.speex.SONAME", "libspeexdsp.so.none")
     with capture_logs() as logs:
         phones = Phones()
     assert [entry["event"] for entry in logs] == ["echo.library_missing"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from media.echo_delay import LOOK_MS, MOST_MS, Likeness, likeness, likeness_near
-from media.ports import Samples
+from media.audio_port import Samples
+from media.echo.delay_estimator import LOOK_MS, MOST_MS, Likeness, likeness, likeness_near
 from tests.media.echo_room import Room
 from tests.media.speech import silence, speech
 

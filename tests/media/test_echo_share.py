@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from media import echo, echo_delay
-from media.echo_learning import BEGIN_US, FRAME_US, Learning
-from media.echo_library import FRAME_MS, Canceller, SpeexLibrary
-from media.echo_line import LEAD_MS, MOST_FRAMES, PASSES, EchoLine
-from media.events import Pause
-from media.history import KEEP_MS, Cursor, History
-from media.ports import TICK_MS, Samples
+from media.audio_history import KEEP_MS, Cursor, History
+from media.audio_port import TICK_MS, Samples
+from media.echo import delay_estimator, echo_guard
+from media.echo.adaptation_queue import BEGIN_US, FRAME_US, Learning
+from media.echo.canceller import LEAD_MS, MOST_FRAMES, PASSES, EchoLine
+from media.echo.speex import FRAME_MS, Canceller, SpeexLibrary
+from media.turns.events import Pause
 from tests.media.echo_room import Room
 from tests.media.speech import silence, speech
 from tests.media.test_echo import DELAYS, Phones, counted, monologue, say
@@ -150,12 +150,12 @@ def test_lines_that_find_their_echo_at_once_hold_no_caller_while_they_wait_for_t
 def counting(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
     """Counts the calls of a comparison since it was asked last."""
     looks = 0
-    compare = getattr(echo_delay, name)
+    compare = getattr(delay_estimator, name)
 
-    def look(*arguments: object) -> echo_delay.Likeness:
+    def look(*arguments: object) -> delay_estimator.Likeness:
         nonlocal looks
         looks += 1
-        likeness: echo_delay.Likeness = compare(*arguments)
+        likeness: delay_estimator.Likeness = compare(*arguments)
         return likeness
 
     def taken() -> int:
@@ -163,7 +163,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
         taken, looks = looks, 0
         return taken
 
-    monkeypatch.setattr(echo, name, look)
+    monkeypatch.setattr(echo_guard, name, look)
     return taken
 
 
@@ -178,15 +178,15 @@ def test_callers_who_begin_at_once_are_compared_in_turn_and_all_interrupt(monkey
     for _ in range(1800 // TICK_MS):
         phones.run(TICK_MS)
         most = max(most, looks())
-    assert most == echo.SHARE_US // echo.LOOK_US
+    assert most == echo_guard.SHARE_US // echo_guard.LOOK_US
     for _, listener, _ in calls:
         assert 1100 <= listener.of(Pause)[0].at_ms - phones.start_ms <= 1200
 
 
 def test_what_could_never_be_compared_counts_as_speech(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = counting(monkeypatch, "likeness")
-    monkeypatch.setattr(echo, "SHARE_US", 0)
-    monkeypatch.setattr(echo, "LEAST_SHARE_US", 0)
+    monkeypatch.setattr(echo_guard, "SHARE_US", 0)
+    monkeypatch.setattr(echo_guard, "LEAST_SHARE_US", 0)
     caller = np.concatenate([silence(1000), speech("no thank you that is wrong", RATE, "rms")])
     phones = Phones()
     call, listener, _ = phones.studio.call(caller)
@@ -199,13 +199,13 @@ def test_what_could_never_be_compared_counts_as_speech(monkeypatch: pytest.Monke
 def test_what_could_not_be_compared_on_a_line_that_waits_for_its_filter_is_its_echo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(echo, "LEARN_US", 0)
-    monkeypatch.setattr(echo, "LEARN_BEHIND_US", 0)
+    monkeypatch.setattr(echo_guard, "LEARN_US", 0)
+    monkeypatch.setattr(echo_guard, "LEARN_BEHIND_US", 0)
     phones = Phones()
     call, listener, _ = phones.call(Room(RATE, -15, 150))
     say(call, monologue(RATE, 1))
     phones.run(1000)
-    monkeypatch.setattr(echo, "SHARE_US", 0)
-    monkeypatch.setattr(echo, "LEAST_SHARE_US", 0)
+    monkeypatch.setattr(echo_guard, "SHARE_US", 0)
+    monkeypatch.setattr(echo_guard, "LEAST_SHARE_US", 0)
     phones.run(3000)
     assert counted(listener) == []

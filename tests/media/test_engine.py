@@ -7,11 +7,20 @@ import threading
 import numpy as np
 import pytest
 
-from media.engine import Engine
-from media.engine_call import Broken, CallEvent, EngineCall, UtteranceSent
-from media.events import AgentStarted, AgentStopped, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded
-from media.ports import TICK_MS, Samples
-from media.turns import TurnSettings
+from media.audio_port import TICK_MS, Samples
+from media.engine.call_audio import Broken, CallEvent, EngineCall, UtteranceSent
+from media.engine.engine import Engine
+from media.turns.events import (
+    AgentStarted,
+    AgentStopped,
+    Interrupted,
+    Pause,
+    Resume,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+)
+from media.turns.settings import TurnSettings
 from tests.fakes import ArrayPort
 from tests.media.speech import silence, speech, tone
 from tests.media.studio import NO_MODEL, AnsweringJudge, DeafEar, Ear, Listener, Studio, WaitingJudge

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from media.engine_call import CallEvent, DigitHeard
-from media.events import Interrupted, Pause, SpeechStarted, TurnEnded
-from media.ports import Samples
+from media.audio_port import Samples
+from media.engine.call_audio import CallEvent, DigitHeard
+from media.turns.events import Interrupted, Pause, SpeechStarted, TurnEnded
 from tests.media.keys import gap, key, sent
 from tests.media.speech import silence, speech, tone
 from tests.media.studio import Studio

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from media.engine import Engine
-from media.events import TurnEnded
+from media.engine.engine import Engine
 from media.recording import HEADER_BYTES, Recording, RecordingEnd, RecordingWriter
+from media.turns.events import TurnEnded
 from tests.fakes import ArrayPort, Loop
 from tests.media.speech import silence, speech, tone
 from tests.media.studio import NO_MODEL, Listener

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from media.ports import INFO_ARRIVAL_NS, INFO_COLUMNS, INFO_JITTER_MS, INFO_QUEUED, TICK_MS, Samples
+from media.audio_port import INFO_ARRIVAL_NS, INFO_COLUMNS, INFO_JITTER_MS, INFO_QUEUED, TICK_MS, Samples
 from media.recording import RecordingWriter
-from media.replay_port import START_MS, ReplayPort
-from media.replay_sound import BadRecording, RecordedSound, agent_sounds, onsets, read_recording
+from media.replay.recording_reader import BadRecording, RecordedSound, agent_sounds, onsets, read_recording
+from media.replay.replay_port import START_MS, ReplayPort
 from tests.media.speech import silence, speech, tone
 
 

@@ -17,11 +17,11 @@ import soundfile
 from numpy.typing import NDArray
 from structlog.testing import capture_logs
 
-from media import sound_decoder
-from media.loop_synthesis import SAMPLE_RATE
-from media.ports import Samples
-from media.sound_decoder import decode, read
-from media.sound_files import MAX_SECONDS, NotSound
+from media.audio_port import Samples
+from media.background import decoder
+from media.background.decoder import decode, read
+from media.background.files import MAX_SECONDS, NotSound
+from media.background.loop_synthesis import SAMPLE_RATE
 from tests.media.speech import tone
 
 Sound = NDArray[np.float64]
@@ -274,7 +274,7 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Lets the decoder's process run these statements instead."""
 
     def run(code: str) -> None:
-        monkeypatch.setattr(sound_decoder, "_PROGRAM", (sys.executable, "-c", code))
+        monkeypatch.setattr(decoder, "_PROGRAM", (sys.executable, "-c", code))
 
     return run
 
@@ -291,16 +291,16 @@ def test_a_decoder_that_is_killed_is_the_file_s_fault_and_logged(instead: Callab
 
 TAKEN_OVER: Final = """
 import os, socket, sys
-from media import sound_decoder
+from media.background import decoder
 def read(data):
     if data.startswith(b"RIFF"):
         return decoded(data)  # a sound of its own
     try:
         exec(data)
     except OSError as error:
-        raise sound_decoder.NotSound(type(error).__name__)
-decoded, sound_decoder.read = sound_decoder.read, read
-sys.exit(sound_decoder._main())
+        raise decoder.NotSound(type(error).__name__)
+decoded, decoder.read = decoder.read, read
+sys.exit(decoder._main())
 """
 """The decoder with a codec that the file tells what to do."""
 
@@ -330,7 +330,7 @@ def test_a_decoder_that_was_taken_over_is_killed_and_the_client_told(
 
 
 def test_a_decoder_that_hangs_is_ended(instead: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sound_decoder, "_DEADLINE_S", 0.5)
+    monkeypatch.setattr(decoder, "_DEADLINE_S", 0.5)
     instead("import time; time.sleep(600)")
     with pytest.raises(NotSound, match="The file takes too long to decode"):
         decode(HALF)
@@ -345,8 +345,8 @@ def test_a_fault_of_our_own_is_no_fault_of_the_file(instead: Callable[[str], Non
 def test_the_decoder_gets_no_more_memory_and_processor_time_than_it_needs(instead: Callable[[str], None]) -> None:
     instead(
         "import os, resource\n"
-        "from media import sound_decoder\n"
-        "sound_decoder._bound_resources()\n"
+        "from media.background import decoder\n"
+        "decoder._bound_resources()\n"
         "assert resource.getrlimit(resource.RLIMIT_CPU) == (20, 21)\n"
         "assert os.nice(0) >= 10\n"
         "kept = bytearray(150 << 20)\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from media.loop_synthesis import SAMPLE_RATE
-from media.sound_files import NotSound, duration_seconds, loop, read_wav, write_wav
+from media.background.files import NotSound, duration_seconds, loop, read_wav, write_wav
+from media.background.loop_synthesis import SAMPLE_RATE
 from tests.media.speech import silence, tone
 
 

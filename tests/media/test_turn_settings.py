@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pydantic.alias_generators import to_camel
 
-from api.agent_models import AgentCreate
-from calls.role import turn_settings
+from api.schemas.agents import AgentCreate
+from calls.session.agent_config import turn_settings
 from config.clock import utc_now
-from media.turn_settings import TurnSettings
-from storage.agents import Agent, AgentFields
+from media.turns.settings import TurnSettings
+from storage.agents.agents import Agent, AgentFields
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs/turn-taking.md").read_text()

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from media.events import AgentStopped, Pause, Speculate, SpeechStarted, SpeechStopped, TurnDropped, TurnEnded, TurnEvent
-from media.turns import TurnSettings
+from media.turns.events import (
+    AgentStopped,
+    Pause,
+    Speculate,
+    SpeechStarted,
+    SpeechStopped,
+    TurnDropped,
+    TurnEnded,
+    TurnEvent,
+)
+from media.turns.settings import TurnSettings
 from tests.media.talk import NO_MODEL, Talk
 
 

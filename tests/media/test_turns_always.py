@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from media.events import AskEndOfTurn, Interrupted, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
-from media.turns import Turns, TurnSettings
+from media.turns.events import AskEndOfTurn, Interrupted, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
+from media.turns.settings import TurnSettings
+from media.turns.turn_detector import Turns
 from tests.media.turn_watch import Watch
 
 TICK: Final = 20

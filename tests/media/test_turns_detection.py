@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from media.events import SpeechStarted, SpeechStopped, TurnEnded
-from media.turns import Turns
+from media.turns.events import SpeechStarted, SpeechStopped, TurnEnded
+from media.turns.turn_detector import Turns
 from tests.media.talk import NO_MODEL, SILENCE, SPEECH, Talk
 
 

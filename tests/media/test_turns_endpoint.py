@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from media.events import (
+from media.turns.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
@@ -18,7 +18,7 @@ from media.events import (
     SpeechStopped,
     TurnEnded,
 )
-from media.turns import Turns
+from media.turns.turn_detector import Turns
 from tests.media.talk import NEVER, NO_MODEL, SILENCE, SPEECH, STAND, Talk
 
 MODEL = replace(NO_MODEL, ultravad_eot_threshold=0.5)

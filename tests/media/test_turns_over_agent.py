@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from media.events import AgentStarted, AgentStopped, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded
+from media.turns.events import (
+    AgentStarted,
+    AgentStopped,
+    Interrupted,
+    Pause,
+    Resume,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+)
 from tests.media.talk import NO_MODEL, STAND, Talk
 
 

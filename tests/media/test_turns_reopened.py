@@ -6,17 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from media.events import (
-    AgentStarted,
-    Interrupted,
-    Pause,
-    Resume,
-    SpeechStarted,
-    TurnDropped,
-    TurnEnded,
-)
-from media.turn_timing import REOPEN_MS
-from media.turns import Turns
+from media.turns.constants import REOPEN_MS
+from media.turns.events import AgentStarted, Interrupted, Pause, Resume, SpeechStarted, TurnDropped, TurnEnded
+from media.turns.turn_detector import Turns
 from tests.media.talk import NO_MODEL, SPEECH, Talk
 
 STERN = replace(NO_MODEL, min_interruption_duration=500, post_speech_cooldown=2000)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from config.errors import StartupError
-from media.history import Cursor, History
-from media.levels import Levels
-from media.ports import Samples
-from media.voice import CONTEXT_MS, FIRST_WINDOWS, SileroModel, VoiceActivity, silero_path
+from media.audio_history import Cursor, History
+from media.audio_port import Samples
+from media.vad.energy import Levels
+from media.vad.silero import CONTEXT_MS, FIRST_WINDOWS, SileroModel, VoiceActivity, silero_path
 from tests.media.speech import silence, speech
 
 MODEL = SileroModel(silero_path())
@@ -93,6 +93,6 @@ def test_a_missing_model_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("media.voice.find_spec", lambda name: None)
+    monkeypatch.setattr("media.vad.silero.find_spec", lambda name: None)
     with pytest.raises(StartupError, match="make setup"):
         silero_path()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from media.events import (
+from media.turns.constants import ANSWER_LIMIT_MS, ASK_AGAIN_MS, EPSILON_MS, PAUSE_LIMIT_MS
+from media.turns.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
@@ -17,8 +18,7 @@ from media.events import (
     TurnEnded,
     TurnEvent,
 )
-from media.turn_timing import ANSWER_LIMIT_MS, ASK_AGAIN_MS, EPSILON_MS, PAUSE_LIMIT_MS
-from media.turns import TurnSettings
+from media.turns.settings import TurnSettings
 
 
 class Watch:

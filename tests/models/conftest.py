@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import soxr
 
-from media.ports import Samples
-from models.espeak_tts import EspeakTextToSpeech
-from models.flite_library import FliteLibrary
-from models.flite_tts import FliteTextToSpeech
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from media.audio_port import Samples
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.bindings import FliteLibrary
+from models.tts.flite.text_to_speech import FliteTextToSpeech
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from models.known_models import KnownModel
-from models.store import Store
+from models.model_files.known_models import KnownModel
+from models.model_files.store import Store
 from tests.models.file_server import sha256
 
 FILES = {"encoder.onnx": b"encoder" * 1000, "tokens.txt": b"tokens" * 100}

@@ -11,16 +11,16 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from bench import minilm_shape
+from bench.models import random_minilm
 from config.errors import StartupError
-from models import engines
-from models.embed.bert_onnx import HEAD_WIDTH, converted
-from models.known_models import KnownModel
-from models.store import Store
+from models.embeddings.bert_to_onnx import HEAD_WIDTH, converted
+from models.loading import engines
+from models.model_files.known_models import KnownModel
+from models.model_files.store import Store
 from tests.models import tiny_embeddings
 
 WORDS = 50
-WEIGHTS = minilm_shape.weights(WORDS, layers=2)
+WEIGHTS = random_minilm.weights(WORDS, layers=2)
 IDS = np.array([[2, 7, 9, 3, 0], [2, 8, 3, 0, 0]], np.int64)
 SEEN = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 0]], np.int64)
 
@@ -80,7 +80,7 @@ def of_one_text(ids: NDArray[np.int64]) -> Numbers:
 def test_the_network_computes_what_the_paper_says_whatever_fills_up_a_row(weights: Path) -> None:
     session = onnxruntime.InferenceSession(str(converted(weights)), providers=["CPUExecutionProvider"])
     (given,) = session.run(["last_hidden_state"], {"input_ids": IDS, "attention_mask": SEEN})
-    assert given.shape == (2, 5, minilm_shape.WIDTH)
+    assert given.shape == (2, 5, random_minilm.WIDTH)
     for row, ids, seen in zip(given, IDS, SEEN, strict=True):
         assert np.allclose(row[: seen.sum()], of_one_text(ids[: seen.sum()]), atol=1e-4)
 
@@ -89,7 +89,7 @@ def test_weights_are_converted_once_and_again_when_others_come(weights: Path) ->
     network = converted(weights)
     made = network.stat().st_mtime_ns
     assert converted(weights).stat().st_mtime_ns == made
-    others = {**WEIGHTS, "embeddings.LayerNorm.bias": np.ones(minilm_shape.WIDTH, np.float32)}
+    others = {**WEIGHTS, "embeddings.LayerNorm.bias": np.ones(random_minilm.WIDTH, np.float32)}
     safetensors(weights, others)
     before = network.read_bytes()
     assert converted(weights).read_bytes() != before

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from models.budget import Capacity, Hearing, Judging, Speaking, Speeds, Talk, Writing, capacities, outlook
-from models.llama.forecast import ENDLESS_S, Measured, StepTimes
+from models.llm.llama.batching.latency_forecast import ENDLESS_S, Measured, StepTimes
+from models.loading.capacity import Capacity, Hearing, Judging, Speaking, Speeds, Talk, Writing, capacities, outlook
 
 TALK = Talk()
 BOX = Speeds(Hearing("ears", {1: 0.13}, threads=64), Judging("judge", 0.046), None, Speaking("voice", 0.04, threads=1))

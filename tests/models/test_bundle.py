@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from config.errors import ModelFileError
-from models import bundle
-from models.bundle import ENTRIES_MAX, HEADER_MAX, bring
-from models.known_models import KnownModel
-from models.store import Store
+from models.model_files import import_bundle
+from models.model_files.import_bundle import ENTRIES_MAX, HEADER_MAX, bring
+from models.model_files.known_models import KnownModel
+from models.model_files.store import Store
 from tests.models.model_files import FILES, contents, model_of, store_of
 from tests.trunkline.disks import tiny_disk
 
@@ -205,7 +205,7 @@ def test_more_entries_than_models_have_are_refused(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ENTRIES_MAX == 10_000
-    monkeypatch.setattr(bundle, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(import_bundle, "ENTRIES_MAX", 10)
     many = {f"file{number}": b"" for number in range(11)}
     for source in (folder_of(tmp_path / "folder", many), archive_of(tmp_path / "many.tar", files=many)):
         with pytest.raises(ModelFileError, match="holds more than 10 files"):
@@ -261,7 +261,7 @@ def test_a_disk_without_room_is_told(tmp_path: Path) -> None:
 def test_a_file_that_becomes_shorter_while_it_is_read_is_told(tmp_path: Path) -> None:
     """As on a stick that is pulled out."""
     with pytest.raises(ModelFileError, match=r"model.bin ends 7 bytes too early: copy the source again"):
-        bundle._copied(io.BytesIO(b"abc"), "model.bin", 10, tmp_path / "copy", 0)
+        import_bundle._copied(io.BytesIO(b"abc"), "model.bin", 10, tmp_path / "copy", 0)
 
 
 async def test_two_imports_wait_for_each_other(store: Store, tmp_path: Path) -> None:

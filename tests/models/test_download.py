@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from config.errors import ModelFileError
-from models.download import KEEP_FREE, Fetched, Wanted, fetch, session
+from models.model_files.download import KEEP_FREE, Fetched, Wanted, fetch, session
 from tests.models.file_server import FileServer, file_server, sha256
 from tests.models.model_files import contents
 from tests.trunkline.disks import filled, tiny_disk

@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from config.errors import ModelError, StartupError
-from models import loading
-from models.embed.nearest import Nearest, packed
-from models.embed.onnx_embeddings import RECIPES, OnnxEmbeddings
-from models.embed.scale import TYPICAL, Scale, scale_of
-from models.known_models import OWN_LIST, read_known
-from models.store import Store
+from models.embeddings.onnx_embeddings import RECIPES, OnnxEmbeddings
+from models.embeddings.score_calibration import TYPICAL, Scale, scale_of
+from models.embeddings.vector_index import Nearest, packed
+from models.loading import loader
+from models.model_files.known_models import OWN_LIST, read_known
+from models.model_files.store import Store
 from tests.models import tiny_embeddings
 
 SAME = ("price cost fee", "dog pet animal")
@@ -156,5 +156,5 @@ def test_the_setting_decides_which_model_is_loaded(folder: Path, tmp_path: Path)
 
 def _loaded(directory: Path, wanted: str) -> str | None:
     with ExitStack() as opened:
-        model = loading.embeddings_of(Store(directory, read_known(directory)), wanted, opened)
+        model = loader.embeddings_of(Store(directory, read_known(directory)), wanted, opened)
         return model.name if model else None

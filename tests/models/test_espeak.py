@@ -18,11 +18,11 @@ import pytest
 
 from config.errors import ModelError
 from config.sandbox import landlock
-from models import espeak_speaker
-from models.espeak_processes import EspeakProcesses
-from models.espeak_tts import PROCESSES, EspeakTextToSpeech
 from models.protocols import VoiceSettings
-from models.speech_edges import sounding
+from models.tts.espeak import worker_process
+from models.tts.espeak.process_pool import EspeakProcesses
+from models.tts.espeak.text_to_speech import PROCESSES, EspeakTextToSpeech
+from models.tts.trimming import sounding
 
 GERMAN = VoiceSettings("espeak-ng/de", 1.0, 0.5, 22050)
 
@@ -79,8 +79,8 @@ async def test_a_sentence_sounds_the_same_whatever_others_were_given_before(espe
 def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EspeakProcesses]:
     """A process that has a memory fault over "Bruch"."""
     script = tmp_path / "fragile.py"
-    script.write_text(_FRAGILE.format(path=espeak_speaker.__file__))
-    monkeypatch.setattr("models.espeak_processes._SCRIPT", script)
+    script.write_text(_FRAGILE.format(path=worker_process.__file__))
+    monkeypatch.setattr("models.tts.espeak.process_pool._SCRIPT", script)
     pool = EspeakProcesses(1)
     yield pool
     pool.close()
@@ -136,7 +136,7 @@ def test_the_signals_that_end_the_server_do_not_end_its_speech() -> None:
 
 def test_a_server_that_is_killed_leaves_no_process_behind() -> None:
     script = (
-        "import sys; from models.espeak_processes import EspeakProcesses;"
+        "import sys; from models.tts.espeak.process_pool import EspeakProcesses;"
         "pool = EspeakProcesses(1); print(flush=True); sys.stdin.read()"
     )
     pipe = subprocess.PIPE
@@ -165,8 +165,8 @@ def test_what_is_closed_speaks_no_more_and_leaves_no_process() -> None:
 def test_what_is_closed_ends_in_the_middle_of_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_it = tmp_path / "at it"
     script = tmp_path / "endless.py"
-    script.write_text(_ENDLESS.format(path=espeak_speaker.__file__, at_it=str(at_it)))
-    monkeypatch.setattr("models.espeak_processes._SCRIPT", script)
+    script.write_text(_ENDLESS.format(path=worker_process.__file__, at_it=str(at_it)))
+    monkeypatch.setattr("models.tts.espeak.process_pool._SCRIPT", script)
     os.mkfifo(at_it)
     pool = EspeakProcesses(1)
     failures: list[ModelError] = []
@@ -207,8 +207,8 @@ def test_a_text_that_takes_espeak_over_opens_and_starts_nothing(
 ) -> None:
     (tmp_path / "secret.key").write_text("a key")
     script = tmp_path / "taken_over.py"
-    script.write_text(_TAKEN_OVER.format(path=espeak_speaker.__file__, secret=str(tmp_path / "secret.key")))
-    monkeypatch.setattr("models.espeak_processes._SCRIPT", script)
+    script.write_text(_TAKEN_OVER.format(path=worker_process.__file__, secret=str(tmp_path / "secret.key")))
+    monkeypatch.setattr("models.tts.espeak.process_pool._SCRIPT", script)
     with closing(EspeakProcesses(1)) as pool:
         for deed, outcome in (
             ("read", "PermissionError"), ("write", "PermissionError"),
@@ -256,7 +256,7 @@ def test_its_library_brings_the_pauses_that_the_edges_are_cut_at(processes: Espe
 
 
 def _speakers() -> list[int]:
-    script = Path(espeak_speaker.__file__).name
+    script = Path(worker_process.__file__).name
     return [child for child in _children(os.getpid()) if script in Path(f"/proc/{child}/cmdline").read_text()]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from models.extractive_summary import LONGEST, summary_of
-from models.talk_lines import Line
+from models.rule_based.summary import LONGEST, summary_of
+from models.rule_based.transcript import Line
 
 TALK = [
     Line("assistant", "Good morning, this is the harbour hotel. How can I help you?"),

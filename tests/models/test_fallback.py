@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError
-from models.fallback import GO_ON, Behind, FallbackLanguageModel, FallbackTextToSpeech, in_a_row
+from models.llm.fallback import GO_ON, Behind, FallbackLanguageModel, FallbackTextToSpeech, in_a_row
 from models.protocols import (
     AnswerPart,
     ChatMessage,
@@ -21,7 +21,7 @@ from models.protocols import (
     ToolCall,
     VoiceSettings,
 )
-from models.responder import ExtractiveResponder
+from models.rule_based.responder import ExtractiveResponder
 
 PROMPT = ChatPrompt("call", "We are open from nine to five.", [ChatMessage("user", "When are you open?")])
 CALL = ToolCall("1", "look_up", "{}")

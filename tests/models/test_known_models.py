@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from config.errors import ModelFileError
-from models.known_models import OWN_LIST, KnownModel, find, read_known
-from models.loading import built_in
+from models.loading.loader import built_in
+from models.model_files.known_models import OWN_LIST, KnownModel, find, read_known
 
 OWN = {
     "name": "own", "kind": "llm", "engine": "llama.cpp", "licence": "MIT", "languages": ["en"],

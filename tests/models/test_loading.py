@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-import models.flite_library
-import models.pocketsphinx_library
-import models.smart_turn
+import models.stt.pocketsphinx.bindings
+import models.tts.flite.bindings
+import models.turn_detection.smart_turn
 from config.errors import StartupError
-from models.espeak_tts import EspeakTextToSpeech
-from models.loading import load
+from models.loading.loader import load
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
 
 
 def test_loading_says_one_line_for_each_model(tmp_path: Path) -> None:
@@ -36,15 +36,15 @@ def test_an_unknown_name_is_refused_with_what_there_is(tmp_path: Path, kind: str
 
 
 def test_a_missing_library_stops_the_start_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load_library = models.flite_library._load
-    monkeypatch.setattr(models.flite_library, "_load", lambda soname: load_library(f"not-here-{soname}"))
+    load_library = models.tts.flite.bindings._load
+    monkeypatch.setattr(models.tts.flite.bindings, "_load", lambda soname: load_library(f"not-here-{soname}"))
     with pytest.raises(StartupError, match=r"not-here-libflite\.so\.1 .*libflite1"):
         load(tmp_path, tts="flite")
 
 
 def test_without_flite_espeak_speaks_english(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load_library = models.flite_library._load
-    monkeypatch.setattr(models.flite_library, "_load", lambda soname: load_library(f"not-here-{soname}"))
+    load_library = models.tts.flite.bindings._load
+    monkeypatch.setattr(models.tts.flite.bindings, "_load", lambda soname: load_library(f"not-here-{soname}"))
     with capture_logs() as logs:
         catalogue = load(tmp_path)
     assert catalogue.voice(None, "en")[1] == "espeak-ng/en-us"
@@ -53,7 +53,7 @@ def test_without_flite_espeak_speaks_english(tmp_path: Path, monkeypatch: pytest
 
 
 def test_without_its_file_words_alone_tell_the_end_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.smart_turn, "_FOLDER", "pipecat/not/here")
+    monkeypatch.setattr(models.turn_detection.smart_turn, "_FOLDER", "pipecat/not/here")
     with capture_logs() as logs:
         catalogue = load(tmp_path)
     assert catalogue.eot.name == "lexical-end-of-turn"
@@ -66,7 +66,7 @@ def test_without_its_file_words_alone_tell_the_end_of_a_turn(tmp_path: Path, mon
 
 def _copied_models(folder: Path) -> Path:
     """The recognizer's model folder, as links that can be replaced."""
-    source = models.pocketsphinx_library.model_path()
+    source = models.stt.pocketsphinx.bindings.model_path()
     for file in source.rglob("*"):
         if file.is_file():
             link = folder / "en-us" / file.relative_to(source)

@@ -12,13 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError, StartupError
-from models import on_demand
-from models.catalogue import Catalogue, language_model_id
-from models.fallback import FallbackLanguageModel
-from models.loading import load
-from models.on_demand import OnDemandLanguageModel
+from models.llm import lazy_model
+from models.llm.fallback import FallbackLanguageModel
+from models.llm.lazy_model import OnDemandLanguageModel
+from models.loading.catalogue import Catalogue, language_model_id
+from models.loading.loader import load
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, LanguageModel, TextDelta
-from models.responder import ExtractiveResponder
+from models.rule_based.responder import ExtractiveResponder
 from tests.models.tiny_gguf import write_tiny_gguf
 
 PROMPT = ChatPrompt("call", "The kitchen opens at seven.", [ChatMessage("user", "When does the kitchen open?")])
@@ -184,7 +184,7 @@ async def test_a_model_is_loaded_once_for_all_calls_that_wait_for_it() -> None:
 
 
 async def test_a_caller_waits_for_a_model_no_longer_than_for_a_word_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_demand, "ANSWER_WITHIN_S", 0.05)
+    monkeypatch.setattr(lazy_model, "ANSWER_WITHIN_S", 0.05)
     loads = Loads()
     late = OnDemandLanguageModel("late", loads)
     chain = FallbackLanguageModel("late", [late, ExtractiveResponder()])
@@ -221,7 +221,7 @@ async def test_a_model_that_cannot_be_loaded_fails_answers_and_is_tried_again_af
     with pytest.raises(ModelError, match="late could not be loaded: no such file"):
         await answer_of(model)
     assert loads.count == 1
-    monkeypatch.setattr(on_demand, "REST_S", 0.0)
+    monkeypatch.setattr(lazy_model, "REST_S", 0.0)
     assert await answer_of(model)
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from models.catalogue import ANY
-from models.loading_recognizers import recognizers
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from models.loading.catalogue import ANY
+from models.loading.stt_loader import recognizers
+from models.model_files.store import Store
 from models.protocols import SpeechToText
-from models.store import Store
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.models.sherpa import tiny_models
 from tests.models.sherpa.conftest import installed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from models.machine import cores, free_bytes
+from models.runtime.machine import cores, free_bytes
 
 MIB = 2**20
 

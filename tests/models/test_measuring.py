@@ -11,21 +11,21 @@ from typing import Any, cast
 
 import pytest
 
-from media.ports import Samples
-from models.budget import Speeds
-from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
-from models.decoder_pool import Workers
-from models.end_of_turn import LexicalEndOfTurn
-from models.espeak_tts import EspeakTextToSpeech
-from models.flite_tts import FliteTextToSpeech
-from models.measuring import speeds_of
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from media.audio_port import Samples
+from models.loading.benchmark import speeds_of
+from models.loading.capacity import Speeds
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import LanguageModel, SpeechToText, TextToSpeech
-from models.responder import ExtractiveResponder
-from models.second_pass import SecondPass, Transcribes
-from models.sherpa.speed import Speed
-from models.speech_cache import Remembering, SpeechCache
-from models.tts_speed import TtsSpeed
+from models.rule_based.responder import ExtractiveResponder
+from models.runtime.worker_threads import Workers
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.stt.sherpa.benchmark import Speed
+from models.stt.two_pass import SecondPass, Transcribes
+from models.tts.cache import Remembering, SpeechCache
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from models.tts.speed import TtsSpeed
+from models.turn_detection.lexical import LexicalEndOfTurn
 from tests.fakes_calls import ScriptedEars, ScriptedVoice
 
 

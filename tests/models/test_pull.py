@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from config.errors import ModelFileError
-from models.known_models import Kind, KnownModel
-from models.pull import pull
-from models.store import MANIFEST, FileRecord, Store
+from models.model_files.known_models import Kind, KnownModel
+from models.model_files.pull import pull
+from models.model_files.store import MANIFEST, FileRecord, Store
 from tests.models.file_server import FileServer, file_server, sha256
 from tests.models.model_files import FILES, contents, model_of, store_of
 from tests.trunkline.disks import tiny_disk
@@ -185,9 +185,9 @@ async def test_no_file_is_begun_when_all_together_have_no_room(server: FileServe
 PULLS = """
 import asyncio, sys
 from pathlib import Path
-from models.known_models import KnownModel
-from models.pull import pull
-from models.store import Store
+from models.model_files.known_models import KnownModel
+from models.model_files.pull import pull
+from models.model_files.store import Store
 
 model = KnownModel.model_validate_json(sys.argv[1])
 store = Store(Path(sys.argv[2]), [model])

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from models.facts import read_prompt
-from models.matching import TextIndex
 from models.protocols import HANG_UP, ChatMessage, ChatPrompt, LanguageModel, TextDelta, ToolCall
-from models.responder import ExtractiveResponder
+from models.rule_based.prompt_facts import read_prompt
+from models.rule_based.responder import ExtractiveResponder
+from models.text.bm25 import TextIndex
 
 PROMPT = """You are Anna, the assistant of the Harbour Dental Clinic. Be brief and friendly.
 Our opening hours are Monday to Friday from nine to five. The office is at twelve Main Street, next to the library.

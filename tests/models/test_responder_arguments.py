@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from models.protocols import ToolDefinition
-from models.responder_arguments import (
-    Parameter,
-    answered_argument,
-    parameters_of,
-    question_for,
-    said_arguments,
-)
+from models.rule_based.tool_arguments import Parameter, answered_argument, parameters_of, question_for, said_arguments
 
 ORDER = Parameter("order_number", "string", "", True)
 PEOPLE = Parameter("people", "integer", "", True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.responder_numbers import said_numbers
+from models.rule_based.spoken_numbers import said_numbers
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from calls.tools import ToolBelt, ToolResult
+from calls.tools.toolset import ToolBelt, ToolResult
 from config.errors import TrunklineError
 from models.protocols import ChatMessage, ToolCall, ToolDefinition
-from models.responder_results import DONE, NOTHING, SORRY, said_result, sentences_of
+from models.rule_based.tool_results import DONE, NOTHING, SORRY, said_result, sentences_of
 
 CALL = ToolCall("1", "order_status", '{"order_number": "4711"}')
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from models.protocols import HANG_UP, ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
-from models.responder import ExtractiveResponder
-from models.responder_keys import keys_to_press
-from models.responder_results import SORRY
-from models.responder_tools import DROPPED, GIVEN_UP, NOT_HEARD
+from models.rule_based.ivr_keys import keys_to_press
+from models.rule_based.responder import ExtractiveResponder
+from models.rule_based.tool_results import SORRY
+from models.rule_based.tool_selection import DROPPED, GIVEN_UP, NOT_HEARD
 
 PROMPT = """You answer for Harbour Shop. Our opening hours are nine to five. We are located at twelve Harbour Street.
 Delivery costs five dollars. Orders are packed by hand."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from models.rule_extraction import LONGEST_VALUE, values_of
-from models.talk_lines import Line, Wanted
+from models.rule_based.field_extraction import LONGEST_VALUE, values_of
+from models.rule_based.transcript import Line, Wanted
 
 FIELDS = {
     "guests": Wanted("guests", "Number of people who come", "number"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.sentences import LONGEST, Sentences, split_sentences
+from models.text.sentence_splitter import LONGEST, Sentences, split_sentences
 
 CASES: list[tuple[str | None, list[str]]] = [
     (None, ["Hello there.", "How are you?", "Fine!"]),

@@ -15,12 +15,12 @@ import pytest
 import soxr
 from structlog.testing import capture_logs
 
-import models.smart_turn
+import models.turn_detection.smart_turn
 from config.errors import StartupError
-from media.ports import Samples
-from models.end_of_turn import COMPLETE, DANGLING, LexicalEndOfTurn
+from media.audio_port import Samples
 from models.protocols import EndOfTurn, EndOfTurnStream
-from models.smart_turn import Network, SmartTurn, model_path
+from models.turn_detection.lexical import COMPLETE, DANGLING, LexicalEndOfTurn
+from models.turn_detection.smart_turn import Network, SmartTurn, model_path
 from tests.models.conftest import Caller
 
 TIMEOUT_S = 20
@@ -260,7 +260,10 @@ def test_it_says_how_long_it_takes() -> None:
 
 def test_the_package_around_the_file_is_not_imported() -> None:
     """It would load much that is not installed."""
-    code = "import sys; from models.smart_turn import model_path; model_path(); assert 'pipecat' not in sys.modules"
+    code = (
+        "import sys; from models.turn_detection.smart_turn import model_path; model_path();"
+        "assert 'pipecat' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=TIMEOUT_S)
 
 
@@ -269,7 +272,7 @@ def test_a_missing_or_damaged_file_is_said_with_its_remedy(tmp_path: Path, monke
     damaged.write_bytes(model_path().read_bytes()[:100_000])
     with pytest.raises(StartupError, match=r"smart-turn-v3\.2-cpu\.onnx cannot be loaded"):
         Network(damaged)
-    monkeypatch.setattr(models.smart_turn, "_FOLDER", "pipecat/not/here")
+    monkeypatch.setattr(models.turn_detection.smart_turn, "_FOLDER", "pipecat/not/here")
     with pytest.raises(StartupError, match=r"missing .*run `make setup`"):
         SmartTurn()
 

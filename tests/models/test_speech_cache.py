@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
-from models.espeak_tts import EspeakTextToSpeech
-from models.flite_tts import FliteTextToSpeech
 from models.protocols import Speech, VoiceSettings
-from models.speech_cache import Origin, Remembering, SpeechCache
+from models.tts.cache import Origin, Remembering, SpeechCache
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.text_to_speech import FliteTextToSpeech
 
 SETTINGS = VoiceSettings("slow/one", 1.0, 0.5, 8000)
 

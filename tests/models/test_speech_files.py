@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from models import speech_files
 from models.protocols import Speech, SpokenWord, VoiceSettings
-from models.speech_cache import Origin, Remembering, SpeechCache
-from models.speech_files import SpeechFiles
+from models.tts import disk_cache
+from models.tts.cache import Origin, Remembering, SpeechCache
+from models.tts.disk_cache import SpeechFiles
 
 SETTINGS = VoiceSettings("slow/one", 1.0, 0.5, 8000)
 TEXT = "Your balance is 12 euros."
@@ -158,7 +158,7 @@ _WRITER = """
 import sys, numpy as np
 from pathlib import Path
 from models.protocols import Speech, VoiceSettings
-from models.speech_files import SpeechFiles
+from models.tts.disk_cache import SpeechFiles
 files = SpeechFiles(Path(sys.argv[1]), 10**9)
 print("ready", flush=True)
 for number in range(10**6):
@@ -197,7 +197,7 @@ def test_on_a_full_disk_speech_is_not_kept_and_half_of_it_makes_room(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with capture_logs() as logs, monkeypatch.context() as patched:
-        patched.setattr(speech_files, "_create", full)
+        patched.setattr(disk_cache, "_create", full)
         put(files, speech_of(TEXT))
     assert [line["event"] for line in logs] == ["speech_files.not_written"]
     assert 0 < files.size <= before // 2 and kept(opened(), TEXT) is None

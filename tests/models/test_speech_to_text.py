@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
-from media.ports import Samples
-from models.decoder_pool import DecoderPool
-from models.pocketsphinx_library import Decoder, clean_words, load_library, model_path
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from media.audio_port import Samples
 from models.protocols import SpeechToText, SpeechToTextStream
-from models.telephone_band import TelephoneBand
+from models.stt.pocketsphinx.bindings import Decoder, clean_words, load_library, model_path
+from models.stt.pocketsphinx.decoder_pool import DecoderPool
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.stt.pocketsphinx.telephone_band import TelephoneBand
 from tests.models.conftest import Caller
 
 SENTENCES = [

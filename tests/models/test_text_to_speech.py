@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
-from media.ports import Samples
-from models.espeak_tts import EspeakTextToSpeech
-from models.flite_library import FliteLibrary
-from models.flite_tts import FliteTextToSpeech, to_ascii
-from models.intonation import pitch_range
+from media.audio_port import Samples
 from models.protocols import Speech, TextToSpeech, VoiceSettings
-from models.speech_edges import sounding
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.bindings import FliteLibrary
+from models.tts.flite.text_to_speech import FliteTextToSpeech, to_ascii
+from models.tts.intonation import pitch_range
+from models.tts.trimming import sounding
 
 SENTENCES = [
     "We are open from nine to five.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.token_count import TokenCount
+from models.token_usage import TokenCount
 
 
 def test_what_was_said_before_counts_once() -> None:

@@ -20,12 +20,13 @@ from gguf import GGMLQuantizationType
 from structlog.testing import capture_logs
 
 from config.errors import ModelTrialError, StartupError
-from models import loading, trial
-from models.catalogue import LanguageModelInfo
-from models.llama.trial import gguf_candidate, header_candidate
+from models.llm.llama.trial import gguf_candidate, header_candidate
+from models.loading import loader
+from models.loading.catalogue import LanguageModelInfo
+from models.model_files import trial
+from models.model_files.store import Store
+from models.model_files.trial import Candidate, Trials
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, Closable, LanguageModel, TextDelta
-from models.store import Store
-from models.trial import Candidate, Trials
 from tests.models import tiny_gguf
 from tests.models.faulty_trials import FAULTS, break_trials
 from tests.models.tiny_gguf import WIDE, write_tiny_gguf
@@ -80,7 +81,7 @@ class Loaded:
 @asynccontextmanager
 async def loaded(folder: Path, llm: str = "auto") -> AsyncIterator[Loaded]:
     with ExitStack() as opened:
-        made = await asyncio.to_thread(loading._language_models, Store(folder, ()), llm, opened, 2)
+        made = await asyncio.to_thread(loader._language_models, Store(folder, ()), llm, opened, 2)
         opened.pop_all()
     models = Loaded(made)
     try:
@@ -247,7 +248,7 @@ def test_what_passed_is_tried_again_when_file_library_or_processor_change(
     built_anew = tmp_path / "libggml.so"
     for content in (b"", b"of the same version"):
         built_anew.write_bytes(content)
-        monkeypatch.setattr("models.llama.trial._library", lambda: (built_anew,))
+        monkeypatch.setattr("models.llm.llama.trial._library", lambda: (built_anew,))
         assert (tried(), tried()) == (True, False)
     note.write_text("{}")
     assert (tried(), tried()) == (True, False)
@@ -293,8 +294,8 @@ def test_all_parts_of_a_model_in_several_files_are_looked_at(tmp_path: Path) -> 
 ORPHAN = """
 import sys
 from pathlib import Path
-from models.llama.trial import gguf_candidate
-from models.trial import Trials
+from models.llm.llama.trial import gguf_candidate
+from models.model_files.trial import Trials
 path = Path(sys.argv[1])
 Trials(path.parent).require(gguf_candidate(path, path.stem))
 """

@@ -12,13 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelTrialError
-from models import loading
-from models.engines import try_out
-from models.known_models import KnownModel
-from models.loading_recognizers import recognizers
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
-from models.store import FileRecord, Store, sha256_of
-from models.trial import Trials
+from models.loading import loader
+from models.loading.engines import try_out
+from models.loading.stt_loader import recognizers
+from models.model_files.known_models import KnownModel
+from models.model_files.store import FileRecord, Store, sha256_of
+from models.model_files.trial import Trials
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.models import tiny_embeddings
 from tests.models.faulty_trials import break_trials
 from tests.models.model_files import model_of
@@ -72,16 +72,16 @@ def test_documents_are_searched_by_words_when_the_model_of_sentences_fails(
 ) -> None:
     break_trials(monkeypatch, tmp_path / "path", {"tiny": "SIGSEGV"})
     with capture_logs() as logs:
-        assert loading.embeddings_of(sentences, wanted, opened) is None
+        assert loader.embeddings_of(sentences, wanted, opened) is None
     assert faults(logs) == [("embedding", "tiny", "SIGSEGV")]
 
 
 def test_a_model_of_sentences_that_passes_is_tried_once(
     sentences: Store, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert loading.embeddings_of(sentences, "tiny", opened) is not None
+    assert loader.embeddings_of(sentences, "tiny", opened) is not None
     monkeypatch.setattr(Trials, "_tried", lambda *_: pytest.fail("again"))
-    assert loading.embeddings_of(sentences, "tiny", opened) is not None
+    assert loader.embeddings_of(sentences, "tiny", opened) is not None
 
 
 @pytest.mark.parametrize("wanted", ["auto", "piper", "our"])
@@ -90,7 +90,7 @@ def test_other_voices_speak_when_one_fails(
 ) -> None:
     break_trials(monkeypatch, tmp_path / "path", {"our": "SIGABRT"})
     with capture_logs() as logs:
-        speak = loading._synthesizers(voices, wanted, opened)
+        speak = loader._synthesizers(voices, wanted, opened)
     assert [each.name for each in speak] == ["flite", "espeak-ng"]
     assert faults(logs) == [("tts", "our", "SIGABRT")]
 

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from models.known_models import KnownModel
-from models.store import FileRecord, Store, sha256_of
+from models.model_files.known_models import KnownModel
+from models.model_files.store import FileRecord, Store, sha256_of
 
 WORD = re.compile(r"\w+")
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sipcore.leg import Leg
+from sipcore.dialogs.leg import Leg
 from tests.sipcore.phone import Phone
 from tests.sipcore.tones import loudest_hz, tone
 

@@ -20,12 +20,11 @@ from typing import Any, Self
 
 import structlog
 
+from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
-from sipcore.leg import Leg
-from sipcore.names import Target
-from sipcore.settings import EndpointSettings
-from sipcore.tls import TlsFiles
-from sipcore.trunk import Place, Trunk
+from sipcore.resolver.target import Place, Target
+from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.trunks.trunk import Trunk
 from tests.peers import free_port
 
 SPEED = 30

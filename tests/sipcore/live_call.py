@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sipcore.leg import Leg, LegEnd, Media
+from sipcore.dialogs.leg import Leg, LegEnd, Media
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from media.ports import INFO_COLUMNS, INFO_POSITION, Samples, row_of
+from media.audio_port import INFO_COLUMNS, INFO_POSITION, Samples, row_of
+from sipcore.audio.pump import Pump
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.endpoint import Endpoint
-from sipcore.leg import Leg, Media
-from sipcore.pump import Pump
 from sipcore.settings import EndpointSettings
 from tests.peers import RTP_PORTS, free_port
 

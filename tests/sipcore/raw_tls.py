@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from sipcore.tls import TlsFiles
+from sipcore.settings import TlsFiles
 from tests.sipcore.raw_phone import Message, parse
 
 

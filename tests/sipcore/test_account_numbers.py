@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.contacts import Contact
-from sipcore.headers import Party
-from sipcore.leg import Leg
-from sipcore.trunk import Credentials, Trunk
+from sipcore.dialogs.leg import Leg
+from sipcore.messages.contact import Contact
+from sipcore.messages.headers import Party
+from sipcore.security.digest import Credentials
+from sipcore.trunks.trunk import Trunk
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone

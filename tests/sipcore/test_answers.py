@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.sip_log import DialogKey
+from sipcore.trace.sip_log import DialogKey
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone, parse

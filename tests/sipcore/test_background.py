@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
 
-from calls.background import DUCKED, at_rate
-from media.background_presets import PRESETS
-from media.ports import Samples, row_of
+from calls.session.background_audio import DUCKED, at_rate
+from media.audio_port import Samples, row_of
+from media.background.presets import PRESETS
 from tests.sipcore.phone import Call, Phone
 from tests.sipcore.tones import tone
 

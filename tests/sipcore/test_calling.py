@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.headers import Party
-from sipcore.leg import Leg, LegEnd
+from sipcore.dialogs.invite import NotReached
+from sipcore.dialogs.leg import Leg, LegEnd
+from sipcore.messages.headers import Party
 from sipcore.settings import EndpointSettings
-from sipcore.ways import NotReached
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee

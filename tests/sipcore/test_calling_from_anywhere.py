@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from sipcore.endpoint import Endpoint
-from sipcore.headers import Party
-from sipcore.names import Target
+from sipcore.messages.headers import Party
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
-from sipcore.trunk import Credentials, Place, Trunk
+from sipcore.trunks.trunk import Trunk
 from tests.peers import free_port
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sipcore import carried
-from sipcore.headers import Party
+from sipcore.messages import captured_headers
+from sipcore.messages.headers import Party
 from tests.sipcore.test_headers import HOSTILE
 
 NAMES = st.sampled_from(
@@ -21,7 +21,7 @@ def message(*lines: str) -> str:
 
 
 def test_what_is_for_those_who_answer_is_kept_and_nothing_else() -> None:
-    kept = carried.carried(
+    kept = captured_headers.carried(
         message(
             "X-CustomerID: 17",
             "x-customerid: 18",
@@ -51,15 +51,15 @@ def test_what_is_for_those_who_answer_is_kept_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", ["X-Password", "X-Auth-Token", "X-Api-Key", "x-apikey-2", "P-Secret", "X-Cookie"])
 def test_what_may_be_a_secret_is_not_kept(name: str) -> None:
-    assert carried.carried(message(f"{name}: hunter2", "X-Order: 17")) == {"X-Order": ("17",)}
+    assert captured_headers.carried(message(f"{name}: hunter2", "X-Order: 17")) == {"X-Order": ("17",)}
 
 
 def test_what_is_kept_is_bounded_in_number_and_length() -> None:
-    many = carried.carried(message(*(f"X-{n}: v" for n in range(100)), *("X-1: w" for _ in range(100))))
-    assert len(many) == carried.MOST_NAMES
-    assert len(many["X-1"]) == carried.MOST_VALUES
-    assert carried.carried(message("X-A: " + "v" * 9000)) == {"X-A": ("v" * carried.LONGEST_VALUE,)}
-    assert carried.carried(message("X-" + "a" * 63 + ": v")) == {}
+    many = captured_headers.carried(message(*(f"X-{n}: v" for n in range(100)), *("X-1: w" for _ in range(100))))
+    assert len(many) == captured_headers.MOST_NAMES
+    assert len(many["X-1"]) == captured_headers.MOST_VALUES
+    assert captured_headers.carried(message("X-A: " + "v" * 9000)) == {"X-A": ("v" * captured_headers.LONGEST_VALUE,)}
+    assert captured_headers.carried(message("X-" + "a" * 63 + ": v")) == {}
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_what_is_kept_is_bounded_in_number_and_length() -> None:
         ({}, None),
     ],
 )
-def test_the_trunk_says_who_calls(headers: carried.Carried, party: Party | None) -> None:
-    assert carried.asserted(headers) == party
+def test_the_trunk_says_who_calls(headers: captured_headers.Carried, party: Party | None) -> None:
+    assert captured_headers.asserted(headers) == party
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ def test_the_trunk_says_who_calls(headers: carried.Carried, party: Party | None)
         ({}, False),
     ],
 )
-def test_a_caller_may_ask_not_to_be_shown(headers: carried.Carried, private: bool) -> None:
-    assert carried.is_private(headers) is private
+def test_a_caller_may_ask_not_to_be_shown(headers: captured_headers.Carried, private: bool) -> None:
+    assert captured_headers.is_private(headers) is private
 
 
 @pytest.mark.parametrize(
@@ -109,20 +109,22 @@ def test_a_caller_may_ask_not_to_be_shown(headers: carried.Carried, private: boo
         ({}, None),
     ],
 )
-def test_whose_call_was_diverted_is_read_from_either_header(headers: carried.Carried, user: str | None) -> None:
-    assert carried.diverted_from(headers) == user
+def test_whose_call_was_diverted_is_read_from_either_header(
+    headers: captured_headers.Carried, user: str | None
+) -> None:
+    assert captured_headers.diverted_from(headers) == user
 
 
 @given(st.lists(st.tuples(NAMES, HOSTILE), max_size=12))
 def test_whatever_comes_what_is_kept_is_printable_and_valid(lines: list[tuple[str, str]]) -> None:
-    kept = carried.carried(message(*(f"{name}: {value}" for name, value in lines)))
+    kept = captured_headers.carried(message(*(f"{name}: {value}" for name, value in lines)))
     for values in kept.values():
         for value in values:
-            assert 0 < len(value) <= carried.LONGEST_VALUE
+            assert 0 < len(value) <= captured_headers.LONGEST_VALUE
             assert value.isprintable()
             value.encode()
-    carried.is_private(kept)
-    for user in (carried.diverted_from(kept) or "", (carried.asserted(kept) or Party("", "")).user):
+    captured_headers.is_private(kept)
+    for user in (captured_headers.diverted_from(kept) or "", (captured_headers.asserted(kept) or Party("", "")).user):
         assert len(user) <= 128
 
 
@@ -130,7 +132,7 @@ def test_whatever_comes_what_is_kept_is_printable_and_valid(lines: list[tuple[st
 def test_long_lists_take_no_longer_than_their_length(piece: str) -> None:
     """A pattern that tries twice would need hours here; the suite's time limit would end it."""
     line = (piece * 200_000,)
-    carried.diverted_from({"Diversion": line})
-    carried.diverted_from({"History-Info": line})
-    carried.asserted({"P-Asserted-Identity": line})
-    carried.carried(message(*(f"X-{piece}: {piece}" for _ in range(20_000))))
+    captured_headers.diverted_from({"Diversion": line})
+    captured_headers.diverted_from({"History-Info": line})
+    captured_headers.asserted({"P-Asserted-Identity": line})
+    captured_headers.carried(message(*(f"X-{piece}: {piece}" for _ in range(20_000))))

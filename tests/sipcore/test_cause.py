@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from sipcore import cause
-from sipcore.cause import Cause, Reason
+from sipcore.messages import reason_header
+from sipcore.messages.reason_header import Cause, Reason
 from tests.sipcore.test_headers import HOSTILE
 
 
@@ -30,18 +30,18 @@ from tests.sipcore.test_headers import HOSTILE
     ],
 )
 def test_the_cause_and_whether_another_phone_took_the_call(value: str, reason: Reason) -> None:
-    assert cause.read(value) == reason
+    assert reason_header.read(value) == reason
 
 
 def test_what_we_say_reads_back() -> None:
-    value = cause.told(cause.ours(cause.NORMAL))
+    value = reason_header.told(reason_header.ours(reason_header.NORMAL))
     assert value == 'Q.850;cause=16;text="Normal call clearing"'
-    assert cause.read(value).cause == cause.ours(cause.NORMAL)
+    assert reason_header.read(value).cause == reason_header.ours(reason_header.NORMAL)
 
 
 @pytest.mark.parametrize(("code", "number"), [(404, 1), (480, 20), (486, 17), (503, 42), (500, 41), (488, None)])
 def test_a_refusal_of_ours_has_its_cause(code: int, number: int | None) -> None:
-    given = cause.of_refusal(code)
+    given = reason_header.of_refusal(code)
     assert (given.number if given else None) == number
     assert given is None or given.text
 
@@ -49,7 +49,7 @@ def test_a_refusal_of_ours_has_its_cause(code: int, number: int | None) -> None:
 @given(HOSTILE)
 def test_whatever_the_network_says_a_cause_is_short_and_printable(text: str) -> None:
     for value in (text, f"Q.850;cause=17;text={text}", f'Q.850;cause=17;text="{text}"'):
-        if found := cause.read(value).cause:
+        if found := reason_header.read(value).cause:
             assert 1 <= found.number <= 127
             assert len(found.text) <= 128
             assert found.text == "" or found.text.isprintable()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from sipcore import contacts
-from sipcore.contacts import Contact
+from sipcore.messages import contact
+from sipcore.messages.contact import Contact
 from tests.sipcore.test_headers import HOSTILE
 
 
@@ -27,13 +27,13 @@ from tests.sipcore.test_headers import HOSTILE
     ],
 )
 def test_only_a_sip_uri_with_a_user_can_be_called(value: str, user: str, host: str) -> None:
-    assert contacts.read(value, "peer") == Contact(user, host, "peer", "" if user else value.strip("<>"))
+    assert contact.read(value, "peer") == Contact(user, host, "peer", "" if user else value.strip("<>"))
 
 
 def users(*lines: str) -> list[str]:
     """Whom a 302 with these lines points to."""
     message = "\r\n".join(["SIP/2.0 302 Moved", *lines, "", ""])
-    return [each.user for each in contacts.of_redirect(message, "peer")]
+    return [each.user for each in contact.of_redirect(message, "peer")]
 
 
 def test_contacts_come_in_the_order_that_the_peer_prefers() -> None:
@@ -44,13 +44,13 @@ def test_contacts_come_in_the_order_that_the_peer_prefers() -> None:
 
 
 def test_a_redirect_has_few_contacts_that_count() -> None:
-    assert len(users("Contact: " + ", ".join(f"<sip:{n}@h>" for n in range(100)))) == contacts.MOST_CONTACTS
+    assert len(users("Contact: " + ", ".join(f"<sip:{n}@h>" for n in range(100)))) == contact.MOST_CONTACTS
 
 
 @given(HOSTILE)
 def test_whatever_the_network_says_who_is_named_is_short_and_printable(text: str) -> None:
     for value in (text, f"<{text}>", f"<sip:{text}>", f"<sip:1@{text}>"):
-        found = contacts.read(value, "peer")
+        found = contact.read(value, "peer")
         assert not (found.user and found.written)
         assert max(map(len, (found.user, found.host, found.written))) <= 128
         assert (found.user + found.host + found.written).isprintable()

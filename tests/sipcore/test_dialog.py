@@ -8,8 +8,8 @@ from typing import cast
 import pjsua2 as pj
 import pytest
 
-from sipcore.dialog import CallObject, PjDialog
-from sipcore.owner import Owner
+from sipcore.dialogs.pj_call import CallObject, PjDialog
+from sipcore.pjsip_thread import Owner
 
 BUSY, OVER = 70009, 171140
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from sipcore import digest
-from sipcore.digest import (
+from sipcore.security import digest
+from sipcore.security.digest import (
     FAILURES_S,
     LIFETIME_S,
     MOST_FAILURES,
     MOST_FAILURES_OF_SOURCE,
+    Credentials,
     InboundDigest,
     Wanted,
     parameters,
 )
-from sipcore.trunk import Credentials
 
 WE = Credentials("desk", 'hush: "ü"')
 HERE = "192.0.2.1"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from media.dtmf_keys import DigitWay
-from media.ports import Samples
-from sipcore.leg import Leg
+from media.audio_port import Samples
+from media.dtmf.keys import DigitWay
+from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.media.keys import digits, gap, key, sent
 from tests.peers import Baresip, Sipp

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.dtmf_keys import DigitWay
-from sipcore.leg import Leg
+from media.dtmf.keys import DigitWay
+from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import RawPhone, Rtp

@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import StartupError
+from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
-from sipcore.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.peers import free_port
 from tests.sipcore.phone import Phone

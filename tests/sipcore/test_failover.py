@@ -9,13 +9,14 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from sipcore import onward
-from sipcore.contacts import Contact
-from sipcore.headers import Party
-from sipcore.leg import Leg
-from sipcore.names import Target
+from sipcore.dialogs import invite_failover
+from sipcore.dialogs.leg import Leg
+from sipcore.messages.contact import Contact
+from sipcore.messages.headers import Party
+from sipcore.resolver.target import Place, Target, Transport
+from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
-from sipcore.trunk import Credentials, Place, Transport, Trunk
+from sipcore.trunks.trunk import Trunk
 from tests.certificates import Authority
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
@@ -66,19 +67,19 @@ def silent(phone: Phone, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str
     told: list[tuple[str, str]] = []
     phone.endpoint.set_sources([f"127.0.0.{last}" for last in (1, 2, 3)])
     monkeypatch.setattr(phone.endpoint, "on_silent", lambda host, address: told.append((host, address)))
-    monkeypatch.setattr(onward, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(invite_failover, "PATIENCE_S", 60.0)
     return told
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onward, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(invite_failover, "PATIENCE_S", 0.3)
 
 
 @pytest.fixture
 def patient_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """PJSIP does not tell of every connection that is refused: not when it is before the INVITE waits for it."""
-    monkeypatch.setattr(onward, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(invite_failover, "PATIENCE_S", 1.0)
 
 
 def at(raw: RawPhone) -> Target:

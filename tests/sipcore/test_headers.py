@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sipcore import headers
-from sipcore.headers import Party
+from sipcore.messages import headers
+from sipcore.messages.headers import Party
 
 HOSTILE = st.text(st.characters(exclude_categories=()), max_size=600) | st.text('"<>\\ ;:@sip%0af\r\n\t', max_size=600)
 

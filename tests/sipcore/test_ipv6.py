@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.headers import Party
+from sipcore.messages.headers import Party
 from sipcore.settings import EndpointSettings
 from tests.peers import Baresip
 from tests.sipcore.phone import Phone

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.leg import Leg, Media
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp

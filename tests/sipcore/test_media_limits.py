@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from sipcore.leg import Leg, Media
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import LiveCall, ended, placed
 from tests.sipcore.phone import Phone

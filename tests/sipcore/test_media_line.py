@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.ports import INFO_JITTER_MS
-from sipcore.leg import Leg, Media
+from media.audio_port import INFO_JITTER_MS
+from sipcore.dialogs.leg import Leg, Media
 from tests.sipcore.phone import Phone, Track
 from tests.sipcore.raw_phone import Dialog, RawPhone, Rtp
 from tests.sipcore.tones import loudest_hz, mulaw, tone

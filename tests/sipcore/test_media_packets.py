@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.ports import Samples
-from sipcore.leg import Leg, Media
+from media.audio_port import Samples
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp

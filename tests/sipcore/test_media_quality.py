@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sipcore.leg import Leg, Media
-from sipcore.quality import Quality
+from sipcore.audio.call_quality import Quality
+from sipcore.dialogs.leg import Leg, Media
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Datagrams, Dialog, RawPhone, Rtp
 from tests.sipcore.tones import mulaw, tone

@@ -9,9 +9,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore.leg import Leg
-from sipcore.names import Target
-from sipcore.trunk import Place, Transport
+from sipcore.dialogs.leg import Leg
+from sipcore.resolver.target import Place, Target, Transport
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee

@@ -9,9 +9,10 @@ from ipaddress import ip_network
 import pytest
 from structlog.testing import capture_logs
 
-from sipcore.headers import Party
+from sipcore.messages.headers import Party
+from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
-from sipcore.trunk import Credentials, Trunk
+from sipcore.trunks.trunk import Trunk
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Message, RawPhone

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import EndpointSettings
-from sipcore.leg import Leg
-from sipcore.referral import Referral
+from sipcore.messages.refer import Referral
 from tests.peers import Baresip
 from tests.sipcore.phone import Phone
 from tests.sipcore.tones import loudest_hz, tone

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sipcore.leg import Leg
+from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.peers import Baresip, Sipp
 from tests.sipcore.phone import Phone

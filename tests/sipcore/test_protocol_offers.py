@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.leg import Leg, Media
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import LiveCall, assert_sound_flows, ended, placed
 from tests.sipcore.phone import Phone

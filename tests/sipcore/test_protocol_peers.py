@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from sipcore.leg import Leg
+from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
-from sipcore.sip_message import SipMessage
+from sipcore.trace.sip_message import SipMessage
 from tests.peers import Sipp
 from tests.sipcore.live_call import ended
 from tests.sipcore.phone import Phone

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.leg import Leg
+from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.sipcore.live_call import assert_sound_flows, ended, placed
 from tests.sipcore.phone import Phone

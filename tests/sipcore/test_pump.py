@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.ports import (
+from media.audio_port import (
     FLAG_LIVE,
     FLAG_PAUSED,
     INFO_ARRIVAL_NS,
@@ -20,7 +20,7 @@ from media.ports import (
     Samples,
     row_of,
 )
-from sipcore.pump import Pump
+from sipcore.audio.pump import Pump
 from tests.sipcore.phone import Call, Phone
 from tests.sipcore.tones import tone
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sipcore.qualification import (
+from sipcore.trunks.qualify import (
     FIRST_S,
     GIVE_UP_S,
     MISSED_AGAIN_S,
@@ -18,7 +18,7 @@ from sipcore.qualification import (
     Qualification,
     Reply,
 )
-from sipcore.trunk import TrunkStatus
+from sipcore.trunks.trunk import TrunkStatus
 
 START = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
 

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore import qualification
-from sipcore.names import Target
-from sipcore.trunk import NEVER_ASKED, NO_ANSWER_YET, Place, Trunk
+from sipcore.resolver.target import Place, Target
+from sipcore.trunks import qualify
+from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Message, RawPhone
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"FIRST_S": 0.05, "GIVE_UP_S": 0.3, "MISSED_AGAIN_S": 0.05}.items():
-        monkeypatch.setattr(qualification, name, seconds)
+        monkeypatch.setattr(qualify, name, seconds)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -132,7 +132,7 @@ async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Pho
 async def test_a_host_that_is_found_late_is_asked_at_once(
     phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qualification, "MISSED_AGAIN_S", 3600)
+    monkeypatch.setattr(qualify, "MISSED_AGAIN_S", 3600)
     await phone.endpoint.set_trunks([trunk("a", "pbx.example", None, qualify_s=3600)])
     asked_for = phone.endpoint._qualifications
     assert asked_for is not None

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from sipcore.quality import RtpTotals, burst_ratio, mos, quality_of
+from sipcore.audio.call_quality import RtpTotals, burst_ratio, mos, quality_of
 
 NOTHING = RtpTotals(**dict.fromkeys((each.name for each in fields(RtpTotals)), 0))  # type: ignore[arg-type]
 CLEAN = replace(NOTHING, received=1000, sent=1000, packet_ms=20.0, buffer_ms=40.0)

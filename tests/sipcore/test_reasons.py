@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore import cause
-from sipcore.cause import Cause
-from sipcore.leg import Leg, LegEnd
+from sipcore.dialogs.leg import Leg, LegEnd
+from sipcore.messages import reason_header
+from sipcore.messages.reason_header import Cause
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone
@@ -86,23 +86,23 @@ async def test_one_call_s_reason_is_no_other_s(phone: Phone, raw: RawPhone) -> N
 
 async def test_we_say_why_we_hang_up(phone: Phone, raw: RawPhone) -> None:
     _, leg = await talking(phone, raw)
-    await leg.hangup(cause.TEMPORARY_FAILURE)
+    await leg.hangup(reason_header.TEMPORARY_FAILURE)
     while not (bye := await raw.message()).first_line.startswith("BYE"):
         pass
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
     end = await end_of(leg)
-    assert (end.code, end.by_peer, end.cause) == (200, False, cause.ours(41))
+    assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.ours(41))
 
 
 async def test_we_say_why_we_cancel(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    await leg.hangup(cause.NO_ANSWER)
+    await leg.hangup(reason_header.NO_ANSWER)
     cancel = await callee.gets("CANCEL")
     assert cancel.header("Reason") == 'Q.850;cause=19;text="No answer from user"'
     callee.accepts(cancel)
     callee.refuses("487 Request Terminated", "Reason: Q.850;cause=31")
     end = await end_of(leg)
-    assert (end.code, end.by_peer, end.cause) == (487, False, cause.ours(19))
+    assert (end.code, end.by_peer, end.cause) == (487, False, reason_header.ours(19))
 
 
 async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: RawPhone) -> None:
@@ -114,9 +114,9 @@ async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: 
     answer = await raw.final("INVITE")
     dialog.goes_on_with(answer)
     await answering
-    await leg.hangup(cause.TEMPORARY_FAILURE)
+    await leg.hangup(reason_header.TEMPORARY_FAILURE)
     end = await end_of(leg)
-    assert (end.code, end.by_peer, end.cause) == (200, False, cause.ours(41))
+    assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.ours(41))
     came = await up_to_our_options(raw)
     assert not [message for message in came if message.first_line.startswith("BYE")]
     raw.acknowledge(dialog, answer)
@@ -141,7 +141,7 @@ async def test_we_say_why_we_cancel_before_anybody_has_answered(phone: Phone, ra
     """There is no CANCEL until a first response (RFC 3261 9.1)."""
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
-    await leg.hangup(cause.NO_ANSWER)
+    await leg.hangup(reason_header.NO_ANSWER)
     await end_of(leg)
     callee.trying()
     cancel = await callee.gets("CANCEL")
@@ -152,7 +152,7 @@ async def test_we_say_why_we_cancel_before_anybody_has_answered(phone: Phone, ra
 
 async def test_we_say_why_we_hang_up_on_an_answer_that_crossed_our_cancel(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    await leg.hangup(cause.NO_ANSWER)
+    await leg.hangup(reason_header.NO_ANSWER)
     cancel = await callee.gets("CANCEL")
     callee.answers()
     callee.accepts(cancel)
@@ -168,4 +168,4 @@ async def test_we_say_why_we_refuse(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.next_leg()
     await leg.reject(486)
     assert (await raw.final("INVITE")).header("Reason") == 'Q.850;cause=17;text="User busy"'
-    assert (await end_of(leg)).cause == cause.ours(17)
+    assert (await end_of(leg)).cause == reason_header.ours(17)

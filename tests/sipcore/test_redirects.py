@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.contacts import Contact
-from sipcore.headers import Party
-from sipcore.leg import Leg, LegEnd
+from sipcore.dialogs.leg import Leg, LegEnd
+from sipcore.messages.contact import Contact
+from sipcore.messages.headers import Party
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 import pytest_asyncio
 
-from sipcore.contacts import Contact
-from sipcore.leg import Leg, Media
-from sipcore.referral import Referral
+from sipcore.dialogs.leg import Leg, Media
+from sipcore.messages.contact import Contact
+from sipcore.messages.refer import Referral
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from sipcore import referral
-from sipcore.contacts import Contact
-from sipcore.referral import Referral
+from sipcore.messages import refer
+from sipcore.messages.contact import Contact
+from sipcore.messages.refer import Referral
 from tests.sipcore.test_headers import HOSTILE
 
 PLACE = "a@b;to-tag=1;from-tag=2"
@@ -23,7 +23,7 @@ PLACE = "a@b;to-tag=1;from-tag=2"
     ],
 )
 def test_whom_a_referral_names_and_in_whose_place(text: str, replaces: str) -> None:
-    assert referral.read(text) == Referral(Contact("200", "h", "127.0.0.1"), replaces, 2, False)
+    assert refer.read(text) == Referral(Contact("200", "h", "127.0.0.1"), replaces, 2, False)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_whom_a_referral_names_and_in_whose_place(text: str, replaces: str) -> N
     ],
 )
 def test_why_nobody_can_be_called(text: str, refusal: str) -> None:
-    found = referral.read(text)
+    found = refer.read(text)
     assert (found.refusal, found.replaces) == (refusal, "")
     assert bool(found.contact.user) != bool(found.contact.written)
 
@@ -43,6 +43,6 @@ def test_why_nobody_can_be_called(text: str, refusal: str) -> None:
 @given(HOSTILE)
 def test_whatever_the_network_says_a_referral_holds_no_line_ends(text: str) -> None:
     for value in (text, f"<sip:200@h?Replaces={text}>", f"<sip:{text}>"):
-        found = referral.read(f"2 0 127.0.0.1 {value}")
+        found = refer.read(f"2 0 127.0.0.1 {value}")
         assert found.quiet
         assert (found.contact.user + found.contact.host + found.contact.written + found.replaces).isprintable()

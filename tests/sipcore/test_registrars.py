@@ -11,11 +11,12 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore import guard, registration, registrations
-from sipcore.digest import InboundDigest, parameters
-from sipcore.names import Target
+from sipcore.resolver.target import Place, Target
+from sipcore.security import source_guard
+from sipcore.security.digest import Credentials, InboundDigest, parameters
 from sipcore.settings import EndpointSettings
-from sipcore.trunk import Credentials, Place, Trunk, TrunkStatus
+from sipcore.trunks import registration, registration_client
+from sipcore.trunks.trunk import Trunk, TrunkStatus
 from tests.hearing import hearing
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Message
@@ -124,13 +125,13 @@ async def test_of_two_challenges_the_first_that_we_understand_is_answered(watch:
 async def test_a_question_that_we_have_asked_ourselves_is_not_answered(watch: Watch, status: str) -> None:
     [(_, ours)] = InboundDigest(["MD5"]).challenge("127.0.0.1", 0)
     nonce = parameters(ours)["nonce"]  # type: ignore[index]
-    before = guard.turned_away()["own_challenge"]
+    before = source_guard.turned_away()["own_challenge"]
     async with RawRegistrar(challenges(nonce, status=status), accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("failed")
         assert not credentials(await registrar.next())
         assert registrar.got.empty()
-        assert guard.turned_away()["own_challenge"] == before + 1
+        assert source_guard.turned_away()["own_challenge"] == before + 1
         both = says(f"401 Unauthorized\n{challenge(nonce)}\n{challenge('theirs')}")
         registrar.then(both, accepts())
         await watch.endpoint.set_trunks([])
@@ -376,7 +377,7 @@ async def test_nobody_at_the_other_end_is_told(watch: Watch) -> None:
 
 
 async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registrations, "KEEP_ALIVE_S", 0.1)
+    monkeypatch.setattr(registration_client, "KEEP_ALIVE_S", 0.1)
     async with RawRegistrar(accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await registrar.next()
@@ -384,7 +385,7 @@ async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pyte
 
 
 async def test_many_trunks_start_one_after_the_other(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registrations, "PER_SECOND", 100)
+    monkeypatch.setattr(registration_client, "PER_SECOND", 100)
     loop = asyncio.get_running_loop()
     async with RawRegistrar(accepts()) as registrar:
         began_s = loop.time()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sipcore.registration import (
+from sipcore.trunks.registration import (
     EXPIRES_S,
     FIRST_RETRY_S,
     GIVE_UP_S,
@@ -17,7 +17,7 @@ from sipcore.registration import (
     Outcome,
     Registration,
 )
-from sipcore.trunk import TrunkStatus
+from sipcore.trunks.trunk import TrunkStatus
 
 NOON = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
 SOURCE = "192.0.2.1"

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.endpoint import EndpointSettings
-from sipcore.leg import Leg, Media
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Dialog, RawPhone, Rtp

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.ports import Samples
+from media.audio_port import Samples
 from sipcore import _native
-from sipcore.leg import Leg, Media
+from sipcore.dialogs.leg import Leg, Media
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Datagrams, Dialog, RawPhone, Rtp
 from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone

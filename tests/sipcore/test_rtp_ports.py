@@ -13,7 +13,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from sipcore import _native
-from sipcore.leg import Leg
+from sipcore.dialogs.leg import Leg
 from tests.peers import RTP_PORTS
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Dialog, RawPhone

@@ -6,8 +6,8 @@ from itertools import count
 
 from structlog.testing import capture_logs
 
-from sipcore import sip_log
-from sipcore.sip_log import (
+from sipcore.trace import sip_log
+from sipcore.trace.sip_log import (
     ALL_BYTES,
     FIRST,
     MOST,
@@ -20,7 +20,7 @@ from sipcore.sip_log import (
     DialogKey,
     SipLog,
 )
-from sipcore.sip_message import SipMessage
+from sipcore.trace.sip_message import SipMessage
 
 NUMBERS = count()
 

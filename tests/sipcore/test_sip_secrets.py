@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sipcore.sip_message import SipMessage
-from sipcore.sip_secrets import masked, masked_line
+from sipcore.messages.masking import masked, masked_line
+from sipcore.trace.sip_message import SipMessage
 
 SECRET = "Zq7xSecretKw9"
 HEAD = "INVITE sip:100@192.0.2.1 SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.7;branch=z9hG4bK1\r\nCall-ID: a@b\r\n"

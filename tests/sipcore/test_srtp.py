@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from media.ports import Samples
-from sipcore.leg import Leg, Media
+from media.audio_port import Samples
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.peers import Baresip
 from tests.sipcore.phone import Phone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sipcore.status import reason_for
+from sipcore.messages.status_reason import reason_for
 
 
 @pytest.mark.parametrize(

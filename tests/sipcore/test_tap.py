@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore.leg import Leg
+from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
-from sipcore.sip_log import DialogKey, Kept
-from sipcore.sip_message import SipMessage
+from sipcore.trace.sip_log import DialogKey, Kept
+from sipcore.trace.sip_message import SipMessage
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Dialog, RawPhone
 
@@ -194,7 +194,7 @@ def flood(target: str, call_ids: list[str]) -> None:
 async def test_when_nobody_takes_messages_the_oldest_are_lost_and_counted(
     phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sipcore.sip_log.GATHER_S", 60)
+    monkeypatch.setattr("sipcore.trace.sip_log.GATHER_S", 60)
     sip_log = phone.endpoint.sip_log
     seen: list[SipMessage] = []
     sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))

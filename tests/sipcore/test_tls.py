@@ -15,11 +15,12 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore.leg import Leg, LegEnd
-from sipcore.names import Target
-from sipcore.settings import EndpointSettings
-from sipcore.tls import TlsFiles, UnusableFile
-from sipcore.trunk import Credentials, Place, Trunk
+from sipcore.dialogs.leg import Leg, LegEnd
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
+from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.transport.tls_identity import UnusableFile
+from sipcore.trunks.trunk import Trunk
 from tests.certificates import Authority
 from tests.peers import Baresip, free_port
 from tests.sipcore.hurried import HurriedPhone
@@ -136,7 +137,7 @@ async def test_files_that_could_not_be_taken_keep_no_descriptor(
             raise OSError("no port")
 
     before = len(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr("sipcore.tls_port._native.tls_renew", renew)
+    monkeypatch.setattr("sipcore.transport.tls_listener._native.tls_renew", renew)
     with pytest.raises(OSError, match="no port"):
         await phone.endpoint.renew_certificate()
     assert len(os.listdir("/proc/self/fd")) == before

@@ -12,8 +12,7 @@ import pytest
 
 from config.errors import StartupError
 from sipcore.endpoint import Endpoint
-from sipcore.settings import EndpointSettings
-from sipcore.tls import TlsFiles
+from sipcore.settings import EndpointSettings, TlsFiles
 from tests.certificates import Authority
 from tests.peers import free_port
 from tests.sipcore.phone import Phone

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from structlog.testing import capture_logs
 
-from sipcore.tls import InMemory, TlsFiles, UnusableFile, log_end, now, read_identity
+from sipcore.settings import TlsFiles
+from sipcore.transport.tls_identity import InMemory, UnusableFile, log_end, now, read_identity
 from tests.certificates import Authority
 
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from sipcore.leg import Leg
-from sipcore.names import Target
+from sipcore.dialogs.leg import Leg
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
-from sipcore.trunk import Credentials, Place, Trunk
+from sipcore.trunks.trunk import Trunk
 from tests.certificates import Authority
 from tests.peers import free_port
 from tests.sipcore.phone import Phone

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sipcore import qualification, registration
-from sipcore.names import Target
-from sipcore.settings import EndpointSettings
-from sipcore.tls import TlsFiles
-from sipcore.trunk import Credentials, Place, Trunk
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
+from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.trunks import qualify, registration
+from sipcore.trunks.trunk import Trunk
 from tests.certificates import Authority
 from tests.peers import free_port
 from tests.sipcore.phone import Phone
@@ -172,7 +172,7 @@ async def test_a_trunk_that_is_only_asked_tells_the_same(
     watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FIRST_S", "MISSED_AGAIN_S"):
-        monkeypatch.setattr(qualification, name, 0.05)
+        monkeypatch.setattr(qualify, name, 0.05)
     async with serving(server_context(authority.files("other.test", file="carrier"))) as (port, came):
         heard = asyncio.create_task(all_that_comes(came))
         await register_at(watch, port, registers=False, qualify_s=1)

@@ -73,7 +73,7 @@ async def test_port_0_is_one_port_that_is_free_for_udp_and_for_tcp(host: str, mo
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken_port = other.getsockname()[1]
-        monkeypatch.setattr("sipcore.transports._any_port", iter([taken_port, 0]).__next__)
+        monkeypatch.setattr("sipcore.transport.listeners._any_port", iter([taken_port, 0]).__next__)
         async with listening(EndpointSettings(host=host, port=0, max_calls=2)) as endpoint:
             assert endpoint.sip_port not in (0, taken_port)
             assert {("127.0.0.1", "udp"), ("127.0.0.1", "tcp")} <= taken(endpoint.sip_port)

@@ -12,9 +12,11 @@ import pytest_asyncio
 
 from sipcore import _native
 from sipcore._native import MAX_ACCOUNTS
-from sipcore.headers import Party
+from sipcore.messages.headers import Party
+from sipcore.resolver.target import Place
+from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
-from sipcore.trunk import NEVER_ASKED, Credentials, Place, Trunk, TrunkStatus
+from sipcore.trunks.trunk import NEVER_ASKED, Trunk, TrunkStatus
 from tests.kamailio import Kamailio
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_callee import RawCallee

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from sipcore.leg import Leg, Media
+from sipcore.dialogs.leg import Leg, Media
 from sipcore.settings import EndpointSettings
 from tests.sipcore.phone import Phone
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from media.ports import Samples
+from media.audio_port import Samples
 
 
 def tone(rate: int, hz: float, seconds: float, level: int = 8000) -> Samples:

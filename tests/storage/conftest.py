@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import organizations
-from storage.database import Database
+from storage.accounts import organizations
+from storage.database.database import Database
 from tests import fresh_database
 
 

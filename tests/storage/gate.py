@@ -8,8 +8,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from storage import organizations
-from storage.database import Database
+from storage.accounts import organizations
+from storage.database.database import Database
 
 PATIENCE_S: Final = 20.0
 """How long to wait for what must come."""

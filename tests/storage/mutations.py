@@ -12,10 +12,10 @@ import random
 import sys
 import zipfile
 
-from storage.documents.answer import Order
-from storage.documents.kinds import Kind
-from storage.documents.limits import Limits
-from storage.documents.worker import answer_lines, restrain
+from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.media_types import Kind
+from storage.document_reader.process.protocol import Order
+from storage.document_reader.process.worker import answer_lines, restrain
 from tests.storage.office_files import zipped
 
 

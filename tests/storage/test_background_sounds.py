@@ -14,12 +14,15 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from media.background_presets import PRESETS
-from media.sound_files import duration_seconds, read_wav, write_wav
-from storage import agents, background_sounds, organizations, preset_sounds, tables
-from storage.agents import Agent, AgentFields
-from storage.background_sounds import BackgroundSound, BackgroundSoundFields, path_of
-from storage.database import Database, StorageTrouble
+from media.background.files import duration_seconds, read_wav, write_wav
+from media.background.presets import PRESETS
+from storage import tables
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import Agent, AgentFields
+from storage.background_sounds import presets, sounds
+from storage.background_sounds.sounds import BackgroundSound, BackgroundSoundFields, path_of
+from storage.database.database import Database, StorageTrouble
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SAMPLES = np.arange(-800, 800, dtype=np.int16)
@@ -57,11 +60,11 @@ async def again(database: Database, old: Agent) -> Agent:
 
 
 async def listed(database: Database, owner: str) -> list[BackgroundSound]:
-    return await database.read(lambda conn: background_sounds.all_for(conn, owner))
+    return await database.read(lambda conn: sounds.all_for(conn, owner))
 
 
 async def deleted(database: Database, owner: str, sound_id: str) -> bool:
-    return await database.write(lambda conn: background_sounds.delete(conn, owner, sound_id))
+    return await database.write(lambda conn: sounds.delete(conn, owner, sound_id))
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ async def test_an_organization_gets_its_own_sounds_and_presets_alone(
     own, preset = await sound(database, organization_id), await sound(database, None)
     for owner, expected in ((organization_id, [own, preset]), (other_id, [None, preset])):
         for each, found in zip((own, preset), expected, strict=True):
-            assert await database.read(lambda conn: background_sounds.get(conn, owner, each.id)) == found  # noqa: B023
+            assert await database.read(lambda conn: sounds.get(conn, owner, each.id)) == found  # noqa: B023
 
 
 async def test_agents_lose_a_deleted_sound_and_become_another_version(database: Database, organization_id: str) -> None:
@@ -114,11 +117,11 @@ async def test_presets_and_foreign_sounds_are_not_deleted(
 
 
 def test_a_file_that_is_gone_can_be_removed(tmp_path: Path) -> None:
-    size = background_sounds.write_file(tmp_path, "a", SAMPLES)
+    size = sounds.write_file(tmp_path, "a", SAMPLES)
     assert path_of(tmp_path, "a").stat().st_size == size
     with capture_logs() as lines:
         for _ in range(2):
-            background_sounds.remove_file(tmp_path, "a")
+            sounds.remove_file(tmp_path, "a")
     assert not path_of(tmp_path, "a").exists()
     assert lines == []
 
@@ -126,20 +129,20 @@ def test_a_file_that_is_gone_can_be_removed(tmp_path: Path) -> None:
 def test_a_file_that_the_disk_refuses_is_trouble_with_its_cause(tmp_path: Path) -> None:
     (tmp_path / "sounds").write_text("in the way")
     with pytest.raises(StorageTrouble, match="a background sound cannot be written"):
-        background_sounds.write_file(tmp_path, "a", SAMPLES)
+        sounds.write_file(tmp_path, "a", SAMPLES)
     with capture_logs() as lines:
-        background_sounds.remove_file(tmp_path, "a")
+        sounds.remove_file(tmp_path, "a")
     assert [(line["event"], line["sound_id"]) for line in lines] == [("sound.file_not_removed", "a")]
 
 
 def test_of_files_that_are_not_known_only_unfinished_ones_of_ours_are_removed(tmp_path: Path) -> None:
-    background_sounds.remove_unfinished(tmp_path)
+    sounds.remove_unfinished(tmp_path)
     sound_id = str(uuid4())
-    background_sounds.write_file(tmp_path, sound_id, SAMPLES)
+    sounds.write_file(tmp_path, sound_id, SAMPLES)
     folder = tmp_path / "sounds"
     for name in (".sound-x7", ".sounds", "notes.txt", "my.wav"):
         (folder / name).write_text("x")
-    background_sounds.remove_unfinished(tmp_path)
+    sounds.remove_unfinished(tmp_path)
     assert {path.name for path in folder.iterdir()} == {f"{sound_id}.wav", ".sounds", "notes.txt", "my.wav"}
 
 
@@ -149,7 +152,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data_dir = tmp_path_factory.mktemp("rendered")
     (data_dir / "sounds").mkdir()
     for preset in PRESETS:
-        write_wav(path_of(data_dir, preset_sounds.preset_id(preset.key)), preset.render())
+        write_wav(path_of(data_dir, presets.preset_id(preset.key)), preset.render())
     return data_dir
 
 
@@ -160,7 +163,7 @@ async def started(database: Database, tmp_path: Path, rendered: Path) -> dict[st
     for sound_id, name in PRESET_IDS.items():
         size = path_of(tmp_path, sound_id).stat().st_size
         fields = BackgroundSoundFields(name=name, description=None, file_size=size, duration_ms=1000)
-        await database.write(lambda conn: background_sounds.keep_preset(conn, sound_id, fields))  # noqa: B023
+        await database.write(lambda conn: sounds.keep_preset(conn, sound_id, fields))  # noqa: B023
     return _written(tmp_path)
 
 
@@ -171,7 +174,7 @@ def _written(data_dir: Path) -> dict[str, float]:
 async def test_the_first_start_makes_every_preset_under_its_lasting_id(
     database: Database, organization_id: str, tmp_path: Path, rendered: Path
 ) -> None:
-    await preset_sounds.put_in_place(database, tmp_path)
+    await presets.put_in_place(database, tmp_path)
     found = await listed(database, organization_id)
     assert {each.id: each.name for each in found} == PRESET_IDS
     assert set(_written(tmp_path)) == set(PRESET_IDS)
@@ -188,7 +191,7 @@ async def test_a_later_start_makes_nothing_again(
     database: Database, organization_id: str, tmp_path: Path, started: dict[str, float]
 ) -> None:
     before = await listed(database, organization_id)
-    await preset_sounds.put_in_place(database, tmp_path)
+    await presets.put_in_place(database, tmp_path)
     assert _written(tmp_path) == started
     assert await listed(database, organization_id) == before
 
@@ -207,7 +210,7 @@ async def test_a_preset_that_is_not_whole_is_made_again(
         case _:
             table = tables.background_sounds
             await database.write(lambda conn: conn.execute(sa.delete(table).where(table.c.id == white_noise)))
-    await preset_sounds.put_in_place(database, tmp_path)
+    await presets.put_in_place(database, tmp_path)
     assert path.read_bytes() == path_of(rendered, white_noise).read_bytes()
     assert {each.id for each in await listed(database, organization_id)} == set(PRESET_IDS)
     now = _written(tmp_path)
@@ -218,8 +221,8 @@ async def test_a_start_leaves_the_files_of_sounds_that_its_database_does_not_kno
     database: Database, tmp_path: Path, started: dict[str, float]
 ) -> None:
     unknown = str(uuid4())
-    await asyncio.to_thread(background_sounds.write_file, tmp_path, unknown, SAMPLES)
-    await preset_sounds.put_in_place(database, tmp_path)
+    await asyncio.to_thread(sounds.write_file, tmp_path, unknown, SAMPLES)
+    await presets.put_in_place(database, tmp_path)
     assert _written(tmp_path).keys() == {*PRESET_IDS, unknown}
 
 
@@ -229,13 +232,13 @@ async def test_however_a_sound_goes_the_next_start_removes_its_file(
 ) -> None:
     own, kept = await sound(database, organization_id), await sound(database, other_id)
     for each in (own, kept):
-        await asyncio.to_thread(background_sounds.write_file, tmp_path, each.id, SAMPLES)
+        await asyncio.to_thread(sounds.write_file, tmp_path, each.id, SAMPLES)
     gone: sa.Table = getattr(tables, table)
     item = own.id if table == "background_sounds" else organization_id
     await database.write(lambda conn: conn.execute(sa.delete(gone).where(gone.c.id == item)))
-    await preset_sounds.put_in_place(database, tmp_path)
+    await presets.put_in_place(database, tmp_path)
     assert _written(tmp_path) == {**started, kept.id: path_of(tmp_path, kept.id).stat().st_mtime_ns}
-    assert await database.read(background_sounds.to_remove) == []
+    assert await database.read(sounds.to_remove) == []
 
 
 async def test_a_file_that_the_disk_does_not_give_up_is_removed_by_a_later_start(
@@ -245,13 +248,13 @@ async def test_a_file_that_the_disk_does_not_give_up_is_removed_by_a_later_start
     path = path_of(tmp_path, own.id)
     path.mkdir()
     assert await deleted(database, organization_id, own.id)
-    await preset_sounds.put_in_place(database, tmp_path)
-    assert await database.read(background_sounds.to_remove) == [own.id]
+    await presets.put_in_place(database, tmp_path)
+    assert await database.read(sounds.to_remove) == [own.id]
     path.rmdir()
     await asyncio.to_thread(path.write_bytes, b"x")
-    await preset_sounds.put_in_place(database, tmp_path)
+    await presets.put_in_place(database, tmp_path)
     assert _written(tmp_path) == started
-    assert await database.read(background_sounds.to_remove) == []
+    assert await database.read(sounds.to_remove) == []
 
 
 async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_for_it(
@@ -259,17 +262,17 @@ async def test_a_disk_that_refuses_leaves_a_warning_and_the_next_start_makes_up_
 ) -> None:
     (tmp_path / "sounds").write_text("in the way")
     with capture_logs() as lines:
-        await preset_sounds.put_in_place(database, tmp_path)
+        await presets.put_in_place(database, tmp_path)
     assert [(line["event"], line["log_level"]) for line in lines] == [("sounds.presets_not_made", "warning")]
     assert await listed(database, organization_id) == []
     (tmp_path / "sounds").unlink()
-    await preset_sounds.put_in_place(database, tmp_path)
+    await presets.put_in_place(database, tmp_path)
     assert len(await listed(database, organization_id)) == 4
 
 
 async def test_a_database_that_refuses_leaves_a_warning(tmp_path: Path) -> None:
     with capture_logs() as lines:
-        await preset_sounds.put_in_place(Database(f"sqlite+aiosqlite:///{tmp_path}/closed.db"), tmp_path)
+        await presets.put_in_place(Database(f"sqlite+aiosqlite:///{tmp_path}/closed.db"), tmp_path)
     assert [(line["event"], line["cause"]) for line in lines] == [
         ("sounds.presets_not_stored", "storage: the database is not open")
     ]

@@ -13,9 +13,11 @@ import sqlalchemy as sa
 from alembic import command
 
 from config.errors import Conflict
-from storage import balances, organizations, schema, tables
-from storage.database import Database
-from storage.organizations import Organization
+from storage import tables
+from storage.accounts import balances, organizations
+from storage.accounts.organizations import Organization
+from storage.database import migrate
+from storage.database.database import Database
 
 
 def _paid(conn: sa.Connection, balance: str = "0") -> Organization:
@@ -143,13 +145,13 @@ def test_balances_of_an_earlier_version_are_kept_to_the_last_digit(tmp_path: Pat
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     amounts = ("0", "0.1", "12.5", "-3.000001", "1234567.654321")
     with engine.begin() as conn:
-        settings = schema.alembic_settings()
+        settings = migrate.alembic_settings()
         settings.attributes["connection"] = conn
         command.upgrade(settings, "0006")
         for amount in amounts:
             sql = "INSERT INTO organizations (id, name, plan, balance, created_at) VALUES (?, ?, 'paid', ?, 1)"
             conn.exec_driver_sql(sql, (amount, amount, float(amount)))
-    schema.bring_up_to_date(path)
+    migrate.bring_up_to_date(path)
     with engine.connect() as conn:
         stored = {each.name: each.balance for each in organizations.all_of(conn)}
         told = {each.id: balances.last_changes(conn, each.id, 9) for each in organizations.all_of(conn)}

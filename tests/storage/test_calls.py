@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage import call_endings, calls, recordings
-from storage.calls import Call, CallFilter
-from storage.database import Database
+from storage.calls import calls, pending_ends, recordings
+from storage.calls.calls import Call, CallFilter
+from storage.database.database import Database
 
 AGENT = "3f0c1a52-7a57-4d7c-8f0e-0123456789ab"
 OTHER_AGENT = "3f0c1a52-7a57-4d7c-8f0e-0123456789ac"
@@ -120,8 +120,8 @@ async def test_calls_of_a_dead_process_are_closed_with_what_was_stored(
         return heard if call.id == talking.id else None
 
     def close(conn: sa.Connection) -> dict[str, Call]:
-        closed = {call.id: call for call in call_endings.close_interrupted(conn, last_heard)}
-        assert call_endings.close_interrupted(conn, last_heard) == []
+        closed = {call.id: call for call in pending_ends.close_interrupted(conn, last_heard)}
+        assert pending_ends.close_interrupted(conn, last_heard) == []
         return closed
 
     closed = await database.write(close)

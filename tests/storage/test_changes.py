@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from storage.database import Database
+from storage.database.database import Database
 from tests.storage.gate import add, names
 
 ELSEWHERE = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()"

@@ -22,8 +22,8 @@ from sqlalchemy.engine.interfaces import CacheStats
 from structlog.testing import capture_logs
 
 from config.errors import Conflict
-from storage import api_keys, organizations
-from storage.database import Database, StorageTrouble
+from storage.accounts import api_keys, organizations
+from storage.database.database import Database, StorageTrouble
 from tests.storage.gate import PATIENCE_S, Gate, add, names, names_in
 
 
@@ -204,7 +204,7 @@ async def test_a_commit_that_breaks_a_rule_leaves_nothing(database: Database) ->
 
 
 async def test_a_lock_that_lasts_is_named(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.BUSY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("storage.database.database.BUSY_TIMEOUT_S", 0.01)
     impatient = Database(str(database.url))
     await impatient.open()
     with closing(await asyncio.to_thread(sqlite3.connect, database.path, check_same_thread=False)) as other:
@@ -221,8 +221,8 @@ async def test_a_lock_that_lasts_is_named(database: Database, monkeypatch: pytes
 
 WRITER = """
 import asyncio, sys
-from storage import organizations
-from storage.database import Database
+from storage.accounts import organizations
+from storage.database.database import Database
 
 async def main():
     database = Database(sys.argv[1])

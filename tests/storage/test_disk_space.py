@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from config.errors import InsufficientStorage
-from storage import disk_space, organizations
-from storage.database import Database, StorageTrouble
-from storage.disk_space import MIB, DiskSpace
+from storage.accounts import organizations
+from storage.database import disk_space
+from storage.database.database import Database, StorageTrouble
+from storage.database.disk_space import MIB, DiskSpace
 from tests import fresh_database
 from tests.trunkline.disks import filled, tiny_disk
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.documents.blocks import Block, Role, heading, paragraph, row, tidy
-from storage.documents.chunks import OVERLAP, WORDS, Chunk, chunks_of
+from storage.document_reader.base.blocks import Block, Role, heading, paragraph, row, tidy
+from storage.document_reader.chunker import OVERLAP, WORDS, Chunk, chunks_of
 
 
 def texts(*blocks: Block, words: int = WORDS, overlap: int = OVERLAP) -> list[str]:

@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
-from storage.documents.blocks import Block, heading, paragraph, row
-from storage.documents.errors import NO_TEXT, TOO_MUCH_DATA, Unreadable
-from storage.documents.from_docx import DAMAGED, NO_DOCX, OLD_OR_ENCRYPTED
-from storage.documents.kinds import Kind
-from storage.documents.limits import Limits
-from storage.documents.reading import text_of
+from storage.document_reader.base.blocks import Block, heading, paragraph, row
+from storage.document_reader.base.errors import NO_TEXT, TOO_MUCH_DATA, Unreadable
+from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.media_types import Kind
+from storage.document_reader.formats.docx import DAMAGED, NO_DOCX, OLD_OR_ENCRYPTED
+from storage.document_reader.reader import text_of
 from tests.storage.office_files import HEADINGS, docx, p, tbl, zipped
 
 MEBIBYTE: Final = 2**20

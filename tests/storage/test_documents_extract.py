@@ -19,14 +19,22 @@ import uvloop
 from structlog.testing import capture_logs
 
 from config.sandbox.limits import NICENESS
-from storage.documents import extract as extract_module
-from storage.documents.answer import Answer, end_line, passage_line, unreadable_line
-from storage.documents.blocks import heading, paragraph
-from storage.documents.chunks import Chunk, chunks_of
-from storage.documents.errors import BROKEN, FORBIDDEN, NO_TEXT, TOO_LONG, TOO_MUCH_MEMORY, TOO_MUCH_TEXT, Unreadable
-from storage.documents.extract import extract
-from storage.documents.kinds import Kind
-from storage.documents.limits import Limits
+from storage.document_reader.base.blocks import heading, paragraph
+from storage.document_reader.base.errors import (
+    BROKEN,
+    FORBIDDEN,
+    NO_TEXT,
+    TOO_LONG,
+    TOO_MUCH_MEMORY,
+    TOO_MUCH_TEXT,
+    Unreadable,
+)
+from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.media_types import Kind
+from storage.document_reader.chunker import Chunk, chunks_of
+from storage.document_reader.process import extract as extract_module
+from storage.document_reader.process.extract import extract
+from storage.document_reader.process.protocol import Answer, end_line, passage_line, unreadable_line
 from tests.storage.office_files import docx, p, page_of, pdf
 
 DEADLINE_S = 20.0
@@ -210,15 +218,16 @@ async def test_the_process_is_held_in(tmp_path: Path, monkeypatch: pytest.Monkey
 
 TAKEN_OVER = """
 import os, socket, sys
-from storage.documents import from_text, worker
+from storage.document_reader.formats import text as text_format
+from storage.document_reader.process import worker
 def blocks_from_text(text):
     secret, deed = text.split()
     try:
         {"read": lambda: open(secret).read(), "write": lambda: open(secret, "w"), "fork": os.fork,
          "execute": lambda: os.execv("/bin/true", ["true"]), "connect": socket.socket}[deed]()
     except OSError as error:
-        yield from_text.paragraph(type(error).__name__)
-from_text.blocks_from_text = blocks_from_text
+        yield text_format.paragraph(type(error).__name__)
+text_format.blocks_from_text = blocks_from_text
 worker.main(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)
 """
 """The worker with a parser that the file tells what to do."""
@@ -265,7 +274,7 @@ async def test_without_landlock_each_kind_is_read_the_same(
 ) -> None:
     expected = await extract(file(content), kind)
     program = (
-        "import sys, storage.documents.worker as worker\n"
+        "import sys, storage.document_reader.process.worker as worker\n"
         "from config.sandbox import landlock\n"
         "def none(): raise OSError(38, 'Function not implemented')\n"
         "landlock.version = none\n"
@@ -387,10 +396,12 @@ def test_an_answer_comes_back_as_it_was_given() -> None:
 
 
 def test_the_server_loads_no_parser() -> None:
-    program = "import storage.documents.extract, storage.documents.search, sys; print(*sys.modules)"
+    program = (
+        "import storage.document_reader.process.extract, storage.document_reader.terms.ranking, sys;print(*sys.modules)"
+    )
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     parsers = {"pypdf", "markdown_it", "chardet", "zipfile", "html.parser", "csv", "xml.parsers.expat"}
-    assert "storage.documents.extract" in loaded
+    assert "storage.document_reader.process.extract" in loaded
     assert not parsers & set(loaded)
 
 

@@ -9,12 +9,12 @@ from typing import Final
 import pypdf
 import pytest
 
-from storage.documents.blocks import Block, heading, paragraph
-from storage.documents.errors import NO_TEXT, TOO_DEEP, Unreadable
-from storage.documents.from_pdf import BEYOND_LIMITS, DAMAGED, ENCRYPTED
-from storage.documents.kinds import Kind
-from storage.documents.limits import Limits
-from storage.documents.reading import text_of
+from storage.document_reader.base.blocks import Block, heading, paragraph
+from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, Unreadable
+from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.media_types import Kind
+from storage.document_reader.formats.pdf import BEYOND_LIMITS, DAMAGED, ENCRYPTED
+from storage.document_reader.reader import text_of
 from tests.storage.office_files import Painted, page_of, pdf, pdf_of, stream
 
 

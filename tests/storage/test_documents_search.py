@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.documents.blocks import paragraph
-from storage.documents.chunks import chunks_of
-from storage.documents.search import LONGEST, MOST_TERMS, Question, question
-from storage.documents.words import ENGLISH, NO_LANGUAGE, fold, language_of, stems, terms_of
+from storage.document_reader.base.blocks import paragraph
+from storage.document_reader.chunker import chunks_of
+from storage.document_reader.terms.ranking import LONGEST, MOST_TERMS, Question, question
+from storage.document_reader.terms.tokenizer import ENGLISH, NO_LANGUAGE, fold, language_of, stems, terms_of
 
 AGENT = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 OTHER = "00000000-bbfd-4b2d-9b5d-ab8dfbbd4bed"

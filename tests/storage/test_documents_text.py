@@ -10,12 +10,12 @@ import time
 
 import pytest
 
-from storage.documents.blocks import Block, heading, paragraph, row
-from storage.documents.encoding import NOT_TEXT, decode
-from storage.documents.errors import NO_TEXT, TOO_DEEP, Unreadable
-from storage.documents.kinds import Kind, charset_of, kind_of
-from storage.documents.limits import Limits
-from storage.documents.reading import text_of
+from storage.document_reader.base.blocks import Block, heading, paragraph, row
+from storage.document_reader.base.encoding import NOT_TEXT, decode
+from storage.document_reader.base.errors import NO_TEXT, TOO_DEEP, Unreadable
+from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.media_types import Kind, charset_of, kind_of
+from storage.document_reader.reader import text_of
 
 
 def read(content: str | bytes, kind: Kind, charset: str | None = None) -> list[Block]:

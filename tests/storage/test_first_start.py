@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from storage import first_start, organizations, preset_sounds
-from storage.database import Database
+from storage.accounts import organizations
+from storage.background_sounds import presets
+from storage.database import first_start
+from storage.database.database import Database
 
 CALL = "recordings/2026/11/3f0b8a52-6c1e-4d5e-8a53-6f6a1c9d2b47.wav"
 DOCUMENT = "knowledge/3f0b8a52-6c1e-4d5e-8a53-6f6a1c9d2b47"
@@ -64,7 +66,7 @@ def test_a_first_start_may_begin_and_later_ones_too(tmp_path: Path) -> None:
     (tmp_path / "recordings").mkdir()
     put(tmp_path, "models/model.gguf")
     check(tmp_path)
-    with_database(put(tmp_path, "secret.key"), lambda database: preset_sounds.put_in_place(database, tmp_path))
+    with_database(put(tmp_path, "secret.key"), lambda database: presets.put_in_place(database, tmp_path))
     assert list((tmp_path / "sounds").iterdir())
     check(tmp_path)
     with_database(tmp_path, lambda database: database.write(lambda conn: organizations.create(conn, "harbour")))

@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from config.errors import Conflict
-from storage import organizations
-from storage.database import Database, StorageTrouble
-from storage.group_commit import MOST_PATIENT, MOST_TOGETHER
+from storage.accounts import organizations
+from storage.database.database import Database, StorageTrouble
+from storage.database.group_commit import MOST_PATIENT, MOST_TOGETHER
 from tests.storage.gate import Gate, add, names, names_in
 
 Work = Callable[[sa.Connection], object]
@@ -21,7 +21,7 @@ Work = Callable[[sa.Connection], object]
 @pytest.fixture(autouse=True)
 def _a_commit_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """However busy the machine is, a commit takes as many writes as it may."""
-    monkeypatch.setattr("storage.database.LONGEST_TOGETHER_S", 60.0)
+    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 60.0)
 
 
 def _named(name: str) -> Work:
@@ -181,7 +181,7 @@ async def test_owners_take_turns(database: Database) -> None:
 
 
 async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.LONGEST_TOGETHER_S", 0.0)
+    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 0.0)
     commits = await _commits(database)
     done = await _in_order_behind_a_gate(database, "many", "many", "many", "few", None)
     assert done == ["many", "few", None, "many", "many"]
@@ -189,7 +189,7 @@ async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkey
 
 
 async def test_what_a_commit_leaves_keeps_its_order(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.LONGEST_TOGETHER_S", 0.0)
+    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 0.0)
     done: list[int] = []
 
     def noting(number: int) -> Work:

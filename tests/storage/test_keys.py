@@ -13,9 +13,10 @@ from cryptography.fernet import Fernet
 from config.clock import utc_now
 from config.errors import Conflict, StartupError
 from config.secrets import Secrets
-from storage import api_keys, key_proof, organizations
-from storage.api_keys import ApiKey
-from storage.database import Database
+from storage.accounts import api_keys, organizations
+from storage.accounts.api_keys import ApiKey
+from storage.database import key_check
+from storage.database.database import Database
 
 
 async def test_a_key_is_found_until_it_is_revoked(database: Database, organization_id: str) -> None:
@@ -78,10 +79,10 @@ async def test_another_secret_key_stops_the_start(database: Database) -> None:
     first, second = Fernet.generate_key(), Fernet.generate_key()
 
     def check(conn: sa.Connection) -> None:
-        key_proof.check(conn, Secrets([first]))
-        key_proof.check(conn, Secrets([first]))
-        key_proof.check(conn, Secrets([second, first]))
+        key_check.check(conn, Secrets([first]))
+        key_check.check(conn, Secrets([first]))
+        key_check.check(conn, Secrets([second, first]))
         with pytest.raises(StartupError, match="secret_key_file is not the one"):
-            key_proof.check(conn, Secrets([second]))
+            key_check.check(conn, Secrets([second]))
 
     await database.write(check)

@@ -13,13 +13,17 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from storage import agents, knowledge, knowledge_index, organizations, tables
-from storage.agents import AgentFields
-from storage.database import Database
-from storage.documents.chunks import Chunk
-from storage.documents.words import terms_of
-from storage.knowledge import Document, DocumentFields
-from storage.knowledge_index import Found
+from storage import tables
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.database.database import Database
+from storage.document_reader.chunker import Chunk
+from storage.document_reader.terms.tokenizer import terms_of
+from storage.knowledge import documents as knowledge
+from storage.knowledge import passages
+from storage.knowledge.documents import Document, DocumentFields
+from storage.knowledge.passages import Found
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 HOURS = ("We open at nine in the morning.", "On Sundays the harbour office is closed.")
@@ -80,7 +84,7 @@ class Shelf:
         return await self.database.write(wanted)
 
     async def search(self, text: str, most: int = 10, agent_id: str | None = None) -> list[Found]:
-        asked = partial(knowledge_index.search, agent_id=agent_id or self.agent_id, text=text, most=most)
+        asked = partial(passages.search, agent_id=agent_id or self.agent_id, text=text, most=most)
         return await self.database.read(asked)
 
     async def left(self) -> dict[str, int]:
@@ -96,7 +100,7 @@ class Shelf:
         """What the server does after a deletion; returns how many passages there were."""
         removed = 0
         for document_id in await self.database.read(partial(knowledge.to_remove, most=10)):
-            while some := await self.database.write(partial(knowledge_index.remove, content_id=document_id, most=2)):
+            while some := await self.database.write(partial(passages.remove, content_id=document_id, most=2)):
                 assert some <= 2
                 removed += some
             await self.database.write(partial(knowledge.removed, document_id=document_id))
@@ -304,7 +308,7 @@ async def test_an_agent_without_documents_finds_nothing(shelf: Shelf) -> None:
 async def test_the_search_reads_no_table_from_end_to_end(shelf: Shelf) -> None:
     def plan(conn: sa.Connection) -> list[str]:
         asked: dict[str, Any] = {"match": 'agent : "x" AND terms : ("open")', "most": 10}
-        steps = conn.execute(sa.text(f"EXPLAIN QUERY PLAN {knowledge_index.BEST}"), asked)
+        steps = conn.execute(sa.text(f"EXPLAIN QUERY PLAN {passages.BEST}"), asked)
         return [str(step.detail) for step in steps]
 
     steps = await shelf.database.read(plan)

@@ -11,14 +11,14 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from storage import knowledge_files
-from storage.database import StorageTrouble
-from storage.knowledge_files import path_of
+from storage.database.database import StorageTrouble
+from storage.knowledge import files
+from storage.knowledge.files import path_of
 
 
 def test_a_file_is_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
     document_id = str(uuid4())
-    knowledge_files.write(tmp_path, document_id, b"content")
+    files.write(tmp_path, document_id, b"content")
     path = path_of(tmp_path, document_id)
     assert path.read_bytes() == b"content"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -31,15 +31,15 @@ def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(StorageTrouble, match="No space left"):
-        knowledge_files.write(tmp_path, str(uuid4()), b"content")
+        files.write(tmp_path, str(uuid4()), b"content")
     assert os.listdir(tmp_path / "knowledge") == []
 
 
 def test_a_file_is_written_once(tmp_path: Path) -> None:
     document_id = str(uuid4())
-    knowledge_files.write(tmp_path, document_id, b"first")
+    files.write(tmp_path, document_id, b"first")
     with pytest.raises(StorageTrouble):
-        knowledge_files.write(tmp_path, document_id, b"second")
+        files.write(tmp_path, document_id, b"second")
     assert path_of(tmp_path, document_id).read_bytes() == b"first"
 
 
@@ -48,6 +48,6 @@ def test_what_the_disk_does_not_give_up_is_told_and_logged(tmp_path: Path) -> No
     path_of(tmp_path, stuck).mkdir(parents=True)
     path_of(tmp_path, gone).write_bytes(b"x")
     with capture_logs() as lines:
-        assert [knowledge_files.remove(tmp_path, each) for each in (stuck, gone, gone)] == [False, True, True]
+        assert [files.remove(tmp_path, each) for each in (stuck, gone, gone)] == [False, True, True]
     assert os.listdir(tmp_path / "knowledge") == [stuck]
     assert [(line["event"], line["document_id"]) for line in lines] == [("knowledge.file_not_removed", stuck)]

@@ -14,12 +14,12 @@ from threading import Event, Thread
 import pytest
 
 from config.errors import StartupError
-from storage import lock
+from storage.database import lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from storage import lock
+from storage.database import lock
 with getattr(lock, sys.argv[2])(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -22,11 +22,13 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from config.errors import StartupError
-from storage import schema, trunk_grants, webhook_claims, webhook_deliveries
-from storage.database import Database
+from storage.database import migrate
+from storage.database.database import Database
+from storage.phone_numbers import trunk_grants
 from storage.tables import metadata
 from storage.tables.columns import EPOCH
-from storage.webhook_deliveries import DeliveryStatus
+from storage.webhooks import claims, deliveries
+from storage.webhooks.deliveries import DeliveryStatus
 
 T = TypeVar("T")
 ONE_MS = timedelta(milliseconds=1)
@@ -54,7 +56,7 @@ def test_migrations_from_nothing_make_the_known_tables(tmp_path: Path) -> None:
 
 
 def test_the_newest_migration_is_the_one_that_starts_expect() -> None:
-    assert ScriptDirectory.from_config(schema.alembic_settings()).get_heads() == [schema.HEAD]
+    assert ScriptDirectory.from_config(migrate.alembic_settings()).get_heads() == [migrate.HEAD]
 
 
 def test_a_second_open_changes_nothing(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ STARTER = """
 import sys
 from pathlib import Path
 import alembic.command, alembic.config, sqlalchemy.dialects.sqlite
-from storage.schema import bring_up_to_date
+from storage.database.migrate import bring_up_to_date
 print("loaded", flush=True)
 sys.stdin.read()
 bring_up_to_date(Path(sys.argv[1]))
@@ -125,7 +127,7 @@ def _version(path: Path, revision: str = "0001") -> None:
     """A database file as that version of the tables left it."""
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
-        settings = schema.alembic_settings()
+        settings = migrate.alembic_settings()
         settings.attributes["connection"] = conn
         command.upgrade(settings, revision)
 
@@ -160,15 +162,15 @@ def test_webhooks_that_wait_in_a_database_of_the_first_version_are_sent_at_their
     assert _same_tables(path)
 
     def look(conn: sa.Connection) -> tuple[dict[str, list[tuple[int, DeliveryStatus, int | None]]], list[str]]:
-        pages = {each: webhook_deliveries.page(conn, each, limit=9, offset=0).items for each in CALLS}
+        pages = {each: deliveries.page(conn, each, limit=9, offset=0).items for each in CALLS}
         told = {
             call_id: [(each.attempt, each.status, _ms(each.next_attempt_at)) for each in items]
             for call_id, items in pages.items()
         }
-        return told, [each.delivery.body.decode() for each in webhook_deliveries.due(conn, EPOCH + 5000 * ONE_MS)]
+        return told, [each.delivery.body.decode() for each in deliveries.due(conn, EPOCH + 5000 * ONE_MS)]
 
     told, sent = asyncio.run(_read(path, look))
-    assert [each.destination for each in asyncio.run(_read(path, webhook_claims.waiting))] == ["x:443"]
+    assert [each.destination for each in asyncio.run(_read(path, claims.waiting))] == ["x:443"]
     assert told == {
         "new": [(1, "pending", 1000)],
         "tried": [(3, "pending", 5000), (2, "failed", 5000), (1, "failed", None)],

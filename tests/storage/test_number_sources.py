@@ -8,10 +8,12 @@ import pytest
 import sqlalchemy as sa
 
 from config.errors import Invalid
-from storage import organizations, phone_numbers, tables
-from storage.database import Database
-from storage.phone_numbers import Contested, PhoneNumber, PhoneNumberFields
-from storage.sip_places import normal_source
+from storage import tables
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import Contested, PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.sip_sources import normal_source
 
 PBX: dict[str, Any] = {"provider": "sip", "sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1"}
 CARRIER: dict[str, Any] = {"provider": "sip", "sip_mode": "registration", "sip_proxy": "sip.carrier.example"}

@@ -14,8 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from config.errors import StartupError
-from storage import organizations
-from storage.database import READERS, Database, StorageTrouble
+from storage.accounts import organizations
+from storage.database.database import READERS, Database, StorageTrouble
 from tests.storage.gate import PATIENCE_S, Gate, add, names, names_in
 
 

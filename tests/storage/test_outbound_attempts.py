@@ -6,23 +6,25 @@ from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
 
-from storage import organizations, outbound_attempts, tables
-from storage.database import Database
-from storage.outbound_attempts import Told, Wish
+from storage import tables
+from storage.accounts import organizations
+from storage.calls import outbound_audit
+from storage.calls.outbound_audit import Told, Wish
+from storage.database.database import Database
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def _note(conn: sa.Connection, owner: str, at: datetime, destination: str) -> None:
     wish = Wish(organization_id=owner, phone_number_id=None, destination=destination, client="192.0.2.9")
-    made = outbound_attempts.note(conn, wish, "refused_prefix", detail="far away")
+    made = outbound_audit.note(conn, wish, "refused_prefix", detail="far away")
     table = tables.outbound_attempts
     conn.execute(sa.update(table).where(table.c.id == made.id).values(created_at=at))
 
 
 def _pieces(conn: sa.Connection, owner: str, since: datetime, limit: int) -> list[list[Told]]:
     found, last = [], ""
-    while piece := outbound_attempts.told_after(conn, owner, since, last, limit=limit):
+    while piece := outbound_audit.told_after(conn, owner, since, last, limit=limit):
         found.append(list(piece))
         since, last = piece[-1].attempt.created_at, piece[-1].attempt.id
     return found
@@ -52,9 +54,9 @@ async def test_what_is_old_is_forgotten_oldest_first(database: Database, organiz
         for each in range(5):
             _note(conn, organization_id, START + timedelta(days=each), str(each))
         before = START + timedelta(days=3)
-        assert outbound_attempts.forget(conn, organization_id, before, limit=2) == 2
+        assert outbound_audit.forget(conn, organization_id, before, limit=2) == 2
         [left] = _pieces(conn, organization_id, START, 9)
         assert [each.attempt.destination for each in left] == ["2", "3", "4"]
-        assert [outbound_attempts.forget(conn, organization_id, before, limit=2) for _ in range(2)] == [1, 0]
+        assert [outbound_audit.forget(conn, organization_id, before, limit=2) for _ in range(2)] == [1, 0]
 
     await database.write(check)

@@ -9,10 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from config.errors import Invalid
-from storage import agents, organizations, phone_numbers
-from storage.agents import AgentFields
-from storage.database import Database
-from storage.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import InboundTarget, PhoneNumber, PhoneNumberFields
 
 
 def _number(conn: sa.Connection, organization_id: str, number: str, **changes: Any) -> PhoneNumber:

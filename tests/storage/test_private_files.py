@@ -13,9 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from config import secrets
-from storage import background_sounds, knowledge_files, lock
-from storage.database import Database
-from storage.private_files import FOLDERS, make_private
+from storage.background_sounds import sounds
+from storage.database import lock
+from storage.database.database import Database
+from storage.database.file_permissions import FOLDERS, make_private
+from storage.knowledge import files
 
 
 @contextmanager
@@ -64,8 +66,8 @@ def test_what_is_made_under_any_umask_is_ours_alone(tmp_path: Path) -> None:
 
         asyncio.run(work())
         secrets.load_or_create(data_dir / "secret.key")
-        knowledge_files.write(data_dir, "document", b"x")
-        background_sounds.path_of(data_dir, "x").parent.mkdir(mode=0o700)
+        files.write(data_dir, "document", b"x")
+        sounds.path_of(data_dir, "x").parent.mkdir(mode=0o700)
     assert open_to_others(data_dir) == {}
 
 
@@ -73,7 +75,7 @@ def test_the_database_is_closed_to_others_before_anything_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, str]] = []
-    monkeypatch.setattr("storage.schema.os.chmod", lambda *_: seen.append(open_to_others(tmp_path / "data")))
+    monkeypatch.setattr("storage.database.migrate.os.chmod", lambda *_: seen.append(open_to_others(tmp_path / "data")))
     with umask(0):
         asyncio.run(_opened_and_closed(tmp_path / "data" / "trunkline.db"))
     assert seen == [{}]
@@ -160,7 +162,7 @@ def test_what_cannot_be_changed_stops_nothing_and_is_told(tmp_path: Path, monkey
     def refuse(handle: int, mode: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("storage.private_files.os.fchmod", refuse)
+    monkeypatch.setattr("storage.database.file_permissions.os.fchmod", refuse)
     with capture_logs() as logs:
         tighten(data_dir)
     assert [line["event"] for line in logs] == ["data.not_private"]

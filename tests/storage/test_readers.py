@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import sqlalchemy as sa
 
-from storage.database import READERS, Database, StorageTrouble
+from storage.database.database import READERS, Database, StorageTrouble
 from tests.storage.gate import PATIENCE_S, Gate, names_in
 
 Owner = str | None

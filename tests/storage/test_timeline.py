@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage import call_endings, calls
-from storage.database import Database
+from storage.calls import calls, pending_ends
+from storage.database.database import Database
 
 FIRST: dict[str, Any] = {"turn": 0, "ended_by": None, "agent_start_ms": 20, "interrupted": False}
 SECOND: dict[str, Any] = {"turn": 1, "ended_by": "model", "agent_start_ms": 900, "interrupted": True}
@@ -62,6 +62,6 @@ async def test_the_end_of_a_call_keeps_all_of_it(database: Database, organizatio
 
 async def test_a_call_that_a_dead_process_left_keeps_what_was_known(database: Database, organization_id: str) -> None:
     call = await _live(database, organization_id)
-    (closed,) = await database.write(lambda conn: call_endings.close_interrupted(conn, lambda _: None))
+    (closed,) = await database.write(lambda conn: pending_ends.close_interrupted(conn, lambda _: None))
     assert closed.ended_reason == "server_restart"
     assert closed.timeline == await _timeline(database, call) == [FIRST]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from storage import agents, organizations, tools
-from storage.agents import Agent, AgentFields
-from storage.database import Database
-from storage.tools import Tool, ToolConfig, ToolFields
+from storage.accounts import organizations
+from storage.agents import agents, tools
+from storage.agents.agents import Agent, AgentFields
+from storage.agents.tools import Tool, ToolConfig, ToolFields
+from storage.database.database import Database
 
 CONFIG: ToolConfig = {
     "url": "https://tools.example/weather",

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from storage.trunk_rules import OPEN, TrunkGrant, TrunkRules, is_pattern
+from storage.phone_numbers.trunk_rules import OPEN, TrunkGrant, TrunkRules, is_pattern
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 

@@ -8,10 +8,12 @@ import pytest
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage import calls, tables, webhook_claims, webhook_deliveries
-from storage.database import Database
-from storage.destinations import destination_of
-from storage.webhook_deliveries import Attempt, Delivery
+from storage import tables
+from storage.calls import calls
+from storage.database.database import Database
+from storage.webhooks import claims, deliveries
+from storage.webhooks.deliveries import Attempt, Delivery
+from storage.webhooks.destinations import destination_of
 
 SECOND = timedelta(seconds=1)
 A, B = "a.example:443", "b.example:80"
@@ -54,7 +56,7 @@ class Outbox:
 
     def _add(self, conn: sa.Connection, url: str) -> Delivery:
         self._made += 1
-        return webhook_deliveries.add(
+        return deliveries.add(
             conn, organization_id=self._organization_id, call_id=self._call_id, url=url, body=b"{}",
             secret_encrypted=None, event=f"event {self._made}",
         )  # fmt: skip
@@ -64,17 +66,15 @@ class Outbox:
         now = at or utc_now()
         names = {"a": A, "b": B}
         wanted = {f"{self._organization_id} {names[name]}": share for name, share in shares.items()}
-        due = await self.database.write(
-            lambda conn: webhook_claims.claim(conn, claimant, wanted, now=now, until=now + SECOND)
-        )
+        due = await self.database.write(lambda conn: claims.claim(conn, claimant, wanted, now=now, until=now + SECOND))
         return [each.attempt for each in due]
 
     async def waiting(self) -> list[str]:
-        return [host(each.destination) for each in await self.database.read(webhook_claims.waiting)]
+        return [host(each.destination) for each in await self.database.read(claims.waiting)]
 
     async def record(self, attempt: Attempt, claimant: str | None, succeeded: bool) -> Attempt | None:
         return await self.database.write(
-            lambda conn: webhook_deliveries.record_attempt(
+            lambda conn: deliveries.record_attempt(
                 conn, attempt, succeeded=succeeded, response_status=200 if succeeded else 500, response_body=None,
                 error=None, duration_ms=1, started_at=utc_now(), next_attempt_at=utc_now(), claimant=claimant,
             )
@@ -82,11 +82,11 @@ class Outbox:
 
     async def attempts(self) -> list[tuple[int, str]]:
         """Number and status of every attempt."""
-        found = await self.database.read(lambda conn: webhook_deliveries.page(conn, self._call_id, limit=99, offset=0))
+        found = await self.database.read(lambda conn: deliveries.page(conn, self._call_id, limit=99, offset=0))
         return sorted((each.attempt, each.status) for each in found.items)
 
     async def release_expired(self, now: datetime, under_way: tuple[str, ...] = ()) -> int:
-        return await self.database.write(lambda conn: webhook_claims.release_expired(conn, now, under_way=under_way))
+        return await self.database.write(lambda conn: claims.release_expired(conn, now, under_way=under_way))
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def test_each_destination_gives_its_share_longest_due_first(outbox: Outbox
 async def test_a_look_shows_each_destination_once_with_its_first_time(outbox: Outbox, database: Database) -> None:
     (first, *_) = await outbox.put(B, 3)
     await outbox.put(A, 3)
-    waiting = await database.read(webhook_claims.waiting)
+    waiting = await database.read(claims.waiting)
     assert {host(each.destination) for each in waiting} == {A, B}
     assert {host(each.destination): each.due_at for each in waiting}[B] == first.created_at
     assert waiting == sorted(waiting, key=lambda each: (each.due_at, each.destination))
@@ -143,7 +143,7 @@ async def test_a_look_shows_each_destination_once_with_its_first_time(outbox: Ou
 
 async def test_what_somebody_asked_for_comes_before_all_that_waits_for_the_same_receiver(outbox: Outbox) -> None:
     *_, last = await outbox.put(A, 5)
-    asked = await outbox.database.write(lambda conn: webhook_deliveries.add_manual(conn, last, scheduled=5))
+    asked = await outbox.database.write(lambda conn: deliveries.add_manual(conn, last, scheduled=5))
     assert [each.id for each in await outbox.claim("one", a=1)] == [asked.id]
     assert len(await outbox.claim("two", a=9)) == 5
 
@@ -153,7 +153,7 @@ async def test_a_receiver_for_which_only_something_asked_for_waits_is_seen(outbo
     (first,) = await outbox.claim("one", a=1)
     await outbox.record(first, "one", succeeded=True)
     assert await outbox.waiting() == []
-    await outbox.database.write(lambda conn: webhook_deliveries.add_manual(conn, event, scheduled=5))
+    await outbox.database.write(lambda conn: deliveries.add_manual(conn, event, scheduled=5))
     assert await outbox.waiting() == [A]
 
 
@@ -181,9 +181,9 @@ async def test_a_look_and_a_claim_step_through_an_index_and_read_no_table(outbox
 
     def plan(conn: sa.Connection) -> list[str]:
         conn.connection.dbapi_connection.set_trace_callback(statements.append)  # type: ignore[union-attr]
-        webhook_claims.waiting(conn)
-        webhook_deliveries.due(conn, utc_now(), destination=A, manual=False, limit=3)
-        webhook_claims.expired(conn, utc_now())
+        claims.waiting(conn)
+        deliveries.due(conn, utc_now(), destination=A, manual=False, limit=3)
+        claims.expired(conn, utc_now())
         conn.connection.dbapi_connection.set_trace_callback(None)  # type: ignore[union-attr]
         return [row[3] for each in statements for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {each}")]
 
@@ -210,8 +210,8 @@ async def test_a_claim_that_has_expired_is_free_again_unless_its_attempt_is_stil
 async def test_after_a_start_nothing_is_claimed(outbox: Outbox, database: Database) -> None:
     await outbox.put(A, 2)
     await outbox.claim("dead", a=1)
-    assert await database.write(webhook_claims.release_all) == 1
-    assert await database.write(webhook_claims.release_all) == 0
+    assert await database.write(claims.release_all) == 1
+    assert await database.write(claims.release_all) == 0
     assert len(await outbox.claim("next", a=5)) == 2
 
 

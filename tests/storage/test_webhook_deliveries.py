@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from config.clock import utc_now
-from storage import calls, webhook_claims, webhook_deliveries
-from storage.database import Database
-from storage.webhook_deliveries import Attempt, Delivery
+from storage.calls import calls
+from storage.database.database import Database
+from storage.webhooks import claims, deliveries
+from storage.webhooks.deliveries import Attempt, Delivery
 
 MINUTE = timedelta(minutes=1)
 SCHEDULED = 5
@@ -34,12 +35,12 @@ def _event(conn: sa.Connection, organization_id: str) -> Delivery:
 
 async def next_due_at(database: Database) -> datetime | None:
     """When the first of what waits for the one receiver is due."""
-    found = [each.due_at for each in await database.read(webhook_claims.waiting)]
+    found = [each.due_at for each in await database.read(claims.waiting)]
     return found[0] if found else None
 
 
 def _delivery(conn: sa.Connection, organization_id: str, call_id: str, body: bytes) -> Delivery:
-    return webhook_deliveries.add(
+    return deliveries.add(
         conn,
         organization_id=organization_id,
         call_id=call_id,
@@ -62,7 +63,7 @@ def outbox(database: Database, event: Delivery) -> Outbox:
     """Does one thing to the event's attempts: `await outbox("listed")`."""
 
     def listed(conn: sa.Connection) -> list[Attempt]:
-        found = webhook_deliveries.page(conn, event.call_id, limit=100, offset=0)
+        found = deliveries.page(conn, event.call_id, limit=100, offset=0)
         assert found.total == len(found.items)
         return found.items
 
@@ -73,7 +74,7 @@ def outbox(database: Database, event: Delivery) -> Outbox:
         again: datetime | None = None,
         at: datetime | None = None,
     ) -> Attempt:
-        return webhook_deliveries.record_attempt(
+        return deliveries.record_attempt(
             conn,
             attempt,
             succeeded=succeeded,
@@ -86,15 +87,15 @@ def outbox(database: Database, event: Delivery) -> Outbox:
         )
 
     def waiting(conn: sa.Connection, within: timedelta = timedelta()) -> list[Attempt]:
-        due = webhook_deliveries.due(conn, utc_now() + within)
+        due = deliveries.due(conn, utc_now() + within)
         assert {each.delivery.id for each in due} <= {event.id}
         return [each.attempt for each in due]
 
     def manual(conn: sa.Connection) -> Attempt:
-        return webhook_deliveries.add_manual(conn, event, scheduled=SCHEDULED)
+        return deliveries.add_manual(conn, event, scheduled=SCHEDULED)
 
     def status(conn: sa.Connection) -> str:
-        found = webhook_deliveries.of_call(conn, event.call_id)
+        found = deliveries.of_call(conn, event.call_id)
         assert found is not None
         return found.status
 
@@ -108,7 +109,7 @@ def outbox(database: Database, event: Delivery) -> Outbox:
 
 
 async def test_the_bytes_are_kept_as_they_were(database: Database, event: Delivery) -> None:
-    (due,) = await database.read(lambda conn: webhook_deliveries.due(conn, utc_now()))
+    (due,) = await database.read(lambda conn: deliveries.due(conn, utc_now()))
     assert due.delivery == event
     assert await next_due_at(database) == event.created_at
     assert event.body == b"\x00\xff{}"
@@ -122,7 +123,7 @@ async def test_a_call_has_one_event(database: Database, organization_id: str, ev
 
 
 async def test_an_event_without_a_call_is_none(database: Database, organization_id: str) -> None:
-    assert await database.read(lambda conn: webhook_deliveries.of_call(conn, organization_id)) is None
+    assert await database.read(lambda conn: deliveries.of_call(conn, organization_id)) is None
 
 
 async def test_the_first_attempt_waits_from_the_beginning_and_is_due_at_once(outbox: Outbox, event: Delivery) -> None:
@@ -164,7 +165,7 @@ async def test_attempts_of_the_same_millisecond_are_listed_the_next_one_first(
     outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = utc_now()
-    monkeypatch.setattr(webhook_deliveries, "utc_now", lambda: at)
+    monkeypatch.setattr(deliveries, "utc_now", lambda: at)
     (first,) = await outbox("waiting")
     failed = await outbox("made", first, False, at, at=at)
     second, listed = await outbox("listed")
@@ -234,7 +235,7 @@ async def test_attempts_come_in_pages(outbox: Outbox, database: Database, event:
         await outbox("manual")
     whole = await outbox("listed")
     assert len(whole) == 5
-    look = partial(webhook_deliveries.page, call_id=event.call_id, limit=2)
+    look = partial(deliveries.page, call_id=event.call_id, limit=2)
     for offset in (0, 2, 4, 6):
         found = await database.read(lambda conn, at=offset: look(conn, offset=at))  # type: ignore[misc]
         assert (found.items, found.total) == (whole[offset : offset + 2], 5)

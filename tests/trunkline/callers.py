@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from media.ports import Samples
+from media.audio_port import Samples
 from tests.media.speech import silence, speech
 
 RATE = 8000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.trunkline.client import Client
 from tests.trunkline.house import Receiver, Server
 from tests.trunkline.phones import known

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from config.settings import Settings
-from storage import preset_sounds
-from storage.database import Database
+from storage.background_sounds import presets
+from storage.database.database import Database
 
 
 def furnish(data_dir: Path) -> None:
@@ -32,6 +32,6 @@ async def _make(data_dir: Path) -> None:
     database = Database(Settings(data_dir=data_dir).database_url)
     await database.open()
     try:
-        await preset_sounds.put_in_place(database, data_dir)
+        await presets.put_in_place(database, data_dir)
     finally:
         await database.close()

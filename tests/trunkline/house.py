@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Self
 import sqlalchemy as sa
 from aiohttp import web
 
-from storage import api_keys, organizations
-from storage.database import Database
+from storage.accounts import api_keys, organizations
+from storage.database.database import Database
 from tests.peers import RTP_PORTS, free_port
 from tests.trunkline.folders import furnish
 
@@ -292,7 +292,7 @@ class Receiver:
 
 
 class Caller(Told):
-    """`python -m trunkline.caller` with a script; it tells what it hears."""
+    """`python -m trunkline.demo.scripted_caller` with a script; it tells what it hears."""
 
     def __init__(self, **script: Any) -> None:
         super().__init__("the caller")
@@ -301,7 +301,11 @@ class Caller(Told):
     async def __aenter__(self) -> Self:
         self.begin()
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "trunkline.caller", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+            sys.executable,
+            "-m",
+            "trunkline.demo.scripted_caller",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps(self._script).encode())

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from media.ports import Samples
+from media.audio_port import Samples
 from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp, parse
 from tests.sipcore.tones import from_mulaw, mulaw
 

@@ -13,15 +13,15 @@ from typing import Any, cast
 import structlog
 
 from config.settings import Settings
-from models.catalogue import Catalogue
-from storage import api_keys, organizations
+from models.loading.catalogue import Catalogue
+from storage.accounts import api_keys, organizations
 from tests.fakes_models import PromptedLanguage, ready_models
 from tests.trunkline.client import Client
 from tests.trunkline.folders import furnish
 from tests.trunkline.house import LOOPBACK, Told, merged
 from tests.trunkline.phones import known
-from trunkline.serve import running
-from trunkline.server import Server
+from trunkline.server.server import Server
+from trunkline.server.startup import running
 
 
 @dataclass

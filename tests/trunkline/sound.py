@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from media.ports import Samples
+from media.audio_port import Samples
 from models.protocols import SpeechToText
 
 AUDIBLE = 200

@@ -11,8 +11,11 @@ import sqlalchemy as sa
 from config import secrets
 from config.clock import utc_now
 from config.settings import Settings
-from storage import background_sounds, calls, key_proof, organizations, recordings
-from storage.background_sounds import BackgroundSoundFields
+from storage.accounts import organizations
+from storage.background_sounds import sounds
+from storage.background_sounds.sounds import BackgroundSoundFields
+from storage.calls import calls, recordings
+from storage.database import key_check
 
 SOUND = "3f0c1a52-7a57-4d7c-8f0e-0123456789ab"
 SOUND_FILE = f"sounds/{SOUND}.wav"
@@ -30,11 +33,9 @@ def store(settings: Settings) -> str:
     key = secrets.load_or_create(settings.secret_key_path)
 
     def rows(conn: sa.Connection) -> calls.Call:
-        key_proof.check(conn, key)
+        key_check.check(conn, key)
         owner = organizations.create(conn, "office").id
-        background_sounds.create(
-            conn, owner, SOUND, BackgroundSoundFields(name="n", description=None, file_size=5, duration_ms=1)
-        )
+        sounds.create(conn, owner, SOUND, BackgroundSoundFields(name="n", description=None, file_size=5, duration_ms=1))
         call = calls.create_inbound(
             conn, organization_id=owner, agent_id=None, phone_number_id=None, provider="sip", call_sid="abc",
             customer_number="1",

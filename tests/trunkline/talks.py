@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.scripted import HANG_UP
+from bench.turn.scripted_models import HANG_UP
 from config.settings import Settings
-from media.ports import Samples
-from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
-from models.espeak_tts import EspeakTextToSpeech
-from models.flite_tts import FliteTextToSpeech
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from media.audio_port import Samples
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from models.protocols import AnswerPart, ChatPrompt, TextDelta, TextToSpeech, ToolCall
-from models.smart_turn import SmartTurn
-from models.speech_cache import Remembering, SpeechCache
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.tts.cache import Remembering, SpeechCache
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from models.turn_detection.smart_turn import SmartTurn
 from tests.fakes_calls import AlwaysOver
 from tests.fakes_models import PromptedLanguage, SureEars
 from tests.sipcore.raw_phone import RawPhone

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 import sqlalchemy as sa
 
-from storage import api_keys, organizations
+from storage.accounts import api_keys, organizations
 from tests.trunkline.client import Client
 from tests.trunkline.conftest import Office
 from tests.trunkline.house import Server, command
 from tests.trunkline.phones import calling
 from tests.trunkline.sound import read_wav
-from trunkline.restore_moves import JOURNAL
+from trunkline.backup.atomic_moves import JOURNAL
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
 FEES = b"# Fees\n\nA berth for a yacht of ten metres costs twenty euros a night.\n"

@@ -22,13 +22,14 @@ from config.errors import StartupError
 from config.settings import Settings
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
-from storage import key_proof, organizations
-from storage.database import Database
+from storage.accounts import organizations
+from storage.database import key_check
+from storage.database.database import Database
 from tests.fakes_models import ready_models
 from tests.peers import free_port
 from tests.trunkline.house import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from trunkline import admin
-from trunkline.serve import running
+from trunkline.server.startup import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 OTHER_KEY = b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n"
@@ -41,7 +42,7 @@ async def folder(tmp_path: Path) -> Path:
     key = await asyncio.to_thread(secrets.load_or_create, tmp_path / "data/secret.key")
     async with _database(tmp_path) as database:
         await database.write(lambda conn: organizations.create(conn, "Lighthouse"))
-        await database.write(lambda conn: key_proof.check(conn, key))
+        await database.write(lambda conn: key_check.check(conn, key))
     return tmp_path
 
 

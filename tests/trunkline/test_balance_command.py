@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trunkline import cli
-from trunkline.balance_cli import told
+from trunkline.cli import main
+from trunkline.cli.balance import told
 
 PLACES = "takes an amount as 20 or 12.50, with at most 6 decimal places"
 
@@ -25,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("here")
 def test_a_balance_is_topped_up_and_tells_why_it_is_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str) -> list[str]:
-        assert cli.main(arguments) == 0
+        assert main.main(arguments) == 0
         return capsys.readouterr().out.splitlines()
 
     run("org", "create", "Bay", "--plan", "paid", "--balance", "12.5")
@@ -53,8 +53,8 @@ def test_a_balance_is_topped_up_and_tells_why_it_is_what_it_is(capsys: pytest.Ca
 
 @pytest.mark.usefixtures("here")
 def test_what_cannot_be_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["org", "create", "Free"]) == 0
-    assert cli.main(["org", "create", "Rich", "--plan", "paid", "--balance", "999999999999"]) == 0
+    assert main.main(["org", "create", "Free"]) == 0
+    assert main.main(["org", "create", "Rich", "--plan", "paid", "--balance", "999999999999"]) == 0
     capsys.readouterr()
     for arguments, complaint in [
         (["topup", "Nobody", "5"], "there is no organization 'Nobody': see `trunkline org list`"),
@@ -62,12 +62,12 @@ def test_what_cannot_be_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) 
         (["topup", "Free", "5"], "'Free' is on the free plan, whose calls cost nothing: `trunkline"),
         (["topup", "Rich", "2"], "A balance is at most 1,000,000,000,000"),
     ]:
-        assert cli.main(["org", *arguments]) == 1
+        assert main.main(["org", *arguments]) == 1
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1)
         assert err.startswith(f"trunkline: {complaint}")
-    assert cli.main(["org", "set", "Free", "--plan", "paid"]) == 0
-    assert cli.main(["org", "topup", "Free", "5"]) == 0
+    assert main.main(["org", "set", "Free", "--plan", "paid"]) == 0
+    assert main.main(["org", "topup", "Free", "5"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_cannot_be_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) 
 )
 def test_an_amount_is_a_plain_number(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        cli.main(["org", *arguments])
+        main.main(["org", *arguments])
     assert left.value.code == 2
     assert complaint in capsys.readouterr().err
 

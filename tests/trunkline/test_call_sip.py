@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from calls.sip_trails import AFTER_END_S
-from storage import api_keys, call_sip, organizations
-from storage.call_sip import CallSip
+from calls.call_record.sip_trace import AFTER_END_S
+from storage.accounts import api_keys, organizations
+from storage.calls import sip_traces
+from storage.calls.sip_traces import CallSip
 from tests.sipcore.raw_phone import RawPhone
 from tests.trunkline.callees import desk
 from tests.trunkline.client import Client
@@ -34,7 +35,7 @@ async def stored(place: Place, call_id: str) -> CallSip:
     """What the database has of a call, once it has it."""
     read = place.server.database.read
     async with asyncio.timeout(10 * AFTER_END_S):
-        while (found := await read(lambda conn: call_sip.get(conn, call_id))) is None:  # noqa: ASYNC110 - a task writes it
+        while (found := await read(lambda conn: sip_traces.get(conn, call_id))) is None:  # noqa: ASYNC110 - a task writes it
             await asyncio.sleep(0.05)
     return found
 

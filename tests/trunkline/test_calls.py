@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.peers import Baresip, Sipp
 from tests.trunkline.client import Client
 from tests.trunkline.conftest import GREETING, Office

@@ -11,14 +11,14 @@ import pytest
 
 from config.settings import Settings
 from sipcore.endpoint import Endpoint as RealEndpoint
-from sipcore.tls import Identity, read_identity
+from sipcore.transport.tls_identity import Identity, read_identity
 from tests.certificates import Authority
 from tests.peers import free_port
 from tests.sipcore.raw_phone import RawPhone
 from tests.sipcore.raw_tls import Connection, client_context
 from tests.trunkline.house import Server
-from trunkline import check
-from trunkline.certificate import CertificateWatch
+from trunkline.check import check
+from trunkline.server.certificate_reload import CertificateWatch
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
@@ -63,7 +63,7 @@ async def test_a_server_takes_a_renewed_certificate_at_sighup_and_keeps_the_old_
 async def test_a_changed_file_is_noticed_without_a_signal(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trunkline.certificate.LOOK_S", 0.01)
+    monkeypatch.setattr("trunkline.server.certificate_reload.LOOK_S", 0.01)
     files = authority.files("localhost")
     identity, renewed = await asyncio.to_thread(read_identity, files), asyncio.Event()
 

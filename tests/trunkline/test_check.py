@@ -10,11 +10,11 @@ import pytest
 
 from config.errors import StartupError
 from config.settings import Settings
-from sipcore.leg import Leg
+from sipcore.dialogs.leg import Leg
 from tests.models.faulty_trials import break_trials
 from tests.models.tiny_gguf import write_tiny_gguf
-from trunkline import check
-from trunkline.check_models import Models
+from trunkline.check import check
+from trunkline.check.models import Models
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 

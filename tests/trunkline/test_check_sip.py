@@ -12,12 +12,14 @@ import pytest
 import sqlalchemy as sa
 
 from config.settings import Settings
-from storage import lock, organizations, phone_numbers
-from storage.database import Database
-from storage.phone_numbers import PhoneNumberFields
+from storage.accounts import organizations
+from storage.database import lock
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from tests.name_server import NameServer
-from trunkline import check_sip
-from trunkline.control import Control, Line
+from trunkline.check import sip as check_sip
+from trunkline.server.control_socket import Control, Line
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import NotFound, StartupError
-from trunkline import control
-from trunkline.control import MOST_CLIENTS, SOCKET_NAME, Control, Line, ask, short_name
+from trunkline.server import control_socket
+from trunkline.server.control_socket import MOST_CLIENTS, SOCKET_NAME, Control, Line, ask, short_name
 
 LINES = 20_000
 
@@ -77,7 +77,7 @@ async def test_a_folder_with_a_long_name_and_a_socket_of_a_dead_server_are_no_hi
 async def test_who_may_not_ask_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user = os.getuid()
     async with Control(tmp_path, ANSWERS).listening():
-        monkeypatch.setattr(control, "ROOT", user + 1)
+        monkeypatch.setattr(control_socket, "ROOT", user + 1)
         monkeypatch.setattr(os, "getuid", lambda: user + 2)
         with capture_logs() as events, pytest.raises(StartupError, match="another user"):
             await said(tmp_path, command="count", to=1)

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from bench.scripted import WORDS
-from bench.turn import SOUND
+from bench.turn.scripted_models import WORDS
+from bench.turn.turn_latency import SOUND
 from calls.metrics import RESPONSE_GAP
 from storage import tables
 from tests.fakes_models import BROKEN

@@ -18,19 +18,23 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from config.settings import Settings
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
-from storage import agents, api_keys, organizations, phone_numbers, tools
-from storage.agents import AgentFields
-from storage.database import Database
-from storage.phone_numbers import PhoneNumberFields
-from storage.tools import ToolConfig, ToolFields
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from storage.accounts import api_keys, organizations
+from storage.agents import agents, tools
+from storage.agents.agents import AgentFields
+from storage.agents.tools import ToolConfig, ToolFields
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
 from tests.peers import free_port
 from tests.trunkline.house import LOOPBACK, TRUNKLINE, command, environment, merged, until
 from tests.trunkline.sound import audible, heard_words, read_wav, share_heard
-from trunkline import demo_analysis, demo_document, demo_tool
-from trunkline.caller import KEYS
-from trunkline.demo import BARGE_AFTER_MS, CUT, FROM_DOCUMENT, NUMBER, PROMPT, TALK, unanswered
-from trunkline.demo_transcript import answer_of, lines
+from trunkline.demo import analysis as demo_analysis
+from trunkline.demo import document as demo_document
+from trunkline.demo import tool_server
+from trunkline.demo.demo import BARGE_AFTER_MS, CUT, FROM_DOCUMENT, NUMBER, PROMPT, TALK, unanswered
+from trunkline.demo.scripted_caller import KEYS
+from trunkline.demo.transcript_printer import answer_of, lines
 
 pytestmark = [pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(400)]
 
@@ -114,7 +118,7 @@ async def _leave_an_older_demo(data_dir: Path) -> None:
         trunk = PhoneNumberFields(number=NUMBER, provider="sip", sip_mode="ip_allowlist", sip_ip="127.0.0.1")
         phone_numbers.create(conn, owner.id, trunk)
         gone = ToolConfig(url="http://127.0.0.1:9/", method="GET", timeout=100, headers=[], body=[])
-        tools.create(conn, owner.id, ToolFields(name=demo_tool.NAME, config=gone))
+        tools.create(conn, owner.id, ToolFields(name=tool_server.NAME, config=gone))
 
     await database.write(create)
     await database.close()
@@ -236,7 +240,7 @@ async def test_the_stored_call_holds_the_conversation(demo: Demo) -> None:
     assert call["turn_count"] >= len(TALK)
     transcript = json.loads(call["transcript"])
     heard = [item["content"] for item in transcript if item["role"] == "user"]
-    assert demo_tool.NUMBER in heard
+    assert tool_server.NUMBER in heard
     assert share_heard(SPOKEN, " ".join(heard)) >= 0.6, heard
     assert unanswered([item["content"] for item in transcript if item["role"] == "assistant"]) == []
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from trunkline.descriptors import allow_enough
+from trunkline.server.file_limits import allow_enough
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from media.ports import Samples
-from storage import calls
+from media.audio_port import Samples
+from storage.calls import calls
 from tests.peers import Sipp
 from tests.sipcore.raw_phone import RawPhone, parse
 from tests.trunkline.conftest import GREETING, WEBHOOK_SECRET, Office

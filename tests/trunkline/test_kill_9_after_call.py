@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from storage import remote_models
-from storage.remote_models import StoredRemoteModel
+from storage.agents import remote_models
+from storage.agents.remote_models import StoredRemoteModel
 from tests.trunkline.client import Client
 from tests.trunkline.house import Receiver, Server
 from tests.trunkline.phones import calling, known

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from models.known_models import OWN_LIST
+from models.model_files.known_models import OWN_LIST
 from tests.models import tiny_embeddings
 from tests.trunkline.client import Client
 from tests.trunkline.house import Server

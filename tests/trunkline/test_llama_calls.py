@@ -16,14 +16,14 @@ import pytest_asyncio
 from aiohttp import web
 from gguf import GGMLQuantizationType
 
-from calls.talk_tools import SEND_DTMF
+from calls.tools.builtin_tools import SEND_DTMF
 from config.settings import Settings
-from models import engines, loading
-from models.catalogue import Catalogue, Closable, language_model_id
-from models.flite_tts import FliteTextToSpeech
-from models.llama.language_model import LlamaLanguageModel
-from models.llama.library import Chunk, Context
+from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.language_model import LlamaLanguageModel
+from models.loading import engines, loader
+from models.loading.catalogue import Catalogue, Closable, language_model_id
 from models.protocols import AnswerPart, ChatPrompt
+from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.calls.web_server import serving
 from tests.fakes_models import SureEars
 from tests.models.tiny_gguf import write_tiny_gguf
@@ -74,7 +74,7 @@ def small(path: Path, name: str, _calls: int) -> LlamaLanguageModel:
 
 def chosen(settings: Settings) -> Catalogue:
     """The language model as at every start; ears that know the words at once."""
-    loaded = loading.load(settings.models_dir, llm=settings.models.llm, tts="flite", eot="lexical-end-of-turn")
+    loaded = loader.load(settings.models_dir, llm=settings.models.llm, tts="flite", eot="lexical-end-of-turn")
     ear = loaded.stt(None)
     assert isinstance(ear, Closable)
     ear.close()

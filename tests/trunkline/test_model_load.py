@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.settings import Settings
-from models.budget import Speeds
-from models.catalogue import Catalogue
+from models.loading.capacity import Speeds
+from models.loading.catalogue import Catalogue
 from tests.calls.house import scripted_catalogue
 from tests.fakes_calls import ScriptedEars, ScriptedLanguage, ScriptedVoice
-from trunkline import model_load
+from trunkline.wiring import model_load
 
 
 def test_whatever_goes_wrong_in_measuring_no_number_is_expected(

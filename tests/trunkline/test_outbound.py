@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from bench.scripted import WORDS
+from bench.turn.scripted_models import WORDS
 from storage import tables
 from tests.media.speech import speech
 from tests.peers import Baresip, free_port

@@ -19,7 +19,8 @@ import pytest_asyncio
 import sqlalchemy as sa
 
 from calls import service
-from sipcore import _native, guard
+from sipcore import _native
+from sipcore.security import source_guard
 from storage import tables
 from tests.peers import RTP_PORTS
 from tests.sipcore.raw_phone import Dialog, RawPhone
@@ -176,11 +177,11 @@ async def test_an_organization_with_all_its_calls_is_busy(place: Place, line: st
 
 async def test_who_begins_more_calls_than_one_may_is_told_to_come_back(place: Place, line: str) -> None:
     before = Footprint.of(place)
-    guard.set_most_invites(10)
+    source_guard.set_most_invites(10)
     try:
         told = await answers_to(place, "999")
     finally:
-        guard.set_most_invites(SETTINGS["sip"]["max_invites_per_second"])
+        source_guard.set_most_invites(SETTINGS["sip"]["max_invites_per_second"])
     assert told.keys() == {(404, ""), (503, "2")}
     assert told[503, "2"] > MANY / 2
     await leaves_nothing(place, before)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from storage import api_keys, organizations
+from storage.accounts import api_keys, organizations
 from tests.media.speech import speech
 from tests.trunkline.client import Client
 from tests.trunkline.conftest import PRICES, Office

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.cli import _parser
-from trunkline.privacy_cli import changes_of
+from trunkline.cli.main import _parser
+from trunkline.cli.privacy import changes_of
 
 
 def changes(*arguments: str) -> dict[str, object]:

@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 
 from config.settings import Settings
-from storage import organizations
+from storage.accounts import organizations
 from tests.trunkline.place import Place, open_place
-from trunkline import admin, cli
+from trunkline import admin
+from trunkline.cli import main
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("here")
 def test_quotas_are_set_shown_and_kept_to(capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str, status: int = 0) -> str:
-        assert cli.main(arguments) == status
+        assert main.main(arguments) == status
         told = capsys.readouterr()
         return told.out if status == 0 else told.err
 
@@ -53,7 +54,7 @@ def test_quotas_are_set_shown_and_kept_to(capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize("wrong", ["agents", "agents=x", "agents=-1", "boats=5", "agents=1.5", "sound_bytes=5GB"])
 def test_what_is_no_quota_is_told(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["org", "set", "Bay", "--quota", wrong])
+        main.main(["org", "set", "Bay", "--quota", wrong])
     assert "takes " in capsys.readouterr().err
 
 

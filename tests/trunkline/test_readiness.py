@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from trunkline.serve import _watched
-from trunkline.server import Server
+from trunkline.server.server import Server
+from trunkline.server.startup import _watched
 
 
 def server(ticks: list[int]) -> Server:

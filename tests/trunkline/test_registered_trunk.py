@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bench.scripted import WORDS
+from bench.turn.scripted_models import WORDS
 from tests.kamailio import Kamailio
 from tests.media.speech import speech
 from tests.sipcore.raw_callee import RawCallee

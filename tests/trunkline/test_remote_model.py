@@ -12,12 +12,12 @@ import pytest_asyncio
 
 from config import secrets
 from config.settings import Settings
-from media.ports import Samples
-from models.flite_tts import FliteTextToSpeech
+from media.audio_port import Samples
 from models.protocols import VoiceSettings
-from storage import remote_models
-from storage.database import Database
-from storage.remote_models import StoredRemoteModel
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from storage.agents import remote_models
+from storage.agents.remote_models import StoredRemoteModel
+from storage.database.database import Database
 from tests.models.llama_server import KEY, MODEL, LlamaServer, llama_server, saying
 from tests.trunkline.callers import words
 from tests.trunkline.place import Place, open_place

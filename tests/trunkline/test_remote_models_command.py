@@ -16,13 +16,13 @@ from aiohttp import web
 from config import secrets
 from config.errors import Conflict, NotFound, StartupError
 from config.settings import Settings
-from models.remote.remote_model import DEFAULT_LIMITS, RemoteModel, RemoteVoice
-from models.remote.wave_sound import wave_bytes
+from models.remote.config import DEFAULT_LIMITS, RemoteModel, RemoteVoice
+from models.remote.wav import wave_bytes
 from tests.calls.web_server import serving
 from tests.media.speech import speech
-from trunkline import check_remote
-from trunkline.cli import _parser
-from trunkline.remote_models import configured_in, settings_here
+from trunkline.check import remote_models
+from trunkline.cli.main import _parser
+from trunkline.wiring.remote_models import configured_in, settings_here
 
 KEY = "sk-hush-hush-of-the-gpu-box"
 LOOPBACK = {"egress": {"allow": ["127.0.0.0/8"]}}
@@ -223,7 +223,7 @@ async def test_each_kind_is_tried_and_checked(
 async def _checked(settings: Settings) -> list[tuple[str, tuple[str, str]]]:
     """Name of the model, of the line, and what it says."""
     lines = []
-    for name, look in await check_remote.checks(settings):
+    for name, look in await remote_models.checks(settings):
         try:
             text = await look(settings)
         except Exception as error:  # noqa: BLE001 - what the command prints of it

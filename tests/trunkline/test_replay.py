@@ -12,15 +12,15 @@ import pytest
 import pytest_asyncio
 
 from config.settings import Settings
-from models.catalogue import Catalogue
+from models.loading.catalogue import Catalogue
 from tests.fakes_models import ready_models
 from tests.media.speech import silence, speech
 from tests.trunkline.phones import calling
 from tests.trunkline.place import open_place
-from trunkline.replay import Case, compare, find
-from trunkline.replay_report import Report, as_json, as_text
-from trunkline.replay_settings import changed
-from trunkline.replay_turns import Outcome
+from trunkline.replay.replay import Case, compare, find
+from trunkline.replay.report import Report, as_json, as_text
+from trunkline.replay.settings import changed
+from trunkline.replay.turn_comparison import Outcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DELAY_MS = 300

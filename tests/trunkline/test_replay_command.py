@@ -22,15 +22,18 @@ import sqlalchemy as sa
 from config.clock import utc_now
 from config.errors import StartupError, TrunklineError
 from config.settings import Settings
-from media.ports import Samples
-from storage import agents, calls, organizations, recordings, schema
-from storage.agents import AgentFields
-from storage.database import Database
-from storage.reading import look
+from media.audio_port import Samples
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.calls import calls, recordings
+from storage.database import migrate
+from storage.database.database import Database
+from storage.database.read_only import look
 from tests.media.speech import silence, speech
 from tests.trunkline.conftest import Office
 from tests.trunkline.house import command, environment
-from trunkline.replay import find
+from trunkline.replay.replay import find
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -176,7 +179,7 @@ def _of_revision(path: Path, revision: str) -> None:
     path.unlink(missing_ok=True)
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
-        upgrade = schema.alembic_settings()
+        upgrade = migrate.alembic_settings()
         upgrade.attributes["connection"] = conn
         alembic.command.upgrade(upgrade, "0003")
         conn.exec_driver_sql("UPDATE alembic_version SET version_num = ?", (revision,))

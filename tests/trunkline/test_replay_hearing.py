@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.ports import Samples
-from media.replay_sound import RecordedSound, agent_sounds
-from media.turn_settings import TurnSettings
-from models.end_of_turn import LexicalEndOfTurn
-from models.pocketsphinx_stt import PocketsphinxSpeechToText
+from media.audio_port import Samples
+from media.replay.recording_reader import RecordedSound, agent_sounds
+from media.turns.settings import TurnSettings
 from models.protocols import SpeechToText
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.turn_detection.lexical import LexicalEndOfTurn
 from tests.fakes_calls import AlwaysOver
 from tests.fakes_models import SureEars
 from tests.media.speech import silence, speech
-from trunkline.replay_run import Hearing, Replay
-from trunkline.replay_turns import NO_WORDS, Outcome
+from trunkline.replay.runner import Hearing, Replay
+from trunkline.replay.turn_comparison import NO_WORDS, Outcome
 
 SURE = Hearing(SureEars(), AlwaysOver(), None)
 LONG = "our office is open from nine to five on every weekday and you will find it next to the train station"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from media.turn_settings import TurnSettings
-from trunkline.replay_settings import NAMES, BadSetting, changed
+from media.turns.settings import TurnSettings
+from trunkline.replay.settings import NAMES, BadSetting, changed
 
 
 @pytest.mark.parametrize(

@@ -22,19 +22,21 @@ from alembic import command
 from config import secrets
 from config.errors import StartupError
 from config.settings import Settings
-from storage import calls, lock, organizations, recordings, schema
+from storage.accounts import organizations
+from storage.calls import calls, recordings
+from storage.database import lock, migrate
 from tests.trunkline.stored import SOUND, SOUND_FILE, store, within
-from trunkline import restore_moves
-from trunkline.archive import HEAD, MANIFEST, ArchiveWriter, Entry, Manifest
-from trunkline.backup import back_up
-from trunkline.restore import restore
+from trunkline.backup import atomic_moves
+from trunkline.backup.archive import HEAD, MANIFEST, ArchiveWriter, Entry, Manifest
+from trunkline.backup.backup import back_up
+from trunkline.backup.restore import restore
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """What a server has stored."""
     settings = Settings(data_dir=tmp_path_factory.mktemp("house"))
-    schema.bring_up_to_date(settings.data_dir / "trunkline.db")
+    migrate.bring_up_to_date(settings.data_dir / "trunkline.db")
     store(settings)
     return settings
 
@@ -86,7 +88,7 @@ def test_an_ordinary_tar_reads_a_backup(archive: Path) -> None:
 
 def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_header_says(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "house")
-    schema.bring_up_to_date(settings.data_dir / "trunkline.db")
+    migrate.bring_up_to_date(settings.data_dir / "trunkline.db")
     gone = store(settings)
     (settings.data_dir / gone).unlink()
 
@@ -111,7 +113,7 @@ def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_
 
 def test_what_is_there_is_kept_aside_and_only_on_demand(archive: Path, house: Settings, tmp_path: Path) -> None:
     other = Settings(data_dir=tmp_path)
-    schema.bring_up_to_date(tmp_path / "trunkline.db")
+    migrate.bring_up_to_date(tmp_path / "trunkline.db")
     store(other)
     (tmp_path / "trunkline.db-wal").write_bytes(b"of the old one")
     (tmp_path / "models").mkdir()
@@ -369,15 +371,15 @@ def test_a_newer_backup_is_refused(house: Settings, tmp_path: Path) -> None:
 def test_a_backup_of_older_tables_is_brought_up_to_date_by_the_next_start(tmp_path: Path) -> None:
     old, there = Settings(data_dir=tmp_path / "old"), Settings(data_dir=tmp_path / "there")
     old.data_dir.mkdir()
-    alembic = schema.alembic_settings()
+    alembic = migrate.alembic_settings()
     engine = sa.create_engine(f"sqlite:///{old.data_dir / 'trunkline.db'}", poolclass=sa.NullPool)
     with engine.begin() as conn:
         alembic.attributes["connection"] = conn
         command.upgrade(alembic, "0006")
     assert back_up(old, str(tmp_path / "b.tar"), with_key=False).manifest.revision == "0006"
     restore(there, str(tmp_path / "b.tar"))
-    schema.bring_up_to_date(there.data_dir / "trunkline.db")
-    assert back_up(there, str(tmp_path / "b.tar"), with_key=False).manifest.revision == schema.HEAD
+    migrate.bring_up_to_date(there.data_dir / "trunkline.db")
+    assert back_up(there, str(tmp_path / "b.tar"), with_key=False).manifest.revision == migrate.HEAD
 
 
 def test_a_restore_that_was_killed_between_its_moves_goes_on(
@@ -393,7 +395,7 @@ def test_a_restore_that_was_killed_between_its_moves_goes_on(
 
         def killed(path: Path, target: Path) -> Path:
             nonlocal left
-            if path.name != f"{restore_moves.JOURNAL}.partial":
+            if path.name != f"{atomic_moves.JOURNAL}.partial":
                 left -= 1
                 if left < 0:
                     raise KeyboardInterrupt
@@ -409,7 +411,7 @@ def test_a_restore_that_was_killed_between_its_moves_goes_on(
         if not over:
             with pytest.raises(StartupError, match="a restore was cut off"):
                 back_up(settings, str(tmp_path / "half.tar"))
-        restore_moves.finish(settings.data_dir)
+        atomic_moves.finish(settings.data_dir)
         found = _content(settings.data_dir)
         assert found[SOUND_FILE] == b"words"
         assert [

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.sip_log import SipLog
+from sipcore.trace.sip_log import SipLog
 from tests.sipcore.raw_phone import RawPhone
 from tests.sipcore.test_sip_log import message
 from tests.trunkline.phones import PhoneCall, refusal

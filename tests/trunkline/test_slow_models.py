@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from config.settings import Settings
-from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
 from tests.fakes_calls import AlwaysOver
 from tests.fakes_models import FragileVoice, PromptedLanguage, SureEars
 from tests.sipcore.raw_phone import RawPhone
@@ -40,8 +40,8 @@ def busy_models(_: Settings) -> Catalogue:
 def quickly() -> Iterator[None]:
     """What counts is the moment, not the last ten seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calls.load.EVENED_OUT_S", 0.01)
-        patch.setattr("calls.load.LOOK_S", 0.05)
+        patch.setattr("calls.admission.model_load.EVENED_OUT_S", 0.01)
+        patch.setattr("calls.admission.model_load.LOOK_S", 0.05)
         yield
 
 

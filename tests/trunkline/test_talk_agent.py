@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from calls.phrases import phrases_in
-from calls.reply import FILLER_AFTER_S
-from media.ports import Samples
+from calls.conversation.stock_phrases import phrases_in
+from calls.conversation.tool_loop import FILLER_AFTER_S
+from media.audio_port import Samples
 from tests.calls.web_server import serving
 from tests.trunkline.callers import words
 from tests.trunkline.place import Place, open_place

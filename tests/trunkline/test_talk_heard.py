@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.ports import Samples
-from models.flite_tts import FliteTextToSpeech
+from media.audio_port import Samples
 from models.protocols import VoiceSettings
+from models.tts.flite.text_to_speech import FliteTextToSpeech
 from tests.media.speech import silence
 from tests.trunkline.callers import bark, cough, hum, in_noise, pink, words
 from tests.trunkline.place import Place, open_place

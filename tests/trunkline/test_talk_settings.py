@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from media.ports import Samples
+from media.audio_port import Samples
 from tests.media.speech import silence
 from tests.trunkline.callers import in_noise, white, words
 from tests.trunkline.place import Place, open_place

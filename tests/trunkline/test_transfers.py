@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import sqlalchemy as sa
 
-from bench.scripted import WORDS
+from bench.turn.scripted_models import WORDS
 from storage import tables
 from tests.media.speech import speech
 from tests.sipcore.raw_callee import RawCallee

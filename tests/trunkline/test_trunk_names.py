@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sipcore import qualification
+from sipcore.trunks import qualify
 from tests.name_server import NameServer
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import Message, RawPhone
@@ -36,7 +36,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory, servers: NameServer) -
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qualification, "FIRST_S", 0.1)
+    monkeypatch.setattr(qualify, "FIRST_S", 0.1)
 
 
 def accept(raw: RawPhone, request: Message) -> None:

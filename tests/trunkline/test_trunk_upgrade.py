@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from alembic import command as alembic
 
 from config.sections import TrunkSettings
-from storage import schema
+from storage.database import migrate
 from tests.sipcore.raw_callee import RawCallee
 from tests.sipcore.raw_phone import RawPhone
 from tests.trunkline.house import Server
@@ -52,7 +52,7 @@ def old_database(path: Path, *names: str) -> None:
     path.unlink()
     engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.pool.NullPool)
     with engine.begin() as conn:
-        settings = schema.alembic_settings()
+        settings = migrate.alembic_settings()
         settings.attributes["connection"] = conn
         alembic.upgrade(settings, "0012")
     with closing(sqlite3.connect(path)) as conn, conn:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import sqlalchemy as sa
 from alembic import op
-
-from storage.destinations import destination_of
 
 revision = "0009"
 down_revision = "0008"
@@ -37,6 +37,16 @@ def upgrade() -> None:
     _fill(op.get_bind())
 
 
+def _destination_of(url: str) -> str:
+    """Host and port of a URL, as this revision stored it; "" for what is no URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        return ""
+    return f"{parts.hostname}:{port}" if parts.hostname else ""
+
+
 def _fill(conn: sa.Connection) -> None:
     waiting = conn.execute(
         sa.text(
@@ -47,5 +57,5 @@ def _fill(conn: sa.Connection) -> None:
     if waiting:
         conn.execute(
             sa.text("UPDATE webhook_attempts SET destination = :destination WHERE id = :id"),
-            [{"id": row.id, "destination": destination_of(row.url)} for row in waiting],
+            [{"id": row.id, "destination": _destination_of(row.url)} for row in waiting],
         )

@@ -17,7 +17,7 @@ import uvloop
 from aiohttp import web
 
 from api.app import create_app
-from api.listen import listen
+from api.serving.listener import listen
 from config import logging as our_logging
 from tests.api.conftest import Api, StartApi
 

@@ -9,9 +9,9 @@ import io
 import pytest
 from aiohttp import web
 
-from api.http_server import LINGER_S
-from api.route import MIB
-from api.validation import read_body
+from api.routing.validation import read_body
+from api.schemas.bounds import MIB
+from api.serving.http_server import LINGER_S
 from tests.api.wire.conftest import RATE_HEADERS, Live, Serve
 
 SOON_S = 0.05

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from api.listen import Admission, client_of
+from api.serving.listener import Admission, client_of
 from tests.api.wire.conftest import Live, Serve, Wire
 
 SOON_S = 0.1
@@ -256,7 +256,7 @@ def _body_of(client: socket.socket, size: int) -> bytes:
 async def test_one_that_sends_no_head_promptly_is_idle(
     serve: Serve, certificate: dict[str, str], sent: bytes | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for where in ("api.http_server.PROMPT_S", "api.listen.PROMPT_S"):
+    for where in ("api.serving.http_server.PROMPT_S", "api.serving.listener.PROMPT_S"):
         monkeypatch.setattr(where, SOON_S)
     tls = sent == "handshake"
     live = await serve(**(certificate if tls else {}), max_connections=1, head_timeout_s=60)
@@ -304,7 +304,7 @@ async def test_want_of_descriptors_is_told_and_waited_for(serve: Serve, monkeypa
             told.set()
         return line
 
-    monkeypatch.setattr("api.listen.WAIT_S", SOON_S)
+    monkeypatch.setattr("api.serving.listener.WAIT_S", SOON_S)
     live = await serve()
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     client = socket.create_connection(("127.0.0.1", live.port))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from api.bounds import MOST_DEPTH
-from api.json_keys import repeated_key
-from api.validation import deeper_than
+from api.http.duplicate_json_keys import repeated_key
+from api.routing.validation import deeper_than
+from api.schemas.bounds import MOST_DEPTH
 from tests.api.wire.conftest import Live
 
 

@@ -15,10 +15,11 @@ import pytest
 import sqlalchemy as sa
 
 from api import app as application
-from api.outgoing import MOST_BYTES, AnswerRoom
-from api.route import MIB
+from api.http.response_streaming import MOST_BYTES, AnswerRoom
+from api.schemas.bounds import MIB
 from config.sections import ApiSettings
-from storage import recordings, tables
+from storage import tables
+from storage.calls import recordings
 from tests.api.conftest import Api
 from tests.api.wire.conftest import Live, Serve
 from tests.storage.gate import PATIENCE_S

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from api import background_sounds, uploads
-from api.uploads import AT_ONCE
+from api.resources import background_sounds
+from api.serving import upload_slots
+from api.serving.upload_slots import AT_ONCE
 from tests.api.test_background_sounds import upload
 from tests.api.wire.conftest import Live, Serve, Wire
 
@@ -93,7 +94,7 @@ async def test_a_body_without_a_length_waits_like_a_large_one(live: Live) -> Non
 
 
 async def test_more_than_may_wait_are_503(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MOST_WAITING", 1)
+    monkeypatch.setattr(upload_slots, "MOST_WAITING", 1)
     places = await _full(live)
     waiting = await _asking(live)
     refused = await (await live.connect()).ask(_head(live))
@@ -106,7 +107,7 @@ async def test_more_than_may_wait_are_503(live: Live, monkeypatch: pytest.Monkey
 async def test_a_wait_that_takes_too_long_is_503_and_takes_no_place(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(upload_slots, "LONGEST_WAIT_S", 0.05)
     places = await _full(live)
     assert (await (await live.connect()).ask(_head(live))).status == 503
     assert (await places[0].ask(BODY)).status == 400

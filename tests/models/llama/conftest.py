@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from config.errors import ModelError
-from models.llama.engine import End, Engine, Request, Ticket
-from models.llama.library import Chunk, Context, Model
-from models.llama.sampling import Grammar, Sampler, Sampling
-from models.llama.schedule import Bounds, Priority
+from models.llm.llama.batching.engine import End, Engine, Request, Ticket
+from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
 from tests.models.tiny_gguf import write_tiny_gguf
 
 GREEDY = Sampling(temperature=0)

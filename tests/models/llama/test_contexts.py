@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama.contexts import Contexts, Copy, Keep, Place
+from models.llm.llama.batching.kv_cache import Contexts, Copy, Keep, Place
 
 AGENT = list(range(1000, 1200))
 OTHER_AGENT = list(range(2000, 2200))

@@ -9,10 +9,10 @@ import llama_cpp
 import pytest
 
 from config.errors import ModelError, StartupError
-from models.llama.engine import Engine
-from models.llama.library import Chunk, Context, Model
-from models.llama.sampling import Sampling
-from models.llama.schedule import Bounds, Priority
+from models.llm.llama.batching.engine import Engine
+from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.output.sampling import Sampling
 from tests.models.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
 
 AGENT = "<|im_start|>system\n" + "You are the assistant of a small hotel near the harbour. " * 6 + "<|im_end|>\n"

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from models.llama.library import Model
-from models.llama.sampling import Sampling
-from models.llama.schedule import Bounds, Priority
+from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.bindings import Model
+from models.llm.llama.output.sampling import Sampling
 from tests.models.llama.conftest import Heard, MakeEngine, alone, ask
 
 PRIORITIES = [Priority.LIVE] * 4 + [Priority.AHEAD, Priority.AFTER_CALL]
@@ -20,7 +20,7 @@ def test_whatever_happens_to_others_an_answer_is_what_it_would_be_alone(
 ) -> None:
     """Beginnings are copied, cut back, evicted and read in pieces, and talks of different lengths are computed apart.
     At the end nothing is left in the making."""
-    monkeypatch.setattr("models.llama.engine._SHORT", 32)
+    monkeypatch.setattr("models.llm.llama.batching.engine._SHORT", 32)
     chance = random.Random(seed)
     chunk = chance.randint(1, 40)
     bounds = Bounds(step_s=1e-9, turn_step_s=1e-9, idle_step_s=1e-9, least_chunk=chunk, idle_chunk=chunk)

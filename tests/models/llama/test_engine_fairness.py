@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from config.errors import ModelError
-from models.llama.library import Chunk, Context, Model
-from models.llama.sampling import Sampler, Sampling
-from models.llama.schedule import Bounds, Priority
+from models.llm.llama.batching.scheduler import Bounds, Priority
+from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.output.sampling import Sampler, Sampling
 from tests.models.llama.conftest import GREEDY, Heard, MakeEngine, alone, ask
 
 SLOW = Bounds(step_s=1e-9, idle_step_s=1e-9, least_chunk=4)
@@ -130,7 +130,7 @@ def test_what_a_caller_has_to_wait_for_memory_is_told_to_admission(
     tiny: Model, make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1000.0
-    monkeypatch.setattr("models.llama.engine.time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr("models.llm.llama.batching.engine.time", SimpleNamespace(monotonic=lambda: now_s))
     engine = make_engine(sequences=1)
     second: list[Heard] = []
     expected: list[float] = []

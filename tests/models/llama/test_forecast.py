@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from models.llama.forecast import ENDLESS_S, Forecast, Measured, StepTimes, Turns, forecast
+from models.llm.llama.batching.latency_forecast import ENDLESS_S, Forecast, Measured, StepTimes, Turns, forecast
 
 TURNS = Turns(every_s=8.0, tokens_in=20, tokens_out=30, first_tokens=12, speech_s=3.2)
 LAPTOP = StepTimes({64: Measured({1: 1 / 45, 4: 4 / 62, 8: 8 / 68, 16: 16 / 76}, {8: 8 / 125, 64: 64 / 169})})

@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 
 from config.errors import ModelError
-from models.llama.grammar import bare_call, json_grammar, tagged_calls
-from models.llama.library import Model
-from models.llama.sampling import Grammar, Sampler, Sampling
-from models.llama.tool_calls import ToolCallParser
+from models.llm.llama.bindings import Model
+from models.llm.llama.output.grammar import bare_call, json_grammar, tagged_calls
+from models.llm.llama.output.sampling import Grammar, Sampler, Sampling
+from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.protocols import ToolCall, ToolDefinition
 from tests.models.llama.conftest import MakeEngine, ask
 

@@ -14,9 +14,9 @@ import jsonschema
 import pytest
 
 from config.errors import ModelError
-from models.llama.language_model import LlamaLanguageModel
-from models.llama.library import Chunk, Context, Model
-from models.llama.sampling import Sampler
+from models.llm.llama.bindings import Chunk, Context, Model
+from models.llm.llama.language_model import LlamaLanguageModel
+from models.llm.llama.output.sampling import Sampler
 from models.protocols import (
     AnswerPart,
     ChatMessage,
@@ -27,7 +27,7 @@ from models.protocols import (
     ToolCall,
     ToolDefinition,
 )
-from models.token_count import TokenCount
+from models.token_usage import TokenCount
 
 BOOK = ToolDefinition(
     "book_table",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from models.catalogue import Catalogue, LanguageModelInfo, language_model_id
-from models.end_of_turn import LexicalEndOfTurn
-from models.llama.language_model import LlamaLanguageModel
-from models.measuring import speeds_of
+from models.llm.llama.language_model import LlamaLanguageModel
+from models.loading.benchmark import speeds_of
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.turn_detection.lexical import LexicalEndOfTurn
 from tests.fakes_calls import ScriptedEars, ScriptedVoice
 
 

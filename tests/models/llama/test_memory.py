@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from config.errors import StartupError
-from models.llama.language_model import LlamaLanguageModel
-from models.llama.library import Model
-from models.llama.memory import LEAST_TOKENS, MOST_SEQUENCES, TALK_TOKENS, Plan, Shape, plan, sequences_for
+from models.llm.llama.bindings import Model
+from models.llm.llama.language_model import LlamaLanguageModel
+from models.llm.llama.memory_plan import LEAST_TOKENS, MOST_SEQUENCES, TALK_TOKENS, Plan, Shape, plan, sequences_for
 
 MIB = 2**20
 SMALL = Shape(layers=28, heads=16, kv_heads=8, key_size=128, value_size=128, weights_bytes=320 * MIB)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama.overflow import first_kept, squeezed, turn_starts, without_middle
+from models.llm.context_window import first_kept, squeezed, turn_starts, without_middle
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 
 TURNS = [True, False] * 5

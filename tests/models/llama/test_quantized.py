@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 from gguf import GGMLQuantizationType, GGUFReader
 
-from models.llama.library import Chunk, Context, Model
+from models.llm.llama.bindings import Chunk, Context, Model
 from tests.models.tiny_gguf import WIDE, weights_of, write_tiny_gguf
 
 ROOT: Final = Path(__file__).parents[3]

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama.schedule import TURN, Bounds, Pace, Priority, Share, Work, next_step, too_late, urgency, wait_s
+from models.llm.llama.batching.scheduler import (
+    TURN,
+    Bounds,
+    Pace,
+    Priority,
+    Share,
+    Work,
+    next_step,
+    too_late,
+    urgency,
+    wait_s,
+)
 
 PACE = Pace(step_s=0.02, token_s=0.005)
 BOUNDS = Bounds(step_s=0.1, idle_step_s=0.2, batch_tokens=512, least_chunk=8, idle_chunk=8, patience_s=2.0)

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from models.llama.engine import Engine
-from models.llama.library import Chunk, Context, Model
-from models.llama.schedule import Pace
-from models.llama.speed import measure
+from models.llm.llama.batching.benchmark import measure
+from models.llm.llama.batching.engine import Engine
+from models.llm.llama.batching.scheduler import Pace
+from models.llm.llama.bindings import Chunk, Context, Model
 from tests.models.llama.conftest import alone, ask
 
 
@@ -75,7 +75,7 @@ class FakeContext:
 def test_copies_are_no_part_of_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that speak are taken to be apart, where there is room: a pass for each."""
     context, pace = FakeContext(), Pace()
-    monkeypatch.setattr("models.llama.speed.time", context)
+    monkeypatch.setattr("models.llm.llama.batching.benchmark.time", context)
     steps = measure(context, pace).steps  # type: ignore[arg-type]
     for there in steps.values():
         assert there.writes == pytest.approx({1: 0.011, 4: 0.044, 16: 0.026})

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from models.llama.template import ChatTemplate
+from models.llm.llama.prompt.chat_template import ChatTemplate
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 from tests.models import tiny_gguf
 
@@ -182,7 +182,7 @@ def test_text_may_be_formatted_with_braces() -> None:
 
 def test_a_machine_that_stands_still_is_not_the_templates_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """As while a snapshot of it is taken: what counts is what the template computes."""
-    monkeypatch.setattr("models.llama.sandbox.LONGEST_S", 0.05)
+    monkeypatch.setattr("models.llm.llama.prompt.template_sandbox.LONGEST_S", 0.05)
 
     def late() -> datetime:
         time.sleep(0.2)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama.call_shapes import Tools
-from models.llama.tool_calls import ToolCallParser
+from models.llm.llama.output.tool_call_formats import Tools
+from models.llm.llama.output.tool_call_parser import ToolCallParser
 from models.protocols import AnswerPart, TextDelta, ToolCall
 
 TOOLS: Tools = {

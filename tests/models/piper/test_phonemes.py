@@ -11,10 +11,10 @@ import onnx
 import pytest
 
 from config.errors import ModelError, StartupError
-from models.known_models import read_known
-from models.piper.onnx_file import read_graph, with_output
-from models.piper.phonemes import PhonemeIds
-from models.piper.phonemizer import Clause, Phonemizer
+from models.model_files.known_models import read_known
+from models.tts.piper.duration_output import read_graph, with_output
+from models.tts.piper.phoneme_ids import PhonemeIds
+from models.tts.piper.phonemizer import Clause, Phonemizer
 from tests.models.piper.piper_itself import PiperItself, by_piper_itself
 from tests.models.piper.tiny_voice import network_of
 
@@ -102,8 +102,8 @@ def test_without_its_package_no_voice_of_the_list_is_ready(tmp_path: Path, monke
     def missing(name: str) -> None:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr("models.known_models.distribution", missing)
-    monkeypatch.setattr("models.piper.phonemizer.distribution", missing)
+    monkeypatch.setattr("models.model_files.known_models.distribution", missing)
+    monkeypatch.setattr("models.tts.piper.phonemizer.distribution", missing)
     assert {model.missing_package for model in voices} == {"piper-tts"}
     with pytest.raises(StartupError, match=r"^Piper's voices need the package piper-tts: run `make setup` again$"):
         Phonemizer(1)
@@ -115,7 +115,7 @@ def test_a_package_that_is_damaged_is_told_in_one_line(
 ) -> None:
     if content is not None:
         (tmp_path / "espeakbridge.so").write_bytes(content)
-    monkeypatch.setattr("models.piper.phonemizer._folder", lambda: tmp_path)
+    monkeypatch.setattr("models.tts.piper.phonemizer._folder", lambda: tmp_path)
     with pytest.raises(StartupError, match=r"espeakbridge\.so: .*: run `make setup` again$") as caught:
         Phonemizer(1)
     assert "\n" not in caught.value.message

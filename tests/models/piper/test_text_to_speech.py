@@ -14,14 +14,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import ModelError, StartupError
-from media.ports import Samples
-from models.loading import load
-from models.piper import text_to_speech
-from models.piper.phonemes import PhonemeIds, Sentence, Word
-from models.piper.text_to_speech import PiperTextToSpeech
-from models.piper.voice import Network
+from media.audio_port import Samples
+from models.loading.loader import load
+from models.model_files.store import Manifest, Store, sha256_of
 from models.protocols import Speech, VoiceSettings
-from models.store import Manifest, Store, sha256_of
+from models.tts.piper import text_to_speech
+from models.tts.piper.phoneme_ids import PhonemeIds, Sentence, Word
+from models.tts.piper.text_to_speech import PiperTextToSpeech
+from models.tts.piper.voice import Network
 from tests.models.model_files import model_of
 from tests.models.piper.tiny_voice import SPEAKERS_APART, write_voice
 

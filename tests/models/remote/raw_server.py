@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from calls.egress import EgressClient
-from models.remote.endpoint import Endpoint
-from models.remote.remote_model import Limits, RemoteKind, RemoteModel, RemoteVoice
+from calls.egress.client import EgressClient
+from models.remote.client import Endpoint
+from models.remote.config import Limits, RemoteKind, RemoteModel, RemoteVoice
 from tests.calls.web_server import LOOPBACK, system_tls
 
 KEY = "sk-secret-of-the-gpu"

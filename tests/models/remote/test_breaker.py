@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.remote.breaker import Breaker, BreakerBounds, Circuit, Permit
+from models.remote.circuit_breaker import Breaker, BreakerBounds, Circuit, Permit
 
 BOUNDS = BreakerBounds(failures=3, open_s=10, longest_s=25)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from models.errors import RemoteTrouble
 from models.protocols import ToolCall
-from models.remote.chat_answer import MOST_ARGUMENTS, MOST_CALLS, MOST_TEXT, ChatAnswer, Thoughts
-from models.remote.json_texts import error_told, json_bytes
-from models.remote.trouble import RemoteTrouble
+from models.remote.chat_stream_parser import MOST_ARGUMENTS, MOST_CALLS, MOST_TEXT, ChatAnswer, Thoughts
+from models.remote.json_safety import error_told, json_bytes
 
 
 def answer() -> ChatAnswer:

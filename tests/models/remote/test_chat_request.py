@@ -10,7 +10,7 @@ import pytest
 
 from models.protocols import ChatMessage, ChatPrompt, ToolCall, ToolDefinition
 from models.remote.chat_request import BEGINS, MOST_FORMED_TOKENS, ChatRequests
-from models.remote.remote_model import RemoteModel
+from models.remote.config import RemoteModel
 
 MODEL = RemoteModel("gpu", "llm", "http://gpu:8000/v1", "qwen3-8b", context_length=4096)
 CALL = ToolCall("c1", "look_up", '{"n": 1}')

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from config.errors import EgressError, ErrorKind
+from models.errors import RemoteTrouble
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall
-from models.remote.breaker import Circuit
-from models.remote.endpoint import Endpoint
+from models.remote.circuit_breaker import Circuit
+from models.remote.client import Endpoint
+from models.remote.config import RemoteModel
 from models.remote.language_model import MOST_BYTES, RemoteLanguageModel
-from models.remote.remote_model import RemoteModel
-from models.remote.trouble import RemoteTrouble
 from tests.models.remote.raw_server import (
     HEAD,
     KEY,

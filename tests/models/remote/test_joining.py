@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from config.errors import EgressError, ModelError, StartupError
-from models.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
-from models.end_of_turn import LexicalEndOfTurn
-from models.fallback import GO_ON, FallbackLanguageModel, FallbackTextToSpeech
+from models.llm.fallback import GO_ON, FallbackLanguageModel, FallbackTextToSpeech
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id, voice_id
+from models.loading.remote_models import join
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, Speech, SpeechToText, TextDelta, VoiceSettings
-from models.remote.joining import join
-from models.remote.remote_model import RemoteModel, RemoteVoice, base_url_of
-from models.responder import ExtractiveResponder
-from models.second_pass import SecondPass
+from models.remote.config import RemoteModel, RemoteVoice, base_url_of
+from models.rule_based.responder import ExtractiveResponder
+from models.stt.two_pass import SecondPass
+from models.turn_detection.lexical import LexicalEndOfTurn
 
 URL = "http://gpu:8000/v1"
 LLM = RemoteModel("gpu-llm", "llm", URL, "qwen3-8b", context_length=16_384)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
+from models.errors import RemoteTrouble
 from models.protocols import ChatMessage, ChatPrompt, TextDelta, ToolCall, ToolDefinition
+from models.remote.client import Endpoint
+from models.remote.config import Limits, RemoteModel
 from models.remote.embeddings import RemoteEmbeddings
-from models.remote.endpoint import Endpoint
 from models.remote.language_model import RemoteLanguageModel
-from models.remote.remote_model import Limits, RemoteModel
-from models.remote.trouble import RemoteTrouble
 from tests.calls.web_server import LOOPBACK, client_with
 from tests.models.llama_server import KEY, MODEL, VECTORS, WITH_TOOLS, llama_server, saying
 

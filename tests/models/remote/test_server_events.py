@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.remote.server_events import MOST_BYTES, ServerEvents
-from models.remote.trouble import RemoteTrouble
+from models.errors import RemoteTrouble
+from models.remote.sse_parser import MOST_BYTES, ServerEvents
 
 STREAM = (
     b": a comment\r\n\r\n"

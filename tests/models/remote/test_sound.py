@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
-from media.ports import Samples
+from media.audio_port import Samples
+from models.errors import RemoteTrouble
 from models.protocols import SpeechToText, SpeechToTextStream, VoiceSettings
+from models.remote.config import RemoteVoice
 from models.remote.embeddings import RemoteEmbeddings
-from models.remote.remote_model import RemoteVoice
+from models.remote.speech_to_text import RemoteTranscriber
 from models.remote.text_to_speech import RemoteTextToSpeech
-from models.remote.transcriber import RemoteTranscriber
-from models.remote.trouble import RemoteTrouble
-from models.remote.wave_sound import sound_of, wave_bytes
-from models.second_pass import SecondPass
+from models.remote.wav import sound_of, wave_bytes
+from models.stt.two_pass import SecondPass
 from tests.models.remote.raw_server import QUICK, Answer, gives, remote, status, then_hangs
 
 VOICES = (RemoteVoice("heart", "en-US"), RemoteVoice("any"))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from models.protocols import ChatMessage, ChatPrompt
-from models.remote.chat_answer import ChatAnswer
-from models.remote.endpoint import Endpoint
+from models.remote.chat_stream_parser import ChatAnswer
+from models.remote.client import Endpoint
 from models.remote.language_model import MOST_UNTOLD, USAGE_S, RemoteLanguageModel
-from models.token_count import TokenCount
+from models.token_usage import TokenCount
 from tests.models.remote.raw_server import HEAD, event, gives, remote, status, text, then_hangs
 
 PROMPT = ChatPrompt("call", "You help.", [ChatMessage("user", "When do you open tomorrow?")])

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from media.ports import Samples
-from models.known_models import KnownModel
+from media.audio_port import Samples
+from models.model_files.known_models import KnownModel
+from models.model_files.store import FileRecord, Store, sha256_of
 from models.protocols import SpeechToTextStream
-from models.sherpa.offline import OfflineSpeechToText
-from models.sherpa.opening import open_recognizer
-from models.sherpa.speech_to_text import SherpaSpeechToText
-from models.store import FileRecord, Store, sha256_of
+from models.stt.sherpa.loader import open_recognizer
+from models.stt.sherpa.offline_model import OfflineSpeechToText
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from tests.models.sherpa import tiny_models, tiny_nemo, tiny_whisper
 
 

@@ -8,12 +8,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from models.sherpa import speech_to_text
-from models.sherpa.batch import Batcher, Decodable
-from models.sherpa.pace import pace_of
-from models.sherpa.speech_to_text import SherpaSpeechToText
-from models.sherpa.stream import SherpaStream
-from models.sherpa.transcript import Transcript
+from models.stt.sherpa import streaming_model
+from models.stt.sherpa.batcher import Batcher, Decodable
+from models.stt.sherpa.chunk_timing import pace_of
+from models.stt.sherpa.stream import SherpaStream
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
+from models.stt.sherpa.truecasing import Transcript
 from tests.models.sherpa.conftest import no_words
 
 BLOCK = np.zeros(160, np.int16)
@@ -70,7 +70,7 @@ def test_sound_that_nobody_takes_is_behind(streaming: SherpaSpeechToText) -> Non
 def test_a_share_of_the_machine_has_fewer_threads(
     streaming: SherpaSpeechToText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speech_to_text, "cores", lambda: 8.5)
+    monkeypatch.setattr(streaming_model, "cores", lambda: 8.5)
     model = SherpaSpeechToText("share", streaming._recognizer, streaming._tokens, languages=("en",), biased=True)
     assert model.threads == 2
     model.close()

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
-from models.sherpa.speech_to_text import SherpaSpeechToText
-from models.sherpa.stream import SherpaStream
+from models.stt.sherpa.stream import SherpaStream
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from tests.models.sherpa.conftest import feed, no_words
 from tests.models.sherpa.tiny_models import tones
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from models import second_pass
-from models.catalogue import Catalogue
-from models.known_models import OWN_LIST
-from models.loading import load
-from models.sherpa.speed import Speed
+from models.loading.catalogue import Catalogue
+from models.loading.loader import load
+from models.model_files.known_models import OWN_LIST
+from models.stt import two_pass
+from models.stt.sherpa.benchmark import Speed
 from tests.models.sherpa.conftest import installed
 
 ENGINES = {"sense-voice": "sherpa-onnx/sense-voice", "transducer": "sherpa-onnx/zipformer"}
@@ -56,7 +56,7 @@ def test_a_streaming_model_hears_its_languages_with_the_other_as_second_pass(cat
 
 
 def test_a_model_too_slow_for_a_second_pass_is_left_out(loaded: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_pass, "LIMIT_S", 0.0)
+    monkeypatch.setattr(two_pass, "LIMIT_S", 0.0)
     with capture_logs() as logs, closing(loaded("auto")) as catalogue:
         assert catalogue.stt("en").name == "transducer"
         assert catalogue.stt("ja").name == "sense-voice"
@@ -66,5 +66,5 @@ def test_a_model_too_slow_for_a_second_pass_is_left_out(loaded: Load, monkeypatc
 def test_each_recognizer_says_how_quick_it_is(catalogue: Catalogue) -> None:
     for tag in ("en", "de", "ja"):
         ear = catalogue.stt(tag)
-        for each in (ear.streaming, ear.offline) if isinstance(ear, second_pass.SecondPass) else (ear,):
+        for each in (ear.streaming, ear.offline) if isinstance(ear, two_pass.SecondPass) else (ear,):
             assert isinstance(getattr(each, "speed", None), Speed)

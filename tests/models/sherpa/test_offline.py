@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from config.errors import ModelError
-from media.ports import Samples
-from models.second_pass import SecondPass
-from models.sherpa.doubled_rate import RATE
-from models.sherpa.offline import OfflineSpeechToText, pieces
-from models.sherpa.opening import open_recognizer
-from models.sherpa.speech_to_text import SherpaSpeechToText
-from models.sherpa.whisper_languages import whisper_language
+from media.audio_port import Samples
+from models.stt.sherpa.loader import open_recognizer
+from models.stt.sherpa.offline_model import OfflineSpeechToText, pieces
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
+from models.stt.sherpa.upsampling import RATE
+from models.stt.sherpa.whisper_languages import whisper_language
+from models.stt.two_pass import SecondPass
 from tests.models.sherpa.conftest import feed, installed, no_words
 from tests.models.sherpa.tiny_models import tones
 

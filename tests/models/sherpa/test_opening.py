@@ -15,11 +15,11 @@ import pytest
 import sherpa_onnx
 
 from config.errors import StartupError
-from models.known_models import read_known
-from models.sherpa.opening import open_recognizer
-from models.sherpa.recipe import ENGINES, PREFIX, recipe
-from models.sherpa.speech_to_text import SherpaSpeechToText
-from models.trial import Trials
+from models.model_files.known_models import read_known
+from models.model_files.trial import Trials
+from models.stt.sherpa.loader import open_recognizer
+from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, recipe
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from tests.models.sherpa.conftest import installed
 
 

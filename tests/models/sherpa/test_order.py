@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from config.errors import ModelError
-from models.second_pass import SecondPass
-from models.sherpa.offline import OfflineSpeechToText
-from models.sherpa.speech_to_text import SherpaSpeechToText
+from models.stt.sherpa.offline_model import OfflineSpeechToText
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
+from models.stt.two_pass import SecondPass
 from tests.models.sherpa.conftest import feed, no_words
 from tests.models.sherpa.tiny_models import tones
 

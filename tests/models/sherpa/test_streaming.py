@@ -13,8 +13,8 @@ import pytest
 
 from config.errors import ModelError
 from models.protocols import SpeechToTextStream
-from models.sherpa.opening import open_recognizer
-from models.sherpa.speech_to_text import SherpaSpeechToText
+from models.stt.sherpa.loader import open_recognizer
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
 from tests.models.sherpa.conftest import feed, installed, no_words
 from tests.models.sherpa.tiny_models import tones
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from config.errors import StartupError
-from models.sherpa.doubled_rate import DoubledRate
-from models.sherpa.hot_words import MOST, encoded
-from models.sherpa.tokens import Tokens, read_tokens, scores_of
-from models.sherpa.transcript import Transcript
+from models.stt.sherpa.hotwords import MOST, encoded
+from models.stt.sherpa.tokens import Tokens, read_tokens, scores_of
+from models.stt.sherpa.truecasing import Transcript
+from models.stt.sherpa.upsampling import DoubledRate
 
 UPPER = Tokens(["<blk>", "<sos/eos>", "<unk>", "▁", "▁T", "HE", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'", "#0"])
 MIXED = Tokens(["<blk>", "▁", "▁T", "he", *"abcdefghijklmnopqrstuvwxyzTüß."])

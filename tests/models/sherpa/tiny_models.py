@@ -16,7 +16,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from media.ports import Samples
+from media.audio_port import Samples
 
 TONES: Final[Mapping[str, int]] = {"A": 420, "B": 620, "C": 880, "D": 1220, "E": 1650, "F": 2200, "G": 2900}
 """Hz, all within a telephone's band."""

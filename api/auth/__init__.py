@@ -1,0 +1,1 @@
+"""Authentication of API clients: API keys, signed links and rate limits."""

@@ -1,0 +1,34 @@
+"""API keys as the database has them now, without asking it for each request."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from storage.accounts import api_keys
+from storage.accounts.api_keys import ApiKey
+from storage.database.database import Database
+
+
+class KnownKeys:
+    """Keys that were found since the database last changed. Any change of anything, by whatever process, forgets them
+    all: a revoked key stops at once."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._as_of: int | None = None
+        self._found: dict[bytes, ApiKey] = {}
+
+    async def find(self, key: str) -> ApiKey | None:
+        """The key that was given in a request, unless it is unknown or revoked. Raises `StorageTrouble`."""
+        as_of = self._database.change_number()
+        if as_of is None or as_of != self._as_of:
+            self._found.clear()
+            self._as_of = as_of
+        digest = sha256(key.encode("utf-8", "surrogateescape")).digest()
+        known = self._found.get(digest)
+        if known is not None:
+            return known
+        found = await self._database.read(lambda conn: api_keys.find(conn, key))
+        if found is not None and as_of is not None and as_of == self._as_of:
+            self._found[digest] = found  # read at `as_of` or later, and forgotten when it was later
+        return found

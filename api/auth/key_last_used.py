@@ -1,0 +1,60 @@
+"""When API keys were last used: gathered in memory and written together, so that reading costs no write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from config.clock import utc_now
+from storage.accounts import api_keys
+from storage.database.database import Database, StorageTrouble
+
+WRITE_EVERY_S: Final = 30.0
+log = structlog.get_logger()
+
+
+class KeyUse:
+    """The last uses that are not written yet, by key id."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._last: dict[str, datetime] = {}
+
+    def note(self, key_id: str) -> None:
+        """The key was used now."""
+        self._last[key_id] = utc_now()
+
+    async def write(self) -> None:
+        """Write what was noted; when that cannot be, the log says why and it is kept for the next time."""
+        noted, self._last = self._last, {}
+        if not noted:
+            return
+        try:
+            await self._database.write(lambda conn: api_keys.touch(conn, noted))
+        except StorageTrouble as trouble:
+            self._last = {**noted, **self._last}
+            log.warning("api_keys.last_use_not_written", cause=trouble.cause)
+        except Exception:
+            self._last = {**noted, **self._last}
+            log.exception("api_keys.last_use_not_written")
+
+    @asynccontextmanager
+    async def written_regularly(self) -> AsyncIterator[None]:
+        """Write every 30 s while the block runs, and once at its end."""
+        task = asyncio.create_task(self._write_forever(), name="api key use")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.write()
+
+    async def _write_forever(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_EVERY_S)
+            await self.write()

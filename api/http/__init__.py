@@ -1,0 +1,1 @@
+"""HTTP building blocks that know nothing of the resources: ranges, timeouts, CORS, streamed responses."""

@@ -1,0 +1,54 @@
+"""Resources that are JSON already: a resource whose version has not changed is not made into JSON again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Final, TypeVar
+
+from storage.tables.row_mapping import BATCH
+
+V = TypeVar("V", bound=Hashable)
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""What is kept in memory; the longest unused goes first."""
+
+
+class Rendered:
+    """JSON by version. A version names a resource and its state, so nothing in here can be out of date. Any thread."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._kept: dict[Hashable, bytes] = {}
+        self._lock = Lock()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept."""
+        return self._bytes
+
+    def of(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> Iterator[bytes]:
+        """The JSON of each version, in order. `render` makes what is not kept, some at a time, as they are taken; what
+        it does not give is left out."""
+        for at in range(0, len(versions), BATCH):
+            yield from self._some(versions[at : at + BATCH], render)
+
+    def _some(self, versions: Sequence[V], render: Callable[[list[V]], Iterable[tuple[V, bytes]]]) -> list[bytes]:
+        with self._lock:
+            found = {version: self._kept.pop(version) for version in versions if version in self._kept}
+            for version, text in found.items():
+                self._kept[version] = text
+        missing = [version for version in versions if version not in found]
+        if missing:
+            made = dict(render(missing))
+            self._keep(made)
+            found |= made
+        return [found[version] for version in versions if version in found]
+
+    def _keep(self, made: dict[V, bytes]) -> None:
+        with self._lock:
+            for version, text in made.items():
+                self._bytes += len(text) - len(self._kept.pop(version, b""))
+                self._kept[version] = text
+            while self._bytes > self._most_bytes:
+                self._bytes -= len(self._kept.pop(next(iter(self._kept))))

@@ -1,0 +1,1 @@
+"""The handlers of each resource of the API."""

@@ -1,0 +1,151 @@
+"""`/background-sounds`"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from api.routing.route import All, Asked, Deleted, Exchange, NoQuery, One, Route
+from api.schemas.background_sounds import BackgroundSound, BackgroundSoundCreate
+from api.schemas.file_upload import UPLOAD_BODY
+from calls.fair_semaphore import FairPlaces
+from config.errors import FieldProblem, Invalid, NotFound
+from media.audio_port import Samples
+from media.background.decoder import decode
+from media.background.files import NotSound, duration_seconds, loop
+from storage.background_sounds import sounds
+from storage.background_sounds.sounds import BackgroundSoundFields
+
+AT_ONCE: Final = 3
+_DECODING: Final = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sound-decoding")
+"""Each of its threads waits for one decoding process, also when the client has gone: there are never more of them."""
+_PLACES: Final = FairPlaces(AT_ONCE)
+"""One organization has two of them at most: another's first sound is decoded at once."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """An upload whose file is stored, and that has no row yet."""
+
+    id: str
+    duration_ms: int
+    stored_bytes: int
+
+
+async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
+    """Make the upload a loop in a file of ours. `Invalid` names `fileBase64` when it is no sound."""
+    async with _PLACES.one(asked.owner):
+        heard = partial(copy_context().run, _heard, asked.body.file_base64)
+        samples = await asyncio.get_running_loop().run_in_executor(_DECODING, heard)
+    sound_id = str(uuid4())
+    stored_bytes = await asyncio.to_thread(_store, asked.services.settings.data_dir, sound_id, samples)
+    return Received(sound_id, round(duration_seconds(samples) * 1000), stored_bytes)
+
+
+def _heard(content: bytes) -> Samples:
+    try:
+        return decode(content)
+    except NotSound as refusal:
+        raise Invalid([FieldProblem("fileBase64", str(refusal))]) from refusal
+
+
+def _store(data_dir: Path, sound_id: str, samples: Samples) -> int:
+    return sounds.write_file(data_dir, sound_id, loop(samples))
+
+
+async def discard(asked: Asked[BackgroundSoundCreate, NoQuery], received: Received) -> None:
+    """The row of an upload could not be stored."""
+    await asyncio.to_thread(sounds.remove_file, asked.services.settings.data_dir, received.id)
+
+
+def create(exchange: Exchange[BackgroundSoundCreate, NoQuery]) -> BackgroundSound:
+    """POST /background-sounds"""
+    body = exchange.body
+    received: Received = exchange.prepared
+    fields = BackgroundSoundFields(
+        name=body.name,
+        description=body.description,
+        file_size=body.file_size,
+        duration_ms=received.duration_ms,
+        stored_bytes=received.stored_bytes,
+    )
+    return BackgroundSound.of(sounds.create(exchange.conn, exchange.owner, received.id, fields))
+
+
+def everything(exchange: Exchange[None, NoQuery]) -> list[BackgroundSound]:
+    """GET /background-sounds"""
+    return [BackgroundSound.of(each) for each in sounds.all_for(exchange.conn, exchange.owner)]
+
+
+def delete(exchange: Exchange[None, NoQuery]) -> None:
+    """DELETE /background-sounds/{id}"""
+    conn, owner, sound_id = exchange.conn, exchange.owner, exchange.item
+    stored = sounds.get(conn, owner, sound_id)
+    if stored is None:
+        raise NotFound("Background sound not found")
+    if stored.organization_id is None:
+        raise Invalid([FieldProblem("id", "System presets cannot be deleted")])
+    sounds.delete(conn, owner, sound_id)
+    data_dir = exchange.services.settings.data_dir
+
+    def remove_aside() -> None:
+        asyncio.get_running_loop().run_in_executor(None, sounds.remove_file, data_dir, sound_id)
+
+    exchange.after_commit.append(remove_aside)
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/background-sounds",
+        quotas=("sounds", "sound_bytes"),
+        name="createBackgroundSound",
+        tag="Background sounds",
+        summary="Upload a background sound",
+        description="WAV, MP3, Ogg (Vorbis or Opus) or FLAC, at most 20 MiB and 300 seconds. It is played as a loop: "
+        "its end fades into its beginning.",
+        handler=create,
+        prepare=receive,
+        undo=discard,
+        body=BackgroundSoundCreate,
+        example={
+            "name": "Hum",
+            "description": "A very short one",
+            "filename": "hum.wav",
+            "mimeType": "audio/wav",
+            "fileSize": 108,
+            "fileBase64": "UklGRmQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YUAAAACAnKicgGRYZICc"
+            "qJyAZFhkgJyonIBkWGSAnKicgGRYZICcqJyAZFhkgJyonIBkWGSAnKicgGRYZICcqJyAZFhk",
+        },
+        max_body=UPLOAD_BODY,
+        answer=One(BackgroundSound),
+        status=201,
+    ),
+    Route(
+        method="GET",
+        path="/background-sounds",
+        name="listBackgroundSounds",
+        tag="Background sounds",
+        summary="List background sounds, system presets and the organization's own, newest first",
+        handler=everything,
+        answer=All(BackgroundSound),
+    ),
+    Route(
+        method="DELETE",
+        path="/background-sounds/{id}",
+        name="deleteBackgroundSound",
+        tag="Background sounds",
+        summary="Delete a background sound",
+        description="Agents that play it play none from then on. System presets cannot be deleted.",
+        handler=delete,
+        item="Background sound",
+        answer=Deleted(),
+        errors=(400,),
+    ),
+)

@@ -1,0 +1,269 @@
+"""`/calls`"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from aiohttp import web
+
+from api.http.range_requests import RangedFile
+from api.resources.outbound_audit import note_malformed, note_refused, noting, wish_of
+from api.routing.route import Asked, Exchange, File, Listed, Many, NoQuery, One, Route
+from api.schemas.addresses import HOST_NAME, IPV4, IPV6, PORT
+from api.schemas.base import NoBody
+from api.schemas.calls import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
+from calls.outbound import permissions
+from config.clock import utc_now
+from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
+from config.links import recording_path, signed_url
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.calls import calls, outbound_audit, pending_ends, recordings
+from storage.phone_numbers import phone_numbers
+
+
+def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
+    """POST /calls: the checks come in the order in which the contract says."""
+    body, conn, owner, services = exchange.body, exchange.conn, exchange.owner, exchange.services
+    known = phone_numbers.get(conn, owner, str(body.phone_number_id))
+    wish = wish_of(exchange.request, body.to, str(body.phone_number_id), known)
+    with noting(exchange, wish):
+        agent = _active_agent(conn, owner, str(body.agent_id))
+        number = _existing(known)
+    organization = organizations.get(conn, owner)
+    if organization is None:
+        raise RuntimeError(f"the organization {owner} of an API key does not exist")
+    refusal = permissions.refusal_of(
+        conn, number, organization, body.to, services.check_room, services.settings.trunks.policy
+    )
+    if refusal is not None:
+        exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=refusal))
+        raise refusal.error
+    stored = calls.create_outbound(
+        conn,
+        organization_id=owner,
+        agent_id=agent.id,
+        phone_number_id=number.id,
+        provider=number.provider,
+        customer_number=body.to,
+        context_variables=body.context_variables,
+        metadata=body.metadata,
+    )
+    attempt = outbound_audit.note(conn, wish, "queued", call_id=stored.id)
+    exchange.after_commit.extend((partial(permissions.tell, attempt), services.call_queued))
+    return Call.of(stored, None)
+
+
+def _active_agent(conn: sa.Connection, owner: str, agent_id: str) -> agents.Agent:
+    agent = agents.get(conn, owner, agent_id)
+    if agent is None:
+        raise NotFound("Agent not found")
+    if not agent.is_active:
+        raise Invalid([FieldProblem("agentId", "The agent is not active")])
+    return agent
+
+
+def _existing(number: phone_numbers.PhoneNumber | None) -> phone_numbers.PhoneNumber:
+    if number is None:
+        raise NotFound("Phone number not found")
+    return number
+
+
+async def end_live(asked: Asked[NoBody, NoQuery]) -> None:
+    """Before POST /calls/{id}/hangup is answered: the call comes to its stored end."""
+    owner, services = asked.owner, asked.services
+    stored, ending = await services.database.read(
+        lambda conn: (calls.get(conn, owner, asked.item), pending_ends.of_call(conn, asked.item)), owner=owner
+    )
+    if stored is None:
+        raise NotFound("Call not found")
+    if stored.ended_at is not None or ending is not None:
+        raise Conflict("Call has already ended")
+    await services.hangup(stored.id)
+
+
+def hangup(exchange: Exchange[NoBody, NoQuery]) -> Call:
+    """POST /calls/{id}/hangup"""
+    stored = _stored(exchange)
+    ending = pending_ends.of_call(exchange.conn, stored.id)
+    if ending is not None:
+        stored = pending_ends.as_ended(stored, ending)
+    if stored.ended_at is None:
+        raise Unavailable("The end of the call cannot be stored now", HANGUP_AGAIN_S)
+    return Call.of(stored, recording_url_of(exchange, stored))
+
+
+def page(exchange: Exchange[None, CallQuery]) -> Listed:
+    """GET /calls"""
+    query = exchange.query
+    found = calls.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset, only=query.filter())
+    views = (CallListItem.of_row(each, recording_url_of(exchange, each)) for each in found.items)
+    return Listed(views, found.total)
+
+
+def get(exchange: Exchange[None, NoQuery]) -> Call:
+    """GET /calls/{id}"""
+    stored = _stored(exchange)
+    return Call.of(stored, recording_url_of(exchange, stored))
+
+
+def transcript(exchange: Exchange[None, LinkQuery]) -> Transcript:
+    """GET /calls/{id}/transcript"""
+    stored = _stored(exchange)
+    return Transcript.model_validate({"call_id": stored.id, "status": stored.status, "transcript": stored.transcript})
+
+
+def recording(exchange: Exchange[None, LinkQuery]) -> web.StreamResponse:
+    """GET /calls/{id}/recording"""
+    stored = _stored(exchange)
+    path = recordings.path_of(exchange.services.settings.data_dir, stored.id, stored.created_at)
+    size = _size(path) if stored.recorded else None
+    if size is None:
+        raise NotFound("Recording not found")
+    return RangedFile(path, size, exchange.request, "audio/wav")
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _stored(exchange: Exchange[Any, Any]) -> calls.Call:
+    """The call of the path; with a signed link, of whatever organization."""
+    if exchange.organization_id is None:
+        stored = calls.get_anywhere(exchange.conn, exchange.item)
+    else:
+        stored = calls.get(exchange.conn, exchange.owner, exchange.item)
+    if stored is None:
+        raise NotFound("Call not found")
+    return stored
+
+
+def recording_url_of(exchange: Exchange[Any, Any], stored: calls.CallRow) -> str | None:
+    """Absolute and signed; at the address that the client used unless the settings name one."""
+    if not stored.recorded:
+        return None
+    services = exchange.services
+    origin = services.settings.api.public_url or _origin_of(exchange.request)
+    return signed_url(services.secrets, origin, recording_path(stored.id), utc_now())
+
+
+def _origin_of(request: web.Request) -> str:
+    """The origin that the client named in its Host header."""
+    if HOST.fullmatch(request.host) is None:
+        raise Invalid([FieldProblem("Host", "Must be host or host:port")])
+    return str(request.url.origin())
+
+
+HOST: Final = re.compile(rf"({HOST_NAME}|{IPV4}|\[({IPV6})\])(:({PORT})?)?")
+HANGUP_AGAIN_S: Final = 5
+"""When to ask again whether a call has ended whose end could not be stored."""
+LINK_DESCRIPTION = "Opens with the API key, or with the expiry and signature of the link that the server gave out."
+ROUTES = (
+    Route(
+        method="POST",
+        path="/calls",
+        name="createCall",
+        tag="Calls",
+        summary="Call someone",
+        description=(
+            "The call is queued and placed as soon as the pace of the server allows; its status tells the rest. When "
+            "calls cannot go out from the number (it has no trunk, or one whose host is not found), the call fails as "
+            "unreachable. 400 names agentId when the agent is not active, and `to` when it begins with "
+            "none of the prefixes that the organization and the number may call. 403 names phoneNumberId when the "
+            "operator has not given the number's trunk to the organization, or has taken it back. 429 also means that "
+            "the organization has as many calls as it may (queued ones, inbound ones and outbound ones together), or "
+            "that it or the number has made as many calls in the last 60 seconds as it may; then Retry-After says when "
+            "to come back. "
+            "Every request that names a destination, made or refused, stands in the server's audit log, except those "
+            "that the rate limit of the key turns away. A call that waits is dialled as its number stands at its turn; "
+            "when the number, the agent or the API key is gone by then, or the prefixes do not let it through any "
+            "more, it fails as unreachable."
+        ),
+        handler=create,
+        note_malformed=note_malformed,
+        uses_reserve=True,
+        body=CallCreate,
+        example={
+            "agentId": "5b04ac7c-2be9-4887-97d5-5fafa43022f1",
+            "phoneNumberId": "d8d7fcbb-1168-4616-9407-67f0a036d692",
+            "to": "+4940654321",
+            "contextVariables": {"caller": "the pilot station"},
+            "metadata": {"ticket": 17},
+        },
+        answer=One(Call),
+        status=201,
+        errors=(402, 403, 404),
+    ),
+    Route(
+        method="POST",
+        path="/calls/{id}/hangup",
+        name="hangUpCall",
+        tag="Calls",
+        summary="End a call that is queued, rings or talks",
+        description=(
+            "Answers when the end of the call is stored; 409 when it had ended before. A call whose summary or "
+            "extraction takes longer is answered as it has ended, and remains in_progress in GET /calls until they are "
+            "there."
+        ),
+        prepare=end_live,
+        handler=hangup,
+        uses_reserve=True,
+        body=NoBody,
+        item="Call",
+        answer=One(Call),
+        errors=(409,),
+    ),
+    Route(
+        method="GET",
+        path="/calls",
+        name="listCalls",
+        tag="Calls",
+        summary="List calls, newest first",
+        handler=page,
+        query=CallQuery,
+        answer=Many(CallListItem),
+    ),
+    Route(
+        method="GET",
+        path="/calls/{id}",
+        name="getCall",
+        tag="Calls",
+        summary="Get a call with its transcript and analysis",
+        handler=get,
+        item="Call",
+        answer=One(Call),
+    ),
+    Route(
+        method="GET",
+        path="/calls/{id}/recording",
+        name="getCallRecording",
+        tag="Calls",
+        summary="Get a call's recording: caller left, agent right",
+        description=LINK_DESCRIPTION,
+        handler=recording,
+        query=LinkQuery,
+        item="Call",
+        access="link",
+        answer=File("audio/wav"),
+    ),
+    Route(
+        method="GET",
+        path="/calls/{id}/transcript",
+        name="getCallTranscript",
+        tag="Calls",
+        summary="Get a call's transcript",
+        description=LINK_DESCRIPTION,
+        handler=transcript,
+        query=LinkQuery,
+        item="Call",
+        access="link",
+        answer=One(Transcript),
+    ),
+)

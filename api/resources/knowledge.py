@@ -1,0 +1,210 @@
+"""`/knowledge`"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+
+from api.routing.route import Asked, Deleted, Exchange, Listed, Many, NoQuery, One, Results, Route
+from api.schemas.file_upload import UPLOAD_BODY
+from api.schemas.knowledge import (
+    KnowledgeDocument,
+    KnowledgeDocumentCreate,
+    KnowledgeQuery,
+    KnowledgeResult,
+    KnowledgeSearch,
+)
+from calls.knowledge import search as searching
+from config.errors import FieldProblem, Invalid, NotFound
+from storage.agents import agents
+from storage.agents.agents import Agent
+from storage.knowledge import documents, files
+from storage.knowledge.documents import DocumentFields
+from storage.knowledge.passages import Found
+
+
+@dataclass(frozen=True)
+class Received:
+    """An upload whose file is stored, and that has no row yet. `sha256` in hex."""
+
+    id: str
+    sha256: str
+
+
+async def receive(asked: Asked[KnowledgeDocumentCreate, NoQuery]) -> Received:
+    """Store the file of an upload that its agent can take."""
+    services, body = asked.services, asked.body
+    await services.database.read(lambda conn: _searching(conn, asked.owner, body.agent_id), owner=asked.owner)
+    document_id = str(uuid4())
+    sha256 = await asyncio.to_thread(_store, services.settings.data_dir, document_id, body.file_base64)
+    return Received(document_id, sha256)
+
+
+def _store(data_dir: Path, document_id: str, content: bytes) -> str:
+    files.write(data_dir, document_id, content)
+    return hashlib.sha256(content).hexdigest()
+
+
+async def discard(asked: Asked[KnowledgeDocumentCreate, NoQuery], received: Received) -> None:
+    """The row of an upload could not be stored."""
+    await asyncio.to_thread(files.remove, asked.services.settings.data_dir, received.id)
+
+
+def create(exchange: Exchange[KnowledgeDocumentCreate, NoQuery]) -> KnowledgeDocument:
+    """POST /knowledge: the agent may be another one than before the file was stored."""
+    body, conn, owner = exchange.body, exchange.conn, exchange.owner
+    received: Received = exchange.prepared
+    fields = DocumentFields(
+        agent_id=_searching(conn, owner, body.agent_id).id,
+        name=body.name,
+        filename=body.filename,
+        mime_type=body.mime_type,
+        file_size=body.file_size,
+        sha256=received.sha256,
+    )
+    stored = documents.create(conn, owner, received.id, fields)
+    exchange.after_commit.append(exchange.services.documents_waiting)
+    return KnowledgeDocument.of(stored)
+
+
+def page(exchange: Exchange[None, KnowledgeQuery]) -> Listed:
+    """GET /knowledge"""
+    query, conn, owner = exchange.query, exchange.conn, exchange.owner
+    agent_id = None if query.agent_id is None else _agent(conn, owner, query.agent_id).id
+    found = documents.page(conn, owner, limit=query.limit, offset=query.offset, agent_id=agent_id)
+    return Listed(map(KnowledgeDocument.of, found.items), found.total)
+
+
+def get(exchange: Exchange[None, NoQuery]) -> KnowledgeDocument:
+    """GET /knowledge/{id}"""
+    stored = documents.get(exchange.conn, exchange.owner, exchange.item)
+    if stored is None:
+        raise NotFound("Knowledge document not found")
+    return KnowledgeDocument.of(stored)
+
+
+def delete(exchange: Exchange[None, NoQuery]) -> None:
+    """DELETE /knowledge/{id}"""
+    if not documents.delete(exchange.conn, exchange.owner, exchange.item):
+        raise NotFound("Knowledge document not found")
+    exchange.after_commit.append(exchange.services.documents_waiting)
+
+
+async def look_up(asked: Asked[KnowledgeSearch, NoQuery]) -> list[Found]:
+    """Search, before the transaction: a model may be asked what the question means."""
+    services, body = asked.services, asked.body
+    agent = await services.database.read(lambda conn: _agent(conn, asked.owner, body.agent_id), owner=asked.owner)
+    searches = services.knowledge or searching.KnowledgeSearch(services.database)
+    return await searches.search(agent.id, body.query, body.top_k, owner=asked.owner)
+
+
+def search(exchange: Exchange[KnowledgeSearch, NoQuery]) -> list[KnowledgeResult]:
+    """POST /knowledge/search"""
+    found: list[Found] = exchange.prepared
+    return [KnowledgeResult.of(each) for each in found]
+
+
+def _agent(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
+    agent = agents.get(conn, owner, str(agent_id))
+    if agent is None:
+        raise NotFound("Agent not found")
+    return agent
+
+
+def _searching(conn: sa.Connection, owner: str, agent_id: UUID) -> Agent:
+    """The agent, if it searches documents at all."""
+    agent = _agent(conn, owner, agent_id)
+    if not agent.knowledge_search_instructions:
+        raise Invalid([FieldProblem("agentId", "The agent has no knowledgeSearchInstructions")])
+    return agent
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/knowledge",
+        quotas=("documents", "document_bytes"),
+        name="createKnowledgeDocument",
+        tag="Knowledge",
+        summary="Upload a document for an agent",
+        description="Text, Markdown, HTML, CSV, JSON, PDF or DOCX, at most 20 MiB. The answer comes at once, with the "
+        "status `pending`; then the document is `processing`, and in the end `ready`, or `failed` when it cannot be "
+        "read. The same file once more for the same agent is a document of its own that shares the passages of the "
+        "first: it is `ready` as soon as that is, and searches find each passage once. The agent must have "
+        "knowledgeSearchInstructions.",
+        handler=create,
+        prepare=receive,
+        undo=discard,
+        body=KnowledgeDocumentCreate,
+        example={
+            "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+            "name": "Fees",
+            "filename": "fees.txt",
+            "mimeType": "text/plain",
+            "fileSize": 27,
+            "fileBase64": "QSBiZXJ0aCBjb3N0cyB0d2VudHkgZXVyb3Mu",
+        },
+        max_body=UPLOAD_BODY,
+        answer=One(KnowledgeDocument),
+        status=201,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/knowledge",
+        name="listKnowledgeDocuments",
+        tag="Knowledge",
+        summary="List documents, newest first",
+        handler=page,
+        query=KnowledgeQuery,
+        answer=Many(KnowledgeDocument),
+        errors=(404,),
+    ),
+    Route(
+        method="POST",
+        path="/knowledge/search",
+        name="searchKnowledge",
+        tag="Knowledge",
+        summary="Search the documents of an agent",
+        description="The passages of the agent's ready documents that answer best, the best first. A passage counts by "
+        "the words of the question that it holds, the rare ones counting more; letter case, accents and the endings of "
+        "the agent's language do not matter. With a model of sentences it also counts by its meaning.",
+        handler=search,
+        prepare=look_up,
+        body=KnowledgeSearch,
+        example={
+            "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+            "query": "What does a berth cost?",
+            "topK": 3,
+        },
+        answer=Results(KnowledgeResult),
+        only_reads=True,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/knowledge/{id}",
+        name="getKnowledgeDocument",
+        tag="Knowledge",
+        summary="Get a document",
+        handler=get,
+        item="Knowledge document",
+        answer=One(KnowledgeDocument),
+    ),
+    Route(
+        method="DELETE",
+        path="/knowledge/{id}",
+        name="deleteKnowledgeDocument",
+        tag="Knowledge",
+        summary="Delete a document",
+        description="Searches find it no more; its file and its passages are removed.",
+        handler=delete,
+        item="Knowledge document",
+        answer=Deleted(),
+    ),
+)

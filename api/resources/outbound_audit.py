@@ -1,0 +1,88 @@
+"""What the audit log is told of POST /calls: every wish to have somebody called, also one that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final
+
+import sqlalchemy as sa
+from aiohttp import web
+from pydantic_core import from_json, to_json
+
+from api.auth.authentication import CALLER
+from api.routing.route import Exchange
+from api.schemas.base import UUID_PATTERN
+from calls.outbound import permissions
+from calls.outbound.permissions import Refusal
+from config.errors import Invalid, TrunklineError
+from sipcore.messages.headers import printable
+from storage.calls import outbound_audit
+from storage.calls.outbound_audit import Wish
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
+
+LONGEST_DESTINATION: Final = 64
+LONGEST_DETAIL: Final = 200
+"""Characters that are kept of what was sent, and of what was said of it."""
+
+
+def wish_of(request: web.Request, to: str, number_id: str | None, number: PhoneNumber | None) -> Wish:
+    """What the holder of the key wants. `number`: what the id names in the key's organization."""
+    key = request[CALLER]
+    return Wish(
+        organization_id=key.organization_id,
+        phone_number_id=number_id,
+        destination=printable(to, LONGEST_DESTINATION),
+        client=request.remote,
+        number=None if number is None else number.number,
+        api_key_id=key.id,
+        api_key_prefix=key.prefix,
+    )
+
+
+@contextmanager
+def noting(exchange: Exchange[Any, Any], wish: Wish) -> Iterator[None]:
+    """A request that is refused in here will stand in the log."""
+    try:
+        yield
+    except TrunklineError as error:
+        exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=Refusal("refused_request", error)))
+        raise
+
+
+def note_refused(conn: sa.Connection, wish: Wish, refusal: Refusal) -> None:
+    """Store that it was refused, and why."""
+    detail = printable(_told(refusal.error), LONGEST_DETAIL)
+    permissions.tell(outbound_audit.note(conn, wish, refusal.verdict, detail=detail))
+
+
+def _told(error: TrunklineError) -> str:
+    if isinstance(error, Invalid):
+        return "; ".join(f"{each.field}: {each.message}" for each in error.problems)
+    return error.message
+
+
+def note_malformed(request: web.Request, body: bytes, error: Invalid) -> Callable[[sa.Connection], None] | None:
+    """What is to be stored of a body that was refused as such; None when it names nobody to call. A large body takes
+    milliseconds."""
+    try:
+        given = from_json(body)
+    except ValueError:
+        return None
+    to = given.get("to") if isinstance(given, dict) else None
+    if to is None or to == "":
+        return None
+    to = to if isinstance(to, str) else to_json(to).decode()
+
+    def note(conn: sa.Connection) -> None:
+        number_id = _id(given.get("phoneNumberId"))
+        number = None if number_id is None else phone_numbers.get(conn, request[CALLER].organization_id, number_id)
+        note_refused(conn, wish_of(request, to, number_id, number), Refusal("refused_request", error))
+
+    return note
+
+
+def _id(given: object) -> str | None:
+    return given.lower() if isinstance(given, str) and UUID_PATTERN.fullmatch(given) else None

@@ -1,0 +1,213 @@
+"""`/phone-numbers`"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from api.routing.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
+from api.schemas.base import Paging
+from api.schemas.phone_numbers import NEEDS, PhoneNumber, PhoneNumberCreate, PhoneNumberSettings, PhoneNumberUpdate
+from api.services import Services
+from config.errors import FieldProblem, Invalid, NotFound, NotGranted
+from storage.agents import agents
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.phone_numbers import named_trunks
+from storage.phone_numbers.trunk_rules import Claimant, TrunkRules, same_number
+
+_NOT_GIVEN: Final = "The operator has not given this trunk to your organization"
+_OTHER_NUMBERS: Final = "The operator has given this trunk to your organization for other numbers only"
+_FIELDS: Final = {
+    "sipIp": "sip_ip",
+    "sipProxy": "sip_proxy",
+    "sipOutboundProxy": "sip_outbound_proxy",
+    "sipSources": "sip_sources",
+}
+"""The stored field of each trunk that a body names."""
+TRUNK_RULE: Final = (
+    "403 names sipIp, sipProxy, sipOutboundProxy or an entry of sipSources that the operator has not given to the "
+    "organization, where trunks must be given (`[trunks] policy`; `trunkline trunk allow`), and number where the trunk "
+    "was given for other numbers. Of several sources that an organization's and another's number have in common the "
+    "narrower one has the call."
+)
+
+
+def create(exchange: Exchange[PhoneNumberCreate, NoQuery]) -> PhoneNumber:
+    """POST /phone-numbers"""
+    fields = phone_numbers.PhoneNumberFields(**exchange.body.to_store(exchange.services.secrets))
+    _refuse_unusable(exchange, fields)
+    rules = _rules(exchange)
+    _refuse_not_given(rules, _Claim(exchange.owner, fields.number), named_trunks(fields))
+    stored = phone_numbers.create(exchange.conn, exchange.owner, fields, rules)
+    exchange.after_commit.append(exchange.services.phone_numbers_changed)
+    return _view(exchange.services, stored)
+
+
+def page(exchange: Exchange[None, Paging]) -> Listed:
+    """GET /phone-numbers"""
+    query = exchange.query
+    found = phone_numbers.page(exchange.conn, exchange.owner, limit=query.limit, offset=query.offset)
+    return Listed((_view(exchange.services, each) for each in found.items), found.total)
+
+
+def get(exchange: Exchange[None, NoQuery]) -> PhoneNumber:
+    """GET /phone-numbers/{id}"""
+    return _view(exchange.services, _stored(exchange))
+
+
+def update(exchange: Exchange[PhoneNumberUpdate, NoQuery]) -> PhoneNumber:
+    """PATCH /phone-numbers/{id}: only what the body has is changed; the result must be whole."""
+    stored = _stored(exchange)
+    changes: dict[str, Any] = exchange.body.to_store(exchange.services.secrets)
+    if "carrier_credentials_encrypted" in changes:
+        kept = stored.carrier_credentials_encrypted
+        changes["carrier_credentials_encrypted"] = kept | changes["carrier_credentials_encrypted"]
+    _refuse_unusable(exchange, phone_numbers.merged(stored, changes))
+    rules = _rules(exchange)
+    wanted = phone_numbers.changed(stored, changes, rules)
+    renamed = not same_number(stored.number, wanted.number)
+    asked = {
+        name: trunk
+        for name, trunk in named_trunks(wanted).items()
+        if renamed or _FIELDS[name.partition(".")[0]] in changes
+    }
+    _refuse_not_given(rules, wanted, asked)
+    changed = phone_numbers.replace(exchange.conn, stored, changes, rules)
+    exchange.after_commit.append(exchange.services.phone_numbers_changed)
+    return _view(exchange.services, changed)
+
+
+def delete(exchange: Exchange[None, NoQuery]) -> None:
+    """DELETE /phone-numbers/{id}"""
+    if not phone_numbers.delete(exchange.conn, exchange.owner, exchange.item):
+        raise NotFound("Phone number not found")
+    exchange.after_commit.append(exchange.services.phone_numbers_changed)
+
+
+def _stored(exchange: Exchange[Any, NoQuery]) -> phone_numbers.PhoneNumber:
+    stored = phone_numbers.get(exchange.conn, exchange.owner, exchange.item)
+    if stored is None:
+        raise NotFound("Phone number not found")
+    return stored
+
+
+def _refuse_unusable(exchange: Exchange[Any, NoQuery], fields: phone_numbers.PhoneNumberFields) -> None:
+    """The trunk has what its settings need, and the agent that the body names exists."""
+    body: PhoneNumberSettings = exchange.body
+    missing = {
+        shown: f"Is required when {need.shown} is {str(need.value).lower()}"
+        for need in NEEDS
+        if getattr(fields, need.field) == need.value
+        for name, shown in need.needed.items()
+        if getattr(fields, name) is None
+    }
+    problems = [FieldProblem(shown, message) for shown, message in missing.items()]
+    if body.agent_id is not None and agents.get(exchange.conn, exchange.owner, str(body.agent_id)) is None:
+        problems.append(FieldProblem("agentId", "Does not exist"))
+    if problems:
+        raise Invalid(problems)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A number that is not stored yet."""
+
+    organization_id: str
+    number: str
+    trunks_taken_over: Collection[str] = ()
+
+
+def _rules(exchange: Exchange[Any, NoQuery]) -> TrunkRules:
+    return trunk_grants.rules(exchange.conn, exchange.services.settings.trunks.policy)
+
+
+def _refuse_not_given(rules: TrunkRules, claimant: Claimant, named: Mapping[str, str]) -> None:
+    """The operator has given every trunk that is asked for. Raises `NotGranted`: its trunk's field, or `number` where
+    the trunk was given for other numbers."""
+    problems = {
+        name if not rules.has_some(claimant.organization_id, trunk) else "number": trunk
+        for name, trunk in named.items()
+        if rules.standing(claimant, trunk) is None
+    }
+    if problems:
+        raise NotGranted([FieldProblem(name, _OTHER_NUMBERS if name == "number" else _NOT_GIVEN) for name in problems])
+
+
+def _view(services: Services, stored: phone_numbers.PhoneNumber) -> PhoneNumber:
+    status = services.trunk_status(stored)
+    return PhoneNumber.of(stored, status.state, status.detail)
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/phone-numbers",
+        quotas=("phone_numbers",),
+        name="createPhoneNumber",
+        tag="Phone numbers",
+        summary="Create a phone number",
+        description=TRUNK_RULE,
+        handler=create,
+        body=PhoneNumberCreate,
+        example={
+            "number": "+4940123456",
+            "provider": "sip",
+            "name": "Harbour office",
+            "sipMode": "ip_allowlist",
+            "sipIp": "192.0.2.10",
+            "sipPort": 5060,
+        },
+        answer=One(PhoneNumber),
+        status=201,
+        errors=(403,),
+    ),
+    Route(
+        method="GET",
+        path="/phone-numbers",
+        name="listPhoneNumbers",
+        tag="Phone numbers",
+        summary="List phone numbers, newest first",
+        handler=page,
+        query=Paging,
+        answer=Many(PhoneNumber),
+    ),
+    Route(
+        method="GET",
+        path="/phone-numbers/{id}",
+        name="getPhoneNumber",
+        tag="Phone numbers",
+        summary="Get a phone number",
+        handler=get,
+        item="Phone number",
+        answer=One(PhoneNumber),
+    ),
+    Route(
+        method="PATCH",
+        path="/phone-numbers/{id}",
+        name="updatePhoneNumber",
+        tag="Phone numbers",
+        summary="Change a phone number",
+        description=(
+            "A field that is absent stays as it is; null clears a field that can be null. A trunk that the number had "
+            f"before it had to be given stays. {TRUNK_RULE}"
+        ),
+        handler=update,
+        body=PhoneNumberUpdate,
+        example={"name": "Harbour office, night", "agentId": None},
+        item="Phone number",
+        answer=One(PhoneNumber),
+        errors=(403,),
+    ),
+    Route(
+        method="DELETE",
+        path="/phone-numbers/{id}",
+        name="deletePhoneNumber",
+        tag="Phone numbers",
+        summary="Delete a phone number",
+        description="Its calls stay.",
+        handler=delete,
+        item="Phone number",
+        answer=Deleted(),
+    ),
+)

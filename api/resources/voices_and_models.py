@@ -1,0 +1,75 @@
+"""`/voices` and `/slm-models`: what agents can choose by id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from api.routing.route import Exchange, Listed, Many, Route
+from api.schemas.base import IdView, Paging, View
+from api.services import LanguageModelEntry
+
+_COPIED = ("name", "provider", "context_length", "is_default")
+
+
+class Voice(View):
+    """A voice."""
+
+    id: IdView
+    name: str
+
+
+class LanguageModel(View):
+    """A language model; `contextLength` in tokens, null where there is no such bound."""
+
+    id: IdView
+    name: str
+    provider: Literal["builtin", "llama.cpp", "openai"]
+    context_length: int | None
+    is_default: bool
+
+    @classmethod
+    def of(cls, entry: LanguageModelEntry) -> LanguageModel:
+        """As clients see it."""
+        return cls.model_validate({"id": str(entry.id), **{name: getattr(entry, name) for name in _COPIED}})
+
+
+def voices(exchange: Exchange[None, Paging]) -> Listed:
+    """GET /voices"""
+    return _part(
+        [Voice(id=str(each.id), name=each.name) for each in exchange.services.catalogue.voices()], exchange.query
+    )
+
+
+def language_models(exchange: Exchange[None, Paging]) -> Listed:
+    """GET /slm-models"""
+    models = [LanguageModel.of(each) for each in exchange.services.catalogue.language_models()]
+    return _part(models, exchange.query)
+
+
+def _part(views: Sequence[View], paging: Paging) -> Listed:
+    return Listed(list(views[paging.offset : paging.offset + paging.limit]), len(views))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/voices",
+        name="listVoices",
+        tag="Models",
+        summary="List voices",
+        handler=voices,
+        query=Paging,
+        answer=Many(Voice),
+    ),
+    Route(
+        method="GET",
+        path="/slm-models",
+        name="listLanguageModels",
+        tag="Models",
+        summary="List language models",
+        handler=language_models,
+        query=Paging,
+        answer=Many(LanguageModel),
+    ),
+)

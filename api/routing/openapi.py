@@ -1,0 +1,278 @@
+"""The OpenAPI 3.0.3 document, made from the routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema, to_json
+
+from api.routing.openapi_texts import ERROR_EXAMPLES, IDEMPOTENCY_KEY, INTRODUCTION, RATE_HEADERS, REASONS, TAGS
+from api.routing.route import All, Deleted, Document, File, Many, One, Results, Route
+from api.schemas.base import NoBody
+from storage.accounts.quotas import BYTES, COUNTS, QUOTAS
+
+REFERENCE: Final = "#/components/schemas/{model}"
+ERROR: Final = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {"type": "string"},
+        "details": {
+            "type": "array",
+            "description": "For validation errors: one entry for each problem; for 401: what is wrong with key or link",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {
+                    "field": {"type": "string", "description": "JSON path of the field, as config.headers.0.key"},
+                    "message": {"type": "string"},
+                },
+            },
+        },
+        "quota": {
+            "type": "object",
+            "description": "For a quota of the organization that is used up, with the status 403 or 413",
+            "required": ["name", "used", "allowed"],
+            "properties": {
+                "name": {"type": "string", "enum": list(QUOTAS)},
+                "used": {"type": "integer", "description": "Items or bytes"},
+                "allowed": {"type": "integer", "description": "Items or bytes"},
+            },
+        },
+        "retryAfter": {"type": "integer", "description": "For rate limits: seconds", "minimum": 1, "maximum": 60},
+    },
+}
+PAGINATION: Final = {
+    "type": "object",
+    "required": ["total", "limit", "offset"],
+    "properties": {name: {"type": "integer"} for name in ("total", "limit", "offset")},
+}
+DELETED: Final = {
+    "type": "object",
+    "required": ["id", "deleted"],
+    "properties": {"id": {"type": "string", "format": "uuid"}, "deleted": {"type": "boolean", "enum": [True]}},
+}
+NOTHING: Final = {"type": "object", "additionalProperties": False, "description": "Nothing: `{}`, or no body at all."}
+
+
+COMMON_HEADERS: Final = {
+    **{
+        name: {"description": text, "required": True, "schema": {"type": "integer"}}
+        for name, text in RATE_HEADERS.items()
+    },
+    "X-Request-Id": {
+        "description": "Names the request in the server's log",
+        "required": True,
+        "schema": {"type": "string"},
+    },
+}
+
+RETRY_AFTER: Final = {"description": "Seconds", "schema": {"type": "integer"}}
+REPLAY: Final = {
+    "description": "Present when this is the kept answer to an earlier request",
+    "schema": {"type": "string", "enum": ["true"]},
+}
+
+
+class Schema30(GenerateJsonSchema):
+    """pydantic's schemas in the words of OpenAPI 3.0: `nullable` and `enum` in place of null types and `const`."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:
+        """A field's name says enough."""
+        return False
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """A value that may be null."""
+        inner = self.generate_inner(schema["schema"])
+        if "$ref" in inner:
+            # "nullable" counts only beside "type", so what is referred to is said again here.
+            inner = self.get_schema_from_definitions(JsonRef(inner["$ref"])) or inner
+        if "enum" in inner:
+            return {**inner, "enum": [*inner["enum"], None], "nullable": True}
+        return {**inner, "nullable": True}
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        """One of the values."""
+        return {"type": "string", "enum": list(schema["expected"])}
+
+
+def describe(routes: Iterable[Route]) -> bytes:
+    """The document as JSON bytes."""
+    routes = list(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    document = {
+        "openapi": "3.0.3",
+        "info": {
+            "title": "Trunkline",
+            "version": "1",
+            "description": INTRODUCTION,
+            "license": {"name": "GPL-3.0-or-later"},
+        },
+        "servers": [{"url": "/v1"}],
+        "security": [{"apiKey": []}],
+        "tags": [{"name": tag, "description": TAGS[tag]} for tag in dict.fromkeys(route.tag for route in routes)],
+        "paths": paths,
+        "components": {
+            "schemas": {**_schemas(routes), "Error": ERROR, "Pagination": PAGINATION, "Deleted": DELETED},
+            "headers": COMMON_HEADERS,
+            "parameters": {"IdempotencyKey": IDEMPOTENCY_KEY},
+            "responses": {f"Error{status}": _error_response(status) for status in REASONS},
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An organization's API key",
+                }
+            },
+        },
+    }
+    return to_json(document)
+
+
+def _models(routes: list[Route]) -> list[tuple[type[BaseModel], JsonSchemaMode]]:
+    models: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {}
+    for route in routes:
+        if route.body not in (None, NoBody):
+            models[route.body, "validation"] = None
+        if isinstance(route.answer, One | Many | All | Results):
+            models[route.answer.view, "serialization"] = None
+    return list(models)
+
+
+def _schemas(routes: list[Route]) -> dict[str, Any]:
+    _, definitions = models_json_schema(
+        _models(routes), by_alias=True, ref_template=REFERENCE, schema_generator=Schema30
+    )
+    schemas: dict[str, Any] = definitions["$defs"]
+    return schemas
+
+
+def _ref(kind: str, name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/{kind}/{name}"}
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary,
+        "parameters": _parameters(route),
+        "responses": {
+            **_successes(route),
+            **{str(status): _ref("responses", f"Error{status}") for status in _statuses(route)},
+        },
+    }
+    if route.description is not None:
+        operation["description"] = route.description
+    if route.body is not None:
+        needed = route.body is not NoBody
+        content: dict[str, Any] = {"schema": _ref("schemas", route.body.__name__) if needed else NOTHING}
+        if route.example is not None:
+            content["example"] = route.example
+        operation["requestBody"] = {"required": needed, "content": {"application/json": content}}
+    if route.access != "key":
+        operation["security"] = [{}] if route.access == "open" else [{"apiKey": []}, {}]
+    return operation
+
+
+def _statuses(route: Route) -> list[int]:
+    """The errors that an operation can answer."""
+    found = {400, 429, 500, 503, *route.errors}
+    if route.access != "open":
+        found.add(401)
+    if route.item is not None:
+        found.add(404)
+    if route.body is not None:
+        found |= {408, 413}
+    if any(each in COUNTS for each in route.quotas):
+        found.add(403)
+    if route.method == "POST" or any(each in BYTES for each in route.quotas):
+        found.add(413)
+    if route.leaves_reserve:
+        found.add(507)
+    if isinstance(route.answer, File) and route.answer.ranges:
+        found.add(416)
+    return sorted(found)
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    schema = route.query.model_json_schema(schema_generator=Schema30, ref_template=REFERENCE)
+    parameters = [
+        {"name": name, "in": "query", "required": False, **_parameter(each)}
+        for name, each in schema.get("properties", {}).items()
+    ]
+    if route.item is not None:
+        uuid = {"type": "string", "format": "uuid"}
+        parameters.insert(0, {"name": "id", "in": "path", "required": True, "schema": uuid})
+    if route.method == "POST":
+        parameters.append(_ref("parameters", "IdempotencyKey"))
+    return parameters
+
+
+def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query parameter cannot be null: it is absent."""
+    kept = {name: value for name, value in schema.items() if name not in ("nullable", "title", "description")}
+    if "enum" in kept:
+        kept["enum"] = [each for each in kept["enum"] if each is not None]
+    if kept.get("default", "") is None:
+        del kept["default"]
+    described = {"description": schema["description"]} if "description" in schema else {}
+    return {**described, "schema": kept}
+
+
+def _successes(route: Route) -> dict[str, Any]:
+    """What went well, by status: of a file, also a part of it."""
+    whole = _success(route)
+    if isinstance(route.answer, File) and route.answer.ranges:
+        return {"200": whole, "206": {**whole, "description": "The part that Range asks for"}}
+    return {str(route.status): whole}
+
+
+def _success(route: Route) -> dict[str, Any]:
+    match route.answer:
+        case One(view, or_text):
+            content = _json(_object(data=_ref("schemas", view.__name__)))
+            if or_text:
+                content["text/plain"] = {"schema": {"type": "string"}}
+        case Many(view):
+            items = {"type": "array", "items": _ref("schemas", view.__name__)}
+            content = _json(_object(data=items, pagination=_ref("schemas", "Pagination")))
+        case All(view):
+            content = _json(_object(data={"type": "array", "items": _ref("schemas", view.__name__)}))
+        case Results(view):
+            content = _json(_object(results={"type": "array", "items": _ref("schemas", view.__name__)}))
+        case Deleted():
+            content = _json(_object(data=_ref("schemas", "Deleted")))
+        case File(media_type):
+            content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+        case Document():
+            content = _json({"type": "object"})
+    headers: dict[str, Any] = _common_headers()
+    if route.method == "POST":
+        headers["Idempotent-Replay"] = REPLAY
+    return {"description": "Success", "headers": headers, "content": content}
+
+
+def _error_response(status: int) -> dict[str, Any]:
+    headers: dict[str, Any] = _common_headers()
+    if status in (429, 503):
+        headers["Retry-After"] = RETRY_AFTER
+    content = {"application/json": {"schema": _ref("schemas", "Error"), "example": ERROR_EXAMPLES[status]}}
+    return {"description": REASONS[status], "headers": headers, "content": content}
+
+
+def _common_headers() -> dict[str, Any]:
+    return {name: _ref("headers", name) for name in COMMON_HEADERS}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}

@@ -1,0 +1,165 @@
+"""How a route is said: once, as data. Checks, responses and the OpenAPI description all come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+import sqlalchemy as sa
+from aiohttp import web
+from pydantic import BaseModel
+
+from api.schemas.base import Query
+from api.schemas.bounds import MIB
+from api.services import Services
+from config.errors import Invalid
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+
+@dataclass(frozen=True)
+class One:
+    """`{data: <view>}`; the handler returns the view. `or_text`: or it returns a response of text/plain itself."""
+
+    view: type[BaseModel]
+    or_text: bool = False
+
+
+@dataclass(frozen=True)
+class Many:
+    """`{data: [<view>], pagination}`; the handler returns `Listed`."""
+
+    view: type[BaseModel]
+
+
+@dataclass(frozen=True)
+class All:
+    """`{data: [<view>]}`, a list without pages; the handler returns the views."""
+
+    view: type[BaseModel]
+
+
+@dataclass(frozen=True)
+class Results:
+    """`{results: [<view>]}`, without the envelope of resources; the handler returns the views."""
+
+    view: type[BaseModel]
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """`{data: {id, deleted: true}}`; the handler returns None."""
+
+
+@dataclass(frozen=True)
+class File:
+    """Bytes of a media type, with HTTP ranges or without; the handler returns the response itself."""
+
+    media_type: str
+    ranges: bool = True
+
+
+@dataclass(frozen=True)
+class Document:
+    """JSON as it is, without an envelope; the handler returns its bytes."""
+
+
+Answer = One | Many | All | Results | Deleted | File | Document
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A page of views, each perhaps already as JSON, and how many items the whole list has. No more of them are taken
+    than go into an answer: an iterator reads no others."""
+
+    items: Iterable[BaseModel | bytes]
+    total: int
+
+
+def as_json(view: BaseModel) -> bytes:
+    """A view as it goes out."""
+    return view.__pydantic_serializer__.to_json(view, by_alias=True)
+
+
+class NoQuery(Query):
+    """No parameters."""
+
+
+@dataclass(frozen=True)
+class Asked(Generic[B, Q]):
+    """One request, checked. `item` is the id in the path, "" where there is none; `organization_id` is None only on a
+    route with links, opened by its signature, and on open routes."""
+
+    services: Services
+    request: web.Request
+    organization_id: str | None
+    item: str
+    body: B
+    query: Q
+
+    @property
+    def owner(self) -> str:
+        """The organization of the API key."""
+        if self.organization_id is None:
+            raise RuntimeError("a route without an API key has no owner")
+        return self.organization_id
+
+
+@dataclass(frozen=True)
+class Exchange(Asked[B, Q]):
+    """A request inside its transaction `conn`, on the database's thread. `prepared` is what the route's `prepare` gave.
+    What is put into `after_commit` is called on the event loop once the transaction is on the disk; what is put into
+    `after_refusal` runs in a transaction of its own when the handler has raised."""
+
+    conn: sa.Connection
+    prepared: Any = None
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+    after_refusal: list[Callable[[sa.Connection], None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One operation. `path` is below `/v1`; `item` is the noun of the id in the path, as in `Agent not found`;
+    `access` says what opens it: a key, a key or a signed link, or nothing. The handler runs whole in one transaction on
+    the database's thread: a read sees one moment, a write is all or nothing. `prepare` runs before it on the event
+    loop, for what takes long or is done elsewhere; `undo` takes back what that made when the transaction left
+    nothing behind. `note_malformed` says what is to be stored of a body that the model refuses. `only_reads` says of a
+    POST that it changes nothing. `uses_reserve` says that calls need it: it goes on while the disk is down to its
+    reserve. `max_body` in bytes. `quotas` (of `storage.accounts.quotas`) are what it takes of. `example` is a body that
+    the route takes. `errors` are statuses beyond those of every such route."""
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    name: str
+    tag: str
+    summary: str
+    handler: Callable[[Exchange[Any, Any]], Any]
+    answer: Answer
+    body: type[BaseModel] | None = None
+    query: type[Query] = NoQuery
+    status: int = 200
+    item: str | None = None
+    prepare: Callable[[Asked[Any, Any]], Awaitable[Any]] | None = None
+    undo: Callable[[Asked[Any, Any], Any], Awaitable[None]] | None = None
+    note_malformed: Callable[[web.Request, bytes, Invalid], Callable[[sa.Connection], None] | None] | None = None
+    access: Literal["key", "link", "open"] = "key"
+    only_reads: bool = False
+    uses_reserve: bool = False
+    max_body: int = MIB
+    quotas: tuple[str, ...] = ()
+    errors: tuple[int, ...] = ()
+    description: str | None = None
+    example: Mapping[str, Any] | None = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the handler runs in a write transaction."""
+        return self.method != "GET" and not self.only_reads
+
+    @property
+    def leaves_reserve(self) -> bool:
+        """Whether what it stores, if only an answer to be sent again, must leave the disk's reserve untouched. What is
+        deleted makes room."""
+        return self.method not in ("GET", "DELETE") and not self.uses_reserve

@@ -1,0 +1,166 @@
+"""The addresses that bodies take: each kind has one pattern, which is both checked and published. The patterns of short
+texts have a look ahead in them, which pydantic's engine does not know; it takes linear time for the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from ipaddress import collapse_addresses, ip_network
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from api.schemas.base import BodyContext
+from api.schemas.bounds import LONGEST_ADDRESS, MOST_SOURCES
+from config.special_addresses import why_no_unicast
+from storage.phone_numbers.sip_sources import normal_host, normal_source
+
+_BYTE: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+IPV4: Final = rf"{_BYTE}(\.{_BYTE}){{3}}"
+_GROUP: Final = r"[0-9A-Fa-f]{1,4}"
+_SHORTENED: Final = (rf"({_GROUP}:){{1,{7 - behind}}}(:{_GROUP}){{1,{behind}}}" for behind in range(1, 7))
+IPV6: Final = "|".join(
+    (rf"({_GROUP}:){{7}}{_GROUP}", rf"({_GROUP}:){{1,7}}:", *_SHORTENED, rf":(:{_GROUP}){{1,7}}", "::")
+)
+"""RFC 4291, 2.2, without its third form, which writes the end as IPv4."""
+HOST_NAME: Final = r"([A-Za-z0-9_-]+\.)*(?![0-9]+([^A-Za-z0-9_-]|$))[A-Za-z0-9_-]+\.?"
+"""Underscores are let through, as resolvers do; a name that ends with a number would be a mistyped address. One that no
+resolver takes, as its labels are too long, is a name that is not found."""
+PORT: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_SIP: Final = "[Ss][Ii][Pp][Ss]?"
+_UNICAST: Final = rf"([1-9][0-9]?|1[0-9]{{2}}|2[01][0-9]|22[0-3])(\.{_BYTE}){{3}}"
+_NOT_ONE: Final = r"(?!\[?([0:]+|[Ff]{2}[0-9A-Fa-f]{2}:.*)(/|\]|$))"
+_NO_UNICAST_6: Final = r"(?!([0:]+|[Ff]{2}[0-9A-Fa-f]{2}:[0-9A-Fa-f:]*)\])"
+SIP_PLACE: Final = (
+    rf"^(?!{_SIP}:[0-9]+(;|$))({_SIP}:([A-Za-z0-9._!~*'()&=+$,?/%:-]+@)?)?"
+    rf"({HOST_NAME}|{_UNICAST}|\[{_NO_UNICAST_6}({IPV6})\])(:{PORT})?(;[A-Za-z0-9=;._-]*)?$"
+)
+"""`host`, `host:port` or a `sip:` URI. The first group: `sip:5060` is no port of a host that is called sip."""
+SIP_HOST: Final = rf"^{_NOT_ONE}({HOST_NAME}|{_UNICAST}|{IPV6}|\[({IPV6})\])$"
+"""No multicast, no broadcast, no unspecified address, nothing reserved (RFC 6890): no peer has such an address."""
+SIP_SOURCE: Final = (
+    rf"^{_NOT_ONE}({HOST_NAME}|{_UNICAST}(/(8|9|[12][0-9]|3[0-2]))?|"
+    rf"({IPV6})(/(1[6-9]|[2-9][0-9]|1[01][0-9]|12[0-8]))?|\[({IPV6})\])$"
+)
+"""A host or a network, IPv4 of 8 bits at least and IPv6 of 16: wider ones are whole parts of the internet. None that no
+call can come from: unspecified addresses, multicast, and what is reserved above it (RFC 6890)."""
+
+_ESCAPED: Final = "%[0-9A-Fa-f]{2}"
+_VARIABLE: Final = r"\{\{ *[A-Za-z0-9_]+ *\}\}"
+_USER: Final = r"[A-Za-z0-9._~!$&'()*+,;=:-]"
+_NAME: Final = r"[A-Za-z0-9._-]"
+_REST: Final = r"[A-Za-z0-9._~!$&'()*+,;=:@/?-]"
+_ANY_REST: Final = r"[^\x00-\x20\x7f-\xa0\\{]"
+
+
+def _runs(of: str, between: str) -> str:
+    """Characters of a class, with something else between them wherever it likes."""
+    return f"{of}*(({between}){of}*)*"
+
+
+def _http(scheme: str) -> str:
+    """RFC 3986, appendix A, with less in the place of the host."""
+    rest = _runs(_REST, _ESCAPED)
+    host = rf"({_NAME}+|\[({IPV6})\])(:{PORT})?"
+    return rf"^{scheme}://({_runs(_USER, _ESCAPED)}@)?{host}([/?]{rest})?(#{rest})?$"
+
+
+HTTP: Final = _http("[Hh][Tt][Tt][Pp][Ss]?")
+HTTPS: Final = _http("[Hh][Tt][Tt][Pp][Ss]")
+_ONE_BRACE: Final = rf"\{{{_ANY_REST}"
+HTTP_TEMPLATE: Final = (
+    rf"^[Hh][Tt][Tt][Pp][Ss]?://({_runs(_USER, f'{_ESCAPED}|{_VARIABLE}')}@)?"
+    rf"(({_NAME}|{_VARIABLE}){_runs(_NAME, _VARIABLE)}|\[({IPV6})\])(:({PORT}|{_VARIABLE}))?"
+    rf"([/?#]{_runs(_ANY_REST, f'{_ONE_BRACE}|{_VARIABLE}')}\{{?)?$"
+)
+"""With variables in any place but the scheme; what is behind the host is not looked at closely."""
+REFUSALS: Final = dict.fromkeys((HTTP, HTTP_TEMPLATE), "Must be an absolute http or https URL")
+"""What is said of a text that does not match, by the pattern."""
+
+
+def _webhook(text: str, info: ValidationInfo) -> str:
+    context = info.context
+    allow_http = isinstance(context, BodyContext) and context.allow_http_webhooks
+    if text[:5].lower() != "https" and not allow_http:
+        raise PydanticCustomError("https", "Must be an https URL")
+    return text
+
+
+def _refuse_no_unicast(source: str) -> None:
+    """A trunk's address, in normal form, is that of one host, and of none that hands out a machine's secrets."""
+    if (what := why_no_unicast(source)) is not None:
+        raise PydanticCustomError("unicast", "Must be the unicast address of a trunk: this is {what}", {"what": what})
+
+
+def _sip_place(text: str) -> str:
+    _refuse_no_unicast(normal_host(text))
+    if re.fullmatch(SIP_PLACE, text) is None:
+        raise PydanticCustomError("host", "Must be host, host:port or a sip: URI, with an IP address or a host name")
+    return text
+
+
+def _sip_host(text: str) -> str:
+    _refuse_no_unicast(normal_host(text))
+    if re.fullmatch(SIP_HOST, text) is None:
+        raise PydanticCustomError("host", "Must be an IP address or a host name")
+    return text
+
+
+def _sip_source(text: str) -> str:
+    try:
+        source = normal_source(text)
+    except ValueError:  # no network; the form says so
+        source = text
+    _refuse_no_unicast(source)
+    if re.fullmatch(SIP_SOURCE, text) is None:
+        raise PydanticCustomError(
+            "source",
+            "Must be a unicast IP address, a network (IPv4 of /8 to /32, IPv6 of /16 to /128) or a host name",
+        )
+    return text
+
+
+WIDEST: Final = {4: 1 << 24, 6: 1 << 112}
+"""Addresses that a list of sources may hold, by the version of IP."""
+
+
+def are_narrow(sources: Sequence[str]) -> bool:
+    """Whether the networks of a list hold no more addresses than one of the widest alone."""
+    networks = [ip_network(each, strict=False) for each in sources if "/" in each]
+    for version, most in WIDEST.items():
+        told_once = collapse_addresses([each for each in networks if each.version == version])  # type: ignore[type-var]
+        if sum(each.num_addresses for each in told_once) > most:
+            return False
+    return True
+
+
+def _few_addresses(sources: list[str]) -> list[str]:
+    if not are_narrow(sources):
+        raise PydanticCustomError("sources", "Must have no more addresses in all than a /8 of IPv4 and a /16 of IPv6")
+    return sources
+
+
+HttpAddress = Annotated[str, Field(pattern=HTTP, max_length=LONGEST_ADDRESS, json_schema_extra={"format": "uri"})]
+WebhookAddress = Annotated[
+    str,
+    Field(pattern=HTTP, max_length=LONGEST_ADDRESS, json_schema_extra={"format": "uri", "pattern": HTTPS}),
+    AfterValidator(_webhook),
+]
+HttpTemplate = Annotated[str, Field(pattern=HTTP_TEMPLATE, max_length=LONGEST_ADDRESS)]
+SipPlace = Annotated[
+    str,
+    Field(min_length=1, max_length=100, json_schema_extra={"pattern": SIP_PLACE}),
+    AfterValidator(_sip_place),
+]
+SipHost = Annotated[
+    str,
+    Field(min_length=1, max_length=255, json_schema_extra={"pattern": SIP_HOST}),
+    AfterValidator(_sip_host),
+]
+SipSource = Annotated[
+    str,
+    Field(min_length=1, max_length=255, json_schema_extra={"pattern": SIP_SOURCE}),
+    AfterValidator(_sip_source),
+]
+SipSources = Annotated[list[SipSource], Field(max_length=MOST_SOURCES), AfterValidator(_few_addresses)]

@@ -1,0 +1,65 @@
+"""Background sounds in bodies and responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from api.schemas.base import IdView, Instant, Name, View
+from api.schemas.bounds import LONGEST_DESCRIPTION, LONGEST_NAME
+from api.schemas.file_upload import FileUpload
+from media.background.files import MIME_TYPES
+from storage.background_sounds.sounds import BackgroundSound as StoredBackgroundSound
+
+
+def _sound_type(text: str) -> str:
+    """The type without its parameters, lower case."""
+    kind = text.partition(";")[0].strip().lower()
+    if kind not in MIME_TYPES:
+        raise PydanticCustomError("mime_type", "Must be the type of a WAV, MP3, Ogg or FLAC file")
+    return kind
+
+
+def _not_empty(schema: dict[str, Any]) -> None:
+    """Says that no sound is in an empty file."""
+    schema["properties"]["fileBase64"]["minLength"] = 4
+    schema["properties"]["fileSize"]["minimum"] = 1
+
+
+class BackgroundSoundCreate(FileUpload):
+    """A new background sound."""
+
+    model_config = ConfigDict(json_schema_extra=_not_empty)
+
+    name: Name
+    description: Annotated[str, Field(max_length=LONGEST_DESCRIPTION)] = ""
+    mime_type: Annotated[
+        str, Field(max_length=LONGEST_NAME, json_schema_extra={"enum": sorted(MIME_TYPES)}), AfterValidator(_sound_type)
+    ]
+
+
+class BackgroundSound(View):
+    """A sound that agents can play under their calls."""
+
+    id: IdView
+    name: str
+    description: str = Field(description="Empty when there is none")
+    is_system_preset: bool = Field(description="There for every organization; cannot be deleted")
+    file_size: int = Field(description="Bytes")
+    duration_seconds: float
+    created_at: Instant
+
+    @classmethod
+    def of(cls, stored: StoredBackgroundSound) -> BackgroundSound:
+        """As clients see it."""
+        return cls(
+            id=stored.id,
+            name=stored.name,
+            description=stored.description or "",
+            is_system_preset=stored.organization_id is None,
+            file_size=stored.file_size,
+            duration_seconds=stored.duration_ms / 1000,
+            created_at=stored.created_at,
+        )

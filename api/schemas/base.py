@@ -1,0 +1,174 @@
+"""The kinds of values that bodies, queries and responses are made of. Bodies are strict: nothing is converted."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError, to_json
+
+from api.schemas.bounds import LONGEST_DESCRIPTION, LONGEST_NAME, MOST_JSON, MOST_VALUES, bounds_whole
+from api.schemas.patterns import ONE_LINE, without_tags
+from calls.call_record.context_variables import PLACEHOLDER
+from config.clock import iso, whole_ms
+
+
+@dataclass(frozen=True)
+class BodyContext:
+    """What the check of a body needs to know of this server's settings."""
+
+    allow_http_webhooks: bool
+
+
+class Body(BaseModel):
+    """A request body: camelCase names, unknown fields refused, no conversion between types."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", alias_generator=to_camel, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+
+class NoBody(Body):
+    """Nothing: `{}`, or no body at all."""
+
+
+class Query(BaseModel):
+    """Query parameters: text that is converted, unknown ones ignored."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, frozen=True)
+
+
+class View(BaseModel):
+    """Part of a response; made from stored dataclasses."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True, frozen=True)
+
+
+def without_default(schema: dict[str, Any]) -> None:
+    """Takes the default out of a field's JSON schema: what is stored without the field is told elsewhere."""
+    schema.pop("default", None)
+
+
+def without_defaults(schema: dict[str, Any]) -> None:
+    """Takes the defaults out of a body's JSON schema: an absent field stays as it is."""
+    for each in schema.get("properties", {}).values():
+        each.pop("default", None)
+
+
+def _placeholders(text: str, closed_by: str) -> str:
+    """Text in which no `{{` with `closed_by` somewhere behind it begins what is no placeholder. Takes linear time."""
+    rest = PLACEHOLDER.sub("1", text)
+    opened = rest.find("{{")
+    if opened >= 0 and rest.find(closed_by, opened + 2) >= 0:
+        raise PydanticCustomError(
+            "placeholder", "A placeholder takes letters, digits and underscores, as in {{first_name}}"
+        )
+    return text
+
+
+def _finite(value: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity, and what is stored must be readable again."""
+    waiting: list[Any] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+        elif isinstance(each, float) and not math.isfinite(each):
+            raise PydanticCustomError("finite", "Numbers must be finite")
+    return value
+
+
+@bounds_whole
+def bounded(value: dict[str, Any]) -> dict[str, Any]:
+    """A page of a hundred such objects must not keep anybody waiting."""
+    waiting: list[Any] = [value]
+    values = -1
+    while waiting:
+        values += 1
+        if values > MOST_VALUES:
+            raise PydanticCustomError("values", f"Must have at most {MOST_VALUES} values, nested ones included")
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    if len(to_json(value)) > MOST_JSON:
+        raise PydanticCustomError("size", f"Must be at most {MOST_JSON // 1024} KiB of JSON")
+    return value
+
+
+def _whole_number(value: object) -> object:
+    """A query's text as a whole number: digits only."""
+    if isinstance(value, str):
+        if re.fullmatch(r"[0-9]{1,19}", value) is None:
+            raise PydanticCustomError("int", "Must be a whole number")
+        return int(value)
+    return value
+
+
+def _instant(value: object) -> object:
+    """A query's text as a time; without an offset it is UTC."""
+    if isinstance(value, str):
+        try:
+            at = datetime.fromisoformat(value)
+            return whole_ms(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+        except (ValueError, OverflowError) as error:
+            raise PydanticCustomError("time", "Must be an ISO 8601 time, as 2026-11-21T05:00:00Z") from error
+    return value
+
+
+def _hyphenated(value: object) -> object:
+    """RFC 9562, 4: the one form that clients write; braces, URNs and bare digits are no UUIDs here."""
+    if isinstance(value, str) and UUID_PATTERN.fullmatch(value) is None:
+        raise PydanticCustomError("uuid", "Must be a UUID")
+    return value
+
+
+UUID_PATTERN = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=ONE_LINE), AfterValidator(without_tags)]
+Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION)]
+KnownPlaceholders: Final = AfterValidator(partial(_placeholders, closed_by="}}"))
+"""Of talk: two braces that nothing closes are no placeholder."""
+Template: Final = AfterValidator(partial(_placeholders, closed_by=""))
+"""Of what a program reads: every `{{` begins a placeholder that can have a value."""
+Id = Annotated[UUID, BeforeValidator(_hyphenated), PlainSerializer(str)]
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+GivenObject = Annotated[JsonObject, AfterValidator(bounded), Field(json_schema_extra={"maxProperties": MOST_VALUES})]
+IdView = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
+Instant = Annotated[
+    datetime,
+    PlainSerializer(iso, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "example": "2026-11-21T05:00:00.123Z"}),
+]
+QueryInstant = Annotated[datetime, BeforeValidator(_instant)]
+QueryId = Annotated[UUID, BeforeValidator(_hyphenated)]
+
+
+class Paging(Query):
+    """Which part of a list is wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole_number)] = Field(
+        50, description="Most items to return"
+    )
+    offset: Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_whole_number)] = Field(
+        0, description="Items to skip"
+    )

@@ -1,0 +1,96 @@
+"""Knowledge documents and searches in bodies, queries and responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from api.schemas.base import Body, Id, IdView, Instant, Name, Paging, QueryId, View
+from api.schemas.file_upload import FileUpload
+from storage.document_reader.base.media_types import kind_of
+from storage.knowledge.documents import Document, DocumentStatus
+from storage.knowledge.passages import Found
+
+MIME_TYPES: Final = (
+    "text/plain",
+    "text/markdown",
+    "text/html",
+    "text/csv",
+    "application/json",
+    "application/pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+)
+"""The usual names; others of the same kinds are taken too."""
+LONGEST_QUERY: Final = 1000
+
+
+def _readable(text: str) -> str:
+    if kind_of(text) is None:
+        raise PydanticCustomError(
+            "mime_type", "Must be the type of a text, Markdown, HTML, CSV, JSON, PDF or DOCX file"
+        )
+    return text
+
+
+_MIME_PATTERN: Final = rf"^({'|'.join(MIME_TYPES).replace('.', '[.]')})(;.*)?$"
+
+
+class KnowledgeDocumentCreate(FileUpload):
+    """A new document for an agent."""
+
+    agent_id: Id = Field(description="Agent that may search it; must have knowledgeSearchInstructions")
+    name: Name = Field(description="Names the document in search results")
+    mime_type: Annotated[str, Field(max_length=255), AfterValidator(_readable)] = Field(
+        description="Type of a text, Markdown, HTML, CSV, JSON, PDF or DOCX file; a text may tell its `charset`",
+        json_schema_extra={"pattern": _MIME_PATTERN, "example": "text/plain; charset=utf-8"},
+    )
+
+
+class KnowledgeQuery(Paging):
+    """Which documents are wanted."""
+
+    agent_id: QueryId | None = Field(None, description="Documents of this agent")
+
+
+class KnowledgeDocument(View):
+    """A document that an agent can search once it is ready."""
+
+    id: IdView
+    agent_id: IdView
+    name: str
+    filename: str
+    mime_type: str
+    file_size: int = Field(description="Bytes")
+    status: DocumentStatus
+    chunk_count: int = Field(description="Passages that are stored by now")
+    error: str | None = Field(description="Why the document is failed")
+    created_at: Instant
+    updated_at: Instant
+
+    @classmethod
+    def of(cls, stored: Document) -> KnowledgeDocument:
+        """As clients see it."""
+        return cls.model_validate(stored)
+
+
+class KnowledgeSearch(Body):
+    """A question to an agent's documents."""
+
+    agent_id: Id
+    query: Annotated[str, Field(min_length=1, max_length=LONGEST_QUERY)] = Field(description="In anybody's words")
+    top_k: Annotated[int, Field(ge=1, le=10)] = Field(5, description="Most results to return")
+
+
+class KnowledgeResult(View):
+    """A passage that may answer."""
+
+    content: str
+    document: str = Field(description="Name of the document")
+    score: Annotated[float, Field(ge=0, le=1)] = Field(description="How well it answers")
+
+    @classmethod
+    def of(cls, found: Found) -> KnowledgeResult:
+        """As clients see it."""
+        return cls(content=found.content, document=found.document, score=round(found.score, 4))

@@ -1,0 +1,60 @@
+"""Texts of a certain form: the patterns, which are both checked and published, and what is said of other texts."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from api.schemas.bounds import LONGEST_HEADER_NAME, LONGEST_HEADER_VALUE, LONGEST_NAME
+
+E164: Final = r"^\+[1-9][0-9]{1,14}$"
+E164_OR_EXTENSION: Final = r"^(\+[1-9][0-9]{1,14}|[0-9]{2,15})$"
+PREFIX: Final = r"^(\+([1-9][0-9]{0,14})?|[0-9]{1,15})$"
+LANGUAGE_TAG: Final = r"^([A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*|[XxIi](-[A-Za-z0-9]{1,8})+)$"
+"""RFC 5646, 2.1, loosely: a language (or the mark of a private or old tag), then subtags."""
+TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+"""RFC 9110, 5.6.2."""
+NO_CONTROLS: Final = r"^[^\x00-\x1f\x7f-\x9f]*$"
+ONE_LINE: Final = (
+    r"^[^\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]*$"
+)
+"""What shows as it is written, in lists, logs and terminals: no control characters, no line ends, none of the invisible
+characters that reorder text (Unicode's UAX #9, 2) or stand for nothing. The joiners U+200C and U+200D, which Persian
+and emoji are written with, and variation selectors may be in it. The tags are refused beside it (`TAGS`)."""
+TAGS: Final = re.compile("[\U000e0000-\U000e007f]")
+"""The invisible copy of ASCII (Unicode, 23.9). None is published: no pattern means these characters in ECMA 262 and in
+Python alike."""
+SIP_USER: Final = r"^[^\x00-\x20\x7f-\xa0<>\x22]+$"
+
+REFUSALS: Final = {
+    E164: "Must be an E.164 number, as +41441234567",
+    E164_OR_EXTENSION: "Must be an E.164 number, as +41441234567, or an extension of 2 to 15 digits",
+    PREFIX: "Must be the beginning of an E.164 number, as +49, or of an extension",
+    LANGUAGE_TAG: "Must be a language tag (BCP 47), as en or pt-BR",
+    TOKEN: "Must be the name of a header: letters, digits and !#$%&'*+-.^_`|~",
+    NO_CONTROLS: "Must have no control characters",
+    ONE_LINE: "Must have no line breaks, no control characters and no invisible or bidirectional formatting characters",
+    SIP_USER: "Must have no spaces, control characters, quotation marks or angle brackets",
+}
+"""By the pattern."""
+
+
+def without_tags(text: str) -> str:
+    """The text. Raises `PydanticCustomError`, a `ValueError`, when tags are in it."""
+    if TAGS.search(text) is not None:
+        raise PydanticCustomError("tags", REFUSALS[ONE_LINE])
+    return text
+
+
+# The patterns of numbers bound their length; a bound beside them would only change what is said of a long one.
+Called = Annotated[str, Field(pattern=E164, json_schema_extra={"example": "+41441234567", "maxLength": 16})]
+DialNumber = Annotated[str, Field(pattern=E164_OR_EXTENSION, json_schema_extra={"maxLength": 16})]
+DialPrefix = Annotated[str, Field(pattern=PREFIX, json_schema_extra={"example": "+49", "maxLength": 16})]
+LanguageTag = Annotated[str, Field(max_length=10, pattern=LANGUAGE_TAG)]
+HeaderName = Annotated[str, Field(pattern=TOKEN, max_length=LONGEST_HEADER_NAME)]
+HeaderValue = Annotated[str, Field(pattern=NO_CONTROLS, max_length=LONGEST_HEADER_VALUE)]
+DisplayName = Annotated[str, Field(pattern=ONE_LINE, max_length=LONGEST_NAME), AfterValidator(without_tags)]
+SipUser = Annotated[str, Field(min_length=1, max_length=60, pattern=SIP_USER)]

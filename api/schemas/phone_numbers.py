@@ -1,0 +1,197 @@
+"""Phone numbers in bodies and responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from api.schemas.addresses import SipHost, SipPlace, SipSources
+from api.schemas.base import Body, GivenObject, Id, IdView, Instant, JsonObject, View, without_defaults
+from api.schemas.bounds import BOUNDS, LONGEST_SECRET, MOST_PREFIXES
+from api.schemas.patterns import DialNumber, DialPrefix, DisplayName, SipUser
+from config.secrets import Secrets
+from sipcore.trunks.trunk import TrunkState
+from storage.phone_numbers.phone_numbers import PhoneNumber as StoredNumber
+
+Provider = Literal["sip", "provider_a", "provider_b", "provider_c"]
+Transport = Literal["udp", "tcp", "tls"]
+
+Credential = Annotated[str, Field(min_length=1, max_length=LONGEST_SECRET)]
+
+
+def _secret(alias: str) -> Any:
+    return Field("", alias=alias, description="Credential; never returned", json_schema_extra={"writeOnly": True})
+
+
+@dataclass(frozen=True)
+class Need:
+    """What must be there beside a certain value. `field` and the keys of `needed` are names of stored fields, `shown`
+    and its values those of bodies."""
+
+    field: str
+    shown: str
+    value: str | bool
+    needed: Mapping[str, str]
+
+
+_USER: Final = {"sip_username": "sipUsername", "sip_password_encrypted": "sipPassword"}
+NEEDS: Final = (
+    Need("sip_mode", "sipMode", "registration", _USER | {"sip_proxy": "sipProxy"}),
+    Need("sip_mode", "sipMode", "ip_allowlist", {"sip_ip": "sipIp"}),
+    Need("sip_inbound_auth", "sipInboundAuth", True, _USER),
+)
+
+
+def _whole(schema: dict[str, Any]) -> None:
+    """Says that what a value needs must be there. Where a program makes code of the document, `not` is passed over."""
+    without_defaults(schema)
+    schema["not"] = {
+        "anyOf": [
+            {
+                "required": [each.shown],
+                "properties": {each.shown: {"enum": [each.value]}},
+                "not": {"required": list(each.needed.values())},
+            }
+            for each in NEEDS
+        ]
+    }
+
+
+LEAST_QUALIFY_S: Final = 10
+
+
+def _no_hurry(seconds: int) -> int:
+    if 0 < seconds < LEAST_QUALIFY_S:
+        raise PydanticCustomError("qualify", f"Must be 0, or at least {LEAST_QUALIFY_S}")
+    return seconds
+
+
+QualifySeconds = Annotated[
+    int,
+    Field(ge=0, le=3600, json_schema_extra={"anyOf": [{"enum": [0]}, {"minimum": LEAST_QUALIFY_S}]}),
+    AfterValidator(_no_hurry),
+]
+Prefixes = Annotated[list[DialPrefix], Field(max_length=MOST_PREFIXES)]
+PerMinute = Annotated[int, Field(ge=1, le=6000)]
+SOURCES: Final = (
+    "Where calls come from beside sipIp or the registrar: IP addresses, networks (CIDR; in all no more addresses than "
+    "an IPv4 /8 and an IPv6 /16 have), host names"
+)
+INBOUND_AUTH: Final = "Whether a caller must know sipUsername and sipPassword (digest, SHA-256 or MD5)"
+ALLOW_REDIRECT: Final = "Whether a 3xx answer is followed, through the same trunk and only to where calls may go"
+ALLOW_REFER: Final = (
+    "Whether the peer may transfer a call by REFER, through the same trunk and only to where calls may go"
+)
+QUALIFY: Final = "Seconds between two OPTIONS to sipIp (10 to 3600), which sipStatus follows; 0: none are sent"
+PREFIXES: Final = (
+    "What a destination must begin with, as +49 or, for extensions, 1; the organization's own prefixes bind as well. "
+    "null: anywhere that the organization may call; an empty list: nowhere"
+)
+PER_MINUTE: Final = "The most outbound calls from this number in any 60 s; null: no such bound"
+
+
+class PhoneNumberSettings(Body):
+    """What creating and updating a phone number have in common. A default here is never stored: a field that was never
+    given is null, or has the default that its description names."""
+
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
+    name: DisplayName = Field("", description="Display name")
+    sip_mode: Literal["registration", "ip_allowlist"] = Field(
+        "ip_allowlist",
+        description="registration needs sipUsername, sipPassword and sipProxy; ip_allowlist needs sipIp",
+    )
+    agent_id: Id | None = Field(None, description="Agent that answers inbound calls")
+    provider_a_account_sid: Credential = _secret("provider_aAccountSid")
+    provider_a_auth_token: Credential = _secret("provider_aAuthToken")
+    provider_b_account_sid: Credential = _secret("provider_bAccountSid")
+    provider_b_auth_token: Credential = _secret("provider_bAuthToken")
+    provider_c_account_sid: Credential = _secret("provider_cAccountSid")
+    provider_c_auth_token: Credential = _secret("provider_cAuthToken")
+    sip_username: SipUser = ""
+    sip_password: Credential = _secret("sipPassword")
+    sip_proxy: SipPlace = Field("", description="Registrar: host, host:port or a sip: URI")
+    sip_outbound_proxy: SipPlace | None = Field(None, description="host, host:port or a sip: URI")
+    sip_auth_user: SipUser | None = Field(None, description="When different from sipUsername")
+    sip_ip: SipHost = Field("", description="Address of the PBX or SBC: an IP address or a host name")
+    sip_port: Annotated[int, Field(ge=1, le=65535)] = 5060
+    sip_protocol: Transport = "udp"
+    sip_register_transport: Transport = Field("udp", description="Used when sipMode is registration")
+    sip_sources: SipSources = Field([], description=SOURCES)
+    sip_inbound_auth: bool = Field(False, description=f"{INBOUND_AUTH}; needs both. Default false")
+    sip_allow_redirect: bool = Field(False, description=f"{ALLOW_REDIRECT}. Default false")
+    sip_allow_refer: bool = Field(False, description=f"{ALLOW_REFER}. Default false")
+    sip_qualify_seconds: QualifySeconds = Field(60, description=f"{QUALIFY}. Default 60")
+    outbound_prefixes: Prefixes | None = Field(None, description=PREFIXES)
+    outbound_per_minute: PerMinute | None = Field(None, description=PER_MINUTE)
+    metadata: GivenObject = Field(default_factory=dict, description=f"Stored with the number; {BOUNDS}")
+
+    def to_store(self, secrets: Secrets) -> dict[str, Any]:
+        """The values that the body had, under the names of `storage.phone_numbers.phone_numbers.PhoneNumberFields`.
+        Carrier credentials come as those that are given: merge them with the stored ones."""
+        given = self.model_dump(exclude_unset=True)
+        carrier = {name: secrets.encrypt(given.pop(name)) for name in CARRIER_CREDENTIALS & given.keys()}
+        if carrier:
+            given["carrier_credentials_encrypted"] = carrier
+        if "sip_password" in given:
+            given["sip_password_encrypted"] = secrets.encrypt(given.pop("sip_password"))
+        return given
+
+
+CARRIER_CREDENTIALS = frozenset(name for name in PhoneNumberSettings.model_fields if name.startswith("provider_"))
+
+
+class PhoneNumberCreate(PhoneNumberSettings):
+    """A new phone number."""
+
+    model_config = ConfigDict(json_schema_extra=_whole)
+
+    number: DialNumber = Field(description="E.164, or an internal extension of 2 to 15 digits")
+    provider: Provider
+
+
+class PhoneNumberUpdate(PhoneNumberSettings):
+    """Changes to a phone number: what is absent stays, null clears what can be null."""
+
+    number: DialNumber = Field("", description="E.164, or an internal extension of 2 to 15 digits")
+    provider: Provider = "sip"
+
+
+class PhoneNumber(View):
+    """A phone number and its trunk."""
+
+    id: IdView
+    name: str | None
+    number: str
+    provider: Provider
+    sip_mode: Literal["registration", "ip_allowlist"] | None
+    agent_id: IdView | None
+    sip_username: str | None
+    sip_proxy: str | None
+    sip_outbound_proxy: str | None
+    sip_auth_user: str | None
+    sip_ip: str | None
+    sip_port: int | None
+    sip_protocol: Transport | None
+    sip_register_transport: Transport | None
+    sip_status: TrunkState = Field(description="listening: known by its address; else how the registration stands")
+    sip_status_detail: str | None = Field(description="Why the trunk is in this state")
+    sip_sources: list[str] = Field(description=SOURCES)
+    sip_inbound_auth: bool = Field(description=INBOUND_AUTH)
+    sip_allow_redirect: bool = Field(description=ALLOW_REDIRECT)
+    sip_allow_refer: bool = Field(description=ALLOW_REFER)
+    sip_qualify_seconds: int = Field(description=QUALIFY)
+    outbound_prefixes: list[str] | None = Field(description=PREFIXES)
+    outbound_per_minute: int | None = Field(description=PER_MINUTE)
+    metadata: JsonObject
+    created_at: Instant
+    updated_at: Instant
+
+    @classmethod
+    def of(cls, stored: StoredNumber, status: TrunkState, detail: str | None) -> PhoneNumber:
+        """As clients see it, without credentials."""
+        return cls.model_validate({**stored.__dict__, "sip_status": status, "sip_status_detail": detail})

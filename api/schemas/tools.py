@@ -1,0 +1,212 @@
+"""Tools in bodies and responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from api.schemas.addresses import HttpTemplate
+from api.schemas.base import Body, Description, IdView, Instant, Name, Template, View, without_default, without_defaults
+from api.schemas.bounds import LONGEST_TOOL_DESCRIPTION, MOST_HEADERS, MOST_PARAMETERS
+from api.schemas.patterns import HeaderName, HeaderValue
+from config.secrets import Secrets
+from storage.agents.tools import Method, ParameterType, ToolType
+from storage.agents.tools import Tool as StoredTool
+
+OURS: Final = frozenset(
+    {
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of the connection (RFC 9110, 7.6.1) and of the message's length and place: the client that sends the request
+writes them; others would contradict it."""
+
+
+def _not_ours(name: str) -> str:
+    if name.lower() in OURS:
+        raise PydanticCustomError("header", "Is written by the server itself")
+    return name
+
+
+def _distinct_names(parameters: list[ToolParameter]) -> list[ToolParameter]:
+    """Names every parameter whose name was there before."""
+    seen: set[str] = set()
+    problems: list[InitErrorDetails] = []
+    for index, parameter in enumerate(parameters):
+        if parameter.name in seen:
+            wrong = PydanticCustomError("distinct", "Names must differ from each other")
+            problems.append(InitErrorDetails(type=wrong, loc=(index, "name"), input=None))
+        seen.add(parameter.name)
+    if problems:
+        raise ValidationError.from_exception_data("body", problems)
+    return parameters
+
+
+ToolDescription = Annotated[str, Field(max_length=LONGEST_TOOL_DESCRIPTION)]
+Described: Any = Field(
+    "",
+    description="Tells the language model when to use the tool; null in responses until it is given",
+    json_schema_extra=without_default,
+)
+ADDRESS: Final = (
+    "Absolute http or https URL; may contain {{variables}}, in host and port none that callers write (unless "
+    "`allowVariableHost` is true)"
+)
+METHOD: Final = "With GET and DELETE the parameters go into the query string, otherwise into a JSON body"
+
+
+class ToolHeader(Body):
+    """A header of the tool's request."""
+
+    key: Annotated[HeaderName, AfterValidator(_not_ours)] = Field(
+        description=f"Header name; not one of {', '.join(sorted(OURS))}"
+    )
+    value: Annotated[HeaderValue, Template] = Field(
+        description="May contain {{variables}}; no control characters; encrypted where it is stored"
+    )
+
+
+class ToolParameter(Body):
+    """A parameter that the language model fills in."""
+
+    name: Name = Field(description="Differs from the names of the other parameters")
+    type: ParameterType
+    description: Description = Field("", description="Tells the language model what to put there")
+    required: bool = Field(False, description="Whether the tool can be called only with this parameter")
+
+
+class ToolConfigSettings(Body):
+    """What the requests of new and of changed tools have in common."""
+
+    timeout: Annotated[int, Field(ge=100, le=30000)] = Field(5000, description="ms that the request may take")
+    headers: Annotated[list[ToolHeader], Field(max_length=MOST_HEADERS)] = Field(
+        [], description=f"Sent with every request; at most {MOST_HEADERS}"
+    )
+    body: Annotated[list[ToolParameter], Field(max_length=MOST_PARAMETERS), AfterValidator(_distinct_names)] = Field(
+        [],
+        description=f"Parameters of the request, at most {MOST_PARAMETERS}. A name that language models do not take "
+        "(other than up to 64 letters, digits, _ and -) is shown to them in another form and sent as it is",
+    )
+
+    allow_variable_host: bool = Field(
+        False,
+        description="Whether host and port of `url` may hold variables that callers write: {{sip_...}}, "
+        "{{customer_number}}, {{caller_number}}, {{caller_name}}, {{diverted_from}}. Whoever calls then chooses the "
+        "server that gets the headers and the parameters",
+    )
+
+    def to_store(self, secrets: Secrets, *, only_given: bool) -> dict[str, Any]:
+        """The values under the names of `storage.agents.tools.ToolConfig`, all or only those that the body had; their
+        items are whole."""
+        values = self.model_dump(include=self.model_fields_set if only_given else None)
+        if "headers" in values:
+            values["headers"] = [
+                {"key": header.key, "value_encrypted": secrets.encrypt(header.value)} for header in self.headers
+            ]
+        return values
+
+
+class ToolConfigCreate(ToolConfigSettings):
+    """The request of a new tool."""
+
+    url: HttpTemplate = Field(description=ADDRESS)
+    method: Method = Field(description=METHOD)
+
+
+class ToolConfigUpdate(ToolConfigSettings):
+    """Changes to a tool's request: keys that are given replace what was there, whole; the others stay."""
+
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
+    url: HttpTemplate = Field("", description=ADDRESS)
+    method: Method = Field("GET", description=METHOD)
+
+
+class ToolCreate(Body):
+    """A new tool."""
+
+    name: Name
+    description: ToolDescription = Described
+    type: ToolType
+    config: ToolConfigCreate
+
+    def to_store(self, secrets: Secrets) -> dict[str, Any]:
+        """The values under the names of `storage.agents.tools.ToolFields`; a description that was not given is null
+        there."""
+        given = self.model_dump(exclude_unset=True, exclude={"config"})
+        return {**given, "config": self.config.to_store(secrets, only_given=False)}
+
+
+class ToolUpdate(Body):
+    """Changes to a tool: what is absent stays."""
+
+    model_config = ConfigDict(json_schema_extra=without_defaults)
+
+    name: Name = ""
+    description: ToolDescription = Described
+    type: ToolType = "http"
+    config: ToolConfigUpdate = Field(default_factory=ToolConfigUpdate)
+
+    def to_store(self, secrets: Secrets) -> dict[str, Any]:
+        """The values that the body had, under the names of `storage.agents.tools.ToolFields`. `config` comes with the
+        keys that are given: it is to be merged with the stored one."""
+        given = self.model_dump(exclude_unset=True, exclude={"config"})
+        return {**given, "config": self.config.to_store(secrets, only_given=True)}
+
+
+class ToolHeaderView(View):
+    """A header of the tool's request."""
+
+    key: str
+    value: str
+
+
+class ToolParameterView(View):
+    """A parameter that the language model fills in."""
+
+    name: str
+    type: ParameterType
+    description: str
+    required: bool
+
+
+class ToolConfigView(View):
+    """The request that the tool makes; `timeout` in ms."""
+
+    url: str
+    method: Method
+    timeout: int
+    headers: list[ToolHeaderView]
+    body: list[ToolParameterView]
+    allow_variable_host: bool = False
+
+
+class Tool(View):
+    """An HTTP request that agents can make."""
+
+    id: IdView
+    name: str
+    description: str | None
+    type: ToolType
+    config: ToolConfigView
+    created_at: Instant
+    updated_at: Instant
+
+    @classmethod
+    def of(cls, stored: StoredTool, secrets: Secrets) -> Tool:
+        """As its organization sees it: with the values of the headers."""
+        headers = [
+            {"key": header["key"], "value": secrets.decrypt(header["value_encrypted"])}
+            for header in stored.config["headers"]
+        ]
+        return cls.model_validate({**stored.__dict__, "config": {**stored.config, "headers": headers}})

@@ -1,0 +1,301 @@
+"""aiohttp's server with bounds: slow heads, silent clients, large heads, and what is no HTTP. Everything that a client
+is told goes through the application, and nothing of what it sent goes into the log."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from fcntl import ioctl
+from termios import TIOCOUTQ
+from typing import Any, Final, cast
+
+import structlog
+from aiohttp import HttpVersion10, HttpVersion11, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.web_protocol import ERROR, _ErrInfo
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from api.routing.validation import EXPECTED
+from api.serving.middleware import REFUSAL, error_response
+from config.sections import ApiSettings
+
+VERSIONS: Final = (HttpVersion11, HttpVersion10)
+LONGEST_TARGET: Final = 8192
+LONGEST_FIELD: Final = 8190
+"""Bytes of a request's path and query, and of a header's name and value. They differ so that an error tells which."""
+MOST_FIELDS: Final = 100
+LONGEST_HEAD: Final = 65536
+"""Bytes that may come before a head is complete."""
+PROMPT_S: Final = 3.0
+"""A connection whose head takes longer to come is idle."""
+LINGER_S: Final = 5.0
+"""How long the rest of a refused request is read and thrown away, so that its sender can come to read why."""
+TOO_MANY_FIELDS: Final = "Too many headers received"
+
+log = structlog.get_logger()
+Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+MakeRequest = Callable[..., web.BaseRequest]
+
+
+class Runner(web.AppRunner):
+    """Runs an application on our server."""
+
+    def __init__(self, app: web.Application, settings: ApiSettings, shutdown_timeout: float) -> None:
+        super().__init__(app, shutdown_timeout=shutdown_timeout)
+        self._settings = settings
+
+    async def _make_server(self) -> HttpServer:
+        usual = await super()._make_server()
+        return HttpServer(usual.request_handler, usual.request_factory, self._settings)
+
+
+class HttpServer(web.Server):
+    """Makes connections, and requests of what they parse."""
+
+    def __init__(self, handle: Any, make_request: MakeRequest, settings: ApiSettings) -> None:
+        super().__init__(handle, request_factory=self._request)
+        self._make = make_request
+        self._settings = settings
+
+    def __call__(self) -> Connection:
+        """A connection to a client."""
+        return Connection(self, self._loop, self._settings)
+
+    def _request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        if message.version not in VERSIONS or not message.path.isascii():
+            request = self._make(ERROR, payload, protocol, writer, task)
+            request[REFUSAL] = error_response(400, "Bad request")
+            return request
+        if hdrs.EXPECT not in message.headers:
+            return self._make(message, payload, protocol, writer, task)
+        # aiohttp would say "100 Continue" to anybody, before the key and the length are looked at.
+        expected = message.headers[hdrs.EXPECT].lower() == "100-continue" and message.version == HttpVersion11
+        headers = CIMultiDict(message.headers)
+        del headers[hdrs.EXPECT]
+        message = message._replace(headers=CIMultiDictProxy(headers))
+        request = self._make(message, payload, protocol, writer, task)
+        request[EXPECTED] = expected
+        return request
+
+
+class Connection(web.RequestHandler):
+    """One client's connection. `closed` is called once, when an `opened` connection has ended."""
+
+    __slots__ = ("_gone", "_head_bytes", "_head_of", "_head_timeout_s", "_line", "_refused", "closed", "opened")
+
+    def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop, settings: ApiSettings) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=cast(Any, None),
+            keepalive_timeout=settings.idle_timeout_s,
+            lingering_time=LINGER_S,
+            max_line_size=LONGEST_TARGET,
+            max_field_size=LONGEST_FIELD,
+            max_headers=MOST_FIELDS,
+            auto_decompress=False,
+        )
+        self._head_timeout_s = settings.head_timeout_s
+        self._head_of = -1
+        self._head_bytes = 0
+        self._refused = False
+        self._line: asyncio.Transport | None = None
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self.opened = False
+        self.closed: Callable[[], None] = _nothing
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The first head is awaited from now on."""
+        self.opened = True
+        self._line = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
+        self._await_head(0)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The other side is gone, or we are."""
+        super().connection_lost(exc)
+        self._line = None
+        self._let_go()
+        self.closed()
+
+    def idle_since_s(self, now_s: float) -> float | None:
+        """Since when, by the loop's clock, it is between requests, or closes; None while it is at work. A head that
+        does not come promptly is none."""
+        if self.transport is None:
+            return self._next_keepalive_close_time
+        if self._messages or self._waiter is None or self._waiter.done():
+            return None
+        if self._head_of != self._request_count:
+            return self._next_keepalive_close_time - self._keepalive_timeout
+        since_s = self._next_keepalive_close_time - self._head_timeout_s
+        return since_s if now_s - since_s >= PROMPT_S else None
+
+    def all_taken(self) -> bool:
+        """Whether the other side's system has everything that we sent."""
+        return self._line is None or _all_taken(self._line)
+
+    def abort(self) -> None:
+        """It ends now."""
+        self.force_close()
+        if self._line is not None:
+            self._line.abort()
+
+    def close(self) -> None:
+        """No further request is taken."""
+        super().close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        """Parses. What follows a refusal is thrown away."""
+        if self._refused:
+            return
+        try:
+            super().data_received(data)
+        except Exception as error:  # noqa: BLE001 - whatever the parser trips over is a bad request
+            self._take_refusal(error)
+        if self._messages:
+            self._head_came()
+            if isinstance(self._messages[-1][0], _ErrInfo):
+                self._refuse()
+        elif data and self._expects_head():
+            self._await_head(len(data))
+
+    def _expects_head(self) -> bool:
+        """Whether what comes belongs to a head: before the first one, and while aiohttp waits for the next."""
+        return not self._request_count or (self._waiter is not None and not self._waiter.done())
+
+    def _await_head(self, received: int) -> None:
+        """Part of a head came, or none yet. The whole has to come in time: bounded once for each request."""
+        if self._head_of != self._request_count:
+            self._head_of, self._head_bytes = self._request_count, 0
+            due = self._next_keepalive_close_time = self._loop.time() + self._head_timeout_s
+            if self._keepalive_handle is not None:
+                self._keepalive_handle.cancel()
+            self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
+        self._head_bytes += received
+        if self._head_bytes > LONGEST_HEAD:
+            self._take_refusal(BadHttpMessage(TOO_MANY_FIELDS))
+            self._refuse()
+
+    def _head_came(self) -> None:
+        """The next time to be bounded is that between two requests."""
+        if self._head_of >= 0 and self._keepalive_handle is not None:
+            self._head_of = -1
+            self._keepalive_handle.cancel()
+            self._keepalive_handle = None
+
+    def _take_refusal(self, error: Exception) -> None:
+        """Queue an error as aiohttp does with those that it knows."""
+        self._messages.append((_ErrInfo(400, error, ""), EMPTY_PAYLOAD))
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _refuse(self) -> None:
+        """What came last is no HTTP. When it stands in the body of a request, that request is told; else it is answered
+        like a request, after those before it."""
+        self._refused = True
+        error, _ = self._messages.pop()
+        body = self._messages[-1][1] if self._messages else self._body_in_hand()
+        if body.is_eof():
+            self._messages.append((error, EMPTY_PAYLOAD))
+        else:
+            body.set_exception(web.RequestPayloadError("malformed"))
+            body.feed_eof()
+
+    def _body_in_hand(self) -> StreamReader:
+        return EMPTY_PAYLOAD if self._current_request is None else self._current_request.content
+
+    def _make_error_handler(self, err_info: _ErrInfo) -> Handle:
+        """Refusals go through the application: they are counted, charged and named like any request."""
+        handle = self._request_handler
+        assert handle is not None
+
+        async def refused(request: web.BaseRequest) -> web.StreamResponse:
+            request[REFUSAL] = error_response(*_verdict(err_info.exc))
+            return await handle(request)
+
+        return refused
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send it. The one after which the connection ends says so."""
+        unread = not request.content.is_eof()
+        after_it_nothing = self._refused and not self._messages
+        if after_it_nothing or (unread and request.get(EXPECTED, False)):
+            resp.force_close()
+        if unread and resp.keep_alive is False:
+            self._lingering_time = 0.0
+        sent = await super().finish_response(request, resp, start_time)
+        if after_it_nothing:
+            await self._linger()
+        return sent
+
+    async def _linger(self) -> None:
+        """Time for the client to read what it was told: to close while it still sends would take that away."""
+        if self.transport is not None:
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            await asyncio.wait((self._gone,), timeout=LINGER_S)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What went wrong around the application, which answers for everything that goes wrong inside it."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the client is gone
+        log.error("api.request_failed", exc_info=exc)
+        if request.writer.output_size > 0:
+            raise ConnectionError("part of a response is sent already") from exc
+        response = error_response(500, "Internal server error")
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """In our words: aiohttp's quote what the client sent."""
+        log.error("api.connection_failed", exc_info=kw.get("exc_info", True))
+
+
+def _all_taken(line: asyncio.Transport) -> bool:
+    """What TLS has handed on and the socket has not taken yet is in no transport's count: the socket is full then."""
+    if line.get_write_buffer_size():
+        return False
+    held, not_taken = line.get_extra_info("socket"), array("i", [0])
+    if held is None or held.fileno() < 0:
+        return True
+    with suppress(OSError):  # closed by now
+        ioctl(held.fileno(), TIOCOUTQ, not_taken)
+    return not not_taken[0]
+
+
+def _verdict(error: BaseException) -> tuple[int, str]:
+    """Status and message for what the parser refused; never a word of it."""
+    if isinstance(error, LineTooLong) and error.args[1] == LONGEST_TARGET:
+        return 414, "Request target is too long"
+    if isinstance(error, LineTooLong) or error.args == (TOO_MANY_FIELDS,):
+        return 431, "Request header fields are too large"
+    return 400, "Bad request"
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,136 @@
+"""`Idempotency-Key`: a POST that is sent again gets the answer of the first one, and does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+from aiohttp import web
+
+from api.serving.middleware import errors
+from config.clock import utc_now
+from config.errors import FieldProblem, Invalid, QuotaExceeded
+from config.secrets import Secrets
+from storage.accounts import idempotency, quotas
+from storage.accounts.idempotency import Answer, Scope
+from storage.database.database import Database, StorageTrouble
+
+HEADER: Final = "Idempotency-Key"
+REPLAY_HEADER: Final = "Idempotent-Replay"
+KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+PURGE_EVERY_S: Final = 600.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+log = structlog.get_logger()
+
+
+def key_of(request: web.Request) -> str | None:
+    """The key that the client chose; None without one. `Invalid` names the header."""
+    given = request.headers.getall(HEADER, [])
+    if not given:
+        return None
+    if len(given) > 1 or KEY.fullmatch(given[0]) is None:
+        raise Invalid([FieldProblem(HEADER, "Must be one text of 1 to 255 visible ASCII characters")])
+    return given[0]
+
+
+class Repeats:
+    """Answers that are kept for repetitions, and the requests that run now."""
+
+    def __init__(self, database: Database, secrets: Secrets, limits: Mapping[str, int]) -> None:
+        """`limits` are the quotas of organizations without quotas of their own."""
+        self._database = database
+        self._limits = limits
+        self._secrets = secrets
+        self._turns: dict[Scope, tuple[asyncio.Lock, int]] = {}
+
+    async def once(self, scope: Scope, request: web.Request, run: Handler) -> web.StreamResponse:
+        """The kept answer, or that of `run`, which stores it when it succeeds; refusals are stored here. A request
+        waits for one of the same scope that runs."""
+        async with self._turn(scope):
+            owner = scope.organization_id
+            kept = await self._database.read(
+                lambda conn: idempotency.find(conn, self._secrets, scope, utc_now()), owner=owner
+            )
+            if kept is not None:
+                return replay(kept)
+            no_room: list[QuotaExceeded] = []
+
+            async def noted(again: web.Request) -> web.StreamResponse:
+                try:
+                    return await run(again)
+                except QuotaExceeded as refusal:
+                    if refusal.quota == quotas.ANSWERS:
+                        no_room.append(refusal)
+                    raise
+
+            response = await errors(request, noted)
+            if no_room:
+                return response  # that there is no room to keep an answer is not kept either
+            body = response.body if isinstance(response, web.Response) else None
+            if isinstance(body, bytes) and _is_kept_refusal(response.status):
+                answer = Answer(response.status, body)
+                first = await self._database.write(partial(self._first, scope, answer), owner=owner)
+                return response if first is answer else replay(first)
+            return response
+
+    def _first(self, scope: Scope, answer: Answer, conn: sa.Connection) -> Answer:
+        """The answer that holds; this one is kept if there is none yet. Raises `QuotaExceeded`."""
+        before = quotas.usage(conn, scope.organization_id, self._limits)
+        first = idempotency.find_or_keep(conn, self._secrets, scope, answer)
+        quotas.check(before, quotas.usage(conn, scope.organization_id, self._limits), [quotas.ANSWERS])
+        return first
+
+    @asynccontextmanager
+    async def _turn(self, scope: Scope) -> AsyncIterator[None]:
+        lock, users = self._turns.get(scope, (asyncio.Lock(), 0))
+        self._turns[scope] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._turns.pop(scope)
+            if users > 1:
+                self._turns[scope] = lock, users - 1
+
+    @asynccontextmanager
+    async def purged_regularly(self) -> AsyncIterator[None]:
+        """Forget what is older than 24 hours, now and from time to time, until the block ends."""
+        task = asyncio.create_task(self._purge_forever(), name="idempotency purge")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def _purge_forever(self) -> None:
+        while True:
+            try:
+                await self._database.write(lambda conn: idempotency.purge(conn, utc_now()))
+            except StorageTrouble as trouble:
+                log.warning("idempotency.not_purged", cause=trouble.cause)
+            except Exception:  # the next one may do: the table must not grow for good
+                log.exception("idempotency.not_purged")
+            await asyncio.sleep(PURGE_EVERY_S)
+
+
+def _is_kept_refusal(status: int) -> bool:
+    """What a repetition may change: who asks, how often, and a fault of ours."""
+    return 400 <= status < 500 and status not in (401, 429)
+
+
+def replay(kept: Answer) -> web.Response:
+    """The kept answer, marked as one."""
+    return web.Response(
+        body=kept.body,
+        status=kept.status,
+        headers={REPLAY_HEADER: "true"},
+        content_type="application/json",
+        charset="utf-8",
+    )

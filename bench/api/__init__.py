@@ -1,0 +1,1 @@
+"""Benchmarks of the REST API, against a FastAPI peer and between tenants."""

@@ -1,0 +1,63 @@
+"""The measured side of the API's bench: the whole server as `trunkline serve` runs it, log lines to a file; only the
+models are replaced by ones that answer at once, so that two cores can hold a hundred conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from bench.api.data import another_tenant, fill
+from bench.turn.scripted_models import scripted_models
+from bench.worker_process import obey
+from config import logging as logs
+from config.settings import Settings
+from trunkline.server.startup import SWITCH_S, running
+
+PORTS: Final = range(40000, 42000)
+ANSWER: Final = "All right, I have noted that."
+
+
+def _settings(folder: Path) -> Settings:
+    return Settings().with_changes(
+        {
+            "data_dir": folder,
+            "api": {"host": "127.0.0.1", "port": 0},
+            "sip": {"host": "127.0.0.1", "port": 0, "rtp_ports": f"{PORTS[0]}-{PORTS[-1]}", "codecs": ["PCMU"]},
+            "trunks": {"policy": "open"},
+        }
+    )
+
+
+async def main() -> None:
+    """Take orders."""
+    sys.setswitchinterval(SWITCH_S)
+    async with AsyncExitStack() as stack:
+        orders: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {}
+
+        async def start(folder: str) -> dict[str, Any]:
+            log = stack.enter_context(await asyncio.to_thread(Path(folder, "server.log").open, "w"))
+            logs.configure("info", "json", log)
+            server = await stack.enter_async_context(
+                running(_settings(Path(folder)), lambda _: scripted_models(ANSWER))
+            )
+            prepared = await server.database.write(fill)
+            database = server.database
+
+            async def add_tenant() -> dict[str, Any]:
+                return {"key": await database.write(another_tenant)}
+
+            orders["add_tenant"] = add_tenant
+            return {"origin": server.api_origin, "sip_port": server.sip_port, **prepared}
+
+        orders["start"] = start
+        await obey(orders)
+
+
+if __name__ == "__main__":
+    uvloop.run(main())

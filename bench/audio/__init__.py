@@ -1,0 +1,1 @@
+"""Benchmarks of the audio pump and of echo cancellation."""

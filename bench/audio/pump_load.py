@@ -1,0 +1,121 @@
+"""The other ends of the calls of the pump's bench: each plays speech, active for 39 % of the time (ITU-T P.59)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bench.encryption import NONE, settings_of
+from bench.worker_process import obey
+from config import logging as logs
+from media.audio_port import Samples
+from models.protocols import VoiceSettings
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from sipcore.dialogs.leg import Leg
+from sipcore.endpoint import Endpoint
+from sipcore.settings import EndpointSettings
+
+RATE = 8000
+ACTIVITY = 0.39
+TOP_UP_S = 5
+SENTENCES = (
+    "Hello, I would like to make an appointment for next week.",
+    "Thursday would be fine, preferably in the morning.",
+    "No, nine is too early, could we say half past ten?",
+    "Yes, that is perfect, thank you very much.",
+)
+
+
+async def conversation() -> Samples:
+    """One side of a talk: sentences, with pauses that make up the rest."""
+    flite = FliteTextToSpeech()
+    settings = VoiceSettings(voice=flite.voices()[0], speed=1.0, stability=1.0, rate=RATE)
+    parts = []
+    for sentence in SENTENCES:
+        samples = (await flite.synthesize(sentence, settings)).samples
+        parts += [samples, np.zeros(int(len(samples) * (1 - ACTIVITY) / ACTIVITY), np.int16)]
+    flite.close()
+    return np.concatenate(parts)
+
+
+class PumpLoad:
+    """Calls, and keeps them talking."""
+
+    def __init__(self, calls: int, encryption: Mapping[str, Any]) -> None:
+        self.endpoint = Endpoint(
+            EndpointSettings(
+                host="127.0.0.1",
+                port=0,
+                rtp_first_port=44000,
+                rtp_last_port=46000,
+                codecs=("PCMU",),
+                max_calls=calls,
+                **settings_of(encryption),
+            ),
+            lambda leg: None,
+        )
+        self._transport = encryption["transport"]
+        self._legs: list[tuple[Leg, int]] = []
+
+    async def start(self, calls: int, port: int, number: str) -> dict[str, Any]:
+        """Place the calls."""
+        await self.endpoint.start()
+        self.endpoint.set_sources(["127.0.0.1"])
+        slowest_s = 0.0
+        for _ in range(calls):
+            began_s = time.perf_counter()
+            leg = await self.endpoint.call(f"sip:{number}@127.0.0.1:{port};transport={self._transport}")
+            media = await asyncio.wait_for(leg.connected(), 10)
+            self._legs.append((leg, media.slot))
+            slowest_s = max(slowest_s, time.perf_counter() - began_s)
+        self._talking = asyncio.create_task(self._talk(await conversation()))
+        return {"calls": len(self._legs), "slowest_ms": slowest_s * 1000}
+
+    async def _talk(self, talk: Samples) -> None:
+        """Each call begins elsewhere in the talk; queues are kept filled for twice the time between two visits."""
+        ahead = 2 * TOP_UP_S * RATE
+        at = {slot: number * len(talk) // len(self._legs) for number, (_, slot) in enumerate(self._legs)}
+        while True:
+            for _, slot in self._legs:
+                queued = self.endpoint.pump.written(slot) - self.endpoint.pump.taken(slot)
+                piece = np.take(talk, np.arange(at[slot], at[slot] + max(0, ahead - queued)), mode="wrap")
+                at[slot] = (at[slot] + self.endpoint.pump.write(slot, piece)) % len(talk)
+            await asyncio.sleep(TOP_UP_S)
+
+    async def hang_up(self) -> dict[str, Any]:
+        """End every call."""
+        self._talking.cancel()
+        await asyncio.gather(*(leg.hangup() for leg, _ in self._legs))
+        return {}
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._talking.cancel()
+        await self.endpoint.close()
+
+
+async def main() -> None:
+    """Take orders."""
+    logs.configure("error", "console")
+    loads: list[PumpLoad] = []
+
+    async def start(
+        calls: int, port: int, number: str = "bench", encryption: Mapping[str, Any] = NONE
+    ) -> dict[str, Any]:
+        loads.append(PumpLoad(calls, encryption))
+        return await loads[0].start(calls, port, number)
+
+    async def hang_up() -> dict[str, Any]:
+        return await loads[0].hang_up()
+
+    await obey({"start": start, "hang_up": hang_up})
+    for load in loads:
+        await load.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

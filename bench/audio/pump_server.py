@@ -1,0 +1,150 @@
+"""The measured side of the pump's bench: endpoint, pump, tick engine with voice activity, recordings; no talk."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.encryption import NONE, settings_of
+from bench.worker_process import obey
+from config import logging as logs
+from media.engine.call_audio import CallEvent
+from media.engine.engine import Engine
+from media.recording import RecordingWriter
+from media.turns.settings import TurnSettings
+from sipcore.dialogs.leg import Leg
+from sipcore.endpoint import Endpoint
+from sipcore.settings import EndpointSettings
+
+PORTS = range(40000, 42000)
+
+
+class Deaf:
+    """A conversation that counts what it is told."""
+
+    events = 0
+
+    def media_events(self, events: Sequence[CallEvent]) -> None:
+        """Count."""
+        self.events += len(events)
+
+
+class PumpServer:
+    """Answers every call and records it."""
+
+    def __init__(self, calls: int, with_engine: bool, folder: Path, encryption: Mapping[str, Any]) -> None:
+        self.endpoint = Endpoint(
+            EndpointSettings(
+                host="127.0.0.1",
+                port=0,
+                rtp_first_port=PORTS[0],
+                rtp_last_port=PORTS[-1],
+                codecs=("PCMU",),
+                max_calls=calls,
+                max_invites_per_second=100_000,
+                **settings_of(encryption),
+            ),
+            self._on_incoming,
+        )
+        self._folder = folder
+        self._with_engine = with_engine
+        self._writer = RecordingWriter()
+        self._engine = Engine(self.endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener = Deaf()
+        self._spinning = threading.Event()
+
+    async def start(self) -> dict[str, Any]:
+        """Open the port."""
+        await self.endpoint.start()
+        self.endpoint.set_sources(["127.0.0.1"])
+        self._writer.start()
+        if self._with_engine:
+            self._engine.start()
+        return {"port": self.endpoint.sip_port}
+
+    def _on_incoming(self, leg: Leg) -> None:
+        task = asyncio.create_task(self._hold(leg))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _hold(self, leg: Leg) -> None:
+        media = await leg.answer()
+        if self._with_engine:
+            path = self._folder / f"{leg.sip_call_id}.wav"
+            recording = self._writer.open(path, rate=media.rate, call_id=leg.sip_call_id)
+            self._engine.add(media.slot, TurnSettings(), self._listener, recording)
+        await leg.ended
+        self._engine.remove(media.slot)
+        leg.release()
+
+    async def spin(self, on: bool) -> dict[str, Any]:
+        """Start or stop a thread of Python that never rests."""
+        if on:
+            self._spinning.set()
+            threading.Thread(target=_spin, args=(self._spinning,), daemon=True).start()
+        else:
+            self._spinning.clear()
+        return {}
+
+    async def stats(self, reset: bool) -> dict[str, Any]:
+        """The pump's and the engine's counters."""
+        pump, engine = self.endpoint.pump.stats(reset=reset), self._engine.stats
+        return {
+            "calls": pump.calls,
+            "realtime": pump.realtime,
+            "shards": pump.shards,
+            "skipped_ticks": pump.skipped_ticks,
+            "lateness_ms": pump.lateness_ms,
+            "deviation_ms": pump.deviation_ms,
+            "engine_ticks": engine.ticks,
+            "engine_seconds": engine.tick_seconds,
+            "engine_longest_ms": engine.longest_tick_seconds * 1000,
+            "windows_run": engine.windows_run,
+            "windows_skipped": engine.windows_skipped,
+            "events": self._listener.events,
+        }
+
+    async def close(self) -> None:
+        """Take it down in order."""
+        self._spinning.clear()
+        if self._with_engine:
+            await asyncio.to_thread(self._engine.close)
+        await self.endpoint.close()
+        await asyncio.to_thread(self._writer.close)
+
+
+def _spin(on: threading.Event) -> None:
+    (Path("/proc/self/task") / str(threading.get_native_id()) / "comm").write_text("spinning")
+    count = 0
+    while on.is_set():
+        count += 1
+
+
+async def main() -> None:
+    """Take orders."""
+    logs.configure("error", "console")
+    servers: list[PumpServer] = []
+    with tempfile.TemporaryDirectory() as folder:
+
+        async def start(calls: int, with_engine: bool, encryption: Mapping[str, Any] = NONE) -> dict[str, Any]:
+            servers.append(PumpServer(calls, with_engine, Path(folder), encryption))
+            return await servers[0].start()
+
+        async def spin(on: bool) -> dict[str, Any]:
+            return await servers[0].spin(on)
+
+        async def stats(reset: bool) -> dict[str, Any]:
+            return await servers[0].stats(reset)
+
+        await obey({"start": start, "spin": spin, "stats": stats})
+        for server in servers:
+            await server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""RTP packets as the network card sends them: captured, and when each left."""

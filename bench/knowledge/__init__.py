@@ -1,0 +1,1 @@
+"""Benchmarks of document reading and of knowledge retrieval."""

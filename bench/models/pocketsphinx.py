@@ -1,0 +1,114 @@
+"""Measures the recognizer: real-time factor, what `finish` takes, and how long the event loop and a 1 ms beat stand
+still meanwhile (what a decoder that held the GIL would do to them).
+
+    python -m bench.models.pocketsphinx [callers]
+
+Sound is fed at the pace of a call, 20 ms at a time, by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+
+from media.audio_port import Samples
+from models.protocols import SpeechToTextStream, VoiceSettings
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+
+SENTENCE = "i would like to make an appointment for tomorrow morning please"
+TURNS = 5
+FRAME = 160
+
+
+class Beat:
+    """The longest and the typical stall of a thread that wants to run every millisecond, ms."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self.stalls: list[float] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the measurement."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last = time.perf_counter()
+        while not self._stop.wait(0.001):
+            now = time.perf_counter()
+            self.stalls.append((now - last) * 1000 - 1)
+            last = now
+
+
+def feed(streams: list[SpeechToTextStream], sound: Samples) -> None:
+    """Feed all streams at the pace of a call."""
+    began = time.perf_counter()
+    for number, start in enumerate(range(0, len(sound), FRAME)):
+        time.sleep(max(0.0, began + number * 0.02 - time.perf_counter()))
+        for stream in streams:
+            stream.feed(sound[start : start + FRAME])
+
+
+async def loop_lag(lags: list[float]) -> None:
+    """Note how much later than asked for the loop wakes us, ms."""
+    while True:
+        asked = time.perf_counter() + 0.005
+        await asyncio.sleep(0.005)
+        lags.append((time.perf_counter() - asked) * 1000)
+
+
+async def measure(callers: int) -> dict[str, object]:
+    """Let that many callers say the sentence at once, a few turns each."""
+    voice = FliteTextToSpeech()
+    speech = await voice.synthesize(SENTENCE, VoiceSettings("flite/rms", 1.0, 0.5, 8000))
+    sound = np.pad(speech.samples, 800)
+    recognizer = await asyncio.to_thread(PocketsphinxSpeechToText)
+    streams = [recognizer.open(rate=8000, language=None, on_words=lambda words: None) for _ in range(callers)]
+    await asyncio.gather(*(stream.finish() for stream in streams))
+    lags: list[float] = []
+    lag = asyncio.create_task(loop_lag(lags))
+    beat, finishes, used = Beat(), [], time.process_time()
+    for _ in range(TURNS):
+        await asyncio.to_thread(feed, list(streams), sound)
+        finishes += await asyncio.gather(*(timed_finish(stream) for stream in streams))
+    used = time.process_time() - used
+    beat.stop()
+    lag.cancel()
+    await asyncio.to_thread(recognizer.close)
+    voice.close()
+    return {
+        "callers": callers,
+        "cores": os.cpu_count(),
+        "sentence_s": round(len(sound) / 8000, 2),
+        "cpu_s_per_s_of_speech": round(used / (TURNS * callers * len(sound) / 8000), 3),
+        "finish_ms": percentiles(finishes),
+        "loop_lag_ms": percentiles(lags),
+        "thread_stall_ms": percentiles(beat.stalls),
+    }
+
+
+async def timed_finish(stream: SpeechToTextStream) -> float:
+    """ms that `finish` takes after the last sound."""
+    began = time.perf_counter()
+    await stream.finish()
+    return (time.perf_counter() - began) * 1000
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """p50, p99 and maximum."""
+    p50, p99 = np.percentile(values, [50, 99])
+    return {"p50": round(float(p50), 1), "p99": round(float(p99), 1), "max": round(max(values), 1)}
+
+
+if __name__ == "__main__":
+    for count in map(int, sys.argv[1:] or ("1", "4")):
+        print(json.dumps(asyncio.run(measure(count))))

@@ -1,0 +1,1 @@
+"""Benchmarks of the whole server: concurrent calls, soak, backup, retention."""

@@ -1,0 +1,1 @@
+"""Webhook delivery while its processes are killed."""

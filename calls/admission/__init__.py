@@ -1,0 +1,1 @@
+"""Which inbound calls are accepted: number routing, capacity, funds, digest authentication, load."""

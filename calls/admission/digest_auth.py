@@ -1,0 +1,78 @@
+"""Callers who must say who they are before a number is rung."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from calls import metrics
+from calls.admission.number_routing import Refused
+from config.secrets import Secrets
+from sipcore.dialogs.leg import LegFacts
+from sipcore.messages.headers import HeaderLines, printable, uri_place, uri_user
+from sipcore.security.digest import Credentials, InboundDigest, Wanted
+from storage.phone_numbers.phone_numbers import PhoneNumber
+
+log = structlog.get_logger()
+
+
+class Unproven(Refused):
+    """The caller has not said yet who it is: the way of every call to a number with `sip_inbound_auth`."""
+
+    def __init__(self, headers: HeaderLines) -> None:
+        super().__init__(401, "the caller has to say who it is", headers=headers)
+
+
+class Door:
+    """Asks callers of numbers with `sip_inbound_auth` for the number's SIP user and password."""
+
+    def __init__(self, secrets: Secrets, digest: InboundDigest, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._secrets: Final = secrets
+        self._digest: Final = digest
+        self._clock_s: Final = clock_s
+
+    def check(self, facts: LegFacts, number: PhoneNumber) -> None:
+        """Returns when the caller may go on. `Refused`: 401 with a challenge, 403 after too many wrong answers."""
+        if not number.sip_inbound_auth:
+            return
+        if number.sip_username is None or number.sip_password_encrypted is None:
+            raise Refused(403, "the number asks for credentials, and has none")
+        credentials = Credentials(number.sip_username, self._secrets.decrypt(number.sip_password_encrypted))
+        now_s = self._clock_s()
+        outcome = self._digest.judge(
+            facts.authorization,
+            Wanted("INVITE", _namer(facts, number)),
+            credentials,
+            facts.source,
+            number.organization_id,
+            now_s,
+        )
+        metrics.DIGESTS.labels(outcome=outcome).inc()
+        match outcome:
+            case "granted":
+                return
+            case "blocked":
+                raise Refused(403, "too many wrong credentials")
+            case "wrong":
+                log.warning(
+                    "sip.digest_failed", source=facts.source, number=number.number, caller=printable(facts.sender.user)
+                )
+                raise Refused(401, "wrong credentials", headers=self._digest.challenge(facts.source, now_s))
+            case _:
+                raise Unproven(self._digest.challenge(facts.source, now_s, stale=outcome == "stale"))
+
+
+def _namer(facts: LegFacts, number: PhoneNumber) -> Callable[[str], bool]:
+    """Tells whether a digest's `uri` names the number that is called: a proxy may have changed the host. Who names no
+    user there, as sipp does, must name the host and port of the request URI."""
+
+    def names(uri: str) -> bool:
+        user = uri_user(uri)
+        if not user:
+            return facts.request_place != "" and uri_place(uri) == facts.request_place
+        return user.removeprefix("+") == number.number.removeprefix("+")
+
+    return names

@@ -1,0 +1,102 @@
+"""What calls of paid plans cost, and who pays: a rate card, and one debit in the transaction that ends the call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final, Self
+
+import sqlalchemy as sa
+
+from calls import metrics
+from calls.call_record.metering import Usage
+from config.sections import BillingSettings
+from storage.accounts import balances, organizations
+from storage.accounts.organizations import Organization
+from storage.calls.calls import Call
+from storage.tables.columns import money
+
+SERVER: Final = "server"
+"""Who makes the changes that calls make."""
+_ONE_MS: Final = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class RateCard:
+    """Prices in the currency of the balances: of a connected minute, of 1,000 tokens, of a minute that speech to text
+    hears, and of 1,000 characters that are spoken."""
+
+    telephony: Decimal = Decimal(0)
+    tokens: Decimal = Decimal(0)
+    hearing: Decimal = Decimal(0)
+    speaking: Decimal = Decimal(0)
+
+    @classmethod
+    def of(cls, settings: BillingSettings) -> Self:
+        """As it is set, digit by digit."""
+        prices = (
+            settings.telephony_per_minute,
+            settings.inference_per_1000_tokens,
+            settings.speech_to_text_per_minute,
+            settings.text_to_speech_per_1000_characters,
+        )
+        return cls(*(Decimal(str(price)) for price in prices))
+
+    def cost_of(self, usage: Usage) -> Decimal:
+        """Exact, then rounded once, to the millionth. Nothing is rounded up to whole minutes or thousands."""
+        minutes = self.telephony * _ms(usage.telephony_s) + self.hearing * _ms(usage.heard_s)
+        thousands = self.tokens * usage.tokens + self.speaking * usage.spoken_characters
+        return money((minutes + 60 * thousands) / 60_000)
+
+
+FREE: Final = RateCard()
+"""Nothing costs anything."""
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def has_no_funds(organization: Organization) -> bool:
+    """A paid plan has nothing left to pay calls with. A call that lives goes on all the same."""
+    return organization.plan == "paid" and organization.balance <= 0
+
+
+def charge(conn: sa.Connection, call: Call, usage: Usage, card: RateCard) -> float | None:
+    """Keep what an ended call used, and take its cost from the balance; for the transaction that ends it. Returns the
+    cost; None on the free plan. The telephone counts from the stored answer to the stored end."""
+    usage = replace(usage, telephony_s=_connected_s(call))
+    organization = organizations.get(conn, call.organization_id)
+    if organization is None or organization.plan != "paid":
+        balances.keep_bill(conn, call.id, usage.stored(), None)
+        return None
+    cost = card.cost_of(usage)
+    balances.keep_bill(conn, call.id, usage.stored(), cost)
+    if cost:
+        balances.change(conn, organization.id, -cost, made_by=SERVER, call_id=call.id, note=_note(call, usage))
+    return float(cost)
+
+
+def count(call: Call, usage: Usage) -> None:
+    """Count for `/metrics` what was charged, once it is stored."""
+    metrics.USED_SECONDS.labels(what="telephony").inc(_connected_s(call))
+    metrics.USED_SECONDS.labels(what="hearing").inc(usage.heard_s)
+    metrics.USED_TOKENS.labels(what="read").inc(usage.prompt_tokens)
+    metrics.USED_TOKENS.labels(what="written").inc(usage.completion_tokens)
+    metrics.USED_CHARACTERS.inc(usage.spoken_characters)
+    metrics.CHARGED.inc(call.cost or 0.0)
+
+
+def _connected_s(call: Call) -> float:
+    if call.started_at is None or call.ended_at is None:
+        return 0.0
+    return max((call.ended_at - call.started_at) // _ONE_MS, 0) / 1000
+
+
+def _note(call: Call, usage: Usage) -> str:
+    """What was paid, for whoever looks at the balance. It outlives the call: it names nobody."""
+    return (
+        f"{call.direction} call: {usage.telephony_s} s connected, {usage.tokens} tokens, "
+        f"{usage.heard_s} s heard, {usage.spoken_characters} characters spoken"
+    )

@@ -1,0 +1,52 @@
+"""How calls end: from what SIP says to the reason that is stored, and back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sipcore.dialogs.leg import LegEnd
+from sipcore.messages import reason_header
+from sipcore.messages.status_reason import reason_for
+from storage.calls.calls import EndedReason, EndStatus
+
+ELSEWHERE: Final = "Call completed elsewhere"
+_CAUSES: Final[dict[EndedReason, int]] = {
+    "no_answer": reason_header.NO_ANSWER,
+    "media_timeout": reason_header.TEMPORARY_FAILURE,
+    "error": reason_header.TEMPORARY_FAILURE,
+    "server_shutdown": reason_header.TEMPORARY_FAILURE,
+}
+
+
+def reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:
+    """Why a call ended that the other side has ended. A BYE, or a caller's CANCEL (487), is their wish; a caller whom
+    another phone has answered was not answered here; anything else is a failure of the way between us."""
+    if not answered and not inbound:
+        return reason_for(end.code, end.cause.number if end.cause else None)
+    if not answered and end.elsewhere:
+        return "no_answer"
+    return "customer_ended" if end.code < 300 or (end.code == 487 and not answered) else "unreachable"
+
+
+def status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
+    """The status in which a call ends."""
+    if answered:
+        return "completed"
+    return "no_answer" if reason in ("no_answer", "customer_ended", "api_hangup") else "failed"
+
+
+def cause_of(reason: EndedReason | None) -> int:
+    """The Q.850 cause that we give when we end a call for this reason."""
+    return reason_header.NORMAL if reason is None else _CAUSES.get(reason, reason_header.NORMAL)
+
+
+def sip_end_of(end: LegEnd) -> dict[str, Any]:
+    """What is stored and shown of a leg's end. Silence has no status, and is nobody's doing. Only a refusal has a
+    phrase."""
+    return {
+        "statusCode": end.code or None,
+        "reasonPhrase": ELSEWHERE if end.elsewhere else end.reason if end.code >= 300 else None,
+        "q850Cause": end.cause.number if end.cause else None,
+        "q850Text": (end.cause.text or None) if end.cause else None,
+        "byPeer": end.by_peer and end.code != 0,
+    }

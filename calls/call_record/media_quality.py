@@ -1,0 +1,90 @@
+"""What is kept of a call's sound: figures for those who look at the call, and for those who look at all of them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from sipcore.audio.call_quality import Heard, Quality
+from sipcore.dialogs.leg import Leg
+
+_WAYS: Final = ("received", "sent")
+LOSS: Final = Histogram(
+    "trunkline_rtp_loss_ratio",
+    "Share of a call's audio packets that were lost, at its end",
+    ["way"],
+    buckets=(0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5),
+)
+JITTER: Final = Histogram(
+    "trunkline_rtp_jitter_seconds",
+    "Mean jitter of a call's audio packets, at its end",
+    ["way"],
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2),
+)
+MOS: Final = Histogram(
+    "trunkline_call_mos",
+    "Estimated mean opinion score of a call, at its end",
+    ["way"],
+    buckets=(1.5, 2.0, 2.5, 3.0, 3.3, 3.6, 3.8, 4.0, 4.1, 4.2, 4.3, 4.4),
+)
+FOREIGN: Final = Counter("trunkline_foreign_rtp_packets", "Audio packets that were not those of a call's peer")
+
+log = structlog.get_logger()
+
+
+def end_of_sound(leg: Leg, call_id: str) -> dict[str, Any] | None:
+    """The figures of a leg whose sound is over, noted for all of them; None when it had none. Call it before the leg is
+    released."""
+    try:
+        quality = leg.quality()
+    except KeyError:
+        return None
+    _observe(quality)
+    if quality.foreign:
+        log.warning("call.foreign_rtp", call_id=call_id, packets=quality.foreign)
+    return shown(quality)
+
+
+def _observe(quality: Quality) -> None:
+    FOREIGN.inc(quality.foreign)
+    for way, heard in zip(_WAYS, (quality.received, quality.sent), strict=True):
+        if heard is None or heard.mos is None:
+            continue
+        LOSS.labels(way).observe(heard.loss)
+        JITTER.labels(way).observe(heard.jitter_ms / 1000)
+        MOS.labels(way).observe(heard.mos)
+
+
+def shown(quality: Quality) -> dict[str, Any]:
+    """As it is stored, and as clients see it."""
+    return {
+        "codec": quality.codec,
+        "received": {
+            **_direction(quality.received),
+            "duplicate": quality.duplicate,
+            "reordered": quality.reordered,
+            "foreign": quality.foreign,
+            "malformed": quality.malformed,
+            "discardedMs": round(quality.discarded_ms),
+        },
+        "sent": {"packets": quality.packets_sent} if quality.sent is None else _direction(quality.sent),
+        "roundTripMs": _rounded(quality.round_trip_ms),
+        "maxRoundTripMs": _rounded(quality.round_trip_max_ms),
+    }
+
+
+def _direction(heard: Heard) -> dict[str, Any]:
+    return {
+        "packets": heard.packets,
+        "lost": heard.lost,
+        "lossPercent": round(100 * heard.loss, 2),
+        "jitterMs": round(heard.jitter_ms, 1),
+        "maxJitterMs": round(heard.jitter_max_ms, 1),
+        "mos": None if heard.mos is None else round(heard.mos, 2),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)

@@ -1,0 +1,30 @@
+"""How a call ended and what is kept of it: what the session hands over after the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from calls.call_record.metering import NOTHING, Usage
+from storage.calls.calls import EndedReason, EndStatus, TranscriptItem
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call ended. `answered_at` is stored if it has not been yet; `recorded`: its recording holds sound."""
+
+    status: EndStatus
+    reason: EndedReason
+    ended_at: datetime
+    answered_at: datetime | None = None
+    transcript: Sequence[TranscriptItem] = ()
+    timeline: Sequence[dict[str, Any]] = ()
+    turn_count: int = 0
+    recorded: bool = False
+    media_quality: dict[str, Any] | None = None
+    """`calls.call_record.media_quality.shown`."""
+    sip_end: dict[str, Any] | None = None
+    """`calls.call_record.end_reason.sip_end_of`."""
+    usage: Usage = NOTHING

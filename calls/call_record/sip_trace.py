@@ -1,0 +1,183 @@
+"""Which SIP messages belong to which call; they are stored a moment after its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from config.clock import iso
+from sipcore.dialogs.leg import LegFacts
+from sipcore.trace.sip_log import DialogKey, Kept, SipLog
+from storage.calls import sip_traces
+from storage.calls.sip_traces import CallSip, SipEntry
+from storage.database.database import Database, StorageTrouble
+
+AFTER_END_S: Final = 1.0
+"""What still comes then belongs to the call: the answer to a BYE, and a BYE that is sent again."""
+FULL_PAUSE_S: Final = 10.0
+"""Wait after the disk was full."""
+MOST_WAITING: Final = 1000
+"""Calls whose messages wait for room."""
+TOGETHER: Final = 8
+"""Calls whose messages are stored in one transaction."""
+
+Found = tuple[Sequence[Kept], int]
+"""A call's messages, and how many were left out."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A call with a leg, and its number."""
+
+    call_id: str
+    phone_number_id: str | None
+
+
+class SipTrails:
+    """On the event loop only. `see` brings the log up to date."""
+
+    def __init__(self, database: Database, sip_log: SipLog, see: Callable[[], None]) -> None:
+        self._database = database
+        self._log = sip_log
+        self._see = see
+        self._keys: dict[str, LegFacts] = {}
+        self._followed: dict[DialogKey, Followed] = {}
+        self._waiters: dict[str, asyncio.Future[None]] = {}
+        self._ended: list[str] = []
+        self._later: asyncio.TimerHandle | None = None
+        self._storing: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def follow(self, followed: Followed, facts: LegFacts) -> None:
+        """The call has a leg."""
+        self._keys[followed.call_id] = facts
+        self._followed[_name(facts)] = followed
+
+    def key(self, call_id: str) -> DialogKey | None:
+        """The dialog of a call that lives or has just ended."""
+        facts = self._keys.get(call_id)
+        return None if facts is None else self._log.key_of(*_name(facts))
+
+    async def over(self, call_id: str) -> None:
+        """Wait until the call's messages are stored; returns at once when it does not live."""
+        if call_id in self._keys:
+            waiter = self._waiters.setdefault(call_id, asyncio.get_running_loop().create_future())
+            await asyncio.shield(waiter)
+
+    def whose(self, key: DialogKey) -> Followed | None:
+        """The call of a dialog, while it lives."""
+        tag = "" if key.role == "caller" else key.caller_tag
+        return self._followed.get(key._replace(caller_tag=tag))
+
+    async def messages(self, call_id: str) -> CallSip | None:
+        """What has been said so far in a call that lives, or has just ended; None when it is not known."""
+        self._see()
+        found = self._found(call_id)
+        return None if found is None else await asyncio.to_thread(_shown, *found)
+
+    def ended(self, call_id: str) -> None:
+        """The end of the call is stored; its messages will be."""
+        if call_id not in self._keys:
+            return
+        self._ended.append(call_id)
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(AFTER_END_S, self._store_ended)
+
+    async def close(self) -> None:
+        """Store what is left."""
+        self._closing = True
+        if self._later is not None:
+            self._later.cancel()
+            self._store_ended()
+        if self._storing:
+            await asyncio.wait(self._storing)
+
+    def _found(self, call_id: str) -> Found | None:
+        key = self.key(call_id)
+        trail = None if key is None else self._log.trail(key)
+        return None if trail is None else (tuple(trail), trail.left_out)
+
+    def _store_ended(self) -> None:
+        """All that have ended by now, a few in a transaction: new calls wait for the same thread."""
+        self._later = None
+        ended, self._ended = self._ended, []
+        self._see()
+        found = {call_id: trail for call_id in ended if (trail := self._found(call_id)) is not None}
+        task = asyncio.get_running_loop().create_task(self._store_all(found, ended))
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+
+    async def _store_all(self, found: Mapping[str, Found], ended: Sequence[str]) -> None:
+        for first in range(0, len(ended), TOGETHER):
+            some = ended[first : first + TOGETHER]
+            await self._store({call_id: found[call_id] for call_id in some if call_id in found}, some)
+
+    async def _store(self, found: Mapping[str, Found], ended: Sequence[str]) -> None:
+        """Nothing depends on it: when it fails, the messages of these calls are lost; when the disk is full, they wait
+        for room."""
+        try:
+            shown = await asyncio.to_thread(lambda: {call_id: _shown(*trail) for call_id, trail in found.items()})
+            if shown:
+                await self._database.write(lambda conn: sip_traces.put(conn, shown), patient=True)
+        except StorageTrouble as trouble:
+            if trouble.disk_full and not self._closing and len(self._ended) < MOST_WAITING:
+                self._again(ended)
+                return
+            log.warning("calls.sip_not_stored", calls=len(found), cause=trouble.cause, lost=sorted(found))
+        except Exception as error:
+            log.error("calls.sip_not_stored", calls=len(found), error=repr(error), exc_info=error)
+        for call_id in ended:
+            self._forget(call_id)
+
+    def _again(self, ended: Sequence[str]) -> None:
+        """Store them later, when the disk may have room."""
+        self._ended += ended
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(FULL_PAUSE_S, self._store_ended)
+
+    def _forget(self, call_id: str) -> None:
+        key = self.key(call_id)
+        if key is not None:
+            self._log.forget(key)
+        facts = self._keys.pop(call_id)
+        self._followed.pop(_name(facts), None)
+        if (waiter := self._waiters.pop(call_id, None)) is not None:
+            waiter.set_result(None)
+
+
+def _name(facts: LegFacts) -> DialogKey:
+    """Without the tag of a call of ours, which we do not know: its Call-ID is ours alone."""
+    if facts.direction == "outbound":
+        return DialogKey(facts.sip_call_id, "caller", "")
+    return DialogKey(facts.sip_call_id, "callee", facts.sender_tag)
+
+
+def _shown(kept: Sequence[Kept], left_out: int) -> CallSip:
+    first_ns = kept[0].message.at_ns if kept else 0
+    return CallSip([entry(each, first_ns) for each in kept], left_out)
+
+
+def entry(kept: Kept, first_ns: int) -> SipEntry:
+    """A message as it may be shown."""
+    message, again = kept
+    ends = (message.ours, message.peer) if message.sent else (message.peer, message.ours)
+    return {
+        "at": iso(datetime.fromtimestamp(message.at_ns / 1e9, UTC)),
+        "offset_ms": (message.at_ns - first_ns) // 1_000_000,
+        "direction": "sent" if message.sent else "received",
+        "transport": message.transport,
+        "source": ends[0],
+        "target": ends[1],
+        "summary": message.summary,
+        "cseq": message.cseq,
+        "sdp": message.with_sdp,
+        "again": again,
+        "text": message.text,
+    }

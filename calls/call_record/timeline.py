@@ -1,0 +1,225 @@
+"""When what happened in each turn of a call: where an answer took its time, and which passages of
+documents it was given. It holds no word of what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+from media.turns.events import EndReason, TurnEnded
+
+EndedBy = EndReason | Literal["digits", "silence"]
+"""What gave the agent the turn. `silence`: nobody spoke, and the agent asks whether the caller is still there."""
+MOMENTS: Final = (
+    *("speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),
+    *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms"),
+)
+"""In the order in which they mostly come."""
+
+
+@dataclass(eq=False)
+class Making:
+    """When the parts of an answer were there; the first of several counts. `speculative`: it was begun before the turn
+    was over."""
+
+    now_ms: Callable[[], float] = field(repr=False)
+    speculative: bool = False
+    scripted: bool = False
+    """Its text is fixed: no model thinks of it."""
+    first_token_ms: float | None = None
+    speech_ready_ms: float | None = None
+
+    def first_token(self) -> None:
+        """The language model has begun to answer."""
+        if self.first_token_ms is None and not self.scripted:
+            self.first_token_ms = self.now_ms()
+
+    def speech_ready(self) -> None:
+        """The beginning of the answer could be heard now."""
+        if self.speech_ready_ms is None:
+            self.speech_ready_ms = self.now_ms()
+
+
+@dataclass(frozen=True)
+class ToolTime:
+    """A tool that was used; times in ms on the arrival clock."""
+
+    name: str
+    start_ms: float
+    end_ms: float
+    ok: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A passage of a document that an answer was given: the document's id and name at that time, the passage's number
+    in it from 0 on, and how well it fitted: 0..1."""
+
+    document_id: str
+    document: str
+    position: int
+    score: float
+
+
+@dataclass(eq=False)
+class Turn:
+    """A turn of the caller and its answer; number 0 is the agent's opening message. Times are ms on the arrival clock,
+    None where nothing is known."""
+
+    number: int
+    ended_by: EndedBy | None = None
+    eot_probability: float | None = None
+    """What the end-of-turn model said, if it ended the turn."""
+    speech_start_ms: float | None = None
+    speech_end_ms: float | None = None
+    turn_end_ms: float | None = None
+    text_ready_ms: float | None = None
+    making: Making | None = None
+    agent_start_ms: float | None = None
+    interrupted_ms: float | None = None
+    agent_end_ms: float | None = None
+    played_ms: float = 0.0
+    """How much of the answer's sound was sent."""
+    tools: list[ToolTime] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    """As they came; the same passage may be there twice."""
+
+    @property
+    def first_token_ms(self) -> float | None:
+        """When the language model began to answer."""
+        return self.making.first_token_ms if self.making else None
+
+    @property
+    def speech_ready_ms(self) -> float | None:
+        """When the beginning of the answer could have been heard."""
+        return self.making.speech_ready_ms if self.making else None
+
+    @property
+    def gap_ms(self) -> float | None:
+        """From the end of the caller's speech to the agent's first sound. A turn that digits ended has none."""
+        if self.agent_start_ms is None or self.speech_end_ms is None or self.ended_by == "digits":
+            return None
+        return self.agent_start_ms - self.speech_end_ms
+
+    def since(self, zero_ms: float) -> dict[str, Any]:
+        """As it is stored: whole ms since `zero_ms`."""
+        moments = {name: getattr(self, name) for name in MOMENTS}
+        return {
+            "turn": self.number,
+            "ended_by": self.ended_by,
+            "eot_probability": None if self.eot_probability is None else round(self.eot_probability, 3),
+            **{name: None if at is None else round(at - zero_ms) for name, at in moments.items()},
+            "response_gap_ms": None if self.gap_ms is None else round(self.gap_ms),
+            "played_ms": round(self.played_ms),
+            "interrupted": self.interrupted_ms is not None,
+            "speculated": self.making is not None and self.making.speculative,
+            "tools": [
+                {
+                    "name": tool.name,
+                    "start_ms": round(tool.start_ms - zero_ms),
+                    "end_ms": round(tool.end_ms - zero_ms),
+                    "ok": tool.ok,
+                }
+                for tool in self.tools
+            ],
+            "sources": [asdict(source) for source in _once(self.sources)],
+        }
+
+
+def _once(sources: Sequence[Source]) -> list[Source]:
+    """Each passage where it came first, with the best of its scores."""
+    best: dict[tuple[str, int], Source] = {}
+    for source in sources:
+        place = source.document_id, source.position
+        if place not in best or source.score > best[place].score:
+            best[place] = source
+    return list(best.values())
+
+
+class Timeline:
+    """The turns of one call. `zero_ms` is its answer and `now_ms` the present, both on the arrival clock. `on_heard` is
+    told of each turn whose answer begins to be heard."""
+
+    def __init__(
+        self, zero_ms: float, now_ms: Callable[[], float], on_heard: Callable[[Turn], None] = lambda _: None
+    ) -> None:
+        self._zero_ms = zero_ms
+        self._on_heard = on_heard
+        self.now_ms = now_ms
+        """The present, ms on the arrival clock."""
+        self._turns: list[Turn] = []
+        self._speaking: Turn | None = None  # the one whose answer plays, or is about to
+        self._audible = False
+
+    def items(self) -> list[dict[str, Any]]:
+        """What is known by now, as it is stored."""
+        return [turn.since(self._zero_ms) for turn in self._turns]
+
+    @property
+    def turn(self) -> Turn:
+        """The newest one. There is one as soon as anybody has said something."""
+        return self._turns[-1]
+
+    def opens(self) -> None:
+        """The agent speaks first."""
+        self._turns.append(Turn(0))
+
+    def nobody_spoke(self) -> None:
+        """The agent speaks because the caller does not."""
+        number = self._turns[-1].number if self._turns else 0
+        self._turns.append(Turn(number, ended_by="silence", turn_end_ms=self.now_ms()))
+
+    def caller_said(self, number: int, ended: TurnEnded | None) -> None:
+        """The text of a turn is there; without `ended` it is digits. The newest turn's number again: the caller went
+        on, and what was being prepared will not be said."""
+        now = self.now_ms()
+        if not self._turns or self.turn.number != number:
+            self._turns.append(Turn(number))
+        turn = self.turn
+        turn.text_ready_ms, turn.making = now, None
+        if ended is None:
+            turn.ended_by, turn.turn_end_ms, turn.eot_probability = "digits", now, None
+        else:
+            turn.ended_by, turn.turn_end_ms, turn.eot_probability = ended.reason, ended.at_ms, ended.probability
+            turn.speech_end_ms = ended.speech_end_ms
+            if turn.speech_start_ms is None:
+                turn.speech_start_ms = ended.speech_start_ms
+
+    def answers(self, making: Making) -> Turn:
+        """An answer to the newest turn is made, or was made before the turn was over. Returns that turn."""
+        self.turn.making = making
+        return self.turn
+
+    def agent_begins(self) -> None:
+        """The first sound of an answer is handed to the playout. Whatever it was prepared for, it answers the newest
+        turn: a greeting that had to wait for the caller is heard as the answer to that."""
+        self._speaking = self.turn
+        if self._audible:  # sound follows on sound: there will be no news of it
+            self._heard(self.turn, self.now_ms())
+
+    def agent_started(self, at_ms: float) -> None:
+        """It is audible."""
+        turn, self._audible = self._speaking, True
+        if turn is not None and turn.agent_start_ms is None:
+            self._heard(turn, at_ms)
+
+    def agent_silent(self) -> None:
+        """It is audible no more."""
+        self._audible = False
+
+    def interrupted(self, at_ms: float) -> None:
+        """The caller cut the answer that plays, if one does."""
+        if self._speaking is not None and self._speaking.interrupted_ms is None:
+            self._speaking.interrupted_ms = at_ms
+
+    def answer_ended(self, played_ms: float) -> None:
+        """Nothing more of it will be heard."""
+        turn, self._speaking = self._speaking, None
+        if turn is not None and turn.agent_start_ms is not None:
+            turn.agent_end_ms = self.now_ms()
+            turn.played_ms += played_ms
+
+    def _heard(self, turn: Turn, at_ms: float) -> None:
+        turn.agent_start_ms = at_ms
+        self._on_heard(turn)

@@ -1,0 +1,107 @@
+"""What was said in a call and heard by the other side, and which tools were used meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from models.protocols import ChatMessage, Speech, ToolCall
+from storage.calls.calls import TranscriptItem
+
+
+@dataclass(eq=False)
+class Line:
+    """One item of the talk. An assistant's line grows while it is heard; an empty one is no item."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """A tool was called and answered. The language model sees it; no item of the talk."""
+
+    call: ToolCall
+    result: str
+    ok: bool = True
+
+
+class Transcript:
+    """The talk in the order in which it was begun."""
+
+    def __init__(self) -> None:
+        self._lines: list[Line | ToolUse] = []
+        self.turn_count = 0
+        """Turns of the caller."""
+
+    def user(self, text: str) -> None:
+        """A turn of the caller."""
+        self._lines.append(Line("user", text))
+        self.turn_count += 1
+
+    def user_went_on(self, text: str) -> None:
+        """More of the caller's last turn, to which nothing was answered yet. It comes after tools that were used for
+        its first part: what it asks is still to be answered."""
+        said = [index for index, line in enumerate(self._lines) if isinstance(line, Line) and line.text]
+        last = self._lines[said[-1]] if said else None
+        if isinstance(last, Line) and last.role == "user":
+            del self._lines[said[-1]]
+            self._lines.append(Line("user", f"{last.text} {text}"))
+        else:
+            self.user(text)
+
+    def agent_begins(self, line: Line) -> None:
+        """The agent begins to say `line`; its text is set as it is heard."""
+        self._lines.append(line)
+
+    def tool(self, use: ToolUse) -> None:
+        """A tool has answered."""
+        self._lines.append(use)
+
+    def if_known(self, known: Sequence[ToolUse]) -> list[ChatMessage]:
+        """`messages` as they would be after these tools were used."""
+        return self._with(known).messages()
+
+    def if_said(self, text: str, *, goes_on: bool, known: Sequence[ToolUse] = ()) -> list[ChatMessage]:
+        """`messages` as they would be after a turn of the caller, or more of the last one, and before it these
+        tools."""
+        trial = self._with(known)
+        if goes_on:
+            trial.user_went_on(text)
+        else:
+            trial.user(text)
+        return trial.messages()
+
+    def _with(self, known: Sequence[ToolUse]) -> Transcript:
+        trial = Transcript()
+        trial._lines = [*self._lines, *known]
+        return trial
+
+    def items(self) -> list[TranscriptItem]:
+        """As it is stored."""
+        return [
+            {"role": line.role, "content": line.text} for line in self._lines if isinstance(line, Line) and line.text
+        ]
+
+    def messages(self) -> list[ChatMessage]:
+        """As a language model gets it."""
+        messages: list[ChatMessage] = []
+        for line in self._lines:
+            if isinstance(line, ToolUse):
+                messages.append(ChatMessage("assistant", "", tool_calls=(line.call,)))
+                messages.append(ChatMessage("tool", line.result, tool_call_id=line.call.id, ok=line.ok))
+            elif line.text:
+                messages.append(ChatMessage(line.role, line.text))
+        return messages
+
+
+def heard_text(speech: Speech, heard: int) -> str:
+    """The text of a piece of speech of which `heard` samples were played: up to the last word that was played to its
+    end. Without the words' places, as much of the text as was played of the sound, cut between words."""
+    if heard >= len(speech.samples):
+        return speech.text
+    if speech.words:
+        return speech.text[: max((word.char_end for word in speech.words if word.sample_end <= heard), default=0)]
+    share = len(speech.text) * heard // len(speech.samples)
+    return speech.text[:share].rpartition(" ")[0]

@@ -1,0 +1,31 @@
+"""What Prometheus reads about the time between the caller's last sound and the agent's first."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from calls import metrics
+from calls.call_record.timeline import Turn
+
+_STAGES: Final = (
+    ("endpointing", "turn_end_ms"),
+    ("speech_to_text", "text_ready_ms"),
+    ("first_token", "first_token_ms"),
+    ("first_speech", "speech_ready_ms"),
+    ("first_packet", "agent_start_ms"),
+)
+"""Each lasts from the end of the one before, the first from the end of speech."""
+
+
+def observe(turn: Turn) -> None:
+    """A turn whose answer is heard from now on. A stage that was over before the one before it, because the answer was
+    begun in the caller's silence, took no time."""
+    if turn.gap_ms is None or turn.speech_end_ms is None:
+        return
+    metrics.RESPONSE_GAP.observe(turn.gap_ms / 1000)
+    reached = turn.speech_end_ms
+    for stage, end_name in _STAGES:
+        end = getattr(turn, end_name)
+        if end is not None:
+            metrics.TURN_STAGE.labels(stage=stage).observe(max(end - reached, 0.0) / 1000)
+            reached = max(reached, end)

@@ -1,0 +1,1 @@
+"""The conversation of a call: turns, responses, speech output, DTMF, idle prompts."""

@@ -1,0 +1,398 @@
+"""The talk of one call: it listens, answers and is interrupted. Everything that happens comes through one inbox and is
+dealt with in order, so that each change of state stands in one place: `Conversation._take`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from calls import metrics
+from calls.call_record.timeline import Timeline
+from calls.call_record.transcript import Line, Transcript
+from calls.conversation.agent_response import Answer, Manner
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled, KeyPressed
+from calls.conversation.event_queue import AnswerDone, Happening, Inbox, NobodySpeaks
+from calls.conversation.idle_timer import HoldChanged, SilenceWatch
+from calls.conversation.prompt_prefill import Ahead
+from calls.conversation.response_generator import Answering, Guess, Mind
+from calls.conversation.speech_output import Mouth
+from calls.conversation.state import ASKS, Floor, TalkEnd
+from config.errors import ModelError
+from media.engine.call_audio import Broken, DigitHeard, UtteranceSent
+from media.turns.events import (
+    AgentStarted,
+    AgentStopped,
+    Interrupted,
+    Pause,
+    Resume,
+    Speculate,
+    SpeechResumed,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+    TurnEvent,
+)
+from models.protocols import SpeechToTextStream
+from models.turn_detection.backchannels import is_backchannel
+
+log = structlog.get_logger()
+
+
+class Conversation:
+    """`run` talks; `settle` brings the transcript to what was heard, whenever the talk stops.
+
+    `protect` tells the audio engine whether what plays can be interrupted; `on_progress` is called when the transcript
+    has changed for good, and when the agent is heard; `on_tone` gets keys that were heard as sound."""
+
+    def __init__(
+        self,
+        *,
+        call_id: str,
+        script: Script,
+        inbox: Inbox,
+        ear: SpeechToTextStream,
+        mind: Mind,
+        mouth: Mouth,
+        timeline: Timeline,
+        protect: Callable[[bool], None],
+        on_progress: Callable[[], None] = lambda: None,
+        on_tone: Callable[[DigitHeard], None] = lambda _: None,
+    ) -> None:
+        self.transcript = Transcript()
+        self.timeline = timeline
+        self._script = script
+        self._inbox = inbox
+        self._ear = ear
+        self._playout = mouth.playout
+        self._protect = protect
+        self._on_progress = on_progress
+        self._on_tone = on_tone
+        self._answering = Answering(call_id, script, mind, mouth, self.transcript, timeline, self._begin)
+        loop = asyncio.get_running_loop()
+        self._silence = SilenceWatch(script.silence_ms, lambda: inbox.put(NobodySpeaks()), loop.call_later, loop.time)
+        self._ahead = Ahead(mind.language)
+        self._answering.on_found(self._read_ahead)
+        self._answer: Answer | None = None
+        self._guess: Guess | None = None
+        self._floor = Floor()
+        self._log = log.bind(call_id=call_id)
+
+    async def run(self) -> TalkEnd:
+        """Talk until the agent ends the call; returns why. What a model, the ear or the engine raised comes out in an
+        exception group."""
+        end: TalkEnd | None = None
+        async with asyncio.TaskGroup() as group:
+            self._open(group)
+            try:
+                while end is None:
+                    self._silence.follow(self._nobody_speaks)
+                    await self._take(await self._inbox.get(), group)
+                    end = None if self._floor.caller else self._floor.leaving
+            finally:
+                self._silence.close()
+                self._ahead.close()
+                self._drop_guess()
+                self._answering.close()
+        return end
+
+    def settle(self) -> None:
+        """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did. Digits
+        that nobody came to answer were dialled all the same."""
+        for happening in self._inbox.rest():
+            if isinstance(happening, DigitsDialled):
+                self.transcript.user(happening.digits)
+                self.timeline.caller_said(self.transcript.turn_count, None)
+        answer = self._answer
+        if answer is not None:
+            answer.cancel()
+            self._playout.flush()
+            self._end_answer(answer)
+
+    async def _take(self, happening: Happening, group: asyncio.TaskGroup) -> None:
+        """Deal with what happened."""
+        match happening:
+            case TurnEnded():
+                await self._turn(happening, group)
+            case Speculate():
+                self._speculate(group)
+            case DigitsDialled(digits):
+                self._user_said(digits, group)
+            case AnswerDone(answer):
+                self._answered(answer, group)
+            case NobodySpeaks():
+                self._break_silence(group)
+            case Broken(error=error):
+                raise error
+            case KeyPressed() | DigitHeard() | HoldChanged() | UtteranceSent():
+                self._pass_on(happening)
+            case _:
+                self._follow_caller(happening)
+
+    def _pass_on(self, happening: KeyPressed | DigitHeard | HoldChanged | UtteranceSent) -> None:
+        """What concerns one part alone."""
+        match happening:
+            case KeyPressed():
+                self._silence.close()
+            case DigitHeard():
+                self._on_tone(happening)
+            case HoldChanged(held):
+                self._silence.hold(held)
+            case UtteranceSent(utterance=utterance):
+                if self._answer is not None:
+                    self._answer.sent(utterance)
+
+    def _follow_caller(self, event: TurnEvent) -> None:
+        """Events that say what the caller does."""
+        match event:
+            case SpeechStarted():
+                self._floor.caller = True
+                if self._answer is not None and not (self._answer.begun and self._floor.agent):
+                    self._answer.hold()
+            case SpeechResumed():
+                self._drop_guess()
+            case TurnDropped():
+                self._floor.caller = False
+                self._drop_guess()
+                self._release()
+            case Interrupted():
+                self._interrupted(event)
+            case _:
+                self._follow_agent(event)
+
+    def _follow_agent(self, event: TurnEvent) -> None:
+        """Events that say what is heard of the agent."""
+        match event:
+            case AgentStarted(at_ms):
+                self._floor.agent = True
+                self.timeline.agent_started(at_ms)
+                self._on_progress()
+            case Pause(at_ms):
+                self._floor.paused_ms = at_ms
+            case Resume():
+                self._floor.paused_ms = None
+            case AgentStopped():
+                self._floor.agent = False
+                self.timeline.agent_silent()
+                if self._floor.caller and self._answer is not None:  # it waits for a tool: what follows waits, too
+                    self._answer.hold()
+
+    @property
+    def _nobody_speaks(self) -> bool:
+        floor = self._floor
+        return self._answer is None and self._guess is None and not (floor.caller or floor.agent)
+
+    async def _turn(self, ended: TurnEnded, group: asyncio.TaskGroup) -> None:
+        """The caller's turn is over."""
+        self._floor.caller = False
+        text = (await self._ear.finish()).strip()
+        if text:
+            self._user_said(text, group, ended)
+            return
+        self._drop_guess()
+        self._release()
+        if self._floor.cut and self._answer is None:
+            self._floor.cut = False
+            self._say(self._answering.fixed(self._answering.phrases.say_again, Manner()), group)
+
+    def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
+        """Words, or digits when no turn was `ended`."""
+        answer = self._answer
+        goes_on = ended is not None and self._turn_is_open
+        self._answering.user_said(text, goes_on=goes_on, dialled=ended is None)
+        self._floor.heard_words(dialled=ended is None)
+        self.timeline.caller_said(self.transcript.turn_count, ended)
+        ended_by = self.timeline.turn.ended_by
+        self._log.info("turn.user", turn=self.transcript.turn_count, ended_by=ended_by, characters=len(text))
+        self._log.debug("turn.user.text", text=text)
+        self._on_progress()
+        if answer is not None and self._stands(answer, text):
+            self._drop_guess()
+            if not self._floor.caller:  # digits may come while the caller speaks
+                answer.go_on()
+            return
+        manner = self._manner
+        if answer is not None:
+            self._drop_answer(answer)
+        self._reply(manner, group)
+
+    def _stands(self, answer: Answer, text: str) -> bool:
+        """Whether the present answer goes on after these words: nothing interrupts a protected one, a greeting is said
+        in any case, and an "okay" to an agent who waits for a tool asks for nothing."""
+        if answer.begun and answer.manner.protected:
+            self._floor.owed = True
+            return True
+        if answer.manner.fixed and not answer.begun:
+            return True
+        return self._answering.is_using(answer) and is_backchannel(text, self._script.language)
+
+    @property
+    def _turn_is_open(self) -> bool:
+        """The caller has not heard anything yet of what answers the last turn. (Digits stay a turn of their own.)"""
+        answer = self._answer
+        waits = answer is not None and not answer.begun and not answer.manner.fixed
+        return (waits or self._floor.unanswered) and not self._floor.dialled
+
+    @property
+    def _manner(self) -> Manner:
+        """Of the answer to what is being said: that of one which it replaces before it was heard."""
+        return self._answer.manner if self._answer is not None and not self._answer.begun else Manner()
+
+    def _interrupted(self, event: Interrupted) -> None:
+        """The engine has flushed the playout already; what was written since then goes too."""
+        answer = self._answer
+        if answer is None or not answer.begun:
+            return
+        stopped_ms = event.at_ms if self._floor.paused_ms is None else self._floor.paused_ms
+        self._floor.paused_ms = None
+        metrics.INTERRUPTIONS.inc()
+        metrics.BARGE_IN.observe(max(stopped_ms - event.speech_start_ms, 0.0) / 1000)
+        self._drop_answer(answer, stopped_ms)
+        self._floor.unanswered, self._floor.cut = not answer.heard, True
+        self._log.info("call.interrupted", heard_characters=len(answer.heard))
+
+    def _release(self) -> None:
+        """It was no turn: what waits may be said."""
+        if self._answer is not None:
+            self._answer.go_on()
+
+    def _open(self, group: asyncio.TaskGroup) -> None:
+        """The first message, when it is the agent's."""
+        script = self._script
+        if not script.speaks_first:
+            return
+        self.timeline.opens()
+        manner = Manner(
+            not_before=asyncio.get_running_loop().time() + script.first_message_delay_ms / 1000,
+            protected=script.first_message_protected,
+            fixed=script.greeting is not None,
+        )
+        if script.greeting is None:
+            self._reply(manner, group)
+        else:
+            self._say(self._answering.fixed(script.greeting, manner), group)
+
+    def _break_silence(self, group: asyncio.TaskGroup) -> None:
+        """Nobody has spoken for long; perhaps somebody does since the timer ran out."""
+        if not self._nobody_speaks:
+            return
+        self.timeline.nobody_spoke()
+        self._floor.silences += 1
+        last = self._floor.silences > ASKS
+        phrases = self._answering.phrases
+        text = phrases.silent_goodbye if last else phrases.still_there
+        self._log.info("call.silent", asked=self._floor.silences - 1, hangs_up=last)
+        self._say(self._answering.fixed(text, Manner(), then_hang_up=last), group)
+
+    def _speculate(self, group: asyncio.TaskGroup) -> None:
+        """The caller may have finished."""
+        self._drop_guess()
+        answer = self._answer
+        if answer is None or not (answer.begun or answer.manner.fixed):
+            guess = self._guess = Guess()
+            guess.task = group.create_task(self._prepare(guess, group))
+
+    async def _prepare(self, guess: Guess, group: asyncio.TaskGroup) -> None:
+        """Make the answer to what was said so far, and keep it. A recognizer that fails says so again at the end."""
+        try:
+            text = (await self._ear.settle()).strip()
+        except ModelError as error:
+            self._log.info("guess.failed", error=str(error))
+            return
+        if text:
+            prompt = self._answering.if_said(text, goes_on=self._turn_is_open)
+            self._ahead.stop()
+            guess.answer = self._answering.to(prompt, self._manner, group, speculative=True)
+            await self._run(guess.answer)
+
+    def _read_ahead(self) -> None:
+        """The documents say something about what the caller is saying."""
+        if self._answer is None and self._guess is None and (prompt := self._answering.ahead(self._ear.partial())):
+            self._ahead.read(prompt)
+
+    def _drop_guess(self) -> None:
+        """It was wrong, or came to nothing."""
+        guess, self._guess = self._guess, None
+        if guess is None:
+            return
+        if guess.answer is not None:
+            metrics.SPECULATIONS.labels(outcome="wasted").inc()
+            self._answering.abandon(guess.answer)
+        if guess.task is not None:
+            guess.task.cancel()
+
+    def _reply(self, manner: Manner, group: asyncio.TaskGroup) -> None:
+        """Answer the talk as it stands: with what was guessed, if it answers just that."""
+        prompt = self._answering.prompt(self.transcript.messages())
+        self._ahead.stop()
+        guess = self._guess
+        if guess is not None and guess.answer is not None and guess.answer.prompt == prompt and not guess.answer.failed:
+            metrics.SPECULATIONS.labels(outcome="used").inc()
+            self._guess, self._answer = None, guess.answer
+            guess.answer.task = guess.task
+            self._answering.confirm(guess.answer)
+        else:
+            self._drop_guess()
+            self._say(self._answering.to(prompt, manner, group), group)
+
+    def _say(self, answer: Answer, group: asyncio.TaskGroup) -> None:
+        self._answer = answer
+        self._answering.confirm(answer)
+        if self._floor.caller:
+            answer.hold()
+        answer.task = group.create_task(self._run(answer))
+
+    async def _run(self, answer: Answer) -> None:
+        """What goes wrong with an answer that nobody will hear does no harm to the call."""
+        try:
+            await answer.run()
+        except Exception as error:
+            if answer.wanted:
+                raise
+            answer.failed = True
+            self._log.warning("answer.failed_unheard", error=repr(error))
+        else:
+            self._inbox.put(AnswerDone(answer))
+
+    def _begin(self, answer: Answer, line: Line) -> None:
+        """A line of an answer is about to be heard."""
+        self.transcript.agent_begins(line)
+        if not answer.begun:
+            self.timeline.agent_begins()
+            if answer.manner.protected:
+                self._protect(True)
+
+    def _answered(self, answer: Answer, group: asyncio.TaskGroup) -> None:
+        """An answer was heard to its end. When the agent wants to hang up after it, a caller who speaks at this moment
+        may have more to say."""
+        if answer is not self._answer:
+            return
+        self._end_answer(answer)
+        if answer.ends_call:
+            self._floor.leave(failed=answer.gave_up)
+        elif self._floor.owed:
+            self._floor.owed = False
+            self._reply(Manner(), group)
+
+    def _drop_answer(self, answer: Answer, at_ms: float | None = None) -> None:
+        """Nothing more of it is said."""
+        self.timeline.interrupted(self.timeline.now_ms() if at_ms is None else at_ms)
+        answer.cancel()
+        if answer.begun:
+            self._playout.flush()
+        self._end_answer(answer)
+
+    def _end_answer(self, answer: Answer) -> None:
+        self._answer = None
+        if not answer.begun:
+            return
+        answer.settle()
+        self.timeline.answer_ended(answer.heard_ms)
+        if answer.manner.protected:
+            self._protect(False)
+        self._log.info("turn.agent", heard_characters=len(answer.heard))
+        self._log.debug("turn.agent.text", text=answer.heard)
+        self._on_progress()
+        self._ahead.read(self._answering.prompt(self.transcript.messages()))

@@ -1,0 +1,53 @@
+"""What happens in a call, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calls.conversation.agent_response import Answer
+from calls.conversation.dtmf_collector import DigitsDialled, KeyPressed
+from calls.conversation.idle_timer import HoldChanged
+from media.engine.call_audio import CallEvent
+
+
+@dataclass(frozen=True)
+class AnswerDone:
+    """All of an answer has been sent."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class NobodySpeaks:
+    """Neither side has for as long as the agent waits."""
+
+
+Aside = KeyPressed | DigitsDialled | AnswerDone | NobodySpeaks | HoldChanged
+"""What does not come from the audio engine."""
+Happening = CallEvent | Aside
+
+
+class Inbox:
+    """The `CallListener` of a call's audio, and of everything else that happens in it."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Happening] = asyncio.Queue()
+
+    def media_events(self, events: Sequence[CallEvent]) -> None:
+        """From the audio engine."""
+        for event in events:
+            self._queue.put_nowait(event)
+
+    def put(self, happening: Aside) -> None:
+        """From elsewhere on the event loop."""
+        self._queue.put_nowait(happening)
+
+    async def get(self) -> Happening:
+        """The next one."""
+        return await self._queue.get()
+
+    def rest(self) -> list[Happening]:
+        """What nobody has dealt with; it is taken out."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]

@@ -1,0 +1,232 @@
+"""Makes the answers of one call: asks the language model, lets it use its tools, and remembers what they said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+
+from calls import metrics
+from calls.call_record.metering import Meter
+from calls.call_record.timeline import Making, Source, Timeline, ToolTime, Turn
+from calls.call_record.transcript import Line, ToolUse, Transcript
+from calls.conversation.agent_response import Answer, Manner
+from calls.conversation.config import Script
+from calls.conversation.speech_output import Mouth
+from calls.conversation.stock_phrases import Phrases, phrases_in
+from calls.conversation.tool_loop import Reply, just
+from calls.knowledge.context_injection import Recall
+from calls.tools.arguments import LONGEST_NAME
+from calls.tools.builtin_tools import SEND_DTMF
+from calls.tools.toolset import ToolBelt, ToolResult
+from config.errors import ModelError
+from models.llm.fallback import AnswersAlone
+from models.protocols import ChatMessage, ChatPrompt, LanguageModel, ToolCall
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Mind:
+    """What answers in a call, and what counts its tokens."""
+
+    language: LanguageModel
+    tools: ToolBelt
+    meter: Meter = field(default_factory=Meter)
+
+
+def recall_for(mind: Mind) -> Recall:
+    """A model that takes nothing up that it has not asked for gets nothing."""
+    return Recall(None if isinstance(mind.language, AnswersAlone) else mind.tools.lookup)
+
+
+def first_prompt(call_id: str, script: Script, belt: ToolBelt) -> ChatPrompt:
+    """What a language model is told before anything is said."""
+    return ChatPrompt(call_id, script.system, (), script.language, belt.definitions)
+
+
+Begin = Callable[[Answer, Line], None]
+"""Called before the first sound of each line of an answer."""
+MOST_FAILURES: Final = 2
+"""So often in a row a language model may fail before the agent says goodbye."""
+STILL_WORKS: Final = "This was called and still works: its result will follow. Do not call it again."
+"""What the model is told of a tool that has not answered yet."""
+
+
+@dataclass(eq=False)
+class Guess:
+    """The caller has been silent for a moment: the answer to what was said, should the turn end with that."""
+
+    task: asyncio.Task[None] | None = None
+    answer: Answer | None = None
+
+
+@dataclass(eq=False)
+class _InUse:
+    """A tool that works."""
+
+    call: ToolCall
+    answer: Answer
+    task: asyncio.Task[ToolResult]
+
+    @property
+    def counts(self) -> bool:
+        """It belongs to an answer that is given, and has no result yet."""
+        return self.answer.confirmed and not self.task.done()
+
+
+class Answering:
+    """Makes answers, and remembers the tools that they use. What a tool of a confirmed answer does goes on when that is
+    dropped, and ends with the call."""
+
+    def __init__(
+        self,
+        call_id: str,
+        script: Script,
+        mind: Mind,
+        mouth: Mouth,
+        transcript: Transcript,
+        timeline: Timeline,
+        begin: Begin,
+    ) -> None:
+        self.phrases: Phrases = phrases_in(script.language)
+        self._call_id = call_id
+        self._script = script
+        self._mind = mind
+        self._mouth = mouth
+        self._transcript = transcript
+        self._timeline = timeline
+        self._begin = begin
+        self._recall = recall_for(mind)
+        self._in_use: list[_InUse] = []
+        self._failures = 0  # in a row
+        self._log = log.bind(call_id=call_id)
+
+    def prompt(self, messages: Sequence[ChatMessage]) -> ChatPrompt:
+        """What the language model is asked after this talk. Tools that still work are in it, before the caller's last
+        words: they need not be called again."""
+        script = self._script
+        last = len(messages) - 1 if messages and messages[-1].role == "user" else len(messages)
+        pending = [line for use in self._in_use if use.counts for line in _pending(use.call)]
+        told = (*messages[:last], *pending, *messages[last:])
+        return replace(first_prompt(self._call_id, script, self._mind.tools), messages=told)
+
+    def if_said(self, text: str, *, goes_on: bool) -> ChatPrompt:
+        """What the language model is asked should the caller's turn, or more of the last one, be this text."""
+        known = self._recall.about(text)
+        return self.prompt(self._transcript.if_said(text, goes_on=goes_on, known=known))
+
+    def ahead(self, text: str) -> ChatPrompt | None:
+        """What the language model can read before a turn that begins like this is over; None: nothing new."""
+        known = self._recall.ahead(text)
+        return self.prompt(self._transcript.if_known(known)) if known else None
+
+    def user_said(self, text: str, *, goes_on: bool, dialled: bool) -> None:
+        """A turn of the caller, or more of the last one, comes into the transcript, behind what the documents say."""
+        for use in () if dialled else self._recall.heard(text):
+            self._transcript.tool(use)
+        if goes_on:  # what was being prepared answers only its first part
+            self._transcript.user_went_on(text)
+        else:
+            self._transcript.user(text)
+
+    def on_found(self, call: Callable[[], None]) -> None:
+        """`call` is called when the documents were found to say something about what the caller is saying."""
+        if self._mind.tools.lookup is not None:
+            self._mind.tools.lookup.on_found = call
+
+    def to(self, prompt: ChatPrompt, manner: Manner, group: asyncio.TaskGroup, *, speculative: bool = False) -> Answer:
+        """The language model's answer; `group` runs its tools."""
+
+        async def ready(call: ToolCall) -> None:
+            if self._mind.tools.has_effects(call.name):
+                await answer.until_confirmed()
+            if call.name == SEND_DTMF:  # keys are pressed after the words before them
+                await answer.until_said()
+
+        def use(call: ToolCall) -> asyncio.Task[ToolResult]:
+            task = group.create_task(self._use(call, answer))
+            in_use = _InUse(call, answer, task)
+            self._in_use.append(in_use)
+            task.add_done_callback(lambda _: self._in_use.remove(in_use))
+            return task
+
+        async def confirmed() -> None:
+            await answer.until_confirmed()
+
+        def failed(error: ModelError) -> bool:
+            if not answer.confirmed:  # it is asked again, should the answer be wanted
+                raise error
+            self._failures += 1
+            self._log.error("answer.failed", error=str(error), failures=self._failures)
+            return self._failures >= MOST_FAILURES
+
+        def answered() -> None:
+            self._failures = 0
+
+        prompt = replace(prompt, tokens=self._mind.meter.tokens())
+        reply = Reply(self._mind.language, prompt, use, ready, confirmed, failed, answered, self.phrases)
+        answer = Answer(reply.parts(), self._mouth, Making(self._timeline.now_ms, speculative), manner, prompt)
+        answer.on_line = lambda line: self._begin(answer, line)
+        return answer
+
+    def fixed(self, text: str, manner: Manner, *, then_hang_up: bool = False) -> Answer:
+        """A text that no model thinks of."""
+        making = Making(self._timeline.now_ms, scripted=True)
+        answer = Answer(just(text, then_hang_up=then_hang_up), self._mouth, making, manner)
+        answer.on_line = lambda line: self._begin(answer, line)
+        return answer
+
+    def confirm(self, answer: Answer) -> None:
+        """It answers the newest turn. What it has asked of tools meanwhile belongs to the talk now."""
+        turn = self._timeline.answers(answer.making)
+        turn.sources += self._recall.given()
+        for use, time, sources in answer.unconfirmed_uses:
+            self._used(turn, use, time, sources)
+        answer.unconfirmed_uses.clear()
+        if answer.prompt is not None and answer.prompt.tokens is not None:
+            self._mind.meter.counts(answer.prompt.tokens)
+        answer.confirm(turn)
+
+    def is_using(self, answer: Answer) -> bool:
+        """Whether it waits for a tool."""
+        return any(use.answer is answer and use.counts for use in self._in_use)
+
+    def abandon(self, answer: Answer) -> None:
+        """It will not be given: nobody waits for its tools, which have no effects."""
+        for use in self._in_use:
+            if use.answer is answer and not answer.confirmed:
+                use.task.cancel()
+
+    def close(self) -> None:
+        """End the tools that are in use, and the search in the documents."""
+        if self._mind.tools.lookup is not None:
+            self._mind.tools.lookup.close()
+        for use in self._in_use:
+            use.task.cancel()
+
+    async def _use(self, call: ToolCall, answer: Answer) -> ToolResult:
+        start_ms = self._timeline.now_ms()
+        result = await self._mind.tools.run(call)
+        metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
+        use = ToolUse(call, result.content, result.ok)
+        time = ToolTime(call.name[:LONGEST_NAME], start_ms, self._timeline.now_ms(), result.ok)
+        if answer.turn is None:  # its turn is not over, so there is no place for it yet
+            answer.unconfirmed_uses.append((use, time, result.sources))
+        else:
+            self._used(answer.turn, use, time, result.sources)
+        return result
+
+    def _used(self, turn: Turn, use: ToolUse, time: ToolTime, sources: Sequence[Source]) -> None:
+        self._transcript.tool(use)
+        turn.tools.append(time)
+        turn.sources += sources
+        self._recall.knows(sources)
+
+
+def _pending(call: ToolCall) -> tuple[ChatMessage, ChatMessage]:
+    called = ChatMessage("assistant", "", tool_calls=(call,))
+    return called, ChatMessage("tool", STILL_WORKS, tool_call_id=call.id, ok=False)

@@ -1,0 +1,61 @@
+"""How the agent speaks in a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from config.errors import ModelError
+from media.playout import Playout
+from models.protocols import Speech, SpokenWord, TextToSpeech, VoiceSettings
+from models.tts.text_normalization import Spoken, speakable
+
+_SHORT: Final = 60
+"""Characters that are made speakable in less time than a thread takes to begin, about 1 ms at most."""
+
+
+@dataclass(frozen=True)
+class Mouth:
+    """A voice, and where its sound goes. `language` is the BCP 47 tag of what is said, None for the voice's own.
+    `on_spoken` is told of every sentence that is given to the playout."""
+
+    voice: TextToSpeech
+    settings: VoiceSettings
+    playout: Playout
+    language: str | None = None
+    on_spoken: Callable[[str], None] = lambda _: None
+
+    @property
+    def speaks(self) -> str | None:
+        """The BCP 47 tag of what is said: the agent's, else the voice's."""
+        return self.language or self.voice.language_of(self.settings.voice)
+
+    async def speech(self, sentence: str) -> Speech:
+        """The sound of a sentence at the call's rate, its figures and signs spoken as one says them. Text and words'
+        ends are those of the sentence as it was given. No sound for a sentence without words. Raises `ModelError`."""
+        spoken = await self._spoken(sentence)
+        if not spoken.text:
+            return Speech(sentence, np.zeros(0, np.int16), self.settings.rate)
+        speech = await self.voice.synthesize(spoken.text, self.settings)
+        if speech.rate != self.settings.rate:
+            raise ModelError(f"{self.voice.name} spoke at {speech.rate} Hz instead of {self.settings.rate} Hz")
+        if spoken.text == sentence:
+            return speech
+        return Speech(sentence, speech.samples, speech.rate, tuple(_written_words(speech.words, spoken, sentence)))
+
+    async def _spoken(self, sentence: str) -> Spoken:
+        if len(sentence) <= _SHORT:
+            return speakable(sentence, self.speaks)
+        return await asyncio.to_thread(speakable, sentence, self.speaks)
+
+
+def _written_words(words: Sequence[SpokenWord], spoken: Spoken, sentence: str) -> Iterator[SpokenWord]:
+    """The ends of the sentence's own words. One that is spoken as several ends with the last of them."""
+    for word in words:
+        end = spoken.original_end(word.char_end, sentence)
+        if end is not None:
+            yield SpokenWord(end, word.sample_end)

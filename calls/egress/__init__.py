@@ -1,0 +1,1 @@
+"""Outbound HTTP of tools and webhooks: which addresses may be reached, and how many requests at once."""

@@ -1,0 +1,1 @@
+"""Documents: ingestion, indexing, search, and passages given to the language model."""

@@ -1,0 +1,104 @@
+"""What an agent's documents say about the caller's words, told to the language model together with them: it need not
+ask for it first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from calls.call_record.timeline import Source
+from calls.call_record.transcript import ToolUse
+from calls.knowledge.prefetch import Lookup
+from models.protocols import SEARCH_KNOWLEDGE, ToolCall
+from storage.knowledge.passages import Found
+
+SURE: Final = 0.45
+"""A passage whose words answer so well is told unasked."""
+SURE_BY_MEANING: Final = 0.6
+"""The same where the score tells of meaning, too: texts about like matters have more of it than the same words."""
+GIVEN: Final = 2
+"""Passages that are told unasked at most: to read them takes a model without a graphics card seconds, which it has
+while the caller speaks."""
+CLOSE: Final = 0.8
+"""A second one is told too when it answers nearly as well as the best."""
+LONGEST: Final = 8_000
+"""Characters of passages."""
+
+
+class Recall:
+    """For one call. `lookup` None: there is nothing to recall."""
+
+    def __init__(self, lookup: Lookup | None) -> None:
+        self._lookup = lookup
+        self._decided: tuple[str, list[Found]] = ("", [])
+        self._known: set[tuple[str, int]] = set()
+        self._given: list[Source] = []
+        self._uses = 0
+
+    def about(self, text: str) -> list[ToolUse]:
+        """What goes into the talk before these words of the caller, as a search that was made: nothing when nothing was
+        found yet, or nothing that is sure. The same text gets the same until `heard`."""
+        return self._as_use(self._choice(text))
+
+    def ahead(self, text: str) -> list[ToolUse]:
+        """The same, decided anew: there is news of what was found, and no answer yet that has the old."""
+        self._decided = ("", [])
+        return self.about(text)
+
+    def heard(self, text: str) -> list[ToolUse]:
+        """The same; the caller has said this, and it is told."""
+        chosen = self._choice(text)
+        uses = self._as_use(chosen)
+        self._decided = ("", [])
+        if uses:
+            self._uses += 1
+            sources = [source_of(found) for found in chosen]
+            self._given += sources
+            self.knows(sources)
+        return uses
+
+    def knows(self, sources: Sequence[Source]) -> None:
+        """These passages are in the talk: they are not told again."""
+        self._known.update((source.document_id, source.position) for source in sources)
+
+    def given(self) -> list[Source]:
+        """What was told unasked since this was asked last: the answer that is made now has it."""
+        given, self._given = self._given, []
+        return given
+
+    def _choice(self, text: str) -> list[Found]:
+        if self._lookup is None:
+            return []
+        if self._decided[0] != text:
+            found = [each for each in self._lookup.found(text) if _is_sure(each) and _place(each) not in self._known]
+            self._decided = (text, [each for each in found[:GIVEN] if each.score >= CLOSE * found[0].score])
+        return self._decided[1]
+
+    def _as_use(self, chosen: Sequence[Found]) -> list[ToolUse]:
+        if not chosen:
+            return []
+        # The same for the same passages: what the model has read ahead does not change with the caller's next word.
+        query = ", ".join(dict.fromkeys(found.document for found in chosen))
+        call = ToolCall(
+            f"recalled_{self._uses + 1}", SEARCH_KNOWLEDGE, json.dumps({"query": query}, ensure_ascii=False)
+        )
+        return [ToolUse(call, told(chosen))]
+
+
+def told(found: Sequence[Found]) -> str:
+    """Passages as a language model gets them, each with its document's name."""
+    return "\n\n".join(f"From the document {each.document}:\n{each.content}" for each in found)[:LONGEST]
+
+
+def source_of(found: Found) -> Source:
+    """A passage as the timeline keeps it."""
+    return Source(found.document_id, found.document, found.position, round(found.score, 4))
+
+
+def _is_sure(found: Found) -> bool:
+    return found.score >= (SURE_BY_MEANING if found.by_meaning else SURE)
+
+
+def _place(found: Found) -> tuple[str, int]:
+    return found.document_id, found.position

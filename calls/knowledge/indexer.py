@@ -1,0 +1,115 @@
+"""Keeps ready documents indexed as they are to be searched: their words in the language of their agents, and a vector
+for each passage by the model that is loaded. Searches go on meanwhile, by what is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from calls.knowledge.vector_search import KnowledgeMeanings
+from calls.worker import Rounds
+from config.errors import ModelError
+from models.embeddings.vector_index import packed
+from models.protocols import Embeddings
+from storage.database.database import Database
+from storage.document_reader.terms.tokenizer import terms_of
+from storage.knowledge import contents
+from storage.knowledge.contents import Text
+
+WORDS_AT_ONCE: Final = 100
+"""Passages that are indexed anew in one transaction, some 20 ms."""
+VECTORS_AT_ONCE: Final = 16
+"""Passages between two transactions; a second of a core for a small model."""
+REMOVED_AT_ONCE: Final = 1_000
+"""Vectors of another model that go in one transaction, some 5 ms."""
+LOOK_EVERY_S: Final = 60.0
+"""Should nobody call: a languageHint may have changed."""
+TROUBLE_PAUSE_S: Final = 30.0
+"""Wait after the database or the model was in trouble."""
+
+log = structlog.get_logger()
+
+
+class KnowledgeKeeper:
+    """`run` keeps the index until it is cancelled. What is done is stored: the next start goes on from there."""
+
+    def __init__(self, database: Database, meanings: KnowledgeMeanings | None = None) -> None:
+        self._database = database
+        self._searches = meanings
+        self._rounds = Rounds("knowledge.not_kept", LOOK_EVERY_S, TROUBLE_PAUSE_S)
+
+    def wake(self) -> None:
+        """A document is ready, or an agent has changed."""
+        self._rounds.wake()
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to be done."""
+        await self._rounds.idle()
+
+    async def run(self) -> None:
+        """Work, at once, whenever `wake` is called, and from time to time."""
+        await self._rounds.repeat(self._round)
+
+    async def _round(self) -> bool:
+        await self._words()
+        await self._meanings()
+        return True
+
+    async def _words(self) -> None:
+        for content_id, language in await self._database.read(contents.to_index):
+            after = 0
+            while some := await self._texts(content_id, after):
+                terms = await asyncio.to_thread(_terms, some, language)
+                index = partial(contents.set_terms, content_id=content_id, terms=terms)
+                await self._database.write(index, patient=True)
+                after = some[-1][0]
+            note = partial(contents.note_language, content_id=content_id, language=language)
+            await self._database.write(note, patient=True)
+            log.info("knowledge.words_indexed", content_id=content_id, language=language)
+
+    async def _texts(self, content_id: str, after: int) -> list[Text]:
+        read = partial(contents.texts, content_id=content_id, after=after, most=WORDS_AT_ONCE)
+        return await self._database.read(read)
+
+    async def _meanings(self) -> None:
+        if self._searches is None:
+            return
+        await self._searches.measure()
+        model = self._searches.model
+        failed: ModelError | None = None
+        for content_id in await self._database.read(partial(contents.to_embed, model=model.identity)):
+            try:
+                await self._embed(content_id, model)
+            except ModelError as error:
+                failed = error  # a passage that the model refuses is in the way of its own document alone
+            if self._rounds.has_news:  # words go first, and newer documents: many vectors take hours
+                return
+        if failed is not None:
+            raise failed
+
+    async def _embed(self, content_id: str, model: Embeddings) -> None:
+        """Until no passage is without a vector, or there is news."""
+        begin = partial(contents.begin_vectors, content_id=content_id, model=model.identity)
+        while not await self._database.write(partial(begin, most=REMOVED_AT_ONCE), patient=True):
+            pass
+        count = 0
+        missing = partial(contents.without_vector, content_id=content_id, most=VECTORS_AT_ONCE)
+        while some := await self._database.read(missing):
+            if count and self._rounds.has_news:
+                return
+            vectors = await model.embed([text for _, text in some], query=False)
+            rows = [(number, row) for (number, _), row in zip(some, packed(vectors), strict=True)]
+            add = partial(contents.add_vectors, content_id=content_id, vectors=rows)
+            await self._database.write(add, patient=True)
+            count += len(some)
+        finish = partial(contents.finish_vectors, content_id=content_id, model=model.identity)
+        await self._database.write(finish, patient=True)
+        log.info("knowledge.vectors_made", content_id=content_id, model=model.name, passages=count)
+
+
+def _terms(texts: Sequence[Text], language: str) -> list[Text]:
+    return [(number, " ".join(terms_of(text, language))) for number, text in texts]

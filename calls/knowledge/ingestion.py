@@ -1,0 +1,175 @@
+"""Reads uploaded documents into passages, and removes what deleted ones leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from calls.worker import Rounds
+from config.clock import utc_now
+from storage.database.database import Database, StorageTrouble
+from storage.document_reader.base.errors import BROKEN, Unreadable
+from storage.document_reader.base.media_types import charset_of, kind_of
+from storage.document_reader.chunker import Chunk
+from storage.document_reader.process.extract import extract
+from storage.document_reader.terms.tokenizer import ENGLISH
+from storage.knowledge import contents, documents, files, passages
+from storage.knowledge.documents import Document
+
+READ_AT_ONCE: Final = 3
+"""Documents; each is a process of its own while its file is read."""
+READ_OF_ONE: Final = 2
+"""Of these, of one organization: however many it uploads, another's first one begins at once."""
+PASSAGES_AT_ONCE: Final = 100
+"""Stored or removed in one transaction: some 20 ms, then others have their turn."""
+LOOK_EVERY_S: Final = 60.0
+"""Should nobody call."""
+TROUBLE_PAUSE_S: Final = 5.0
+"""Wait after the database was in trouble."""
+
+_TROUBLE: Final = "knowledge.storage_trouble"
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+class KnowledgeWorker:
+    """`run` reads what is pending and removes what is gone until it is cancelled; what was being read then is read
+    again after the next start."""
+
+    def __init__(
+        self,
+        database: Database,
+        data_dir: Path,
+        on_ready: Callable[[], None] = lambda: None,
+        on_removed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_ready` is called whenever a document has become ready, `on_removed` when the passages of one are gone."""
+        self._on_ready = on_ready
+        self._on_removed = on_removed
+        self._database = database
+        self._data_dir = data_dir
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._to_read = Rounds(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._to_remove = Rounds(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
+
+    async def recover(self) -> None:
+        """After a start, before anybody uploads: take up what the last process did not finish."""
+        await self._database.write(documents.begin_again)
+
+    def wake(self) -> None:
+        """Documents were uploaded or deleted."""
+        self._to_read.wake()
+        self._to_remove.wake()
+
+    async def idle(self) -> None:
+        """Wait until nothing is pending, processing or to be removed."""
+        await self._to_read.idle()
+        await self._to_remove.idle()
+
+    async def run(self) -> None:
+        """Work, at once and whenever `wake` is called."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._to_remove.repeat(self._remove_gone))
+            await self._to_read.repeat(partial(self._read_pending, group))
+
+    async def _read_pending(self, group: asyncio.TaskGroup) -> bool:
+        """Start what there is room for, end what is deleted. Whether nothing is under way."""
+        if self._reading:
+            for content_id in await self._database.read(partial(documents.gone_of, content_ids=list(self._reading))):
+                if content_id in self._reading:
+                    self._reading[content_id].cancel()
+        room = READ_AT_ONCE - len(self._reading)
+        if room > 0:
+            for document in await self._database.write(partial(documents.begin, most=room, most_of_one=READ_OF_ONE)):
+                self._reading[document.content_id] = group.create_task(self._read(document))
+        return not self._reading
+
+    async def _read(self, document: Document) -> None:
+        """Until it is ready or failed. A fault of ours in it stays with this document."""
+        structlog.contextvars.bind_contextvars(document_id=document.id)
+        try:
+            for_agent = partial(contents.language_for, agent_id=document.agent_id)
+            language = await _at_last(partial(self._database.read, for_agent))
+            await self._keep(document, await self._passages(document, language), language)
+        except Exception as error:
+            log.error("knowledge.document_broken", error=repr(error), exc_info=error)
+            await self._give_up(document)
+        finally:
+            del self._reading[document.content_id]
+            self._to_read.wake()
+
+    async def _give_up(self, document: Document) -> None:
+        """It has failed; where not even that can be stored, it is as if cut off: the next start reads it again."""
+        try:
+            await self._keep(document, BROKEN, ENGLISH)
+        except Exception as error:
+            log.error("knowledge.not_given_up", error=repr(error), exc_info=error)
+
+    async def _passages(self, document: Document, language: str) -> list[Chunk] | str:
+        """What is in the file, or why it cannot be read."""
+        kind = kind_of(document.mime_type)
+        path = files.path_of(self._data_dir, document.content_id)
+        if kind is None:
+            return "Files of this type cannot be read"
+        try:
+            return await extract(path, kind, charset=charset_of(document.mime_type), language=language)
+        except Unreadable as unreadable:
+            return unreadable.message
+
+    async def _keep(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
+        await _at_last(partial(self._store, document, outcome, language))
+
+    async def _store(self, document: Document, outcome: list[Chunk] | str, language: str) -> None:
+        """In pieces, from the beginning: what an earlier attempt has stored goes first."""
+        await self._remove_passages(document.content_id)
+        if isinstance(outcome, str):
+            await self._database.write(partial(documents.fail, content_id=document.content_id, reason=outcome))
+            return
+        for first in range(0, len(outcome), PASSAGES_AT_ONCE):
+            some = outcome[first : first + PASSAGES_AT_ONCE]
+            if not await self._database.write(partial(documents.add_chunks, document=document, chunks=some)):
+                return
+        finish = partial(documents.finish, content_id=document.content_id, language=language)
+        if await self._database.write(finish):
+            self._on_ready()
+            seconds = (utc_now() - document.updated_at).total_seconds()
+            log.info("knowledge.ready", passages=len(outcome), seconds=seconds)
+
+    async def _remove_gone(self) -> bool:
+        """The files and passages of deleted documents, and files that are there twice. True: nothing is under way after
+        it. A file that the disk does not give up stays noted: the next round tries again."""
+        last, any_gone = "", False
+        while gone := await self._database.read(partial(documents.to_remove, most=100, after=last)):
+            for document_id in gone:
+                file_gone = await asyncio.to_thread(files.remove, self._data_dir, document_id)
+                await self._remove_passages(document_id)
+                if file_gone:
+                    await self._database.write(partial(documents.removed, document_id=document_id))
+                    log.info("knowledge.removed", document_id=document_id)
+                    any_gone = True
+            last = gone[-1]
+        if any_gone:
+            self._on_removed()
+        return True
+
+    async def _remove_passages(self, content_id: str) -> None:
+        remove = partial(passages.remove, content_id=content_id, most=PASSAGES_AT_ONCE)
+        while await self._database.write(remove) == PASSAGES_AT_ONCE:
+            pass
+
+
+async def _at_last(work: Callable[[], Awaitable[T]]) -> T:
+    """Trouble with the database only delays it."""
+    while True:
+        try:
+            return await work()
+        except StorageTrouble as trouble:
+            tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+            tell(_TROUBLE, cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
+        await asyncio.sleep(TROUBLE_PAUSE_S)

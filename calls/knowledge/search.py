@@ -1,0 +1,80 @@
+"""Searches the documents of an agent: the one way that the API, the tool of calls and what is looked up ahead go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from calls.knowledge.vector_search import KnowledgeMeanings, Meanings
+from storage.database.database import Database
+from storage.knowledge.passages import Found, Words
+
+WORDS_WEIGHT: Final = 0.8
+MEANING_WEIGHT: Final = 0.8
+"""How sure each alone can make: see `joined`."""
+
+
+T = TypeVar("T")
+
+
+class Read(Protocol):
+    """A transaction that reads; see `Database.read`."""
+
+    def __call__(self, work: Callable[[sa.Connection], T], /) -> Awaitable[T]:
+        """What the work gives."""
+
+
+class KnowledgeSearch:
+    """Searches passages by their words, and, with a model, by what they mean."""
+
+    def __init__(self, database: Database, meanings: KnowledgeMeanings | None = None) -> None:
+        self._database = database
+        self._meanings = meanings
+
+    async def search(self, agent_id: str, text: str, most: int, *, owner: str | None = None) -> list[Found]:
+        """The passages of the agent's ready documents that answer best, the best first; `text` is anybody's words.
+        `owner` asks the database (`Database.read`), without one the agent itself. Raises `StorageTrouble`."""
+        read = partial(self._database.read, owner=owner or agent_id)
+        asked = asyncio.ensure_future(read(partial(Words, agent_id=agent_id, text=text)))
+        if self._meanings is None:
+            return _best(await self._by_words(asked, read), most)
+        by_meaning = self._by_meaning(self._meanings, asked, read, agent_id, text)
+        found, (meanings, near) = await asyncio.gather(self._by_words(asked, read), by_meaning)
+        return _best(found if meanings is None else _together({**near, **found}, meanings), most)
+
+    async def _by_words(self, asked: asyncio.Future[Words], read: Read) -> dict[int, Found]:
+        return await read((await asked).best)
+
+    async def _by_meaning(
+        self, all_meanings: KnowledgeMeanings, asked: asyncio.Future[Words], read: Read, agent_id: str, text: str
+    ) -> tuple[Meanings | None, dict[int, Found]]:
+        """How near passages are, None when that is not known; and the nearest ones."""
+        meanings = await all_meanings.of(agent_id, text)
+        words = await asked
+        if meanings is None or not meanings.near:
+            return meanings, {}
+        return meanings, await read(partial(words.those, passages=meanings.near))
+
+
+def joined(words: float, meaning: float) -> float:
+    """One score of two, 0..1: each is a chance that the passage answers, and both can miss. What is found by both is
+    better than what is found by one, however well; nothing else of the question or of other passages plays a part, so
+    that scores of different questions can be compared."""
+    return 1 - (1 - WORDS_WEIGHT * words) * (1 - MEANING_WEIGHT * meaning)
+
+
+def _together(found: Mapping[int, Found], meanings: Meanings) -> dict[int, Found]:
+    near = meanings.of(list(found))
+    return {
+        number: replace(each, score=joined(each.score, near.get(number, 0.0)), by_meaning=number in near)
+        for number, each in found.items()
+    }
+
+
+def _best(found: Mapping[int, Found], most: int) -> list[Found]:
+    return sorted(found.values(), key=lambda each: -each.score)[:most]

@@ -1,0 +1,195 @@
+"""Which passages of an agent mean what a question asks for. The vectors of the agents that are searched lie in memory,
+as many as there is room for; the others are read when somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from config.errors import ModelError
+from models.embeddings.score_calibration import Scale, scale_of
+from models.embeddings.vector_index import Nearest
+from models.protocols import Embeddings
+from storage.database.database import Database, StorageTrouble
+from storage.knowledge import contents
+
+MOST_BYTES: Final = 256 * 1024 * 1024
+"""Of vectors in memory: 650,000 passages with 384 numbers each."""
+MOST_NEAR: Final = 32
+"""Passages that a question gets by meaning."""
+READ_S: Final = 0.3
+"""A search waits so long for vectors that are not in memory yet; then it goes on by words. The next one has them."""
+ASKED_S: Final = 0.5
+"""A search waits so long for the vector of its question."""
+LONGEST: Final = 2_000
+"""Characters of a question that the model is asked for."""
+MOST_ASKING: Final = 8
+"""Questions that the model is asked at once; those that come meanwhile go by words. Behind more of them all would wait
+too long, and it would look as if the model had failed."""
+READ_AT_ONCE: Final = 2
+"""Agents whose vectors are being read: each may take as much memory as all that are kept."""
+_PAUSE_S: Final = 10.0
+"""After the model failed it is not asked for so long."""
+
+log = structlog.get_logger()
+
+
+class Meanings:
+    """How near an agent's passages are to a question. `near` are the nearest, by their ids: 0..1; those that have
+    nothing to do with it are left out."""
+
+    def __init__(self, passages: NDArray[np.int64], cosines: NDArray[np.float32], scale: Scale) -> None:
+        """`passages` are ids in order, as many as `cosines`, at least one."""
+        self._passages, self._cosines, self._scale = passages, cosines, scale
+        most = min(MOST_NEAR, len(cosines))
+        best = np.argpartition(-cosines, most - 1)[:most]
+        found = {int(passages[place]): scale.meaning(float(cosines[place])) for place in best}
+        self.near: Final = {number: meaning for number, meaning in found.items() if meaning > 0}
+
+    def of(self, numbers: list[int]) -> dict[int, float]:
+        """Those of other passages; one without a vector is left out."""
+        places = np.searchsorted(self._passages, numbers)
+        known = [(number, place) for number, place in zip(numbers, places.tolist(), strict=True)
+                 if place < len(self._passages) and self._passages[place] == number]  # fmt: skip
+        return {number: self._scale.meaning(float(self._cosines[place])) for number, place in known}
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """An agent's vectors: of these contents, in the order of the passages' ids."""
+
+    content_ids: tuple[str, ...]
+    passages: NDArray[np.int64]
+    nearest: Nearest
+
+
+class KnowledgeMeanings:
+    """Asks one model; see the module."""
+
+    def __init__(
+        self, database: Database, model: Embeddings, most_bytes: int = MOST_BYTES, scale: Scale | None = None
+    ) -> None:
+        """`scale` is what the model's cosines mean, where that is known: else `measure` is to be called."""
+        self.model: Final = model
+        self._database = database
+        self._most_bytes = most_bytes
+        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
+        self._reading: dict[str, asyncio.Task[_Shelf | None]] = {}
+        self._scale = scale
+        self._not_before = 0.0
+        self._asking = 0
+        self._room = asyncio.Semaphore(READ_AT_ONCE)
+        self._too_large: dict[str, tuple[str, ...]] = {}
+
+    async def of(self, agent_id: str, text: str) -> Meanings | None:
+        """How near an agent's passages are; None while that is not known. Raises `StorageTrouble`."""
+        scale = self._scale
+        if scale is None or not scale.tells or asyncio.get_running_loop().time() < self._not_before:
+            return None
+        with_vectors = partial(contents.with_vectors, agent_id=agent_id, model=self.model.identity)
+        content_ids = tuple(await self._database.read(with_vectors))
+        if not content_ids:
+            self._shelves.pop(agent_id, None)
+            return None
+        shelf = await self._shelf(agent_id, content_ids)
+        if shelf is None:
+            return None
+        question = await self._vector_of(text)
+        if question is None or len(question) != shelf.nearest.dimensions:
+            return None
+        return await asyncio.to_thread(lambda: Meanings(shelf.passages, shelf.nearest.cosines(question), scale))
+
+    async def _vector_of(self, text: str) -> NDArray[np.float32] | None:
+        """A question's; None when the model cannot tell it in time."""
+        if self._asking >= MOST_ASKING:
+            return None
+        self._asking += 1
+        try:
+            async with asyncio.timeout(ASKED_S):
+                vectors = await self.model.embed([text[:LONGEST]], query=True)
+        except (ModelError, TimeoutError) as error:
+            self._not_before = asyncio.get_running_loop().time() + _PAUSE_S
+            log.warning("knowledge.model_failed", model=self.model.name, error=repr(error), again_in_s=_PAUSE_S)
+            return None
+        finally:
+            self._asking -= 1
+        question: NDArray[np.float32] = vectors[0]
+        return question
+
+    async def measure(self) -> None:
+        """Ask the model, once, what its cosines mean: before that, searches do without it. Raises `ModelError`."""
+        if self._scale is None:
+            self._scale = await scale_of(self.model)
+            if not self._scale.tells:
+                log.error("knowledge.model_tells_nothing", model=self.model.name)
+
+    async def _shelf(self, agent_id: str, content_ids: tuple[str, ...]) -> _Shelf | None:
+        """The agent's vectors as they are now, if they come in time."""
+        shelf = self._shelves.get(agent_id)
+        if shelf is not None and shelf.content_ids == content_ids:
+            self._shelves.move_to_end(agent_id)
+            return shelf
+        if self._too_large.get(agent_id) == content_ids:
+            return None
+        reading = self._reading.get(agent_id)
+        if reading is None:
+            reading = self._reading[agent_id] = asyncio.create_task(self._read(agent_id, content_ids))
+            reading.add_done_callback(lambda _: self._reading.pop(agent_id, None))
+        done, _ = await asyncio.wait((reading,), timeout=READ_S)
+        return reading.result() if done else None
+
+    async def _read(self, agent_id: str, content_ids: tuple[str, ...]) -> _Shelf | None:
+        try:
+            async with self._room:
+                rows = await self._rows(content_ids)
+                shelf = await asyncio.to_thread(_shelf_of, content_ids, rows) if rows else None
+        except StorageTrouble as trouble:
+            log.error("knowledge.vectors_not_read", cause=trouble.cause)
+            return None
+        if rows is None or (shelf is not None and shelf.nearest.size > self._most_bytes):
+            self._refuse(agent_id, content_ids)
+            return None
+        if shelf is not None:
+            self._keep(agent_id, shelf)
+        return shelf
+
+    async def _rows(self, content_ids: tuple[str, ...]) -> list[tuple[int, bytes]] | None:
+        """Passages and their vectors; None when there is no room for them, then not all are read."""
+        rows: list[tuple[int, bytes]] = []
+        size = 0
+        for content_id in content_ids:
+            read = partial(contents.vectors_of, content_id=content_id, model=self.model.identity)
+            some = await self._database.read(read)
+            rows += some
+            size += sum(len(vector) for _, vector in some)
+            if size > self._most_bytes:
+                return None
+        return rows
+
+    def _keep(self, agent_id: str, shelf: _Shelf) -> None:
+        """In the place of those that were asked longest ago."""
+        self._shelves[agent_id] = shelf
+        self._shelves.move_to_end(agent_id)
+        while sum(each.nearest.size for each in self._shelves.values()) > self._most_bytes:
+            self._shelves.popitem(last=False)
+
+    def _refuse(self, agent_id: str, content_ids: tuple[str, ...]) -> None:
+        """Not read again for the next question: only when there are others."""
+        self._shelves.pop(agent_id, None)
+        if agent_id not in self._too_large:
+            log.warning("knowledge.too_many_vectors", agent_id=agent_id, documents=len(content_ids))
+        self._too_large[agent_id] = content_ids
+
+
+def _shelf_of(content_ids: tuple[str, ...], rows: list[tuple[int, bytes]]) -> _Shelf:
+    rows.sort(key=lambda row: row[0])
+    # A remote model may have become another one of the same name: the newest vectors are of today's.
+    rows = [row for row in rows if len(row[1]) == len(rows[-1][1])]
+    return _Shelf(content_ids, np.array([number for number, _ in rows], np.int64), Nearest([row for _, row in rows]))

@@ -1,0 +1,1 @@
+"""Outbound calls: which destinations may be dialled, pacing, the audit log."""

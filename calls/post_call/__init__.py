@@ -1,0 +1,1 @@
+"""After the call: analysis, redaction, the completed call and its webhook, retention."""

@@ -1,0 +1,272 @@
+"""What is drawn from a talk after it: a summary and the values that its agent wants, by the agent's language model,
+else by rules (`models.rule_based.summary`, `models.rule_based.field_extraction`)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeVar, cast
+from uuid import UUID
+
+import structlog
+
+from calls.call_record.metering import NOTHING, Usage
+from calls.post_call.analysis_prompts import (
+    Form,
+    Question,
+    forms_of,
+    join_prompt,
+    parts_of,
+    summary_prompt,
+    values_prompt,
+)
+from calls.post_call.analysis_validation import (
+    LONGEST_SUMMARY,
+    BadAnswer,
+    bounded,
+    checked_summary,
+    checked_values,
+    merged,
+)
+from config.errors import ModelError, NotFound
+from models.errors import RemoteTrouble
+from models.loading.catalogue import Catalogue
+from models.protocols import ChatMessage, ChatPrompt, Constrained, LanguageModel
+from models.rule_based.field_extraction import values_of
+from models.rule_based.summary import summary_of
+from models.rule_based.transcript import Line, Wanted
+from models.token_usage import TokenCount
+from storage.agents.agents import Agent
+from storage.calls.calls import Analysis, TranscriptItem
+
+TRIES: Final = 2
+"""A model that fails is asked once more."""
+AT_ONCE: Final = 4
+"""Talks that a model is asked about at the same time: when many calls end together, some are done in time rather than
+none, and a server elsewhere, which knows no priorities, is left to those who talk. No model waits for another one."""
+AGAIN: Final = " Answer in plain words."
+"""What is asked the second time besides: the very same question has the very same answer."""
+STOPPED: Final = "the server stopped"
+RULES_TAKE_S: Final = 0.5
+"""Of the longest wait: kept for the rules."""
+LETS_GO_S: Final = 0.2
+"""How long a model that is not waited for any more has to let go of its work."""
+CONTEXT_LENGTH: Final = 4096
+"""Tokens of a model that does not tell."""
+
+log = structlog.get_logger()
+T = TypeVar("T")
+Kind = Literal["string", "boolean", "number"]
+
+
+def is_wanted(agent: Agent, transcript: Sequence[TranscriptItem]) -> bool:
+    """Whether the agent wants to know anything of a talk, and the caller said something."""
+    asked = agent.post_call_summary_enabled or bool(agent.post_call_extraction_schema)
+    return asked and any(item["role"] == "user" and item["content"].strip() for item in transcript)
+
+
+def nothing_found(agent: Agent) -> dict[str, Any]:
+    """Every value that the agent wants, unknown."""
+    return {each["name"]: None for each in agent.post_call_extraction_schema}
+
+
+class _Failed(Exception):
+    """The model failed twice."""
+
+
+@dataclass
+class _Work:
+    """One talk's analysis. `trouble`: what the model failed at, in words."""
+
+    call_id: str
+    agent: Agent
+    transcript: Sequence[TranscriptItem]
+    model: Constrained
+    turns: asyncio.Semaphore
+    context_length: int
+    tokens: TokenCount = field(default_factory=TokenCount)
+    trouble: list[str] = field(default_factory=list)
+
+
+class Analyst:
+    """Analyses talks, each for at most `max_wait_s`."""
+
+    def __init__(self, models: Catalogue, max_wait_s: float = 30.0) -> None:
+        self._models = models
+        self._max_wait_s = max_wait_s
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(partial(asyncio.Semaphore, AT_ONCE))
+        """By the model's name."""
+
+    async def analyse(
+        self, call_id: str, agent: Agent, transcript: Sequence[TranscriptItem], hurried: asyncio.Event
+    ) -> tuple[Analysis, Usage]:
+        """What the agent wants to know, by rules when its model is none that can be held to a form, fails twice, takes
+        too long, or nothing may take long any more (`hurried`). And what that used."""
+        model, context_length = self._model_of(agent)
+        summary, values = None, None
+        trouble: list[str] = []
+        usage = NOTHING
+        if isinstance(model, Constrained):
+            work = _Work(call_id, agent, transcript, model, self._turns[model.name], context_length)
+            summary, values = await self._asked(work, hurried)
+            trouble = work.trouble
+            usage = Usage(prompt_tokens=work.tokens.read, completion_tokens=work.tokens.written)
+        by_model = isinstance(model, Constrained) and not trouble
+        if not by_model:
+            try:
+                summary, values = await asyncio.to_thread(_by_rules, agent, transcript, summary, values)
+            except Exception as fault:  # noqa: BLE001 - the call is closed whatever is wrong with its rules
+                trouble.append(_told(call_id, fault))
+                values = nothing_found(agent) if values is None else values
+        found = Analysis(summary=summary, extractions=values or {}, method="model" if by_model else "extractive")
+        return Analysis(**found, error="; ".join(trouble)) if trouble else found, usage
+
+    def _model_of(self, agent: Agent) -> tuple[LanguageModel, int]:
+        """The agent's model, else the default, and the tokens that it takes."""
+        wanted = None if agent.slm_model_id is None else UUID(agent.slm_model_id)
+        try:
+            model = self._models.llm(wanted)
+        except NotFound:
+            model, wanted = self._models.llm(None), None
+        for info in self._models.language_models():
+            if info.id == wanted or (wanted is None and info.is_default):
+                return model, info.context_length or CONTEXT_LENGTH
+        return model, CONTEXT_LENGTH
+
+    async def _asked(self, work: _Work, hurried: asyncio.Event) -> tuple[str | None, dict[str, Any] | None]:
+        """The summary and the values, each None when the model did not give it."""
+        if hurried.is_set():
+            work.trouble.append(STOPPED)
+            return None, None
+        found: list[Any] = [None, None]
+        asking = asyncio.create_task(self._ask_in_turn(work, found))
+        stopped = asyncio.create_task(hurried.wait())
+        limit_s = max(self._max_wait_s - RULES_TAKE_S, self._max_wait_s / 2)
+        await asyncio.wait((asking, stopped), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not asking.done():
+            work.trouble.append(STOPPED if hurried.is_set() else f"not done within {self._max_wait_s:g} s")
+            log.warning("call.analysis_cut_short", call_id=work.call_id, error=work.trouble[-1])
+            asking.cancel()
+            await asyncio.wait((asking,), timeout=LETS_GO_S)
+        elif fault := _fault_of(asking):
+            work.trouble.append(_told(work.call_id, fault))
+        return found[0], found[1]
+
+    async def _ask_in_turn(self, work: _Work, found: list[Any]) -> None:
+        async with work.turns:
+            await self._ask(work, found)
+
+    async def _ask(self, work: _Work, found: list[Any]) -> None:
+        """Each part of the talk is asked about all that is wanted before the next one: what a model has read of it is
+        not read again."""
+        parts = await asyncio.to_thread(parts_of, work.transcript, work.context_length)
+        forms = await asyncio.to_thread(forms_of, work.agent.post_call_extraction_schema, work.context_length)
+        summed = _Asked[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
+        values = _Asked(work, "extraction", nothing_found(work.agent), bool(work.agent.post_call_extraction_schema))
+        for place, text in enumerate(parts, 1):
+            await summed.ask(partial(_and_summary, work, text))
+            if place == len(parts) == 1 and summed.found:
+                found[0] = summed.found[0]
+            await values.ask(partial(_and_values, work, text, forms))
+        found[1] = values.found
+        if len(parts) > 1:
+            await summed.ask(partial(_joined, work))
+            found[0] = None if summed.found is None else summed.found[0]
+
+
+def _fault_of(work: asyncio.Task[None]) -> BaseException | None:
+    """What broke some work that is done, though nobody called it off."""
+    return asyncio.CancelledError("called off by the model") if work.cancelled() else work.exception()
+
+
+def _told(call_id: str, fault: BaseException) -> str:
+    """A fault of ours, told to the log. Returns it in words."""
+    log.error("call.analysis_fault", call_id=call_id, error=repr(fault), exc_info=fault)
+    return f"the analysis broke: {type(fault).__name__}"
+
+
+class _Asked(Generic[T]):
+    """What is known so far of something that is `wanted`: None when it is not, or when the model has failed at it."""
+
+    def __init__(self, work: _Work, what: str, nothing: T, wanted: bool) -> None:
+        self._work = work
+        self._what = what
+        self.found: T | None = nothing if wanted else None
+
+    async def ask(self, more: Callable[[T], Awaitable[T]]) -> None:
+        """Ask for more, which comes to what was found."""
+        if self.found is None:
+            return
+        try:
+            self.found = await more(self.found)
+        except _Failed as failed:
+            self._work.trouble.append(f"{self._what}: {failed}")
+            self.found = None
+
+
+async def _and_summary(work: _Work, text: str, said: list[str]) -> list[str]:
+    return [*said, await _answer(work, summary_prompt(text, work.agent.language_hint), checked_summary)]
+
+
+async def _joined(work: _Work, said: list[str]) -> list[str]:
+    """One summary of several, and of what these come to."""
+    while len(said) > 1:
+        texts = parts_of([TranscriptItem(role="", content=each) for each in said], work.context_length)
+        if len(texts) >= len(said):
+            return [bounded(" ".join(said), LONGEST_SUMMARY)]
+        said = [await _answer(work, join_prompt(text, work.agent.language_hint), checked_summary) for text in texts]
+    return said
+
+
+async def _and_values(work: _Work, text: str, forms: Sequence[Form], found: dict[str, Any]) -> dict[str, Any]:
+    """What was said later counts."""
+    for form in forms:
+        check = partial(checked_values, names=form.names, kinds=form.kinds)
+        found = merged(found, await _answer(work, values_prompt(text, form), check))
+    return found
+
+
+async def _answer(work: _Work, question: Question, check: Callable[[str], T]) -> T:
+    """One answer of the model, asked for again when it fails. Raises `_Failed` when it fails then too."""
+    (system, text), schema = question
+    failure, shown = "", ""
+    for left in reversed(range(TRIES)):
+        started_s = time.monotonic()
+        said = [ChatMessage("user", text + AGAIN if failure else text)]
+        asked = ChatPrompt(work.call_id, system, said, work.agent.language_hint, tokens=work.tokens)
+        try:
+            return check(await work.model.complete(asked, schema))
+        except (ModelError, BadAnswer) as error:
+            failure, shown = str(error), _shown(error)
+        except Exception as error:
+            failure = shown = f"the model broke: {type(error).__name__}"
+            log.error("call.analysis_fault", call_id=work.call_id, error=repr(error), exc_info=error)
+        took_s = round(time.monotonic() - started_s, 2)
+        log.warning("call.analysis_failed", call_id=work.call_id, error=failure, took_s=took_s, tries_left=left)
+    raise _Failed(shown)
+
+
+def _shown(error: ModelError | BadAnswer) -> str:
+    """What clients are told: addresses, files and what a server elsewhere says are for the log alone."""
+    return f"the model's server: {error.what}" if isinstance(error, RemoteTrouble) else str(error).partition(": ")[0]
+
+
+def _by_rules(
+    agent: Agent, transcript: Sequence[TranscriptItem], summary: str | None, values: dict[str, Any] | None
+) -> tuple[str | None, dict[str, Any]]:
+    """What is missing of both."""
+    talk = [Line("user" if item["role"] == "user" else "assistant", item["content"]) for item in transcript]
+    if agent.post_call_summary_enabled and summary is None:
+        summary = summary_of(talk, agent.language_hint)
+    if values is None:
+        wanted = [
+            Wanted(each["name"], each["description"], cast(Kind, each["type"]))
+            for each in agent.post_call_extraction_schema
+        ]
+        values = values_of(wanted, talk)
+    return summary, values

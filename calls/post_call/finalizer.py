@@ -1,0 +1,383 @@
+"""What follows a call. One with something to analyse first has its ending kept, so that its place is free and nothing
+is lost when the process dies; then it is analysed, which takes a while; then it is closed: the stored end, the analysis
+and the webhook that tells of both, in one transaction. Any other is closed at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import Context
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
+import structlog
+
+from calls import metrics
+from calls.call_record.billing import FREE, RateCard, charge, count
+from calls.call_record.metering import Usage
+from calls.call_record.outcome import Outcome
+from calls.post_call.analysis import Analyst, is_wanted, nothing_found
+from calls.post_call.redaction import redactor
+from calls.post_call.unstored_calls import UnstoredCalls
+from config.clock import iso, utc_now
+from config.links import recording_path, signed_url, transcript_path
+from config.secrets import Secrets
+from storage.agents import agents
+from storage.agents.agents import Agent
+from storage.calls import calls, pending_ends, recordings
+from storage.calls.calls import Analysis, Call
+from storage.calls.pending_ends import Ending
+from storage.database.database import Database, StorageTrouble
+from storage.webhooks import deliveries
+
+STORE_AGAIN_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Waits before the end of a call is stored once more, when the database is in trouble. After them the call stays open
+in the database and is closed at the next start."""
+KEPT_AGAIN_S: Final = 60.0
+"""The wait from then on where the ending is kept: such a call is closed by this process, or by the next one."""
+LOST_WITH_THE_END: Final = ["the end", "what was said last", "media quality", "the usage that it is billed by"]
+LOST_REMEDY: Final = "closed at the next start"
+RECOVERED_AT_ONCE: Final = 4
+"""Calls that a dead process left to be analysed: so many at the same time, beside those of today."""
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+def event_body(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
+    """The `call.completed` payload of an ended call, UTF-8 JSON. `link` makes a path an absolute, signed address. Every
+    value that the agent wants is there, null when it is not known."""
+    payload = {
+        "event": "call.completed",
+        "callId": call.id,
+        "organizationId": call.organization_id,
+        "agentId": call.agent_id,
+        "phoneNumberId": call.phone_number_id,
+        "direction": call.direction,
+        "status": call.status,
+        "customerNumber": call.customer_number,
+        "durationSeconds": call.duration_seconds or 0,
+        "startedAt": None if call.started_at is None else iso(call.started_at),
+        "endedAt": None if call.ended_at is None else iso(call.ended_at),
+        "recordingUrl": link(recording_path(call.id)) if call.recorded else None,
+        "transcriptUrl": link(transcript_path(call.id)) if call.transcript else None,
+        "summary": call.analysis["summary"] if call.analysis else None,
+        "extractedData": call.analysis["extractions"] if call.analysis else nothing_found(agent),
+        "contextVariables": call.context_variables,
+        "metadata": call.metadata,
+    }
+    # Half of a character is no UTF-8, and no reason for a call not to end.
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+class AfterCall:
+    """Ends calls in the database. `origin` is scheme, host and port of links to this server; `wake` is called when a
+    webhook is waiting to be sent."""
+
+    def __init__(
+        self,
+        database: Database,
+        secrets: Secrets,
+        origin: str,
+        wake: Callable[[], None],
+        card: RateCard = FREE,
+        analyst: Analyst | None = None,
+    ) -> None:
+        """Without an `analyst` no call is analysed."""
+        self._database = database
+        self._secrets = secrets
+        self._origin = origin
+        self._wake = wake
+        self._card = card
+        self._analyst = analyst
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        """Calls whose ending is kept."""
+        self._stopping = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._room = asyncio.Event()
+        self.unstored: Final = UnstoredCalls()
+        self._recovering = asyncio.Semaphore(RECOVERED_AT_ONCE)
+
+    async def finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+        """Store the end of a call and its webhook, or its ending alone when there is something to analyse: then it is
+        closed later. `agent` counts if it has been deleted meanwhile. When the database is in trouble this is tried
+        again for half a minute; then `StorageTrouble`. When the disk is full it returns at once, and the end is stored
+        when there is room. What the organization wants hidden is hidden first."""
+        try:
+            kept = await self._finish(call_id, outcome, agent)
+        except StorageTrouble as trouble:
+            if not trouble.disk_full or not self.unstored.ending_waits(call_id):
+                raise
+            self._later(call_id, self._finish_with_room(call_id, outcome, agent))
+        else:
+            if kept is not None:
+                self._later(call_id, self._close_analysed(call_id, kept, agent))
+
+    async def _finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> Outcome | None:
+        """Close a call, or keep its ending: then what is to be analysed, with what is hidden in it."""
+        outcome = await self._redacted(call_id, outcome)
+        if agent is None or self._analyst is None or not is_wanted(agent, outcome.transcript):
+            await self._close(call_id, outcome, agent, None)
+            return None
+        return outcome if await self._stored(call_id, partial(_keep, call_id, outcome)) else None
+
+    async def _finish_with_room(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+        """The same for a call that nobody waits for, once the disk has room."""
+        try:
+            kept = await self._finish(call_id, outcome, agent)
+        except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
+            lost = ["the call"] if self.unstored.row(call_id) is not None else LOST_WITH_THE_END
+            log.error("call.end_lost", call_id=call_id, error=repr(error), lost=lost, remedy=LOST_REMEDY)
+        else:
+            if kept is not None:
+                await self._close_analysed(call_id, kept, agent)
+        finally:
+            self.unstored.ending_over(call_id)
+
+    def room_again(self) -> None:
+        """The disk has room: what waits for it is stored now."""
+        room, self._room = self._room, asyncio.Event()
+        room.set()
+
+    async def store_live(self, call: Call, answered_at: datetime | None) -> None:
+        """Store of a call that lives what there was no room for: its row, and that it was answered. Raises
+        `StorageTrouble`."""
+
+        def store(conn: sa.Connection) -> bool:
+            return answered_at is not None and calls.answered(conn, call.id, answered_at)
+
+        await self._database.write(partial(self.unstored.with_row, call.id, store))
+        self.unstored.stored(call.id)
+
+    async def closed(self, call_id: str, timeout_s: float) -> bool:
+        """Wait until a call whose ending is kept is closed. False when that takes longer."""
+        task = self._closing.get(call_id)
+        return task is None or bool((await asyncio.wait((task,), timeout=timeout_s))[0])
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the analyses; after `timeout_s` they are done without a model. Returns when every call is closed."""
+        self._stopping.set()
+        if self._closing and timeout_s > 0:
+            await asyncio.wait(set(self._closing.values()), timeout=timeout_s)
+        self.hurry()
+        while self._closing:
+            await asyncio.wait(set(self._closing.values()))
+
+    def hurry(self) -> None:
+        """The server stops: no analysis waits for a model from now on."""
+        self._stopping.set()
+        self._hurried.set()
+
+    def _later(self, call_id: str, work: Coroutine[Any, Any, None]) -> None:
+        self._closing[call_id] = task = asyncio.create_task(work, context=Context(), name="after call")
+        task.add_done_callback(lambda _: self._closing.pop(call_id, None))
+
+    async def _close_analysed(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+        """The rest of a call whose ending is kept. Nothing that goes wrong with it reaches another one."""
+        try:
+            analysis = None
+            if agent is not None and self._analyst is not None and is_wanted(agent, outcome.transcript):
+                started_s = time.monotonic()
+                analysis, usage = await self._analyst.analyse(call_id, agent, outcome.transcript, self._hurried)
+                outcome = replace(outcome, usage=outcome.usage.plus(usage))
+                _note_analysis(call_id, analysis, time.monotonic() - started_s)
+            await self._close(call_id, outcome, agent, analysis)
+        except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
+            log.error("call.end_lost", call_id=call_id, error=repr(error), remedy=LOST_REMEDY)
+
+    async def _close(self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None) -> None:
+        ended = await self._stored(call_id, partial(self._store, call_id, outcome, agent, analysis))
+        if ended is not None:
+            call, announced = ended
+            _note(call, outcome.usage)
+            if announced:
+                self._wake()
+
+    async def _redacted(self, call_id: str, outcome: Outcome) -> Outcome:
+        call = self.unstored.row(call_id)
+        rules_of = partial(redactor.rules_of, call_id=call_id)
+        if call is not None:
+            rules_of = partial(redactor.rules_of_organization, organization_id=call.organization_id)
+        rules = await self._stored(call_id, rules_of, self._database.read)
+        return await asyncio.to_thread(redactor.redacted, outcome, rules) if rules else outcome
+
+    async def _stored(
+        self,
+        call_id: str,
+        work: Callable[[sa.Connection], T],
+        transaction: Callable[[Callable[[sa.Connection], T]], Awaitable[T]] | None = None,
+    ) -> T:
+        """What a transaction gives, of those that write unless another is named; tried again for half a minute, and of
+        a call whose ending is kept, here or in the database, until the server stops. Then, and at once when the disk is
+        full while somebody waits, `StorageTrouble`."""
+        run, is_kept = transaction or self._with_row(call_id), call_id in self._closing
+        for wait_s in chain(STORE_AGAIN_S, repeat(KEPT_AGAIN_S) if is_kept else ()):
+            stop = self._stopping if wait_s == KEPT_AGAIN_S else self._hurried
+            try:
+                return await run(work)
+            except StorageTrouble as trouble:
+                if stop.is_set() if is_kept else trouble.disk_full:
+                    raise  # the next start closes it, or we do when there is room
+                tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+                tell("call.end_not_stored", call_id=call_id, cause=trouble.cause, again_in_s=wait_s)
+                await (_set_within((stop, self._room), wait_s) if is_kept else asyncio.sleep(wait_s))
+        return await run(work)
+
+    def _with_row(self, call_id: str) -> Callable[[Callable[[sa.Connection], T]], Awaitable[T]]:
+        """Runs a write about a call, whose row is stored with it if it is missing."""
+
+        async def run(work: Callable[[sa.Connection], T]) -> T:
+            result = await self._database.write(partial(self.unstored.with_row, call_id, work))
+            self.unstored.stored(call_id)
+            return result
+
+        return run
+
+    def _store(
+        self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
+    ) -> tuple[Call, bool] | None:
+        """The call, and whether a webhook tells of it; None when it had ended before."""
+        call = calls.finish(
+            conn,
+            call_id,
+            answered_at=outcome.answered_at,
+            status=outcome.status,
+            ended_reason=outcome.reason,
+            ended_at=outcome.ended_at,
+            transcript=outcome.transcript,
+            timeline=outcome.timeline,
+            recording=outcome.recorded,
+            turn_count=outcome.turn_count,
+            analysis=analysis,
+            media_quality=outcome.media_quality,
+            sip_end=outcome.sip_end,
+        )
+        if call is None:
+            return None
+        call = replace(call, cost=charge(conn, call, outcome.usage, self._card))
+        return call, self._announce(conn, call, agent)
+
+    async def recover(self, data_dir: Path) -> int:
+        """End the calls that a dead process left open and put their webhooks into the outbox, in one transaction; those
+        whose ending it kept are analysed and closed from now on, for which nobody waits. Returns how many there were.
+        """
+        closed, kept = await self._database.write(partial(self._close_interrupted, data_dir))
+        for call in closed:
+            _note(call, Usage.of(call.usage))
+        if closed:
+            self._wake()
+        for call, ending, agent in kept:
+            self._later(call.id, self._recovered(call.id, _outcome_of(call, ending), agent))
+        return len(closed) + len(kept)
+
+    async def _recovered(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+        async with self._recovering:
+            await self._close_analysed(call_id, outcome, agent)
+
+    def _close_interrupted(
+        self, data_dir: Path, conn: sa.Connection
+    ) -> tuple[list[Call], list[tuple[Call, Ending, Agent | None]]]:
+        closed = pending_ends.close_interrupted(conn, partial(recordings.last_written, data_dir))
+        closed = [replace(call, cost=charge(conn, call, Usage.of(call.usage), self._card)) for call in closed]
+        for call in closed:
+            self._announce(conn, call, None)
+        kept = pending_ends.kept(conn)
+        return closed, [(call, ending, _agent_of(conn, call)) for call, ending in kept]
+
+    def _announce(self, conn: sa.Connection, call: Call, kept: Agent | None) -> bool:
+        """Put the event into the outbox, if the call's agent (`kept` when it is not stored any more) wants it."""
+        agent = _agent_of(conn, call, closed=True) or kept
+        if agent is None or not agent.post_call_webhook_url:
+            return False
+        now = utc_now()
+        deliveries.add(
+            conn,
+            organization_id=call.organization_id,
+            call_id=call.id,
+            url=agent.post_call_webhook_url,
+            body=event_body(call, agent, lambda path: signed_url(self._secrets, self._origin, path, now)),
+            secret_encrypted=agent.post_call_webhook_secret_encrypted,
+        )
+        return True
+
+
+async def _set_within(events: Iterable[asyncio.Event], wait_s: float) -> None:
+    """Wait for the first of these events, so long at most."""
+    waits = [asyncio.ensure_future(each.wait()) for each in events]
+    try:
+        await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent | None:
+    """As it is now; as it was when it was deleted, if the call went on then, which keeps that until it is `closed`."""
+    if call.agent_id is None:
+        return None
+    agent = agents.get(conn, call.organization_id, call.agent_id)
+    if agent is None and (agent := agents.kept_by(conn, call.organization_id, call.agent_id, call.id)) and closed:
+        agents.drop_kept_by(conn, call.id)
+    return agent
+
+
+def _keep(call_id: str, outcome: Outcome, conn: sa.Connection) -> bool:
+    """Keep how the call ended; False when it is closed already."""
+    return pending_ends.keep(
+        conn,
+        call_id,
+        Ending(outcome.status, outcome.reason, outcome.ended_at, outcome.usage.stored()),
+        answered_at=outcome.answered_at,
+        transcript=outcome.transcript,
+        timeline=outcome.timeline,
+        recording=outcome.recorded,
+        turn_count=outcome.turn_count,
+        media_quality=outcome.media_quality,
+        sip_end=outcome.sip_end,
+    )
+
+
+def _outcome_of(call: Call, ending: Ending) -> Outcome:
+    """What `_keep` kept."""
+    return Outcome(
+        status=ending.status,
+        reason=ending.reason,
+        ended_at=ending.ended_at,
+        answered_at=call.started_at,
+        transcript=call.transcript,
+        timeline=call.timeline,
+        turn_count=call.turn_count,
+        recorded=call.recorded,
+        media_quality=call.media_quality,
+        sip_end=call.sip_end,
+        usage=Usage.of(ending.usage),
+    )
+
+
+def _note_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
+    method, error = analysis.get("method"), analysis.get("error")
+    metrics.ANALYSIS.labels(outcome="fell_back" if error else method).observe(took_s)
+    log.info("call.analysed", call_id=call_id, method=method, error=error, took_s=round(took_s, 2))
+
+
+def _note(call: Call, usage: Usage) -> None:
+    metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
+    count(call, usage)
+    log.info(
+        "call.ended",
+        call_id=call.id,
+        status=call.status,
+        reason=call.ended_reason,
+        duration=call.duration_seconds,
+        turns=call.turn_count,
+        recorded=call.recorded,
+        cost=call.cost,
+        sip_status=call.sip_end["statusCode"] if call.sip_end else None,
+    )

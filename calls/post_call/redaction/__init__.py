@@ -1,0 +1,1 @@
+"""Redaction of transcripts: card numbers, identifiers with check digits, spoken digits."""

@@ -1,0 +1,105 @@
+"""Where the numbers of cards are in a row of digits that somebody said or dialled. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from calls.post_call.redaction import check_digits
+from calls.post_call.redaction.spoken_digits import Unit
+
+DIALLED: Final = re.compile(r"[0-9*#A-D]+")
+"""A turn that was dialled."""
+_LONGEST_CARD: Final = 19
+_MOST_TURNS: Final = 6
+"""Turns that one card is told in, where other digits stand before or behind them."""
+_SHAPES: Final = ((4, 4, 4, 4), (4, 6, 5), (4, 6, 4))
+"""Digits of a card's groups as they are printed on it."""
+
+
+def digits_of(run: Iterable[Unit]) -> str:
+    """The row as one text."""
+    return "".join(unit.characters for unit in run)
+
+
+def cards_in(run: Sequence[Unit], texts: Sequence[str], *, about_cards: bool) -> list[slice]:
+    """Where cards' numbers are in a row of digits, from its beginning to its end. `about_cards`: the talk is of one, so
+    that one which was misheard is found too."""
+    if _is_card(run, texts, about_cards):
+        return [slice(0, len(run))]
+    found = list(_standing_out(run, texts, about_cards))
+    gaps = pairwise([0, *(place for card in found for place in (card.start, card.stop)), len(run)])
+    for start, stop in list(gaps)[::2]:
+        found += _at_ends(run, start, stop, texts, about_cards)
+    return sorted(found, key=lambda card: card.start)
+
+
+def _is_card(run: Sequence[Unit], texts: Sequence[str], about_cards: bool) -> bool:
+    """All of it is a card's number: one of the short ones too when it is all of a turn, as what was dialled is."""
+    if not 0 < len(run) <= _LONGEST_CARD:
+        return False
+    digits = digits_of(run)
+    short_ones_too = about_cards or _is_dialled(run, texts)
+    return check_digits.is_dialled_card(digits) if short_ones_too else check_digits.is_card(digits)
+
+
+def _is_dialled(run: Sequence[Unit], texts: Sequence[str]) -> bool:
+    return len(run) == 1 and DIALLED.fullmatch(texts[run[0].item]) is not None
+
+
+def _standing_out(run: Sequence[Unit], texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
+    """Cards among other digits that are told by where they begin and end: with a turn, with a group of figures as they
+    are printed, or, when the talk is of cards, anywhere."""
+    start = 0
+    while start < len(run):
+        ends = (end for end in _ends_from(run, start, about_cards) if _is_among_others(run[start:end], texts))
+        stop = next(ends, None)
+        if stop is not None:
+            yield slice(start, stop)
+        start = stop or start + 1
+
+
+def _ends_from(run: Sequence[Unit], start: int, about_cards: bool) -> Iterable[int]:
+    begins_turn = start == 0 or run[start - 1].item != run[start].item
+    digits, turns, lengths = 0, 0, []
+    for end in range(start + 1, min(start + check_digits.LONGEST_CARD_AMONG_OTHERS, len(run)) + 1):
+        lengths.append(len(run[end - 1].characters))
+        digits += lengths[-1]
+        ends_turn = end == len(run) or run[end].item != run[end - 1].item
+        turns += ends_turn
+        if digits > check_digits.LONGEST_CARD_AMONG_OTHERS or turns > _MOST_TURNS:
+            return
+        if about_cards or len(lengths) == 1 or tuple(lengths) in _SHAPES or (begins_turn and ends_turn):
+            yield end
+
+
+def _is_among_others(run: Sequence[Unit], texts: Sequence[str]) -> bool:
+    digits = digits_of(run)
+    short = _is_dialled(run, texts) and check_digits.is_dialled_card(digits)
+    return short or check_digits.is_card(digits, among_others=True)
+
+
+def _at_ends(run: Sequence[Unit], start: int, stop: int, texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
+    """Cards at the beginnings and the ends of what is left of a row; or all of it, when it is as long as a card where
+    the talk is of one."""
+    while start < stop:
+        rest = run[start:stop]
+        whole = slice(0, len(rest))
+        part = whole if _is_card(rest, texts, about_cards) else _end_of(rest)
+        if part is None and about_cards and len(rest) <= _LONGEST_CARD and 12 <= len(digits_of(rest)) <= _LONGEST_CARD:
+            part = whole
+        if part is None:
+            return
+        yield slice(start + part.start, start + part.stop)
+        start, stop = (start + part.stop, stop) if part.start == 0 else (start, start + part.start)
+
+
+def _end_of(run: Sequence[Unit]) -> slice | None:
+    """The longest beginning or end of a row of digits that is a card."""
+    for length in range(min(check_digits.LONGEST_CARD_AMONG_OTHERS, len(run) - 1), 0, -1):
+        for part in (slice(0, length), slice(len(run) - length, len(run))):
+            if check_digits.is_card(digits_of(run[part]), among_others=True):
+                return part
+    return None

@@ -1,0 +1,217 @@
+"""Text as digits and letters, each with its place: "four one one one", "41 11", "double five" and "4111" are digits all
+the same. English, German, French, Spanish, Italian, Dutch and Portuguese words of 0 to 99."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from models.tts.text_normalization.lexicon import cardinal
+
+LANGUAGES: Final = ("en", "de", "fr", "es", "it", "nl")
+_MORE: Final = {
+    "oh": "0",
+    "o": "0",
+    "nought": "0",
+    "naught": "0",
+    "zwo": "2",
+    "ein": "1",
+    "une": "1",
+    "un": "1",
+    "una": "1",
+    "fuenf": "5",
+    "zwoelf": "12",
+    "cinquante": "50",
+    "septante": "70",
+    "huitante": "80",
+    "nonante": "90",
+    "seis": "6",
+    "meia": "6",
+}
+_REPEATS: Final = {
+    **dict.fromkeys(("double", "doppel", "doppelt", "doble", "doppio", "dubbel", "duplo"), 2),
+    **dict.fromkeys(("triple", "treble", "dreifach", "tripel", "triplo"), 3),
+}
+_MISHEARD: Final = {"to": "2", "too": "2", "for": "4", "won": "1", "ate": "8"}
+"""What recognizers write for digits; believed only between two digits."""
+_MISHEARD_TOGETHER: Final = 4
+_FILLERS: Final = frozenset(
+    (
+        *("uh", "um", "er", "erm", "ah", "hm", "hmm", "ahm", "aeh", "euh", "eh", "ehm", "okay", "ok", "yes"),
+        *("and", "then", "und", "dann", "y", "et", "puis", "e", "ed", "poi", "en", "ja", "so"),
+        *("dash", "hyphen", "space", "bindestrich", "strich", "tiret", "guion", "trattino"),
+    )
+)
+"""Folded, as all words here."""
+_WORD: Final = re.compile(r"\d+|[^\W\d_]+")
+_BETWEEN: Final = re.compile(r"[\s\u00a0\u202f\-\u2010-\u2014,.;/·…'\u2019]*")
+_TIGHT: Final = re.compile(r"[.,/;'\u2019]")
+"""Between two figures without a space it makes one number, date or price of them, and no row of digits."""
+_LONGEST_LETTERS: Final = 4
+"""Letters that may stand for themselves: the bank in an account's number has four."""
+_LONGEST_NUMBER: Final = 5
+"""Words of a number below a hundred."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Digits or letters at `text[start:end]` of one text of several. `joined`: nothing but pauses and fillers stand
+    between it and the unit before it; `plus`: a plus sign stands before it."""
+
+    characters: str
+    item: int
+    start: int
+    end: int
+    joined: bool
+    plus: bool
+
+    @property
+    def is_digits(self) -> bool:
+        """Digits, however they were said."""
+        return self.characters.isdecimal()
+
+    @property
+    def goes_on(self) -> bool:
+        """It belongs to the same row as the unit before it: a plus sign begins another number."""
+        return self.joined and not self.plus
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Numbers by their words, as digits; and the words that they begin with."""
+
+    numbers: Mapping[tuple[str, ...], str]
+    firsts: frozenset[str]
+
+
+def units_of(texts: Iterable[tuple[int, str]], vocabulary: Vocabulary) -> list[Unit]:
+    """What stands in texts, which have numbers, for digits and letters. Two texts join like two sentences of one."""
+    units: list[Unit] = []
+    broken = True
+    for item, text in texts:
+        reader = _Reader(item, text, vocabulary, broken)
+        units += reader.units()
+        broken = reader.broken
+    return units
+
+
+@cache
+def vocabulary(*languages: str) -> Vocabulary:
+    """Number words of these languages."""
+    found: dict[tuple[str, ...], str] = {
+        tuple(_words(cardinal(number, each))): str(number) for each in languages for number in range(100)
+    }
+    more: dict[tuple[str, ...], str] = {(word,): digits for word, digits in _MORE.items()}
+    numbers = more | found
+    return Vocabulary(numbers, frozenset(words[0] for words in numbers))
+
+
+def _words(text: str) -> list[str]:
+    return [_folded(each) for each in _WORD.findall(text)]
+
+
+def _folded(word: str) -> str:
+    """Lower case, without accents."""
+    if word.isascii():
+        return word.lower()
+    return "".join(each for each in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(each))
+
+
+class _Reader:
+    """One text. `broken`: what comes next does not join what was before."""
+
+    def __init__(self, item: int, text: str, vocabulary: Vocabulary, broken: bool) -> None:
+        self.broken = broken
+        self._item = item
+        self._text = text
+        self._vocabulary = vocabulary
+        self._places = [match.span() for match in _WORD.finditer(text)]
+        self._words = [_folded(text[start:end]) for start, end in self._places]
+        self._units: list[Unit] = []
+        self._last_end = 0
+
+    def units(self) -> Sequence[Unit]:
+        """All of the text."""
+        at = 0
+        while at < len(self._words):
+            self._look_between(at)
+            at = self._read(at)
+        if _BETWEEN.fullmatch(self._text, self._last_end) is None:
+            self.broken = True
+        return self._units
+
+    def _look_between(self, at: int) -> None:
+        """Whether what stands before this word lets it join."""
+        start = self._places[at][0]
+        between = self._text[self._last_end : start].rstrip("+")
+        if _BETWEEN.fullmatch(between) is None:
+            self.broken = True
+        figures = at > 0 and self._words[at].isdecimal() and self._words[at - 1].isdecimal()
+        if figures and _TIGHT.fullmatch(between) and not self._is_group(at, between):
+            self.broken = True
+
+    def _is_group(self, at: int, between: str) -> bool:
+        """A full stop between groups of four, as in 4111.1111."""
+        return between == "." and len(self._words[at - 1]) == 4
+
+    def _read(self, at: int) -> int:
+        """Take what begins with this word; where the next begins."""
+        digits, after = self._digits(at)
+        word = self._words[at]
+        if digits:
+            return self._take(digits, at, after)
+        if word in _FILLERS and len(word) > 1:
+            self._last_end = self._places[at][1]
+            return at + 1
+        if len(word) <= _LONGEST_LETTERS and word.isascii():
+            return self._take(word.upper(), at, at + 1)
+        self.broken, self._last_end = True, self._places[at][1]
+        return at + 1
+
+    def _take(self, characters: str, at: int, after: int) -> int:
+        start, end = self._places[at][0], self._places[after - 1][1]
+        plus = self._text[:start].endswith("+")
+        self._units.append(Unit(characters, self._item, start, end, not self.broken, plus))
+        self.broken, self._last_end = False, end
+        return after
+
+    def _digits(self, at: int) -> tuple[str, int]:
+        """The digits that begin there, and where they end; "" when none do."""
+        word, next_is_there = self._words[at], at + 1 < len(self._words)
+        if word in _REPEATS and next_is_there:
+            digits, after = self._number(at + 1)
+            if len(digits) == 1:
+                return digits * _REPEATS[word], after
+        if word in _MISHEARD and self._is_between_digits(at):
+            return _MISHEARD[word], at + 1
+        return self._number(at)
+
+    def _is_between_digits(self, at: int) -> bool:
+        """Digits stand before it, and behind it, or behind what is perhaps misheard too."""
+        if self.broken or not self._units or not self._units[-1].is_digits:
+            return False
+        behind = at + 1
+        while behind < min(at + _MISHEARD_TOGETHER, len(self._words) - 1) and self._words[behind] in _MISHEARD:
+            behind += 1
+        return behind < len(self._words) and bool(self._number(behind)[0])
+
+    def _number(self, at: int) -> tuple[str, int]:
+        """The same of one number, in figures or in words."""
+        word = self._words[at]
+        if word.isdecimal():
+            return word if word.isascii() else "".join(str(int(each)) for each in word), at + 1
+        longest = _LONGEST_NUMBER if word in self._vocabulary.firsts else 0
+        for length in range(min(longest, len(self._words) - at), 0, -1):
+            digits = self._vocabulary.numbers.get(tuple(self._words[at : at + length]), "")
+            if digits and self._unbroken(at, at + length):
+                return digits, at + length
+        return "", at
+
+    def _unbroken(self, at: int, after: int) -> bool:
+        """Only spaces and hyphens stand between the words."""
+        pairs = zip(self._places[at : after - 1], self._places[at + 1 : after], strict=True)
+        return all(not self._text[left[1] : right[0]].strip(" -\u2010\u2011") for left, right in pairs)

@@ -1,0 +1,173 @@
+"""Removes what of calls is not kept any more: recordings, what was said, whole calls, each after its own time; and the
+files of recordings whose rows are gone. In small pieces: who writes meanwhile waits for milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+
+from config.clock import utc_now
+from storage.calls import recordings, retention
+from storage.calls.retention import Due
+from storage.database import wal
+from storage.database.database import Database, StorageTrouble
+
+LOOK_EVERY_S: Final = 60.0
+"""Between two rounds."""
+TARGET_S: Final = 0.005
+"""What a piece should take of the writer's time."""
+FIRST_PIECE: Final = 8
+LARGEST_PIECE: Final = 400
+"""Calls in one transaction."""
+FILES_AT_ONCE: Final = 100
+EMPTY_LOG_TRIES: Final = 5
+EMPTY_LOG_PAUSE_S: Final = 0.2
+
+Drop = Callable[..., int]
+"""Of a connection and `most`: how many calls it removed something of."""
+log = structlog.get_logger()
+
+
+@dataclass
+class Removed:
+    """How much a round has removed; `longest_s` is what the longest piece took of the writer's time."""
+
+    recordings: int = 0
+    transcripts: int = 0
+    calls: int = 0
+    files: int = 0
+    longest_s: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Rows that were changed or went."""
+        return self.recordings + self.transcripts + self.calls
+
+
+class Retention:
+    """`run` works until it is cancelled; whatever it is cut off in, the next start takes up."""
+
+    def __init__(self, database: Database, data_dir: Path) -> None:
+        self._database = database
+        self._data_dir = data_dir
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._log_is_empty = False
+        """Nothing that was removed stands in the write-ahead log; what a dead process has left there is not known."""
+
+    def wake(self) -> None:
+        """Calls were removed: their files are to go now."""
+        self._idle.clear()
+        self._news.set()
+
+    def leaves_traces(self) -> None:
+        """Others have removed what was stored: the write-ahead log is to be emptied."""
+        self._log_is_empty = False
+        self.wake()
+
+    async def idle(self) -> None:
+        """Wait until nothing is to be removed at the moment."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """A round now and every minute; files whenever `wake` is called."""
+        next_round = 0.0
+        while True:
+            self._news.clear()
+            try:
+                if time.monotonic() >= next_round:
+                    next_round = time.monotonic() + LOOK_EVERY_S
+                    await self.round(utc_now())
+                else:
+                    await self._finish(Removed())
+                if not self._news.is_set():
+                    self._idle.set()
+            except StorageTrouble as trouble:
+                log.warning("retention.storage_trouble", cause=trouble.cause)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(next_round - time.monotonic(), 0.0)):
+                    await self._news.wait()
+
+    async def round(self, now: datetime) -> Removed:
+        """Remove everything whose time has come at `now`. Raises `StorageTrouble`."""
+        removed = Removed()
+        for due in await self._database.read(partial(retention.due_at, now=now)):
+            await self._drop(due, removed)
+        await self._finish(removed)
+        return removed
+
+    async def _finish(self, removed: Removed) -> None:
+        """What follows the removal of rows."""
+        await self._remove_files(removed)
+        if removed.rows or removed.files:
+            self._log_is_empty = False
+        if not self._log_is_empty:
+            self._log_is_empty = await self._empty_log()
+        if removed.rows or removed.files:
+            log.info("retention.removed", **{**asdict(removed), "longest_s": round(removed.longest_s, 3)})
+
+    async def _drop(self, due: Due, removed: Removed) -> None:
+        if due.calls is not None:
+            drop = partial(retention.drop_calls, organization_id=due.organization_id, before=due.calls)
+            removed.calls += await self._in_pieces(drop, removed)
+        if due.recordings is not None:
+            drop = partial(retention.drop_recordings, organization_id=due.organization_id, before=due.recordings)
+            removed.recordings += await self._in_pieces(drop, removed)
+        if due.transcripts is not None:
+            drop = partial(retention.drop_talk, organization_id=due.organization_id, before=due.transcripts)
+            removed.transcripts += await self._in_pieces(drop, removed)
+
+    async def _in_pieces(self, drop: Drop, removed: Removed) -> int:
+        """Until nothing is left. What each piece has changed is brought into the database's file before the next one,
+        and not by the writer: else every few pieces it would have thousands of pages to write while others wait."""
+        total, most = 0, FIRST_PIECE
+        while True:
+            done, took_s = await self._database.write(partial(_timed, drop, most), patient=True)
+            total, removed.longest_s = total + done, max(removed.longest_s, took_s)
+            if done < most:
+                return total
+            most = next_size(most, took_s)
+            await asyncio.to_thread(wal.write_back, self._database.path)
+
+    async def _remove_files(self, removed: Removed) -> None:
+        """The recordings of which nobody tells any more. One that the disk does not give up stays noted: the next round
+        tries again."""
+        last = ""
+        while gone := await self._database.read(partial(retention.files_to_remove, most=FILES_AT_ONCE, after=last)):
+            ids = await asyncio.to_thread(recordings.remove, self._data_dir, gone)
+            if ids:
+                await self._database.write(partial(retention.files_removed, call_ids=ids), patient=True)
+            removed.files += len(ids)
+            last = gone[-1][0]
+
+    async def _empty_log(self) -> bool:
+        """What was removed stands in the write-ahead log until it is empty; somebody who reads may be in the way."""
+        for _ in range(EMPTY_LOG_TRIES):
+            if await asyncio.to_thread(wal.empty_log, self._database.path):
+                return True
+            await asyncio.sleep(EMPTY_LOG_PAUSE_S)
+        log.info("retention.log_not_emptied", remedy="it is tried again in a minute")
+        return False
+
+
+def next_size(most: int, took_s: float) -> int:
+    """Calls in the next piece, after one of `most` took so long: towards `TARGET_S`, at most doubled."""
+    wanted = round(most * TARGET_S / max(took_s, 1e-6))
+    return max(1, min(wanted, 2 * most, LARGEST_PIECE))
+
+
+def _timed(drop: Drop, most: int, conn: sa.Connection) -> tuple[int, float]:
+    """What it gives, and how long it took."""
+    began = time.perf_counter()
+    done = drop(conn, most=most)
+    return done, time.perf_counter() - began

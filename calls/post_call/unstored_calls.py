@@ -1,0 +1,71 @@
+"""Calls that a full disk has no room for: their rows, and which of them have ended. They are kept in memory until they
+are stored; what is left when the process ends is lost, and the log names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+
+from config.errors import Unavailable
+from storage.calls import calls
+from storage.calls.calls import Call
+
+MOST_ROWS: Final = 1000
+"""Calls without a row; the next caller gets 503."""
+MOST_ENDINGS: Final = 2000
+"""Endings that wait for room; a transcript may take 100 kB."""
+RETRY_AFTER_S: Final = 10
+
+T = TypeVar("T")
+
+
+class UnstoredCalls:
+    """Used on the event loop, but for `with_row`."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Call] = {}
+        self._endings: set[str] = set()
+
+    def keep(self, call: Call) -> None:
+        """A call begins without a row. Raises `Unavailable` when there are too many."""
+        if len(self._rows) >= MOST_ROWS:
+            raise Unavailable("the disk is full, and too many calls wait to be stored", RETRY_AFTER_S)
+        self._rows[call.id] = call
+
+    def row(self, call_id: str) -> Call | None:
+        """The row of a call that has none in the database."""
+        return self._rows.get(call_id)
+
+    def with_row(self, call_id: str, work: Callable[[sa.Connection], T], conn: sa.Connection) -> T:
+        """Store the row of a call if that is missing, then do `work`; in one transaction."""
+        call = self._rows.get(call_id)
+        if call is not None:
+            calls.insert_missing(conn, call)
+        return work(conn)
+
+    def stored(self, call_id: str) -> None:
+        """Such a transaction is on the disk."""
+        self._rows.pop(call_id, None)
+
+    def ending_waits(self, call_id: str) -> bool:
+        """A call has ended, and the database does not know it. False when too many of them wait."""
+        if len(self._endings) >= MOST_ENDINGS:
+            return False
+        self._endings.add(call_id)
+        return True
+
+    def ending_over(self, call_id: str) -> None:
+        """Its end is stored, or lost."""
+        self._endings.discard(call_id)
+        self._rows.pop(call_id, None)
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Calls that have ended, and of which the database does not know it."""
+        return frozenset(self._endings)
+
+    def open_rows(self) -> dict[str, str]:
+        """The organizations of calls that have no row and have not ended, by the calls' ids."""
+        return {each: call.organization_id for each, call in self._rows.items() if each not in self._endings}

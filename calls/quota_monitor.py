@@ -1,0 +1,113 @@
+"""What organizations use of their quotas, as figures; the sizes of recordings; files of documents that failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import REGISTRY, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from calls.worker import Rounds
+from config.clock import utc_now
+from storage.accounts import quotas
+from storage.accounts.quotas import Usage
+from storage.calls import recordings
+from storage.database.database import Database
+from storage.knowledge import files
+
+LOOK_EVERY_S: Final = 30.0
+"""So old are figures at most."""
+TROUBLE_PAUSE_S: Final = 30.0
+AT_ONCE: Final = 200
+"""Files that are looked at between two transactions."""
+FAILED_KEPT: Final = timedelta(days=1)
+"""How long the file of a document that could not be read stays, for whoever looks into why."""
+
+log = structlog.get_logger()
+
+
+class QuotaKeeper(Collector):
+    """`run` keeps figures and sizes until it is cancelled. `defaults` are the quotas of who has none of its own."""
+
+    def __init__(self, database: Database, data_dir: Path, defaults: Mapping[str, int]) -> None:
+        self._database = database
+        self._data_dir = data_dir
+        self._defaults = defaults
+        self._usage: Mapping[str, Mapping[str, Usage]] = {}
+        self._over: frozenset[str] = frozenset()
+        self._rounds = Rounds("quotas.not_looked_at", LOOK_EVERY_S, TROUBLE_PAUSE_S)
+
+    def register(self) -> None:
+        """Make the figures visible."""
+        REGISTRY.register(self)
+
+    def unregister(self) -> None:
+        """Take them away again."""
+        REGISTRY.unregister(self)
+
+    def describe(self) -> Iterator[Metric]:
+        """Names are the same always; nothing is read at registration."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """What the last look found: nothing is read for a scrape."""
+        labels = ["organization", "quota"]
+        used = GaugeMetricFamily("trunkline_quota_used", "What organizations use, in items or bytes", labels=labels)
+        limit = GaugeMetricFamily("trunkline_quota_limit", "What organizations may use of it", labels=labels)
+        for organization_id, found in self._usage.items():
+            for each in found.values():
+                used.add_metric([organization_id, each.quota], each.used)
+                limit.add_metric([organization_id, each.quota], each.allowed)
+        yield used
+        yield limit
+
+    async def run(self) -> None:
+        """Look, at once and from time to time."""
+        await self._rounds.repeat(self._round)
+
+    async def _round(self) -> bool:
+        await self.measure_recordings()
+        await self.remove_failed()
+        self._usage = await self._database.read(partial(quotas.everywhere, defaults=self._defaults))
+        self._warn()
+        return True
+
+    async def measure_recordings(self) -> None:
+        """Note how large new recordings are; one that is missing takes nothing."""
+        look = partial(quotas.recordings_without_size, most=AT_ONCE)
+        while some := await self._database.read(look):
+            sizes = await asyncio.to_thread(self._sizes, some)
+            await self._database.write(partial(quotas.set_recording_sizes, sizes=sizes), patient=True)
+
+    async def remove_failed(self) -> None:
+        """Remove the files of documents that failed a day ago. One that the disk does not give up is tried again."""
+        look = partial(quotas.files_of_failed, before=utc_now() - FAILED_KEPT, most=AT_ONCE)
+        while some := await self._database.read(look):
+            gone = await asyncio.to_thread(self._removed, some)
+            if not gone:
+                return
+            await self._database.write(partial(quotas.files_of_failed_removed, content_ids=gone), patient=True)
+            log.info("knowledge.failed_files_removed", files=len(gone))
+
+    def _sizes(self, calls: Sequence[tuple[str, datetime]]) -> dict[str, int]:
+        return {call_id: recordings.size(self._data_dir, call_id, at) for call_id, at in calls}
+
+    def _removed(self, content_ids: Sequence[str]) -> list[str]:
+        return [each for each in content_ids if files.remove(self._data_dir, each)]
+
+    def _warn(self) -> None:
+        """Recordings are not cut: whoever pays for the disk is told, once for each organization that goes over."""
+        found = {owner: each for owner, of in self._usage.items() if (each := of.get(quotas.RECORDINGS)) is not None}
+        over = frozenset(owner for owner, each in found.items() if each.used > each.allowed)
+        for owner in over - self._over:
+            each, remedy = found[owner], "keep them for less long, or raise the quota: `trunkline org set`"
+            used = {"used": each.used, "allowed": each.allowed}
+            log.warning("quota.recordings_over", organization_id=owner, **used, remedy=remedy)
+        self._over = over

@@ -1,0 +1,99 @@
+"""What an agent is in a call: its models, its script and its turn taking, read from the stored agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from calls.call_record import sip_metadata
+from calls.call_record.context_variables import ContextValue, call_values, substitute
+from calls.conversation.config import Script
+from config.errors import NotFound
+from media.turns.settings import TurnSettings
+from models.loading.catalogue import Catalogue
+from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
+from sipcore.dialogs.leg import LegFacts
+from storage.agents.agents import Agent
+from storage.calls.calls import Call
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class AgentModels:
+    """The models that an agent uses. `voice_name` is one of the voices of `voice`."""
+
+    language: LanguageModel
+    ear: SpeechToText
+    voice: TextToSpeech
+    voice_name: str
+    end_of_turn: EndOfTurn
+
+    @property
+    def names(self) -> list[str]:
+        """For the log."""
+        return [self.ear.name, self.language.name, self.voice_name]
+
+
+def models_for(agent: Agent, catalogue: Catalogue) -> AgentModels:
+    """The models that the agent asks for. One that is not installed any more is replaced by the default and logged."""
+    language = _uuid(agent.slm_model_id)
+    voice = _uuid(agent.voice_id)
+    try:
+        model = catalogue.llm(language)
+    except NotFound:
+        log.warning("agent.model_missing", agent_id=agent.id, field="slmModelId", id=str(language))
+        model = catalogue.llm(None)
+    try:
+        synthesizer, voice_name = catalogue.voice(voice, agent.language_hint)
+    except NotFound:
+        log.warning("agent.model_missing", agent_id=agent.id, field="voiceId", id=str(voice))
+        synthesizer, voice_name = catalogue.voice(None, agent.language_hint)
+    return AgentModels(model, catalogue.stt(agent.language_hint), synthesizer, voice_name, catalogue.eot)
+
+
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
+
+
+def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, ContextValue]:
+    """What placeholders stand for in this call. `number` is ours."""
+    return call_values(
+        call.context_variables,
+        call_id=call.id,
+        customer_number=call.customer_number,
+        phone_number=number,
+        brought=sip_metadata.values_of(call, number, facts),
+    )
+
+
+def script_of(agent: Agent, values: Mapping[str, ContextValue], call_id: str) -> Script:
+    """What the agent is told for a call, its placeholders filled with `values`."""
+    greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
+    speaks_first = agent.first_speaker == "agent"
+    return Script(
+        system=substitute(agent.system_prompt or "", values, call_id=call_id),
+        greeting=substitute(greeting, values, call_id=call_id).strip() or None if speaks_first else None,
+        speaks_first=speaks_first,
+        first_message_delay_ms=agent.first_message_delay,
+        first_message_protected=agent.first_message_uninterruptible,
+        language=agent.language_hint,
+        silence_ms=agent.customer_silence_ms,
+    )
+
+
+def turn_settings(agent: Agent) -> TurnSettings:
+    """The turn-taking fields of an agent."""
+    return TurnSettings(
+        turn_endpoint_delay=agent.turn_endpoint_delay,
+        min_turn_duration=agent.min_turn_duration,
+        min_interruption_duration=agent.min_interruption_duration,
+        frame_activation_threshold=agent.frame_activation_threshold,
+        post_speech_cooldown=agent.post_speech_cooldown,
+        ultravad_eot_threshold=agent.ultravad_eot_threshold,
+        speculative_silence_ms=agent.speculative_silence_ms,
+        fallback_silence_ms=agent.fallback_silence_ms,
+    )

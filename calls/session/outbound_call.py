@@ -1,0 +1,330 @@
+"""Calls that we make: they wait for their turn, are placed through their number's trunk and then live as any other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+from uuid import uuid4
+
+import sqlalchemy as sa
+import structlog
+
+from calls import metrics
+from calls.admission.model_load import Load
+from calls.call_record import sip_metadata
+from calls.call_record.end_reason import status_of
+from calls.call_record.outcome import Outcome
+from calls.outbound import permissions
+from calls.outbound.permissions import Cleared
+from calls.session.call_session import LiveCall
+from calls.session.dependencies import Equipment
+from calls.session.snapshot import CallNow
+from calls.session.transfer import Guide, NumberNow, Transfers
+from calls.trunks.provisioning import destinations_of
+from config.clock import utc_now
+from sipcore.dialogs.leg import Leg
+from sipcore.messages.contact import Follow
+from sipcore.messages.headers import HeaderLines, Party
+from sipcore.trunks.trunk import Trunk
+from storage.calls import calls
+from storage.calls.calls import Call, EndedReason, Queued
+from storage.database.database import StorageTrouble
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.phone_numbers.trunk_rules import Policy
+
+log = structlog.get_logger()
+
+
+def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
+    """Why no call can go out from this number; None when one can. `tcp`: this server speaks SIP over TCP."""
+    if number.source is None:
+        return "the number has no trunk: set sipMode and its fields"
+    if not tcp and any(place and place.transport == "tcp" for place in destinations_of(number)):
+        return "its trunk is reached over TCP, which this server does not speak"
+    return None
+
+
+class Pace:
+    """At most so many starts a second, evenly spread: a bucket that holds one token. Times are seconds of any clock
+    that only goes forward."""
+
+    def __init__(self, per_second: float) -> None:
+        self._gap_s = 1 / per_second
+        self._next_s = float("-inf")
+
+    def wait_s(self, now_s: float) -> float:
+        """How long until the next start is allowed."""
+        return max(0.0, self._next_s - now_s)
+
+    def started(self, now_s: float) -> None:
+        """Something was started now, or a timer's imprecision too early."""
+        self._next_s = max(now_s, self._next_s) + self._gap_s
+
+
+class Turns:
+    """Lets calls out one after the other, in the order in which they ask, at the pace of the settings."""
+
+    def __init__(self, per_second: float, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._pace = Pace(per_second)
+        self._clock_s = clock_s
+        self._first = asyncio.Lock()  # fair: who waits longest is next
+
+    async def take(self) -> None:
+        """Wait for a turn. Who is cancelled meanwhile takes none from the others."""
+        async with self._first:
+            await asyncio.sleep(self._pace.wait_s(self._clock_s()))
+            self._pace.started(self._clock_s())
+
+    async def taken_before(self, ending: asyncio.Future[EndedReason]) -> bool:
+        """Wait for a turn; False when the call is ended first."""
+        return await _done_before(ending, self.take())
+
+
+async def _done_before(ending: asyncio.Future[EndedReason], waiting: Coroutine[Any, Any, None]) -> bool:
+    """Wait for something; False, and it is cancelled, when the call is ended first."""
+    turn = asyncio.ensure_future(waiting)
+    await asyncio.wait((turn, ending), return_when=asyncio.FIRST_COMPLETED)
+    if ending.done():
+        turn.cancel()
+    await asyncio.wait((turn,))
+    return not ending.done()
+
+
+class Dial(Protocol):
+    """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
+
+    def __call__(
+        self,
+        to: str,
+        *,
+        trunk: Trunk | None,
+        caller: Party | None,
+        sip_call_id: str | None,
+        headers: HeaderLines,
+        follow: Follow | None,
+    ) -> Awaitable[Leg]:
+        """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
+
+
+@dataclass(frozen=True)
+class WayOut:
+    """How calls leave. `trunk_of` gives the trunk of a number that has one, ready for use, or raises `ConnectionError`.
+    `tcp`: this server speaks SIP over TCP. With `load`, calls wait until the models keep up."""
+
+    dial: Dial
+    trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
+    turns: Turns
+    tcp: bool = True
+    load: Load | None = None
+    trunk_policy: Policy = "open"
+
+    async def trunk(self, number: PhoneNumber) -> Trunk:
+        """The trunk of a number, ready for use. Raises `ConnectionError`."""
+        problem = trunk_problem(number, tcp=self.tcp)
+        if problem is not None:
+            raise ConnectionError(problem)
+        return await self.trunk_of(number)
+
+    async def reach(self, number: NumberNow, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]) -> Leg:
+        """Call somebody for a call that goes on with them, unless it is `ending` when its turn has come. Raises
+        `ConnectionError`."""
+        if not await self.turns.taken_before(ending):
+            raise ConnectionError("the call has ended")
+        now = await number()
+        trunk = await self.trunk(now)
+        if ending.done():
+            raise ConnectionError("the call has ended")
+        caller = Party(now.number, now.name or "")
+        return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
+
+
+@dataclass(frozen=True)
+class Line(Cleared):
+    """What a call is dialled with, and through."""
+
+    trunk: Trunk
+
+
+def _depart(conn: sa.Connection, call: Call, policy: Policy) -> Cleared | str:
+    """The transaction before the INVITE: its Call-ID is stored, or why there is none."""
+    cleared = permissions.cleared(conn, call, policy)
+    if isinstance(cleared, str):
+        permissions.tell(permissions.note_not_dialled(conn, call, cleared))
+    else:
+        calls.placed(conn, call.id, str(call.call_sid))
+    return cleared
+
+
+class OutboundCall:
+    """`run` is the whole life of a queued call; `end` ends it from outside."""
+
+    def __init__(self, queued: Queued, house: Equipment, way_out: WayOut, transfers: Transfers) -> None:
+        self.call: Call = queued.call
+        self._agent = queued.agent
+        self._number = queued.number
+        self._house = house
+        self._way_out = way_out
+        self._transfers = transfers
+        self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
+        self._live: LiveCall | None = None
+        self._in_load: Load | None = None
+        """Where it came in and is not counted yet."""
+        self._log = log.bind(call_id=self.call.id)
+
+    @property
+    def placed(self) -> bool:
+        """Its INVITE has been sent."""
+        return self._live is not None
+
+    def now(self) -> CallNow:
+        """How it stands."""
+        return CallNow(self.call) if self._live is None else self._live.now()
+
+    def end(self, reason: EndedReason) -> None:
+        """End the call; the first reason counts."""
+        if self._live is not None:
+            self._live.end(reason)
+        elif not self._ending.done():
+            self._ending.set_result(reason)
+
+    async def run(self) -> None:
+        """Wait for its turn, place it, live it, store its end. Whatever goes wrong ends this call as `error` and is
+        logged once. Raises `StorageTrouble` when the end could not be stored."""
+        try:
+            live = await self._come_to_life()
+        except Exception as error:  # noqa: BLE001 - it ends this call alone
+            self._log.error("call.failed", error=repr(error), exc_info=error)
+            live = None
+            self.end("error")
+        if live is not None:
+            self._live = live
+        if self._in_load is not None:
+            if live is None:
+                self._in_load.gave_back(waited=True)
+            self._in_load.is_in()
+        if live is None:
+            await self._finish_unplaced(await self._ending)
+            return
+        if self._ending.done():  # while the INVITE was sent
+            live.end(self._ending.result())
+        await live.run()
+
+    async def _come_to_life(self) -> LiveCall | None:
+        """The call on its leg; None when it has come to its end before."""
+        problem = None if self._number is None else trunk_problem(self._number, tcp=self._way_out.tcp)
+        if problem is not None:
+            self._give_up(problem)
+            return None
+        line = await self._line()
+        leg = None if line is None else await self._place(line)
+        if line is None or leg is None:
+            return None
+        return LiveCall(self.call, line.agent, line.number, leg, self._house, self._transfers)
+
+    async def _turn_comes(self) -> bool:
+        """Wait until the models keep up, and for a turn; False when the call is ended first."""
+        load, turns = self._way_out.load, self._way_out.turns
+        if load is None:
+            return await turns.taken_before(self._ending)
+        return await _done_before(self._ending, load.turn(turns.take))
+
+    def _comes_in(self) -> bool:
+        """Beside the others; False when there is no room any more."""
+        load = self._way_out.load
+        if load is not None:
+            if not load.enter_after_turn():
+                return False
+            self._in_load = load
+        return True
+
+    async def _line(self) -> Line | None:
+        """What the call is dialled with as everything stands at its turn: it was queued a while ago. None when it is
+        not dialled, or ended before. It takes a place beside the others only when its trunk, which may have to be
+        looked for, is there. A number that was changed meanwhile is asked for again."""
+        while True:
+            if not await self._turn_comes():
+                return None
+            number = await self._number_now()
+            trunk, problem = (None, "") if number is None else await self._trunk(number)
+            if self._comes_in():
+                break
+        self.call = replace(self.call, call_sid=str(uuid4()))
+        while True:
+            cleared = await self._cleared()
+            if isinstance(cleared, str):
+                self._give_up(cleared)
+                return None
+            if cleared.number == number:
+                break
+            number = cleared.number
+            trunk, problem = await self._trunk(number)
+        self._agent = cleared.agent
+        if trunk is None:
+            self._give_up(problem)
+            return None
+        return Line(cleared.number, cleared.agent, trunk)
+
+    async def _number_now(self) -> PhoneNumber | None:
+        asked = partial(
+            phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
+        )
+        return await self._house.database.read(asked, lane="calls")
+
+    async def _trunk(self, number: PhoneNumber) -> tuple[Trunk | None, str]:
+        """The number's trunk; None and why there is none."""
+        try:
+            return await self._way_out.trunk(number), ""
+        except ConnectionError as error:
+            return None, str(error)
+
+    async def _cleared(self) -> Cleared | str:
+        """What the call is dialled with, or why it is not, which is stored. Raises `StorageTrouble` when that can
+        neither be stored nor read."""
+        database, policy = self._house.database, self._way_out.trunk_policy
+        try:
+            return await database.write(partial(_depart, call=self.call, policy=policy))
+        except StorageTrouble as trouble:
+            tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
+            tell("call.progress_not_stored", cause=trouble.cause)
+            return await database.read(partial(permissions.cleared, call=self.call, policy=policy), lane="calls")
+
+    async def _place(self, line: Line) -> Leg | None:
+        """Send the INVITE; None when it cannot be sent."""
+        number, trunk = line.number, line.trunk
+        if self._ending.done():
+            return None
+        try:
+            leg = await self._way_out.dial(
+                self.call.customer_number,
+                trunk=trunk,
+                caller=Party(number.number, number.name or ""),
+                sip_call_id=self.call.call_sid,
+                headers=sip_metadata.taken_along(self.call.metadata),
+                follow=Guide(self.call, number, self._house.database, self._house.names_of).redirect,
+            )
+        except ConnectionError as error:
+            self._give_up(str(error))
+            return None
+        metrics.PLACED_CALLS.inc()
+        self._log.info(
+            "call.placed",
+            trunk=trunk.host,
+            number=number.number,
+            customer=self.call.customer_number,
+            agent=self.call.agent_id,
+            sip_call_id=self.call.call_sid,
+        )
+        return leg
+
+    def _give_up(self, why: str) -> None:
+        self._log.warning("call.not_placed", why=why)
+        self.end("unreachable")
+
+    async def _finish_unplaced(self, reason: EndedReason) -> None:
+        outcome = Outcome(status=status_of(reason, answered=False), reason=reason, ended_at=utc_now())
+        await self._house.after_call.finish(self.call.id, outcome, self._agent)

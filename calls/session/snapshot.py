@@ -1,0 +1,29 @@
+"""How a call stands at this moment, for whoever looks after the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sipcore.dialogs.leg import Leg
+from storage.calls.calls import Call
+
+
+@dataclass(frozen=True)
+class CallNow:
+    """`leg` is None while the call waits to be placed; `answered_at` until it is answered."""
+
+    call: Call
+    leg: Leg | None = None
+    answered_at: datetime | None = None
+
+    @property
+    def status(self) -> str:
+        """As in the API."""
+        if self.answered_at is not None:
+            return "in_progress"
+        return "ringing" if self.leg is not None and (self.call.direction == "inbound" or self._rings) else "queued"
+
+    @property
+    def _rings(self) -> bool:
+        return self.leg is not None and self.leg.rings.done()

@@ -1,0 +1,1 @@
+"""The tools of an agent: built-in tools, HTTP tools, their arguments and secrets."""

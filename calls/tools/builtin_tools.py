@@ -1,0 +1,179 @@
+"""The tools that every agent can have, and the belt of all its tools in one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import sqlalchemy as sa
+import structlog
+
+from calls.call_record.context_variables import substitute
+from calls.knowledge.context_injection import source_of, told
+from calls.knowledge.prefetch import Lookup
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.http_tool import CallContext, HttpTool, Outside
+from calls.tools.toolset import Tool, ToolBelt, ToolResult, function_name
+from media.dtmf.keys import pressable
+from models.protocols import END_CALL, HANG_UP, SEARCH_KNOWLEDGE, ToolDefinition
+from storage.agents import tools
+from storage.agents.agents import Agent
+from storage.database.database import Database
+from storage.document_reader.terms.tokenizer import language_of
+from storage.knowledge import documents
+
+SEND_DTMF: Final = "send_dtmf"
+BUILT_IN: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
+"""Names that no tool of an organization gets, whether or not the built-in one is there."""
+MOST_TOOLS: Final = 64
+"""Of an organization's own, in one call."""
+SENDING_S: Final = 60.0
+"""For keys: what the agent says first and the pauses between them included. On hold nothing is sent."""
+MOST_KEYS: Final = 32
+"""That are pressed at a time, pauses included."""
+
+log = structlog.get_logger()
+SendDigits = Callable[[str], Awaitable[None]]
+
+
+class EndCall:
+    """Hangs up: the conversation does so, once the caller has heard what was said. To run it only answers the model."""
+
+    definition: Final = HANG_UP
+    effects: Final = True
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Nothing is left to be done."""
+        return ToolResult("The call ends.", ok=True)
+
+
+class SendDtmf:
+    """Presses keys for a machine at the other end. `send` gets keys, and `w` or `,` where it is to pause; it raises
+    `ConnectionError` when the call has no sound any more."""
+
+    definition: Final = ToolDefinition(
+        SEND_DTMF,
+        "Press telephone keys, for the menu of an automatic system at the other end.",
+        {
+            "type": "object",
+            "properties": {
+                "digits": {
+                    "type": "string",
+                    "description": "1 to 32 of 0-9, *, #, A-D; w or a comma is a pause. As in 1w2# or 4711",
+                }
+            },
+            "required": ["digits"],
+            "additionalProperties": False,
+        },
+    )
+    effects: Final = True
+
+    def __init__(self, send: SendDigits, most_s: float = SENDING_S) -> None:
+        self._send = send
+        self._most_s = most_s
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """Press them; spaces and dashes between them do not count."""
+        try:
+            keys = pressable(arguments["digits"])
+        except ValueError:
+            keys = ""
+        if not 0 < len(keys) <= MOST_KEYS:
+            return ToolResult(f"Parameter `digits` takes 1 to {MOST_KEYS} of 0-9, *, #, A-D, w and comma.", ok=False)
+        try:
+            async with asyncio.timeout(self._most_s):
+                await self._send(keys)
+        except ConnectionError:
+            return ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
+        except TimeoutError:
+            return ToolResult("The tool could not press the keys: the other side does not listen.", ok=False)
+        return ToolResult("The keys were pressed.", ok=True)
+
+
+class SearchKnowledge:
+    """Finds passages in the agent's own documents. `instructions` tell the model when to search."""
+
+    effects: Final = False
+
+    def __init__(self, lookup: Lookup, instructions: str) -> None:
+        self.definition: Final = ToolDefinition(
+            SEARCH_KNOWLEDGE,
+            instructions,
+            {
+                "type": "object",
+                "properties": {
+                    "query": {"type": "string", "description": "What to look for: a question, or its words"}
+                },
+                "required": ["query"],
+                "additionalProperties": False,
+            },
+        )
+        self._lookup = lookup
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        """The passages that answer best, each with its document's name. Raises `StorageTrouble`."""
+        found = await self._lookup.find(arguments["query"])
+        if not found:
+            return ToolResult("The documents say nothing about that.", ok=True)
+        return ToolResult(told(found), ok=True, sources=tuple(map(source_of, found)))
+
+
+async def belt_for(
+    agent: Agent,
+    context: CallContext,
+    *,
+    database: Database,
+    outside: Outside,
+    send_digits: SendDigits | None = None,
+    searching: KnowledgeSearch | None = None,
+) -> ToolBelt:
+    """Every tool of an agent in a call, from one read. Without `send_digits` no keys can be pressed; without
+    `searching` documents are searched by their words alone. Raises `StorageTrouble`."""
+    belt = _without_database(agent, send_digits)
+    own, has_documents = await _stored(agent, context, database)
+    lookup: Lookup | None = None
+    if agent.knowledge_search_instructions:
+        lookup = Lookup(
+            searching or KnowledgeSearch(database),
+            agent.id,
+            language=language_of(agent.language_hint),
+            ahead=has_documents,
+        )
+        instructions = substitute(agent.knowledge_search_instructions, context.values, call_id=context.call_id)
+        belt.append(SearchKnowledge(lookup, instructions))
+    taken = set(BUILT_IN)
+    for stored in own:
+        name = function_name(stored.name, taken)
+        taken.add(name.lower())
+        belt.append(HttpTool(stored, name, context, outside))
+    return ToolBelt(belt, call_id=context.call_id, lookup=lookup)
+
+
+def bare_belt(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolBelt:
+    """Those of an agent's tools that need no database."""
+    return ToolBelt(_without_database(agent, send_digits), call_id=call_id)
+
+
+def _without_database(agent: Agent, send_digits: SendDigits | None) -> list[Tool]:
+    belt: list[Tool] = []
+    if agent.allow_end_call:
+        belt.append(EndCall())
+    if send_digits is not None:
+        belt.append(SendDtmf(send_digits))
+    return belt
+
+
+async def _stored(agent: Agent, context: CallContext, database: Database) -> tuple[list[tools.Tool], bool]:
+    """The agent's tools that its organization has defined, the oldest first; and whether it has documents to search."""
+
+    def read(conn: sa.Connection) -> tuple[list[tools.Tool], bool]:
+        own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, most=MOST_TOOLS + 1)
+        return own, bool(agent.knowledge_search_instructions) and documents.has_ready(conn, agent.id)
+
+    if not (agent.knowledge_search_instructions or agent.tool_ids is None or agent.tool_ids):
+        return [], False
+    found, has_documents = await database.read(read, owner=context.call_id)
+    if len(found) > MOST_TOOLS:
+        log.warning("tools.left_out", call_id=context.call_id, agent_id=agent.id, kept=MOST_TOOLS)
+    return found[:MOST_TOOLS], has_documents

@@ -1,0 +1,1 @@
+"""SIP trunks from phone numbers: registration, source allowlist, the operator's policy."""

@@ -1,0 +1,373 @@
+"""Where trunks are: found once, then kept up to date for as long as somebody wants to know."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Final
+
+import structlog
+
+from calls.cooperative import REST
+from calls.fair_semaphore import FairPlaces
+from config.special_addresses import why_no_unicast
+from sipcore.resolver.dns_records import LookUpFailed
+from sipcore.resolver.host_table import MOST
+from sipcore.resolver.sip_locator import Destination, Found, literal
+from sipcore.resolver.target import Place, Target
+
+SHORTEST_S: Final = 30.0
+LONGEST_S: Final = 3600.0
+"""What was found is looked for again after at least and at most so long, whatever its time to live."""
+FAILED_AGAIN_S: Final = 30.0
+"""The same when nobody could say."""
+EARLY: Final = 0.1
+"""This part of its time before the end: by a bit more or less, so that not all names are asked for at once."""
+DEMOTED_S: Final = 300.0
+"""How long an address that did not answer comes last."""
+ASKED_FOR_S: Final = 600.0
+"""How long a place is kept that was asked for just once."""
+MOST_ASKED_FOR: Final = 256
+AT_ONCE: Final = 128
+"""Look-ups at the same time: each takes a few sockets. Organizations take turns."""
+CALLS: Final = "calls"
+"""Whose places are that only calls have asked for: they have a turn like an organization's."""
+
+TOGETHER_S: Final = 0.02
+"""Changes within such a time are published together."""
+
+Locate = Callable[[Destination], Awaitable[Found]]
+Table = Mapping[Place, Sequence[Target]]
+
+log = structlog.get_logger()
+
+
+@dataclass
+class _Followed:
+    """A look-up that is followed, and the place that it is done for: other ports of a host are at the same addresses.
+    `looked`: it has been looked for, whatever came of it. Until `sure_s` its targets are believed rather than what not
+    everybody had a say in."""
+
+    place: Destination
+    owner: str
+    task: asyncio.Task[None]
+    targets: tuple[Target, ...] = ()
+    sure_s: float = 0.0
+    failed: str | None = None
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Places:
+    """`publish` gets the whole table for PJSIP whenever something in it changes; `on_change` is called then, too. Lives
+    on the event loop that it is made on, from the first place on until `close`."""
+
+    def __init__(self, locate: Locate, publish: Callable[[Table], None]) -> None:
+        self._locate = locate
+        self._publish = publish
+        self._wanted: dict[str, dict[Destination, Collection[str]]] = {"trunks": {}}
+        """By who wants them, with the organizations that they are for. Of an organization's, trunks come first."""
+        self._asked_for: dict[Destination, float] = {}
+        self._followed: dict[Destination, _Followed] = {}
+        """By what `_look_up_of` gives for a place."""
+        self._places: frozenset[Destination] = frozenset()
+        """All that are wanted now."""
+        self._by_host: dict[str, list[_Followed]] = {}
+        self._leads_to: dict[str, frozenset[str]] = {}
+        """What `leads_to` has said since something about the host changed."""
+        self._demoted: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._room = FairPlaces(AT_ONCE)
+        self._told_in_s = 0.0
+        """How long it took to publish the last time."""
+        self._unpublished: asyncio.TimerHandle | None = None
+        self._leads: Mapping[str, Collection[str]] | None = None
+        self.on_change: list[Callable[[], None]] = []
+        self.permits: Callable[[str, str], bool] = lambda _host, _address: True
+        """Whether a host may be at an address; asked each time, as that may change. `reconsider` says that it has."""
+
+    def want(self, who: str, places: Iterable[Destination] | Mapping[Destination, Collection[str]]) -> None:
+        """Follow these for `who` from now on, and no others; looking for new ones begins at once. IP addresses need no
+        following. A mapping says which organizations each is for: they take turns where there is not room for all, and
+        places that are for nobody come last."""
+        owners = places if isinstance(places, Mapping) else {}
+        self._wanted[who] = {_normal(each): owners.get(each, ()) for each in places if literal(each) is None}
+        self._follow()
+
+    def known(self, place: Destination) -> list[Target]:
+        """Where it is, by preference, as far as is known now; an IP address is itself."""
+        place = _normal(place)
+        if (address := literal(place)) is not None:
+            return list(address)
+        targets = [each for each in self._targets(place) if self.permits(place.host, each.address)]
+        if self._demoted:
+            targets.sort(key=lambda each: (place.host, each.address) in self._demoted)
+        return targets
+
+    def _targets(self, place: Destination) -> Sequence[Target]:
+        """Where it was found: what was looked for as another port of the same host has its own port and transport."""
+        followed = self._followed.get(_look_up_of(place)) if place in self._places else None
+        if followed is None or followed.place == place or place.port is None:
+            return followed.targets if followed else ()
+        port, transport = place.port, place.transport or "udp"
+        return [_target(each.address, port, transport) for each in followed.targets]
+
+    async def find(self, place: Destination) -> list[Target]:
+        """Where it is. A place that is not known yet is waited for, a new one is followed for some minutes; empty when
+        it cannot be found."""
+        place = _normal(place)
+        if literal(place) is None:
+            self._ask_for(place)
+            followed = self._followed[_look_up_of(place)]
+            if not followed.targets:
+                await followed.looked.wait()
+            self._tell_now()
+        return self.known(place)
+
+    async def settled(self, timeout_s: float) -> None:
+        """Wait until everything that is followed has been looked for once, but no longer than this."""
+        looks = [asyncio.create_task(each.looked.wait()) for each in self._followed.values()]
+        if looks:
+            _, slow = await asyncio.wait(looks, timeout=timeout_s)
+            for look in slow:
+                look.cancel()
+        self._tell_now()
+
+    def addresses_of(self, host: str) -> set[str]:
+        """Every address of a host that is known now, of whatever port and transport."""
+        host = _normal(Destination(host)).host
+        return {each for each in self.leads_to(host) if self.permits(host, each)}
+
+    def leads_to(self, host: str) -> frozenset[str]:
+        """The same, whether or not the host may be there."""
+        host = _normal(Destination(host)).host
+        if (known := self._leads_to.get(host)) is None:
+            known = frozenset(each.address for followed in self._by_host.get(host, ()) for each in followed.targets)
+            if host in self._by_host:
+                self._leads_to[host] = known
+        return known
+
+    def leads(self) -> Mapping[str, Collection[str]]:
+        """The same of all hosts; the same object until something changes."""
+        if self._leads is None:
+            self._leads = {host: self.leads_to(host) for host in self._by_host}
+        return self._leads
+
+    def why_unknown(self, place: Destination) -> str | None:
+        """What went wrong when the place was last looked for."""
+        followed = self._followed.get(_look_up_of(_normal(place)))
+        if followed and followed.targets and not self.known(place):
+            return "it leads to addresses that the operator has not given"
+        return followed.failed if followed else None
+
+    def reconsider(self) -> None:
+        """`permits` says something else than before."""
+        self._changed()
+
+    def demote(self, host: str, address: str) -> None:
+        """This address of the host did not answer: it comes last for some minutes."""
+        key = _normal(Destination(host)).host, address
+        if (before := self._demoted.pop(key, None)) is not None:
+            before.cancel()
+        self._demoted[key] = asyncio.get_running_loop().call_later(DEMOTED_S, self._forgive, key)
+        log.warning("names.demoted", host=key[0], address=address)
+        self._changed()
+        self._tell_now()
+
+    def _forgive(self, key: tuple[str, str]) -> None:
+        del self._demoted[key]
+        self._changed()
+
+    async def close(self) -> None:
+        """Look for nothing any more."""
+        tasks = [each.task for each in self._followed.values()]
+        for timer in (*self._demoted.values(), *([self._unpublished] if self._unpublished else ())):
+            timer.cancel()
+        self._let_go(list(self._followed))
+        self._places = frozenset()
+        self._demoted.clear()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _let_go(self, places: Collection[Destination]) -> None:
+        for place in places:
+            followed = self._followed.pop(place)
+            others = self._by_host[place.host]
+            others.remove(followed)
+            if not others:
+                del self._by_host[place.host]
+            self._leads_to.pop(place.host, None)
+            followed.task.cancel()
+            followed.looked.set()  # nobody waits for what will not come
+
+    # ---- following ----
+
+    def _ask_for(self, place: Destination) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._asked_for.pop(place, None)
+        self._asked_for[place] = now_s + ASKED_FOR_S
+        while len(self._asked_for) > MOST_ASKED_FOR:
+            del self._asked_for[next(iter(self._asked_for))]
+        if place not in self._places:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Begin with what is wanted, let go of what is not."""
+        now_s = asyncio.get_running_loop().time()
+        self._asked_for = {place: until_s for place, until_s in self._asked_for.items() if until_s > now_s}
+        wanted = frozenset(self._asked_for).union(*self._wanted.values())
+        before, self._places = self._places, wanted
+        if wanted == before:
+            return
+        look_ups = {_look_up_of(each): each for each in wanted}
+        self._let_go(self._followed.keys() - look_ups.keys())
+        shown = False
+        for look_up, place in look_ups.items():
+            if look_up not in self._followed:
+                self._begin(look_up, place)
+            else:
+                shown = shown or bool(self._followed[look_up].targets)
+        if before - wanted or (shown and wanted - before):
+            self._changed()
+
+    def _begin(self, look_up: Destination, place: Destination) -> None:
+        owner = next((each for wanted in self._wanted.values() for each in wanted.get(place, ())), CALLS)
+        task = asyncio.create_task(self._keep(look_up), name=f"place {place.host}")
+        followed = self._followed[look_up] = _Followed(place, owner, task)
+        self._by_host.setdefault(place.host, []).append(followed)
+
+    async def _keep(self, look_up: Destination) -> None:
+        """Look for the place again and again. What was found stays until something else is."""
+        followed = self._followed[look_up]
+        while True:
+            async with self._room.one(followed.owner):
+                ttl_s = await self._look(followed.place, followed)
+            followed.looked.set()
+            await asyncio.sleep(again_after_s(ttl_s, random.random()))
+            self._drop_unwanted()
+
+    def _drop_unwanted(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if any(until_s <= now_s for until_s in self._asked_for.values()):
+            self._follow()
+
+    async def _look(self, place: Destination, followed: _Followed) -> float | None:
+        """Look once; how long what was found holds, None when nobody could say."""
+        try:
+            found = _without_no_unicast(place, await self._locate(place))
+        except LookUpFailed as failure:
+            self._fail(place, followed, str(failure))
+            return None
+        except Exception as error:
+            log.error("names.look_up_broken", host=place.host, error=repr(error), exc_info=error)
+            self._fail(place, followed, "look-up broken, see the log")
+            return None
+        if not found.targets:
+            self._fail(place, followed, f"{place.host} has no address that takes SIP")
+            return None
+        now_s = asyncio.get_running_loop().time()
+        if not found.whole and followed.sure_s > now_s:
+            return None
+        followed.sure_s = now_s + LONGEST_S if found.whole else 0.0
+        if followed.failed is not None:
+            followed.failed = None
+            log.info("trunks.host_found", host=place.host)
+        if found.targets != followed.targets:
+            followed.targets = found.targets
+            self._leads_to.pop(place.host, None)
+            self._changed()
+        return found.ttl_s if found.whole else None
+
+    def _fail(self, place: Destination, followed: _Followed, why: str) -> None:
+        """It is told when it begins."""
+        if followed.failed is None:
+            kept = sorted({each.address for each in followed.targets})
+            log.warning("trunks.host_unknown", host=place.host, error=why, kept=kept)
+        followed.failed = why
+
+    def _changed(self) -> None:
+        """Tell soon: many names may become known at the same time. What takes long is not done all the time."""
+        self._leads = None
+        if self._unpublished is None:
+            soon_s = max(TOGETHER_S, REST * self._told_in_s)
+            self._unpublished = asyncio.get_running_loop().call_later(soon_s, self._tell)
+
+    def _tell_now(self) -> None:
+        if self._unpublished is not None:
+            self._unpublished.cancel()
+            self._tell()
+
+    def _tell(self) -> None:
+        self._unpublished = None
+        begun_s = time.perf_counter()
+        self._publish(self._table())
+        for tell in self.on_change:
+            tell()
+        self._told_in_s = time.perf_counter() - begun_s
+
+    def _table(self) -> Table:
+        """What PJSIP asks for has a transport always: a place without one stands under each that it was found with."""
+        table: dict[Place, Sequence[Target]] = {}
+        entries: dict[Destination, list[Place]] = {}
+        for place in sorted(self._places, key=lambda each: each.transport is not None):
+            targets = self.known(place)
+            transports = (place.transport,) if place.transport else {each.transport for each in targets}
+            for transport in transports:
+                fitting = [each for each in targets if place.transport or each.transport == transport]
+                if fitting:
+                    entry = Place(place.host, place.port, transport)
+                    table[entry] = fitting
+                    entries.setdefault(place, []).append(entry)
+        if len(table) <= MOST:
+            return table
+        log.error("names.too_many", places=len(table), most=MOST)
+        kept = list(dict.fromkeys(entry for place in self._in_turn() for entry in entries.get(place, ())))
+        return {entry: table[entry] for entry in kept[:MOST]}
+
+    def _in_turn(self) -> list[Destination]:
+        """Every place that is wanted: one of each organization, then a second one of each, and so on; last those that
+        are for none of them."""
+        by_owner: dict[str, list[Destination]] = {}
+        for wanted in self._wanted.values():
+            for place, owners in wanted.items():
+                for owner in owners:
+                    by_owner.setdefault(owner, []).append(place)
+        by_owner[CALLS] = list(self._asked_for)
+        in_turn = [place for row in zip_longest(*by_owner.values()) for place in row if place is not None]
+        return [*dict.fromkeys([*in_turn, *self._places])]
+
+
+def again_after_s(ttl_s: float | None, chance: float) -> float:
+    """How long until a place is looked for again: None when nobody could say. `chance`: 0 up to 1."""
+    if ttl_s is None:
+        return FAILED_AGAIN_S
+    return min(max(ttl_s, SHORTEST_S), LONGEST_S) * (1 - EARLY * (1 + chance) / 2)
+
+
+def _without_no_unicast(place: Destination, found: Found) -> Found:
+    """What was found, without addresses that no trunk may have. Raises `LookUpFailed` when only such were found."""
+    unusable = {each.address: why_no_unicast(each.address) for each in found.targets}
+    targets = tuple(each for each in found.targets if unusable[each.address] is None)
+    if len(targets) == len(found.targets):
+        return found
+    told = ", ".join(f"{address} ({what})" for address, what in unusable.items() if what is not None)
+    if not targets:
+        raise LookUpFailed(f"{place.host} has no address that a trunk may have: {told}")
+    log.warning("trunks.address_refused", host=place.host, addresses=told)
+    return replace(found, targets=targets)
+
+
+def _normal(place: Destination) -> Destination:
+    host = place.host.lower().removesuffix(".")
+    return place if host == place.host else place._replace(host=host)
+
+
+_target: Final = lru_cache(16384)(Target)
+
+
+def _look_up_of(place: Destination) -> Destination:
+    """What is looked for: with a port only the addresses of the host count (RFC 3263, 4.2), for all ports at once."""
+    return place if place.port is None else Destination(place.host, 0)

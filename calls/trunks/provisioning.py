@@ -1,0 +1,294 @@
+"""The trunks of the stored phone numbers, as the endpoint needs them: read, made whole, handed over at every change."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import structlog
+
+from calls.cooperative import Pace, Slices
+from calls.trunks.host_tracker import Places
+from calls.trunks.trunk_policy import TrunkGate
+from config.secrets import Secrets, SecretUnreadable
+from sipcore.resolver.sip_locator import Destination, literal
+from sipcore.resolver.target import Place, Transport
+from sipcore.security.digest import Credentials
+from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk, TrunkStatus
+from storage.database.database import Database, StorageTrouble
+from storage.phone_numbers import trunk_grants
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from storage.phone_numbers.sip_sources import normal_host
+from storage.phone_numbers.trunk_rules import TrunkRules
+
+READ_AGAIN_S: Final = 300.0
+"""Without a change that was told, the database is read this often."""
+FAILED_AGAIN_S: Final = 30.0
+"""The same when it could not be read."""
+_SCHEME: Final = re.compile(r"(sips?):(.*)", re.IGNORECASE | re.DOTALL)
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
+_TRANSPORT: Final = re.compile(r"(?:^|;)transport=(udp|tcp|tls)(?:;|$)", re.IGNORECASE)
+
+_OF_THE_TRUNK: Final = ("number", "sip_mode", "sip_username", "sip_auth_user", "sip_password_encrypted")
+"""What tells trunks apart, beside where they are."""
+NO_TRUNK: Final = TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
+
+log = structlog.get_logger()
+Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
+
+
+@lru_cache(16384)
+def destination_of(text: str, port: int | None = None, transport: Transport | None = None) -> Destination:
+    """Read `host`, `host:port` or a `sip:` URI. What it says itself of port and transport comes first, then the
+    arguments; None: not said. `sips` means TLS."""
+    scheme = _SCHEME.match(text)
+    rest, _, parameters = (scheme[2] if scheme else text).partition(";")
+    rest = rest.rpartition("@")[2]
+    own_port = None if rest.count(":") > 1 and "]" not in rest else _PORT.search(rest)
+    said = _TRANSPORT.search(parameters)
+    own = cast(Transport, said[1].lower()) if said else "tls" if scheme and scheme[1].lower() == "sips" else None
+    return Destination(normal_host(text), int(own_port[1]) if own_port else port, own or transport)
+
+
+def destinations_of(number: PhoneNumber) -> tuple[Destination, Destination | None]:
+    """Where a number's trunk is, which has a source, and its outbound proxy."""
+    if number.sip_mode == "ip_allowlist":
+        return Destination(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
+    registrar = destination_of(number.sip_proxy or "", number.sip_port, number.sip_protocol)
+    if number.sip_register_transport:
+        registrar = registrar._replace(transport=number.sip_register_transport)
+    proxy = number.sip_outbound_proxy
+    return registrar, destination_of(proxy, None, registrar.transport) if proxy else None
+
+
+@dataclass(frozen=True)
+class TrunkMaker:
+    """Makes trunks of phone numbers. `places` knows what a host that says nothing of its transport speaks. `standby`:
+    none of them registers."""
+
+    secrets: Secrets
+    places: Places
+    standby: bool = False
+
+    def trunk(self, number: PhoneNumber) -> Trunk | None:
+        """None when the number's trunk is not set up. Raises `SecretUnreadable` for a password of another key."""
+        if number.source is None:
+            return None
+        registrar, proxy = destinations_of(number)
+        registers = number.sip_mode == "registration"
+        place = self._place(registrar)
+        return Trunk(
+            key=number.id,
+            host=place.host,
+            port=place.port,
+            transport=place.transport,
+            outbound_proxy=self._place(proxy) if proxy else None,
+            user=number.sip_username if registers and number.sip_username else number.number,
+            credentials=self._credentials(number),
+            registers=registers and not self.standby,
+            follow_redirects=number.sip_allow_redirect,
+            accept_refer=number.sip_allow_refer,
+            qualify_s=number.sip_qualify_seconds,
+            number=number.number,
+        )
+
+    def _place(self, where: Destination) -> Place:
+        """A host that says nothing of its transport speaks what it is found with (RFC 3263 4.1); UDP until then."""
+        found = next((target.transport for target in self.places.known(where)), "udp")
+        return Place(where.host, where.port, where.transport or cast(Transport, found))
+
+    def _credentials(self, number: PhoneNumber) -> Credentials | None:
+        user = number.sip_auth_user or number.sip_username
+        if not user or not number.sip_password_encrypted:
+            return None
+        return Credentials(user, self.secrets.decrypt(number.sip_password_encrypted))
+
+
+class TrunkLines:
+    """Keeps the endpoint's trunks as the database has them, without those that the `gate` keeps out. `apply` hands them
+    over; `status` tells of one by its key."""
+
+    def __init__(
+        self,
+        database: Database,
+        maker: TrunkMaker,
+        apply: Apply,
+        status: Callable[[str], TrunkStatus],
+        gate: TrunkGate | None = None,
+    ) -> None:
+        self._database = database
+        self._gate = gate or TrunkGate()
+        self._maker = maker
+        self._apply = apply
+        self._status = status
+        self._numbers: list[PhoneNumber] = []
+        self._stored: dict[str, PhoneNumber] = {}
+        """The numbers whose trunks have been applied."""
+        self._applied: dict[str, Trunk] = {}
+        self._applying = asyncio.Lock()
+        self._unusable: dict[str, TrunkStatus] = {}
+        self._refused: dict[str, str] = {}
+        """Numbers whose trunks the operator does not let be used, and why."""
+        self._pace = Pace()
+        self._changed = asyncio.Event()
+        maker.places.on_change.append(self._changed.set)
+
+    def changed(self) -> None:
+        """A phone number was created, changed or deleted."""
+        self._changed.set()
+
+    def status(self, number: PhoneNumber) -> TrunkStatus:
+        """How a number's trunk stands. What has just been stored is not known to the endpoint yet."""
+        if number.source is None:
+            return NO_TRUNK
+        if (problem := self._problem(number)) is not None:
+            return TrunkStatus("failed", problem)
+        if number.id in self._unusable:
+            return self._unusable[number.id]
+        if self._is_applied(number):
+            return self._status(number.id)
+        if number.sip_mode == "registration":
+            return TrunkStatus("registering")
+        return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_ASKED)
+
+    def _problem(self, number: PhoneNumber, rules: TrunkRules | None = None) -> str | None:
+        return self._gate.problem(number, self._maker.places.leads_to, rules)
+
+    async def _rules_for(self, number: PhoneNumber) -> TrunkRules | None:
+        """What the operator has given, as the database has it now; None, as it had it when it was read last, where it
+        cannot be read. Raises `ConnectionError` when the number's trunk may not be used."""
+        try:
+            rules = await self._database.read(lambda conn: trunk_grants.rules(conn, self._gate.policy), lane="calls")
+        except StorageTrouble as trouble:
+            log.warning("trunks.not_read", cause=trouble.cause)
+            rules = None
+        if (problem := self._problem(number, rules)) is not None:
+            raise ConnectionError(problem)
+        return rules
+
+    def _is_applied(self, number: PhoneNumber) -> bool:
+        """Whether the endpoint has the number's trunk as it is stored now."""
+        before = self._stored.get(number.id)
+        if before is None or before == number:
+            return before is not None
+        return destinations_of(before) == destinations_of(number) and all(
+            getattr(before, name) == getattr(number, name) for name in _OF_THE_TRUNK
+        )
+
+    def all(self) -> list[tuple[PhoneNumber, TrunkStatus]]:
+        """Every number with a trunk, as they were read last, and how it stands."""
+        return [(number, self.status(number)) for number in self._numbers]
+
+    async def ready(self, number: PhoneNumber) -> Trunk:
+        """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
+        `ConnectionError` for one that cannot be used, and for a number that has been changed since it was read."""
+        rules = await self._rules_for(number)
+        registrar, proxy = destinations_of(number)
+        found = await self._maker.places.find(proxy or registrar)
+        if (problem := self._problem(number, rules)) is not None:
+            raise ConnectionError(problem)
+        if not found:
+            why = self._maker.places.why_unknown(proxy or registrar)
+            raise ConnectionError(f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
+        try:
+            trunk = self._maker.trunk(number)
+        except SecretUnreadable as error:
+            raise ConnectionError(str(error)) from error
+        if trunk is None:
+            raise ConnectionError("the number has no trunk")
+        if not await self._has(trunk, number):
+            raise ConnectionError("the number was changed meanwhile")
+        return trunk
+
+    async def _has(self, trunk: Trunk, number: PhoneNumber) -> bool:
+        """Whether the endpoint has the trunk. What has just been stored is handed over first; a number that was read
+        before the endpoint's trunks were has nothing new to tell."""
+        if self._applied.get(trunk.key) == trunk:
+            return True
+        await self._pace.turn()
+        async with self._applying:
+            stored = self._stored.get(number.id)
+            if self._applied.get(trunk.key) != trunk and (stored is None or stored.updated_at <= number.updated_at):
+                await self._read()
+        return self._applied.get(trunk.key) == trunk
+
+    async def refresh(self) -> None:
+        """Read the trunks now. Raises `StorageTrouble`."""
+        async with self._applying:
+            await self._read()
+
+    async def _read(self) -> None:
+        with self._pace.work():
+            await self._read_now()
+
+    async def _read_now(self) -> None:
+        rules, numbers = await self._database.read(lambda conn: trunk_grants.rules_and_numbers(conn, self._gate.policy))
+        self._numbers = numbers
+        slices = Slices()
+        if await self._gate.update(rules, numbers, slices):
+            self._maker.places.reconsider()
+        wanted: dict[Destination, set[str]] = {}
+        for number in numbers:
+            await slices.pause()
+            if self._gate.problem(number, _nowhere) is None:
+                for place in destinations_of(number):
+                    if place is not None and literal(place) is None:
+                        wanted.setdefault(place, set()).add(number.organization_id)
+        self._maker.places.want("trunks", wanted)
+        trunks = await self._trunks(slices)
+        await self._apply(trunks)
+        self._applied = {trunk.key: trunk for trunk in trunks}
+        self._stored = {number.id: number for number in self._numbers if number.id in self._applied}
+
+    async def _trunks(self, slices: Slices) -> list[Trunk]:
+        trunks = []
+        for number in self._numbers:
+            await slices.pause()
+            if (problem := self._problem(number)) is not None:
+                if self._refused.get(number.id) != problem:
+                    log.warning("trunk.refused", trunk=number.id, number=number.number, why=problem)
+                self._refused[number.id] = problem
+                continue
+            self._refused.pop(number.id, None)
+            try:
+                trunk = self._maker.trunk(number)
+            except SecretUnreadable as error:
+                if number.id not in self._unusable:
+                    log.error("trunk.failed", trunk=number.id, number=number.number, why=str(error))
+                self._unusable[number.id] = TrunkStatus("failed", str(error))
+                continue
+            self._unusable.pop(number.id, None)
+            if trunk is not None:
+                trunks.append(trunk)
+        return trunks
+
+    async def run(self) -> None:
+        """Follow changes until cancelled."""
+        again_s = READ_AGAIN_S
+        while True:
+            await self._wait(again_s)
+            await self._pace.turn()
+            self._changed.clear()
+            try:
+                await self.refresh()
+                again_s = READ_AGAIN_S
+            except StorageTrouble as trouble:
+                log.error("trunks.not_refreshed", why=str(trouble))
+                again_s = FAILED_AGAIN_S
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Until there is a change, or the database is to be read anyway."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            log.debug("trunks.reading_again")
+
+
+def _nowhere(_host: str) -> Collection[str]:
+    """Where host names lead is not asked."""
+    return ()

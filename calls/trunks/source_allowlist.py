@@ -1,0 +1,154 @@
+"""Which addresses are trunks: what the stored phone numbers name, with host names resolved."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+
+from calls.cooperative import Pace
+from calls.trunks.host_tracker import Places
+from sipcore.resolver.sip_locator import Destination, literal
+from storage.database.database import Database, StorageTrouble
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.trunk_rules import Policy
+
+READ_AGAIN_S: Final = 300.0
+"""Without a change that was told, the database is read this often."""
+FAILED_AGAIN_S: Final = 30.0
+"""The same when it could not be read."""
+_BITS: Final = {4: 32, 6: 128}
+
+log = structlog.get_logger()
+
+
+class Networks:
+    """Networks (CIDR, normal form) that can be asked for an address, however many there are."""
+
+    def __init__(self, networks: Collection[str] = ()) -> None:
+        self._names: dict[tuple[int, int, int], str] = {}
+        self._lengths: set[tuple[int, int]] = set()
+        for text in networks:
+            network = ip_network(text)
+            length = network.version, network.prefixlen
+            self._lengths.add(length)
+            self._names[*length, int(network.network_address)] = text
+
+    def containing(self, address: IPv4Address | IPv6Address) -> set[str]:
+        """The networks that an address lies in."""
+        number, bits = int(address), _BITS[address.version]
+        found = (
+            self._names.get((version, length, number >> (bits - length) << (bits - length)))
+            for version, length in self._lengths
+            if version == address.version
+        )
+        return {each for each in found if each is not None}
+
+
+class TrunkSources:
+    """Keeps the endpoint's list of known sources as the database has it, as far as the operator's policy lets them be
+    used. `apply` hands addresses and networks over."""
+
+    def __init__(
+        self,
+        database: Database,
+        apply: Callable[[Collection[str]], None],
+        places: Places,
+        policy: Policy = "open",
+    ) -> None:
+        self._database = database
+        self._policy = policy
+        self._apply = apply
+        self._places = places
+        self._stored: Collection[str] = ()
+        self._hosts: Collection[str] = ()
+        self._names: dict[str, set[str]] = {}
+        self._networks = Networks()
+        self._pace = Pace()
+        self._changed = asyncio.Event()
+        places.on_change.append(self._publish)
+
+    def names_of(self, address: str) -> Collection[str]:
+        """What a source is called in the database: its address, the networks that contain it and the host names that
+        resolve to it."""
+        there = ip_address(address)
+        there = (there.ipv4_mapped or there) if isinstance(there, IPv6Address) else there
+        return {address, str(there)} | self._names.get(str(there), set()) | self._networks.containing(there)
+
+    def changed(self) -> None:
+        """A phone number was created, changed or deleted."""
+        self._changed.set()
+
+    async def refresh(self) -> None:
+        """Read the sources now; host names become known as they are found. Raises `StorageTrouble`."""
+        with self._pace.work():
+            await self._read()
+
+    async def _read(self) -> None:
+        self._stored, names = await self._database.read(self._look)
+        networks = [each for each in self._stored if "/" in each]
+        self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
+        self._networks = Networks(networks)
+        self._places.want(
+            "sources",
+            {
+                place: owners
+                for host, owners in names.items()
+                if literal(Destination(host)) is None
+                for place in (Destination(host), _plainly(host))
+            },
+        )
+        self._publish()
+
+    def _look(self, conn: sa.Connection) -> tuple[Collection[str], Mapping[str, Collection[str]]]:
+        """The sources; and the organizations of those that are no networks, and of the names that were given, used or
+        not: where they lead is nobody else's."""
+        rules = trunk_grants.rules(conn, self._policy)
+        stored, owners = trunk_grants.usable_sources(conn, rules), phone_numbers.source_owners(conn)
+        names = {each: set(owners.get(each, ())) for each in stored if "/" not in each}
+        given = rules.given_names if rules.enforced else ()
+        for grant in rules.grants:
+            if grant.trunk in given:
+                names.setdefault(grant.trunk, set()).add(grant.organization_id)
+        return stored, names
+
+    def _publish(self) -> None:
+        """Make known what is known now: an address is itself, a host name what it resolved to last."""
+        names: dict[str, set[str]] = defaultdict(set)
+        for source in self._stored:
+            for address in self._places.addresses_of(source) if source in self._hosts else (source,):
+                names[address].add(source)
+        self._names = dict(names)
+        self._apply(self._names.keys())
+
+    async def run(self) -> None:
+        """Follow changes until cancelled."""
+        again_s = READ_AGAIN_S
+        while True:
+            await self._wait(again_s)
+            await self._pace.turn()
+            self._changed.clear()
+            try:
+                await self.refresh()
+                again_s = READ_AGAIN_S
+            except StorageTrouble as trouble:
+                log.error("trunks.not_refreshed", why=str(trouble))
+                again_s = FAILED_AGAIN_S
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Until there is a change, or the database is to be read anyway."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+        except TimeoutError:
+            log.debug("trunks.reading_again")
+
+
+def _plainly(host: str) -> Destination:
+    """The addresses of the name itself, whatever it says of SIP: calls may come from there, too."""
+    return Destination(host, 5060, "udp")

@@ -1,0 +1,1 @@
+"""Webhook delivery: signing, retries, concurrency for each receiver."""

@@ -1,0 +1,308 @@
+"""Sends what lies in the outbox: signed, each attempt with the same bytes, success is status 200 in time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import os
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from secrets import token_hex
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+import structlog
+
+from calls import metrics
+from calls.egress.client import EgressClient
+from calls.webhooks.receiver_concurrency import QUICK_S, Pace, WebhookLanes
+from calls.webhooks.retry_backoff import again_at
+from config.clock import utc_now
+from config.errors import EgressError, TrunklineError
+from config.secrets import Secrets
+from storage.database.database import Database, StorageTrouble
+from storage.webhooks import claims, deliveries
+from storage.webhooks.claims import Waiting
+from storage.webhooks.deliveries import Attempt, Due
+
+BODY_BYTES: Final = 4096
+"""How much of a receiver's answer is read and kept."""
+TROUBLE_PAUSE_S: Final = 5.0
+"""Wait after the database was in trouble."""
+LOOK_AGAIN_S: Final = 10.0
+"""The outbox is looked at this often though nobody woke us: claims of others expire, clocks are set."""
+CLAIM_S: Final = 30.0
+"""A claim lasts this long beyond the time-out of its attempt."""
+LATEST_START_S: Final = 20.0
+"""After the claim. Whoever comes to it later (a process that was stopped, a machine that slept) does not send: another
+one may have taken it over before the answer is there."""
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class DeliveryPolicy:
+    """`allow_http` for test receivers. `timeout_s` is what a receiver may take. `retry_delays_s` are the waits between
+    a failed attempt and the next one."""
+
+    allow_http: bool = False
+    timeout_s: float = 10.0
+    retry_delays_s: Sequence[float] = (60.0, 300.0, 900.0, 3600.0)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What an attempt came to. `error` says why there was no answer."""
+
+    status: int | None
+    body: str | None
+    error: str | None
+    duration_ms: int
+
+    @property
+    def succeeded(self) -> bool:
+        """Exactly status 200 counts."""
+        return self.status == 200
+
+    @property
+    def pace(self) -> Pace:
+        """What it tells of its receiver."""
+        if self.status is None:
+            return Pace.SILENT
+        return Pace.QUICK if self.duration_ms <= 1000 * QUICK_S else Pace.SLOW
+
+
+def signature_headers(delivery_id: str, body: bytes, secret: str | None, timestamp: int) -> dict[str, str]:
+    """The headers that prove a delivery. `X-Service-Signature` is the lower-case hex HMAC-SHA256 of the body, keyed
+    with the secret as it is. The `webhook-` trio follows the Standard Webhooks specification: base64 HMAC-SHA256 of
+    `id.timestamp.body`, keyed with the secret's bytes, base64-decoded after `whsec_`. Without a secret nothing is
+    signed. `timestamp` is Unix time, s."""
+    headers = {"webhook-id": delivery_id, "webhook-timestamp": str(timestamp)}
+    if secret:
+        headers["X-Service-Signature"] = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+        signed = f"{delivery_id}.{timestamp}.".encode() + body
+        digest = hmac.digest(standard_key(secret), signed, "sha256")
+        headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
+    return headers
+
+
+def standard_key(secret: str) -> bytes:
+    """The key of the Standard Webhooks signature. What follows `whsec_` and is no base64 counts as it is written."""
+    if secret.startswith("whsec_"):
+        encoded = secret.removeprefix("whsec_")
+        with suppress(ValueError):
+            return base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+    return secret.encode()
+
+
+class Deliverer:
+    """`run` sends what is due until it is cancelled. What was under way then stays claimed: it is sent again, under the
+    same number, at the next start of this server, or by another one when the claim has expired."""
+
+    def __init__(self, database: Database, client: EgressClient, secrets: Secrets, policy: DeliveryPolicy) -> None:
+        self._database = database
+        self._client = client
+        self._secrets = secrets
+        self._policy = policy
+        self._claimant = f"{os.getpid()}-{token_hex(8)}"
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._lanes = WebhookLanes()
+        self._under_way: set[str] = set()
+        self._closing = False
+
+    def wake(self) -> None:
+        """Something was put into the outbox."""
+        self._idle.clear()
+        self._news.set()
+
+    async def idle(self) -> None:
+        """Wait until nothing is due and nothing is under way; what waits for a later attempt does not count."""
+        await self._idle.wait()
+
+    async def drain(self, wait_s: float) -> bool:
+        """Send what is due for `wait_s` at most, then begin nothing more and wait for the end of what is under way.
+        Returns whether everything that was due has been sent."""
+        all_sent = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self.idle()
+                all_sent = True
+        self._closing = True  # what is due from now on is not cut off by the end
+        if all_sent:
+            return True
+        self.wake()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._policy.timeout_s + TROUBLE_PAUSE_S):
+                await self.idle()
+        return False
+
+    async def run(self) -> None:
+        """Send whatever is due, at once and whenever `wake` is called."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._news.clear()
+                try:
+                    wait_s = await self._send_due(group)
+                except StorageTrouble as trouble:
+                    tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+                    tell("webhook.outbox_unreadable", cause=trouble.cause, again_in_s=TROUBLE_PAUSE_S)
+                    wait_s = TROUBLE_PAUSE_S
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._news.wait()
+
+    async def _send_due(self, group: asyncio.TaskGroup) -> float:
+        """Claim and start what is due and has room. Returns how many s there is nothing to do before `wake` or the end
+        of an attempt."""
+        waiting, expired = await self._database.read(partial(_look, utc_now()))
+        now, left_by_others = utc_now(), not self._under_way.issuperset(expired)
+        due = [each.destination for each in waiting if each.due_at <= now]
+        shares = {} if self._closing else self._lanes.shares(due)
+        if shares or (left_by_others and not self._closing):
+            claimed_at = time.monotonic()
+            for each in await self._database.write(partial(self._claim, shares)):
+                self._lanes.begin(each.attempt.destination)
+                self._under_way.add(each.attempt.id)
+                group.create_task(self._deliver(each, claimed_at))
+            return 0.0
+        if not self._under_way and not self._news.is_set() and (self._closing or not due):
+            self._idle.set()
+        waits = ((each.due_at - now).total_seconds() for each in waiting if each.due_at > now)
+        return min((LOOK_AGAIN_S, *waits))
+
+    def _claim(self, shares: Mapping[str, int], conn: sa.Connection) -> list[Due]:
+        """What is ours from now on. `CLAIM_S` beyond the time-out are for starting and for recording."""
+        now = utc_now()
+        released = claims.release_expired(conn, now, under_way=self._under_way)
+        if released:
+            log.warning("webhook.taken_over", attempts=released)
+        until = now + timedelta(seconds=self._policy.timeout_s + CLAIM_S)
+        return claims.claim(conn, self._claimant, shares, now=now, until=until)
+
+    async def _deliver(self, due: Due, claimed_at: float) -> None:
+        """One attempt; a fault of ours in it stays with this attempt, which is made again when its claim expires."""
+        pace = None
+        try:
+            if time.monotonic() - claimed_at < LATEST_START_S:
+                pace = await self._make(due)
+            else:
+                log.warning("webhook.claim_lapsed", call_id=due.delivery.call_id)
+        except Exception as error:
+            log.error("webhook.attempt_broken", call_id=due.delivery.call_id, error=repr(error), exc_info=error)
+        finally:
+            self._lanes.end(due.attempt.destination, pace)
+            self._under_way.discard(due.attempt.id)
+            self.wake()
+
+    async def _make(self, due: Due) -> Pace:
+        """Send, and record what came of it."""
+        started_at = utc_now()
+        sent = await self._send(due)
+        record = partial(
+            deliveries.record_attempt,
+            pending=due.attempt,
+            succeeded=sent.succeeded,
+            response_status=sent.status,
+            response_body=sent.body,
+            error=sent.error,
+            duration_ms=sent.duration_ms,
+            started_at=started_at,
+            next_attempt_at=self._again_at(due.attempt, started_at, sent.duration_ms),
+            claimant=self._claimant,
+        )
+        _note(due, sent, recorded=await self._stored(record, due) is not None)
+        return sent.pace
+
+    async def _stored(self, record: Callable[[sa.Connection], T], due: Due) -> T:
+        """What `record` returns, once the database takes it: what was sent is not sent again because of its trouble."""
+        while True:
+            try:
+                return await self._database.write(record)
+            except StorageTrouble as trouble:
+                told = {"call_id": due.delivery.call_id, "cause": trouble.cause}
+                tell = log.debug if trouble.disk_full else log.error  # a full disk is told once
+                tell("webhook.attempt_not_stored", again_in_s=TROUBLE_PAUSE_S, **told)
+                await asyncio.sleep(TROUBLE_PAUSE_S)
+
+    def _again_at(self, attempt: Attempt, started_at: datetime, took_ms: int) -> datetime | None:
+        """When the schedule tries again after this one failed now; None: not any more."""
+        delays = self._policy.retry_delays_s
+        if attempt.attempt > len(delays):
+            return None
+        return again_at(started_at, took_ms, utc_now(), delays[attempt.attempt - 1], random.random())
+
+    async def _send(self, due: Due) -> Sent:
+        """Send the bytes once. Whatever goes wrong is told in the result."""
+        started = time.monotonic()
+
+        def took() -> int:
+            return round((time.monotonic() - started) * 1000)
+
+        try:
+            headers = self._headers(due)
+            self._check_scheme(due.delivery.url)
+            answer = await self._client.request(
+                "POST",
+                due.delivery.url,
+                headers=headers,
+                body=due.delivery.body,
+                timeout_s=self._policy.timeout_s,
+                max_bytes=BODY_BYTES,
+                asker=due.delivery.organization_id,
+            )
+        except TrunklineError as error:
+            return Sent(None, None, error.message, took())
+        return Sent(answer.status, text_of(answer.body), None, took())
+
+    def _headers(self, due: Due) -> dict[str, str]:
+        delivery = due.delivery
+        token = delivery.secret_encrypted
+        secret = None if token is None else self._secrets.decrypt(token)
+        return {
+            "Content-Type": "application/json",
+            "X-Service-Event": delivery.event,
+            "X-Service-Delivery": delivery.id,
+            "X-Service-Attempt": str(due.attempt.attempt),
+            **signature_headers(delivery.id, delivery.body, secret, int(time.time())),
+        }
+
+    def _check_scheme(self, url: str) -> None:
+        scheme = url.partition(":")[0].lower()
+        if scheme != "https" and not (scheme == "http" and self._policy.allow_http):
+            raise EgressError("refused", "webhooks are sent to https addresses only")
+
+
+def text_of(body: bytes) -> str:
+    """An answer's body as it is kept: UTF-8 that takes no more bytes than `BODY_BYTES`, whatever had to be replaced."""
+    return body.decode("utf-8", "replace").encode()[:BODY_BYTES].decode("utf-8", "ignore")
+
+
+def _look(now: datetime, conn: sa.Connection) -> tuple[list[Waiting], list[str]]:
+    """Who waits for something, and the attempts whose claims have expired."""
+    return claims.waiting(conn), claims.expired(conn, now)
+
+
+def _note(due: Due, sent: Sent, *, recorded: bool) -> None:
+    """It is not recorded when another one has taken the attempt over or when its call has been deleted."""
+    metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
+    event = "webhook.delivered" if sent.succeeded else "webhook.failed"
+    (log.info if sent.succeeded else log.warning)(
+        event,
+        call_id=due.delivery.call_id,
+        delivery=due.delivery.id,
+        attempt=due.attempt.attempt,
+        manual=due.attempt.manual,
+        response_status=sent.status,
+        error=sent.error,
+        duration_ms=sent.duration_ms,
+        **({} if recorded else {"recorded": False}),
+    )

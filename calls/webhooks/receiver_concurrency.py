@@ -1,0 +1,134 @@
+"""How many attempts may be under way to whom. A receiver is told by its host and port. Those that answer quickly have
+more room than those that do not, and those that do not leave half of all room to the others: a dead receiver, and many
+of them, delay nobody. An organization leaves room to the others, whatever it sends to. No clock and no I/O here."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Final
+
+from storage.webhooks.destinations import organization_of
+
+MOST: Final = 400
+"""Attempts under way at the same time. An organization may have as many under way as there is room left: 200 where it
+is alone, and four that take all they get leave room for 25."""
+MOST_SLOW: Final = 200
+"""Of these, to receivers that are known to be slow or silent; shared in the same way."""
+QUICK_S: Final = 1.0
+"""An answer, whatever it says, within this time is a quick one."""
+REMEMBERED: Final = 10_000
+"""Receivers whose pace is known; beyond that those that were sent to longest ago are new again."""
+
+
+class Pace(Enum):
+    """How a receiver did the last time."""
+
+    NEW = auto()
+    QUICK = auto()
+    SLOW = auto()
+    SILENT = auto()
+    """It gave no answer."""
+
+    @property
+    def room(self) -> int:
+        """Attempts to such a receiver at the same time."""
+        return _ROOM[self]
+
+    @property
+    def known_as_slow(self) -> bool:
+        """It shares `MOST_SLOW` with others of its kind."""
+        return self in (Pace.SLOW, Pace.SILENT)
+
+
+_ROOM: Final = {Pace.NEW: 2, Pace.QUICK: 16, Pace.SLOW: 8, Pace.SILENT: 2}
+
+
+@dataclass
+class _Receiver:
+    under_way: int = 0
+    pace: Pace = Pace.NEW
+
+
+@dataclass
+class _Share:
+    """What an organization has under way; `slow` of it to receivers that are known to be slow or silent."""
+
+    under_way: int = 0
+    slow: int = 0
+
+
+class WebhookLanes:
+    """The room there is. What `shares` gives is taken by `begin` and given back by `end`. Receivers are told by the
+    lanes of `storage.webhooks.destinations.lane_of`."""
+
+    def __init__(self) -> None:
+        self._receivers: OrderedDict[str, _Receiver] = OrderedDict()
+        self._organizations: dict[str, _Share] = {}
+        self._all = 0
+        self._slow = 0
+
+    @property
+    def under_way(self) -> int:
+        """Attempts that have begun and not ended."""
+        return self._all
+
+    def shares(self, destinations: Iterable[str]) -> dict[str, int]:
+        """How many attempts to each of these may begin now. Those with the fewest under way come first, those of
+        organizations with the fewest before all others, then those that are named first; each gets one before any gets
+        another one."""
+        known = {each: self._receivers.get(each, _NEW) for each in destinations}
+        owners = {each: organization_of(each) for each in known}
+        share = {owner: replace(self._organizations.get(owner, _NONE)) for owner in owners.values()}
+        order = sorted(known, key=lambda each: (share[owners[each]].under_way, known[each].under_way))
+        granted = dict.fromkeys(order, 0)
+        room, slow_room = MOST - self._all, MOST_SLOW - self._slow
+        while order and room > 0:
+            going_on = []
+            for each in order:
+                receiver, own = known[each], share[owners[each]]
+                if receiver.under_way + granted[each] >= receiver.pace.room or own.under_way >= room:
+                    continue
+                if receiver.pace.known_as_slow and own.slow >= slow_room:
+                    continue
+                granted[each] += 1
+                room, own.under_way = room - 1, own.under_way + 1
+                slow_room, own.slow = slow_room - receiver.pace.known_as_slow, own.slow + receiver.pace.known_as_slow
+                going_on.append(each)
+            order = going_on
+        return {each: count for each, count in granted.items() if count}
+
+    def begin(self, destination: str) -> None:
+        """An attempt begins."""
+        receiver = self._receivers.setdefault(destination, _Receiver())
+        self._receivers.move_to_end(destination)
+        receiver.under_way += 1
+        own = self._organizations.setdefault(organization_of(destination), _Share())
+        own.under_way += 1
+        own.slow += receiver.pace.known_as_slow
+        self._all += 1
+        self._slow += receiver.pace.known_as_slow
+        self._forget()
+
+    def end(self, destination: str, pace: Pace | None) -> None:
+        """One has ended; None when nothing was learned."""
+        receiver, owner = self._receivers[destination], organization_of(destination)
+        own, slow_before = self._organizations[owner], receiver.under_way * receiver.pace.known_as_slow
+        receiver.under_way -= 1
+        receiver.pace = pace or receiver.pace
+        more_slow = receiver.under_way * receiver.pace.known_as_slow - slow_before
+        own.under_way, own.slow = own.under_way - 1, own.slow + more_slow
+        self._all, self._slow = self._all - 1, self._slow + more_slow
+        if not own.under_way:
+            del self._organizations[owner]
+
+    def _forget(self) -> None:
+        if len(self._receivers) > REMEMBERED:
+            oldest = next(each for each, receiver in self._receivers.items() if not receiver.under_way)
+            del self._receivers[oldest]
+
+
+_NEW: Final = _Receiver()
+_NONE: Final = _Share()

@@ -1,0 +1,1 @@
+"""Background sounds: presets, uploaded files, loops."""

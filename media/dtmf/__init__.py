@@ -1,0 +1,1 @@
+"""DTMF: keys and in-band tone detection."""

@@ -1,0 +1,1 @@
+"""Acoustic echo: delay estimation, cancellation, protection of turn taking."""

@@ -1,0 +1,1 @@
+"""The audio engine: the tick of every call and what it drives."""

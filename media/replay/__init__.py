@@ -1,0 +1,1 @@
+"""Replay of recorded calls through the audio pipeline."""

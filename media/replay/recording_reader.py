@@ -1,0 +1,102 @@
+"""A call's recording, read again: what the caller said, what the agent said, and when the agent was audible."""
+
+from __future__ import annotations
+
+import wave
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from config.errors import TrunklineError
+from media.audio_port import TICK_MS, Samples
+
+RATES: Final = (8000, 16000)
+SOUND_DB: Final = -60.0
+"""Under this level (dBFS) the agent's side is silent."""
+ABOVE_FLOOR_DB: Final = 12.0
+"""Speech stands out so far above what lies under it: a background sound is in the recording too."""
+_FLOOR_TICKS: Final = 75
+"""The floor is the least level in so many ticks around: 1.5 s, in which speech has gaps and a background has none."""
+_GAP_TICKS: Final = 15
+"""Shorter silence (300 ms) lies within what the agent says."""
+_LEAST_TICKS: Final = 3
+"""Shorter sound (60 ms) is no speech."""
+
+Ticks = NDArray[np.bool_]
+"""One value for each tick of 20 ms."""
+
+
+class BadRecording(TrunklineError):
+    """The file is no recording of a call; the message is one line that names the file."""
+
+
+@dataclass(frozen=True)
+class RecordedSound:
+    """Both sides of a call, equally long and whole ticks; `rate` is 8000 or 16000 Hz."""
+
+    rate: int
+    heard: Samples
+    said: Samples
+
+    @property
+    def frame(self) -> int:
+        """Samples in a tick."""
+        return self.rate * TICK_MS // 1000
+
+    @property
+    def ticks(self) -> int:
+        """Its length."""
+        return len(self.heard) // self.frame
+
+
+def read_recording(path: Path) -> RecordedSound:
+    """A stereo WAV file (16 bit, caller left, agent right) up to its last whole tick. Raises `BadRecording`."""
+    try:
+        with wave.open(str(path)) as file:
+            form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+            data = file.readframes(file.getnframes())
+    except FileNotFoundError as error:
+        raise BadRecording(f"the recording {path} does not exist") from error
+    except OSError as error:
+        raise BadRecording(f"the recording {path} cannot be read: {error.strerror}") from error
+    except (wave.Error, EOFError) as error:
+        raise BadRecording(f"{path} is no WAV file: {error or 'it ends too early'}") from error
+    channels, width, rate = form
+    if channels != 2:
+        raise BadRecording(f"{path} is not stereo: a recording has the caller on its left and the agent on its right")
+    if width != 2 or rate not in RATES:
+        raise BadRecording(f"{path} has {8 * width} bit at {rate} Hz: recordings have 16 bit at 8000 or 16000 Hz")
+    tick_bytes = 4 * rate * TICK_MS // 1000
+    whole = len(data) // tick_bytes * tick_bytes
+    if not whole:
+        raise BadRecording(f"{path} holds no sound")
+    sides = np.frombuffer(data[:whole], "<i2").reshape(-1, 2).astype(np.int16)
+    return RecordedSound(rate, sides[:, 0].copy(), sides[:, 1].copy())
+
+
+def agent_sounds(sound: RecordedSound) -> Ticks:
+    """In which ticks the agent is heard to speak, with the short gaps in it, judged by the level alone."""
+    frames = sound.said.reshape(sound.ticks, sound.frame).astype(np.float32)
+    level = 10 * np.log10((frames**2).mean(axis=1) / 32768.0**2 + 1e-12)
+    around = np.pad(level, _FLOOR_TICKS // 2, mode="edge")
+    floor = np.lib.stride_tricks.sliding_window_view(around, _FLOOR_TICKS).min(axis=1)
+    loud = level > np.maximum(floor + ABOVE_FLOOR_DB, SOUND_DB)
+    return _without_short(~_without_short(~loud, _GAP_TICKS), _LEAST_TICKS)
+
+
+def onsets(sounding: Ticks) -> NDArray[np.intp]:
+    """The ticks in which sound begins."""
+    return np.flatnonzero(sounding & ~np.concatenate([[False], sounding[:-1]]))
+
+
+def _without_short(ticks: Ticks, least: int) -> Ticks:
+    """The same without stretches of True that are shorter than `least`, those at the edges of the call excepted."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], ticks, [False]])))
+    kept = ticks.copy()
+    for begin, end in edges.reshape(-1, 2).tolist():
+        if end - begin < least and begin > 0 and end < len(ticks):
+            kept[begin:end] = False
+    return kept

@@ -1,0 +1,1 @@
+"""Voice activity detection on the caller's audio."""

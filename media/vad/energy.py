@@ -1,0 +1,123 @@
+"""How loud every caller is, against the caller's own noise: where sound begins and how long it has been quiet.
+
+Blocks of 5 ms of all calls are measured at once. Levels are dBFS (0 is a full-scale square wave).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from media.audio_history import Rows
+from media.audio_port import Samples
+
+BLOCK_MS: Final = 5
+BLOCKS: Final = 4
+"""Blocks measured at a time: one frame of 20 ms."""
+
+SILENCE_DB: Final = -60.0
+"""Under this nothing is sound (the idle noise of G.711 lies about 10 dB lower)."""
+GATE_DB: Final = 8.0
+"""A block this far above the noise floor is worth a look by the voice activity model."""
+QUIET_ABOVE_FLOOR_DB: Final = 8.0
+"""Quiet reaches up to this far above the noise floor,"""
+QUIET_FAR_DB: Final = 32.0
+"""but not under this far below the level of the speech,"""
+QUIET_NEAR_DB: Final = 24.0
+"""and where the noise is not this far below the speech, quiet cannot be told from speech."""
+FLOOR_FRAMES: Final = 38
+"""The noise floor is the least block of the last one to two stretches of this many frames (0.76 to 1.52 s): speech has
+gaps in that time, noise has not (minimum statistics, R. Martin, IEEE Trans. SAP 9(5), 2001)."""
+LOUD_DB: Final = 15.0
+"""As loud as speech: not under this far below its level."""
+_LEVEL_FALL_DB: Final = 0.24
+"""Per 20 ms: 12 dB/s. The level of speech follows a peak at once and forgets it slowly."""
+_LEAST_SPEECH_DB: Final = -50.0
+_NEW_SOUND_MS: Final = 100.0
+"""Sound after so long under the gate is a new onset."""
+_LONG: Final = 1e9
+
+Decibels = NDArray[np.float32]
+Milliseconds = NDArray[np.float64]
+
+
+def block_levels(frames: Samples) -> Decibels:
+    """`int16[n, samples]` -> dBFS `float32[n, BLOCKS]`."""
+    blocks = frames.reshape(len(frames), BLOCKS, -1).astype(np.float32)
+    power = np.einsum("nbs,nbs->nb", blocks, blocks) / (blocks.shape[2] * 32768.0**2)
+    level: Decibels = 10.0 * np.log10(power + 1e-12)
+    return level
+
+
+class Levels:
+    """The measurements of all rows. All arrays have one entry per row and speak of the row's last measured sample."""
+
+    def __init__(self, rows: int) -> None:
+        self._least: Decibels = np.zeros((2, rows), np.float32)  # of the stretch before and of this one
+        self._frames = np.zeros(rows, np.int32)  # in this stretch
+        self.speech: Decibels = np.zeros(rows, np.float32)
+        self.quiet_ms: Milliseconds = np.zeros(rows)
+        """How long the sound has been far below the level of speech; 0 where noise hides that."""
+        self.dull_ms: Milliseconds = np.zeros(rows)
+        """How long the sound has been under the gate of the voice activity model."""
+        self.onset_ms: Milliseconds = np.zeros(rows)
+        """How long ago the sound that stands out now began to."""
+        self.loud = np.zeros(rows, np.bool_)
+        """The last frame was as loud as speech, and that is well above the noise."""
+
+    def open(self, row: int) -> None:
+        """A new call: its first frame tells the noise."""
+        self._least[:, row] = 0.0
+        self._frames[row] = 0
+        self.speech[row] = -40.0
+        self.quiet_ms[row] = self.dull_ms[row] = self.onset_ms[row] = _LONG
+        self.loud[row] = False
+
+    def measure(self, rows: Rows, frames: Samples) -> None:
+        """Take one frame of 20 ms of each of `rows`: `int16[len(rows), samples]`."""
+        level = block_levels(frames)
+        floor = self._follow_floor(rows, level.min(axis=1))
+        faded = np.maximum(self.speech[rows] - _LEVEL_FALL_DB, _LEAST_SPEECH_DB)
+        self.speech[rows] = speech = np.maximum(level.max(axis=1), faded)
+        self._follow_quiet(rows, level, floor, speech)
+        self._follow_gate(rows, level, np.maximum(floor + GATE_DB, SILENCE_DB))
+
+    def noise(self, row: int) -> float:
+        """Mean square of the row's noise, as far as that is known; 5 ms of noise are about 3 dB softer at times."""
+        floor = float(self._least[:, row].min()) + 3.0
+        return float(10 ** (floor / 10) * 32768**2)
+
+    def _follow_floor(self, rows: Rows, low: Decibels) -> Decibels:
+        count = self._frames[rows] + 1
+        turned = count >= FLOOR_FRAMES
+        before, now = self._least[0, rows], np.minimum(self._least[1, rows], low)
+        floor: Decibels = np.minimum(before, now)
+        self._least[0, rows] = np.where(turned, now, before)
+        self._least[1, rows] = np.where(turned, low, now)
+        self._frames[rows] = np.where(turned, 0, count)
+        return floor
+
+    def _follow_quiet(self, rows: Rows, level: Decibels, floor: Decibels, speech: Decibels) -> None:
+        above_noise = floor + QUIET_ABOVE_FLOOR_DB
+        limit = np.maximum(above_noise, speech - QUIET_FAR_DB)
+        hidden = above_noise > speech - QUIET_NEAR_DB
+        self.loud[rows] = ~hidden & (level.max(axis=1) > np.maximum(speech - LOUD_DB, above_noise))
+        loud = level > np.maximum(limit, SILENCE_DB)[:, np.newaxis]
+        self.quiet_ms[rows] = np.where(hidden, 0.0, _trailing(self.quiet_ms[rows], loud))
+
+    def _follow_gate(self, rows: Rows, level: Decibels, gate: Decibels) -> None:
+        loud = level > gate[:, np.newaxis]
+        dull = self.dull_ms[rows]
+        first = loud.argmax(axis=1)
+        new = loud.any(axis=1) & (dull + first * BLOCK_MS >= _NEW_SOUND_MS)
+        since = (BLOCKS - first) * float(BLOCK_MS)
+        self.onset_ms[rows] = np.where(new, since, self.onset_ms[rows] + BLOCKS * BLOCK_MS)
+        self.dull_ms[rows] = _trailing(dull, loud)
+
+
+def _trailing(before: Milliseconds, loud: NDArray[np.bool_]) -> Milliseconds:
+    """How long nothing has been loud, ms, after BLOCKS more blocks."""
+    after = loud[:, ::-1].argmax(axis=1) * float(BLOCK_MS)
+    return np.where(loud.any(axis=1), after, before + BLOCKS * BLOCK_MS)

@@ -1,0 +1,1 @@
+"""Language models: local engines, fallback, context window."""

@@ -1,0 +1,1 @@
+"""Continuous batching on llama.cpp: scheduler, KV cache, latency forecast."""

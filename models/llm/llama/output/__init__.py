@@ -1,0 +1,1 @@
+"""What a model writes: sampling, grammars, tool calls."""

@@ -1,0 +1,1 @@
+"""Which models are loaded: the catalogue, engines by file, trials, capacity."""

@@ -1,0 +1,253 @@
+"""How many calls a machine holds, and how long their callers wait for answers: from what models were measured to take.
+Pure: numbers in, numbers out.
+
+Each call costs its line (SIP, sound, voice activity), and takes turns that are heard, judged, answered and spoken. The
+language model's schedule is played through (`models.llm.llama.batching.latency_forecast`); for all other work callers
+stand in line for the cores, at random moments and for much the same work each: half as long as in an M/M/c queue
+(Kleinrock, Queueing Systems I, 3.5; for one server 5.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import exp, lgamma, log
+from typing import Final
+
+from models.llm.llama.batching.latency_forecast import ENDLESS_S, Forecast, StepTimes, Turns, forecast
+
+MOST_BUSY: Final = 0.85
+"""Of the cores: with more, each disturbance is felt by every caller."""
+_LAST_WORDS_S: Final = 0.3
+"""Sound that is not heard yet when a turn ends."""
+
+
+@dataclass(frozen=True)
+class Talk:
+    """What a call is taken to be. Shares are of the call's time; `call_cores` is what a call takes of one core without
+    any model."""
+
+    turn_every_s: float = 8.0
+    tokens_in: int = 20
+    tokens_out: int = 30
+    first_tokens: int = 12
+    """Of an answer's first sentence."""
+    caller_speaks: float = 0.4
+    agent_speaks: float = 0.4
+    questions: float = 2.0
+    """To the end-of-turn model, in each turn."""
+    call_cores: float = 0.005
+    prompt_tokens: int = 600
+    talk_tokens: int = 300
+
+    def __str__(self) -> str:
+        return (
+            f"a turn every {self.turn_every_s:g} s, {self.tokens_in} tokens in and {self.tokens_out} out; "
+            f"callers speak {self.caller_speaks:.0%} and agents {self.agent_speaks:.0%} of the time"
+        )
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """A recognizer. `factors`: seconds of a core for a second of sound, by how many are heard together; `threads` hear
+    side by side."""
+
+    name: str
+    factors: Mapping[int, float]
+    threads: int
+
+    def factor(self, calls: float) -> float:
+        """When so many are spread over the threads: that of the largest number measured which is not above each one's
+        share, else of the least."""
+        share = calls / self.threads
+        return self.factors[max((count for count in self.factors if count <= share), default=min(self.factors))]
+
+
+@dataclass(frozen=True)
+class Judging:
+    """An end-of-turn model: seconds of a core for an answer."""
+
+    name: str
+    answer_s: float
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A language model on the cores: its steps, and how many calls' talk it keeps in memory."""
+
+    name: str
+    steps: StepTimes
+    talks: int
+
+
+@dataclass(frozen=True)
+class Speaking:
+    """A voice: seconds of a core for a second of speech; `threads` speak side by side."""
+
+    name: str
+    factor: float
+    threads: int
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What was measured of the models that calls use. None: it costs nothing here, or was not measured."""
+
+    hearing: Hearing | None = None
+    judging: Judging | None = None
+    writing: Writing | None = None
+    speaking: Speaking | None = None
+    again: Hearing | None = None
+    """What hears each turn whole, when it is over."""
+
+    @property
+    def cost_nothing(self) -> bool:
+        """No model was measured: only lines take cores."""
+        models = self.hearing, self.judging, self.writing, self.speaking, self.again
+        return all(model is None for model in models)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """So many calls: 95 of 100 answers begin within `wait_s` of the turn's end, and so much of the cores is in use."""
+
+    wait_s: float
+    busy: float
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """`calls` at once get their answers `within_s`; `bound` is what there is too little of for one more."""
+
+    within_s: float
+    calls: int
+    bound: str
+
+
+def outlook(speeds: Speeds, cores: float, calls: int, talk: Talk) -> Outlook:
+    """How it will be with so many calls."""
+    others = _others_cores(speeds, calls, talk)
+    share = others / cores
+    if share >= 1:
+        return Outlook(ENDLESS_S, share)
+    written = _written(speeds, calls, talk, slowed=1 / (1 - share))
+    beside_s = sum(line.waits_s(share) for line in _lines(speeds, cores, calls, talk)) * (1 + written.busy)
+    return Outlook(min(ENDLESS_S, written.wait_s + beside_s), share + written.busy * (1 - share))
+
+
+def capacities(speeds: Speeds, cores: float, most: int, talk: Talk, within_s: Sequence[float]) -> tuple[Capacity, ...]:
+    """How many calls get their answers within each of these times; at most `most`, and as many as the language model
+    remembers. Up to a second or two."""
+    limit = most if speeds.writing is None else min(most, speeds.writing.talks)
+    foretold = cache(lambda calls: outlook(speeds, cores, calls, talk))
+    enough_cores = _largest(lambda calls: _others_cores(speeds, calls, talk) <= MOST_BUSY * cores, limit)
+    found = []
+    for seconds in within_s:
+        calls = _largest(lambda calls, seconds=seconds: foretold(calls).wait_s <= seconds, enough_cores)  # type: ignore[misc]
+        bound = "max_calls" if limit == most else "memory"
+        if calls < limit:
+            bound = _what_lacks(speeds, cores, calls + 1, talk)
+        found.append(Capacity(seconds, calls, bound))
+    return tuple(found)
+
+
+def _largest(holds: Callable[[int], bool], limit: int) -> int:
+    """The largest number up to `limit` that holds, when all smaller ones do too; 0 when none does."""
+    low, high = 0, 1
+    while high <= limit and holds(high):
+        low, high = high, high * 2
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _what_lacks(speeds: Speeds, cores: float, calls: int, talk: Talk) -> str:
+    """What makes so many callers wait the longest, when there are cores enough."""
+    others = _others_cores(speeds, calls, talk)
+    if others > MOST_BUSY * cores:
+        return "cores"
+    share = others / cores
+    waits = {line.part: line.waits_s(share) for line in _lines(speeds, cores, calls, talk)}
+    waits["language model"] = _written(speeds, calls, talk, slowed=1 / (1 - share)).wait_s
+    return max(waits, key=lambda part: waits[part])
+
+
+def _others_cores(speeds: Speeds, calls: int, talk: Talk) -> float:
+    """Cores that all but the language model takes."""
+    return calls * talk.call_cores + sum(line.cores for line in _lines(speeds, 1, calls, talk))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Where callers stand in line: `work_s` is done before an answer is heard, the work for all calls takes `cores`,
+    and `servers` do it."""
+
+    part: str
+    work_s: float
+    cores: float
+    servers: float
+
+    def waits_s(self, share: float) -> float:
+        """How long 95 of 100 wait at most, when such a share of all cores is in use."""
+        return _wait_s(self.work_s, max(self.cores, share * self.servers), self.servers)
+
+
+def _lines(speeds: Speeds, cores: float, calls: int, talk: Talk) -> list[_Line]:
+    lines = []
+    if speeds.hearing is not None:
+        factor = speeds.hearing.factor(calls * talk.caller_speaks)
+        threads = min(cores, speeds.hearing.threads)
+        lines.append(_Line("recognizer", factor * _LAST_WORDS_S, calls * talk.caller_speaks * factor, threads))
+    if speeds.again is not None:  # one turn after the other, at worst: few end at the same moment
+        factor, threads = speeds.again.factor(1), min(cores, speeds.again.threads)
+        turn_s = talk.turn_every_s * talk.caller_speaks
+        lines.append(_Line("second pass", factor * turn_s, calls * talk.caller_speaks * factor, threads))
+    if speeds.judging is not None:  # it is asked before the turn is over
+        questions = calls * talk.questions / talk.turn_every_s
+        lines.append(_Line("end of turn", 0.0, questions * speeds.judging.answer_s, cores))
+    if speeds.speaking is not None:
+        first_s = talk.agent_speaks * talk.turn_every_s * talk.first_tokens / talk.tokens_out
+        factor, threads = speeds.speaking.factor, min(cores, speeds.speaking.threads)
+        lines.append(_Line("voice", factor * first_s, calls * talk.agent_speaks * factor, threads))
+    return lines
+
+
+def _written(speeds: Speeds, calls: int, talk: Talk, slowed: float) -> Forecast:
+    if speeds.writing is None:
+        return Forecast(0.0, 0.0)
+    turns = Turns(
+        talk.turn_every_s,
+        talk.tokens_in,
+        talk.tokens_out,
+        talk.first_tokens,
+        talk.turn_every_s * talk.agent_speaks,
+        talk.prompt_tokens,
+        talk.talk_tokens,
+    )
+    return forecast(speeds.writing.steps, calls, turns, slowed=slowed)
+
+
+def _wait_s(work_s: float, load: float, servers: float) -> float:
+    """How long 95 of 100 wait at most for work of `work_s` to be done by one of so many servers (a share of one works
+    more slowly), which have to do `load` of them without an end."""
+    count = max(1, int(servers))
+    work_s, load = work_s * count / servers, load * count / servers
+    if load >= count:
+        return ENDLESS_S
+    late = _waits(load, count) / 0.05
+    return work_s + (work_s / (count - load) * log(late) / 2 if late > 1 else 0.0)
+
+
+def _waits(load: float, servers: int) -> float:
+    """The probability that all servers are busy (Erlang's C)."""
+    if load <= 0:
+        return 0.0
+    terms = [exp(count * log(load) - lgamma(count + 1)) for count in range(servers + 1)]
+    last = terms[servers] * servers / (servers - load)
+    return last / (sum(terms[:servers]) + last)

@@ -1,0 +1,1 @@
+"""Model files: known models, download, import, the store."""

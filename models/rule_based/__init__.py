@@ -1,0 +1,1 @@
+"""The rule-based agent, which needs no weights: replies, tools, summaries, extraction."""

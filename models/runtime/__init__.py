@@ -1,0 +1,1 @@
+"""What every engine uses of the machine: processors, worker threads, protobuf."""

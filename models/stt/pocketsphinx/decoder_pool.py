@@ -1,0 +1,73 @@
+"""Ready decoders of PocketSphinx, lent for one turn each and not for one call: a decoder takes 90 MB, and most callers
+are silent most of the time."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from models.stt.pocketsphinx.bindings import Decoder
+
+_log = structlog.get_logger()
+
+
+class DecoderPool:
+    """Decoders of one make: `ready` of them at once, up to `limit` as they are asked for."""
+
+    def __init__(self, load: Callable[[], Decoder], ready: int, limit: int) -> None:
+        self._load = load
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._idle = [load() for _ in range(ready)]
+        self._count = ready
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def lend(self, when_free: Callable[[], None]) -> Decoder | None:
+        """A decoder, newly loaded (0.25 s) if none is idle; None at the limit: `when_free` is called once then, as soon
+        as it is worth asking again. Raises `StartupError`."""
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            if self._count >= self._limit:
+                self._waiting.append(when_free)
+                return None
+            self._count += 1
+            count = self._count
+        try:
+            decoder = self._load()
+        except Exception:
+            self._forget_one()
+            raise
+        _log.info("stt.decoder_added", decoders=count, limit=self._limit)
+        return decoder
+
+    def give_back(self, decoder: Decoder) -> None:
+        """Take back a decoder that has ended its utterance."""
+        with self._lock:
+            self._idle.append(decoder)
+            waiting = self._waiting.popleft() if self._waiting else None
+        if waiting is not None:
+            waiting()
+
+    def drop(self, decoder: Decoder) -> None:
+        """Take back a decoder that failed; it is freed, and another may be loaded in its place."""
+        decoder.free()
+        self._forget_one()
+
+    def close(self) -> None:
+        """Free all idle decoders; those on loan are freed by `drop`."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self._count -= len(idle)
+        for decoder in idle:
+            decoder.free()
+
+    def _forget_one(self) -> None:
+        with self._lock:
+            self._count -= 1
+            waiting = self._waiting.popleft() if self._waiting else None
+        if waiting is not None:
+            waiting()

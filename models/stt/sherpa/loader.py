@@ -1,0 +1,136 @@
+"""Makes recognizers of the files that `models.model_files.store` keeps."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.errors import ModelFileError, StartupError
+from models.model_files.known_models import KnownModel
+from models.model_files.store import Store
+from models.model_files.trial import Trials
+from models.protocols import SpeechToText
+from models.runtime.protobuf import onnx_metadata
+from models.stt.sherpa.offline_model import OfflineSpeechToText
+from models.stt.sherpa.recognizer_config import ENGINES, PREFIX, Make, Recipe, recipe
+from models.stt.sherpa.streaming_model import SherpaSpeechToText
+from models.stt.sherpa.tokens import Tokens, read_tokens, scores_of
+from models.stt.sherpa.trial import recognizer_candidate
+
+_THREADS = 1
+"""Of one run of a network: more share a core's caches and spin while they wait for each other."""
+_BPE = "bpe"
+"""The role of the file that splits words, where a model comes with it."""
+
+
+def open_recognizer(store: Store, model: KnownModel) -> SpeechToText:
+    """A recognizer for a known model whose files are there: a `SherpaSpeechToText`, or for an engine that takes whole
+    turns an `OfflineSpeechToText`. Takes seconds, and the first time twice as long. Raises `StartupError`, and of its
+    kinds `ModelTrialError` for a model that this process must not load."""
+    with _ready(store, model) as ready:
+        _try(store, model, ready.recipe)
+        recognizer = _load(ready.recipe, model)
+    make, tokens = ready.make, ready.tokens
+    if make.streaming:
+        return SherpaSpeechToText(model.name, recognizer, tokens, languages=model.languages, biased=make.biased)
+    told = _whisper_languages(ready.paths["encoder"]) if make.maker == "from_whisper" else None
+    return OfflineSpeechToText(model.name, recognizer, tokens, languages=model.languages, told=told)
+
+
+def try_recognizer(store: Store, model: KnownModel) -> None:
+    """The trial alone. Raises as `open_recognizer`."""
+    with _ready(store, model) as ready:
+        _try(store, model, ready.recipe)
+
+
+def _try(store: Store, model: KnownModel, made: Recipe) -> None:
+    files = tuple(store.folder(model) / file.name for file in model.files)
+    Trials(store.directory).require(recognizer_candidate(made, model.name, files))
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What is known of a model before sherpa-onnx opens it."""
+
+    make: Make
+    paths: Mapping[str, Path]
+    tokens: Tokens
+    recipe: Recipe
+
+
+@contextmanager
+def _ready(store: Store, model: KnownModel) -> Iterator[_Ready]:
+    """Its recipe, good for the block. Raises `StartupError`."""
+    make = ENGINES.get(model.engine.removeprefix(PREFIX))
+    if make is None or not model.engine.startswith(PREFIX):
+        raise StartupError(
+            f"the model {model.name} wants the engine {model.engine!r}, which this version does not have"
+        )
+    paths = _paths(store, model, make)
+    tokens = read_tokens(paths["tokens"])
+    _check_vocabulary(paths, tokens)
+    with tempfile.TemporaryDirectory(prefix="trunkline-") as folder:
+        vocabulary = Path(folder) / "bpe.vocab"
+        if make.biased:
+            _write_vocabulary(vocabulary, tokens, _bpe_model(store, model))
+        made = recipe(
+            make,
+            {role: str(path) for role, path in paths.items()},
+            _THREADS,
+            (tokens.unit, str(vocabulary)) if make.biased else None,
+        )
+        yield _Ready(make, paths, tokens, made)
+
+
+def _paths(store: Store, model: KnownModel, make: Make) -> Mapping[str, Path]:
+    """The files by their roles. Raises `StartupError`."""
+    try:
+        paths = {role: store.path(model, role) for role in make.files}
+    except ModelFileError as error:
+        raise StartupError(error.message) from error
+    for path in paths.values():
+        if not path.is_file():
+            raise StartupError(f"{path} is missing: `trunkline models pull {model.name}`")
+    return paths
+
+
+def _check_vocabulary(paths: Mapping[str, Path], tokens: Tokens) -> None:
+    """A network that writes tokens which the list does not have fails when it first hears one. Raises
+    `StartupError`."""
+    for path in paths.values():
+        if path.suffix != ".onnx":
+            continue
+        try:
+            size = onnx_metadata(path).get("vocab_size", "0")
+        except (OSError, ValueError) as error:
+            raise StartupError(f"{path} is no ONNX file: {error}: get the model again") from error
+        if size.isdecimal() and int(size) > tokens.count:
+            raise StartupError(
+                f"{paths['tokens']} has {tokens.count} tokens, and {path.name} {size}: get the model again"
+            )
+
+
+def _whisper_languages(encoder: Path) -> list[str]:
+    """None for one that knows English alone."""
+    return [code for code in onnx_metadata(encoder).get("all_language_codes", "").split(",") if code]
+
+
+def _bpe_model(store: Store, model: KnownModel) -> Path | None:
+    return store.path(model, _BPE) if any(file.role == _BPE for file in model.files) else None
+
+
+def _write_vocabulary(path: Path, tokens: Tokens, bpe_model: Path | None) -> None:
+    scores = scores_of(tokens, bpe_model)
+    path.write_text("".join(f"{symbol}\t{score}\n" for symbol, score in scores.items()), encoding="utf-8")
+
+
+def _load(made: Recipe, model: KnownModel) -> Any:
+    try:
+        return made.recognizer()
+    except Exception as error:
+        cause = " ".join(str(error).split())
+        raise StartupError(f"the model {model.name} cannot be loaded: {cause}") from error

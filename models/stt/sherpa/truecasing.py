@@ -1,0 +1,37 @@
+"""What a model heard, as a transcript shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from models.stt.sherpa.hotwords import phrases_of
+from models.stt.sherpa.tokens import Case
+
+_I: Final = re.compile(r"\bi\b(?!')|\bi(?='(?:m|d|ll|ve)\b)")
+
+
+class Transcript:
+    """Turns texts of a model that knows one case alone into small letters, but for "I" in English and for hot words,
+    which are spelled as they were given. Other models' texts stay."""
+
+    def __init__(self, case: Case, language: str | None, hot_words: Sequence[str] = ()) -> None:
+        self._one_case = case != "mixed"
+        self._english = (language or "en").lower().replace("_", "-").split("-")[0] == "en"
+        names = [phrase for phrase in phrases_of(hot_words) if phrase != phrase.lower()]
+        self._names = {name.lower(): name for name in names}
+        longest_first = sorted(self._names, key=len, reverse=True)
+        self._any_name = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b") if names else None
+
+    def of(self, text: str) -> str:
+        """What `text` says."""
+        text = " ".join(text.split())
+        if not self._one_case:
+            return text
+        text = text.lower()
+        if self._english:
+            text = _I.sub("I", text)
+        if self._any_name is not None:
+            text = self._any_name.sub(lambda found: self._names[found.group()], text)
+        return text

@@ -1,0 +1,177 @@
+"""Two recognizers for one call: a streaming one for words while the caller speaks, and one that takes the turn whole,
+for its final text.
+
+What the second writes is the turn's text, unless it fails or does not come in time: then the first one's stands. Where
+the first hears no words, nothing is asked of the second: models for whole turns find words in noise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, runtime_checkable
+
+import numpy as np
+import structlog
+
+from config.errors import ModelError
+from media.audio_port import Samples
+from models.protocols import Closable, SaysWait, SpeechToText, SpeechToTextStream
+from models.stt.sherpa.benchmark import Speed
+
+LIMIT_S: Final = 0.8
+"""How long a turn waits for its second pass."""
+_USUAL_S: Final = 3.0
+"""Sound of a turn."""
+_LONGEST_S: Final = 60
+"""Of a longer turn the first pass's text stands."""
+
+_log = structlog.get_logger()
+
+
+@runtime_checkable
+class Transcribes(Protocol):
+    """A recognizer of whole turns, such as `models.stt.sherpa.offline_model.OfflineSpeechToText`."""
+
+    name: str
+
+    async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
+        """The text of mono int16 sound at `rate` Hz. Raises `ModelError`."""
+
+
+class SecondPass:
+    """See `SpeechToText`. It has the `languages` of its streaming model."""
+
+    def __init__(self, streaming: SpeechToText, offline: Transcribes, limit_s: float = LIMIT_S) -> None:
+        """Both are closed with it."""
+        self.name = f"{streaming.name}+{offline.name}"
+        self.streaming = streaming
+        self.offline = offline
+        self._limit_s = limit_s
+
+    def expected_wait_s(self) -> float:
+        """See `SaysWait`: of the two that is busier."""
+        models = (self.streaming, self.offline)
+        return max((model.expected_wait_s() for model in models if isinstance(model, SaysWait)), default=0.0)
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """That the streaming model knows."""
+        return getattr(self.streaming, "languages", ("en",))
+
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SecondPassStream:
+        """A stream for one call. Raises `ValueError` for a rate other than 8000 and 16000."""
+        stream = self.streaming.open(rate=rate, language=language, on_words=on_words, hot_words=hot_words)
+        return SecondPassStream(stream, self.offline, rate, language, self._limit_s)
+
+    def close(self) -> None:
+        """Close both. Idempotent."""
+        for model in (self.streaming, self.offline):
+            if isinstance(model, Closable):
+                model.close()
+
+
+def if_quick_enough(streaming: SpeechToText, second: Transcribes) -> SpeechToText:
+    """`second` as the second pass of `streaming`, if this machine hears a turn of 3 s with it in half of the time that
+    a turn waits: several callers may end theirs at once. Else `streaming` alone, and a line in the log."""
+    speed = getattr(second, "speed", None)
+    took_s = speed.real_time_factor[1] * _USUAL_S if isinstance(speed, Speed) else 0.0
+    if took_s > LIMIT_S / 2:
+        _log.info("stt.second_pass_too_slow", model=second.name, seconds=round(took_s, 2))
+        return streaming
+    return SecondPass(streaming, second)
+
+
+class SecondPassStream:
+    """One call's ear; see `SpeechToTextStream`."""
+
+    def __init__(
+        self, stream: SpeechToTextStream, offline: Transcribes, rate: int, language: str | None, limit_s: float
+    ) -> None:
+        self._stream = stream
+        self._offline = offline
+        self._rate = rate
+        self._language = language
+        self._limit_s = limit_s
+        self._turn = _Turn()
+
+    def feed(self, samples: Samples) -> None:
+        """Queue mono samples at the stream's rate; returns at once."""
+        turn = self._turn
+        if turn.length <= _LONGEST_S * self._rate:
+            turn.blocks.append(np.array(samples, dtype=np.int16))
+            turn.length += len(samples)
+        self._stream.feed(samples)
+
+    def partial(self) -> str:
+        """The first pass's words."""
+        return self._stream.partial()
+
+    async def settle(self) -> str:
+        """The text so far, by the second pass."""
+        turn = self._turn
+        return await self._better(turn, await self._stream.settle())
+
+    async def finish(self) -> str:
+        """The text of this turn, by the second pass: the settled one when no words came after it."""
+        turn, self._turn = self._turn, _Turn()
+        try:
+            return await self._better(turn, await self._stream.finish())
+        finally:
+            turn.drop()
+
+    def discard(self) -> None:
+        """Forget what was fed since the last `finish`."""
+        self._drop_turn()
+        self._stream.discard()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._drop_turn()
+        self._stream.close()
+
+    def _drop_turn(self) -> None:
+        turn, self._turn = self._turn, _Turn()
+        turn.drop()
+
+    async def _better(self, turn: _Turn, first: str) -> str:
+        if not first or turn.length > _LONGEST_S * self._rate:
+            return first
+        if turn.second is None or turn.first != first:
+            turn.drop()
+            turn.first = first
+            blocks = tuple(turn.blocks)
+            turn.second = asyncio.ensure_future(self._offline.transcribe(blocks, self._rate, self._language))
+            turn.second.add_done_callback(_take_note)
+        try:
+            # Whoever settled may be cancelled when the turn ends, and the end of the turn wants the same text.
+            return await asyncio.wait_for(asyncio.shield(turn.second), self._limit_s) or first
+        except TimeoutError:
+            _log.info("stt.second_pass_late", model=self._offline.name, limit_s=self._limit_s)
+            return first
+        except ModelError as error:
+            _log.warning("stt.second_pass_failed", model=self._offline.name, error=str(error))
+            return first
+
+
+class _Turn:
+    """What was fed, and the second pass's text in the place of the first one's."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Samples] = []
+        self.length = 0
+        self.first = ""
+        self.second: asyncio.Future[str] | None = None
+
+    def drop(self) -> None:
+        """Nobody wants the text any more; any thread."""
+        if self.second is not None and not (loop := self.second.get_loop()).is_closed():
+            loop.call_soon_threadsafe(self.second.cancel)
+
+
+def _take_note(done: asyncio.Future[str]) -> None:
+    """Of a failure that nobody waits for: it was logged where it happened."""
+    if not done.cancelled():
+        done.exception()

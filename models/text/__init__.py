@@ -1,0 +1,1 @@
+"""Text utilities: sentences, BM25, word lists."""

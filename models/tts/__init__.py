@@ -1,0 +1,1 @@
+"""Text to speech: local engines, caches, word timing."""

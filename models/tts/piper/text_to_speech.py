@@ -1,0 +1,283 @@
+"""Text to speech with Piper's voices: the sound of a person, several times faster than speaking."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import soxr
+import structlog
+
+from config.errors import ModelError, ModelFileError, ModelTrialError, StartupError
+from media.audio_port import Samples
+from models.model_files.known_models import KnownModel
+from models.model_files.store import Store, sha256_of
+from models.model_files.trial import Trials, tell_left_out
+from models.protocols import Speech, VoiceSettings
+from models.runtime.machine import cores
+from models.tts.intonation import pitch_range
+from models.tts.piper.phoneme_ids import PhonemeIds, Sentence
+from models.tts.piper.phonemizer import Phonemizer
+from models.tts.piper.trial import voice_candidate
+from models.tts.piper.voice import Network, Run, Scales, Sound, check_network
+from models.tts.piper.voice_config import VoiceConfig, read_config
+from models.tts.piper.word_timing import Piece, spoken_words
+from models.tts.speed import TtsSpeed
+from models.tts.trimming import sounding
+
+NAME: Final = "piper"
+MOST_LOADED: Final = 4
+"""Networks in memory at once, 100 MB each; the one that was used longest ago makes room."""
+_NICENESS: Final = 5
+"""Speaking gives way to the threads that move sound."""
+_PEAK: Final = 0.9
+"""Of the full scale: what the loudest sample of a sentence is brought to, as Piper does, and room for resampling."""
+_LEAST_PEAK: Final = 0.01
+"""What is more silent than this is not made louder than by this."""
+_TRIAL: Final = "One moment please, I will have a look."
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """A voice's files; `identity` is another one when they are."""
+
+    path: Path
+    settings: Path
+    config: VoiceConfig
+    ids: PhonemeIds
+    identity: str
+
+
+class PiperTextToSpeech:
+    """All Piper voices for all calls. Voice names are `piper/MODEL`, of a model with several speakers
+    `piper/MODEL/SPEAKER`; MODEL is the model's name without a leading `piper-`."""
+
+    name = NAME
+
+    def __init__(
+        self, voices: dict[str, tuple[Path, Path]], threads: int | None = None, trials: Trials | None = None
+    ) -> None:
+        """`voices` are network and settings by model name, the best first. `threads` speak at once, by default one for
+        each core but one. A voice whose files are wrong is left out, with a line in the log. The first one is loaded
+        now and timed, which takes seconds; the others when they are needed. `trials` try each before it is loaded.
+        Raises `StartupError` when none is left, `ModelTrialError` when one of them failed its trial."""
+        self._trials = trials
+        self._unfit: ModelTrialError | None = None
+        self._voices, self._failures = _readable(voices)
+        self._lock = threading.Lock()
+        self._loading: dict[str, threading.Lock] = {model: threading.Lock() for model in self._voices}
+        self._networks: OrderedDict[str, Network] = OrderedDict()
+        self._at_once = threads or max(1, int(cores()) - 1)
+        self._phonemizer = Phonemizer(min(2, self._at_once))
+        self._threads = ThreadPoolExecutor(self._at_once, thread_name_prefix=NAME, initializer=_give_way)
+        try:
+            self.speed: Final = self._first_that_speaks()
+        except StartupError:
+            self.close()
+            raise
+        self._names = _names(self._voices)
+
+    def voices(self) -> Sequence[str]:
+        """The voices that are installed, the best first."""
+        return tuple(self._names)
+
+    def language_of(self, voice: str) -> str | None:
+        """The BCP 47 tag that the voice's settings name."""
+        known = self._names.get(voice)
+        return self._voices[known[0]].config.tag if known else None
+
+    def identity(self, voice: str) -> str:
+        """The SHA-256 of the voice's files; see `SlowToMake`."""
+        known = self._names.get(voice)
+        return self._voices[known[0]].identity if known else ""
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        """Speak one sentence, or several. Cancelled, it stops within a few milliseconds. Raises `ModelError`."""
+        if settings.voice not in self._names:
+            raise ModelError(f"there is no voice {settings.voice}")
+        if not any(character.isalnum() for character in text):
+            return Speech(text, np.zeros(0, np.int16), settings.rate)
+        run = Run()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._speak, text, settings, run)
+        except asyncio.CancelledError:
+            run.stop()
+            raise
+
+    def close(self) -> None:
+        """Drop what waits; the threads end with the sentences that they speak. Does not wait. Idempotent."""
+        if self._trials is not None:
+            self._trials.stop()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._phonemizer.close()
+        with self._lock:
+            self._networks.clear()
+
+    def _speak(self, text: str, settings: VoiceSettings, run: Run) -> Speech:
+        model, speaker = self._names[settings.voice]
+        voice = self._voices[model]
+        network = self._network(model)
+        rate = voice.config.audio.sample_rate
+        pieces = [
+            Piece(_loud(sound), rate, sentence, sound.lengths)
+            for sentence in self._sentences(voice, text, model)
+            if (sound := self._sound(network, sentence, voice.config, settings, speaker, run)) is not None
+        ]
+        if not pieces:
+            return Speech(text, np.zeros(0, np.int16), settings.rate)
+        samples = np.concatenate([piece.samples for piece in pieces])
+        part = sounding(samples, rate)
+        samples = samples[part]
+        if len(samples) and rate != settings.rate:
+            samples = soxr.resample(samples, rate, settings.rate)
+        return Speech(text, samples, settings.rate, spoken_words(text, pieces, part.start, samples, settings.rate))
+
+    def _sound(
+        self, network: Network, sentence: Sentence, config: VoiceConfig, settings: VoiceSettings, speaker: int, run: Run
+    ) -> Sound | None:
+        """None once nobody waits for it."""
+        if run.stopped:
+            return None
+        normal, moves = config.inference, pitch_range(settings.stability)
+        scales = Scales(normal.noise_scale * moves, normal.length_scale / settings.speed, normal.noise_w * moves)
+        return network.speak(sentence.ids, scales, speaker, run)
+
+    def _sentences(self, voice: _Voice, text: str, model: str) -> list[Sentence]:
+        if voice.config.phoneme_type == "text":
+            return voice.ids.spelled(text)
+        known = len(voice.ids.unknown)
+        sentences = voice.ids.sentences(text, self._phonemizer.clauses(text, voice.config.espeak.voice))
+        if len(voice.ids.unknown) > known:
+            _log.warning("voice.phonemes_unknown", voice=model, phonemes=sorted(voice.ids.unknown))
+        return sentences
+
+    def _network(self, model: str) -> Network:
+        """The network, loaded now if it is not; meanwhile other voices speak. Raises `ModelError`."""
+        with self._loading[model]:
+            with self._lock:
+                if model in self._networks:
+                    self._networks.move_to_end(model)
+                    return self._networks[model]
+            began = time.monotonic()
+            voice = self._voices[model]
+            self._try(model, voice)
+            network = Network(voice.path, voice.config, 1)
+            _log.info("voice.loaded", voice=model, seconds=round(time.monotonic() - began, 2))
+            with self._lock:
+                self._networks[model] = network
+                while len(self._networks) > MOST_LOADED:
+                    dropped, _ = self._networks.popitem(last=False)
+                    _log.info("voice.dropped", voice=dropped)
+            return network
+
+    def _try(self, model: str, voice: _Voice) -> None:
+        """Raises `ModelError` for a voice that this process must not load."""
+        if self._trials is None:
+            return
+        try:
+            self._trials.require(voice_candidate(voice.path, voice.settings, model))
+        except StartupError as error:
+            if isinstance(error, ModelTrialError):
+                self._unfit = error
+            raise ModelError(error.message) from error
+
+    def _first_that_speaks(self) -> TtsSpeed:
+        """Leave out voices that do not speak, and time the first that does. Raises `StartupError`."""
+        for model, voice in [*self._voices.items()]:
+            try:
+                self._sentences(voice, _TRIAL, model)
+            except ModelError as error:
+                self._leave_out(model, error)
+        while self._voices:
+            model = next(iter(self._voices))
+            try:
+                return self._measured(model)
+            except ModelError as error:
+                self._leave_out(model, error)
+        if self._unfit is not None:
+            raise self._unfit
+        raise StartupError("; ".join(self._failures) or "there is no Piper voice: run `trunkline models pull`")
+
+    def _leave_out(self, model: str, error: ModelError) -> None:
+        del self._voices[model]
+        self._failures.append(f"the voice {model} cannot speak ({error.message}): `trunkline models verify {model}`")
+        if isinstance(error.__cause__, ModelTrialError):
+            tell_left_out("tts", error.__cause__)
+        else:
+            _log.warning("voice.unusable", voice=model, error=error.message)
+
+    def _measured(self, model: str) -> TtsSpeed:
+        """Time a voice, with the second of two sentences: the first one warms it up."""
+        self._names = _names({model: self._voices[model]})
+        settings = VoiceSettings(self.voices()[0], 1.0, 0.5, 8000)
+        took, seconds = 0.0, 1.0
+        for _ in range(2):
+            began = time.perf_counter()
+            speech = self._threads.submit(self._speak, _TRIAL, settings, Run()).result()
+            took, seconds = time.perf_counter() - began, max(0.1, len(speech.samples) / speech.rate)
+        return TtsSpeed(took / seconds, took * 1000, self._at_once)
+
+
+def open_piper(store: Store, models: Sequence[KnownModel]) -> PiperTextToSpeech:
+    """The installed Piper voices as one synthesizer. Raises `StartupError`."""
+    try:
+        return PiperTextToSpeech(
+            {model.name: (store.path(model, "model"), store.path(model, "config")) for model in models},
+            trials=Trials(store.directory),
+        )
+    except ModelFileError as error:
+        raise StartupError(error.message) from error
+
+
+def _readable(voices: dict[str, tuple[Path, Path]]) -> tuple[dict[str, _Voice], list[str]]:
+    """Those whose files are what they should be, and what is wrong with the others."""
+    good: dict[str, _Voice] = {}
+    failures: list[str] = []
+    for model, (network, settings) in voices.items():
+        try:
+            config = read_config(settings)
+            check_network(network, config)
+            identity = f"{sha256_of(network).hexdigest()} {sha256_of(settings).hexdigest()}"
+        except ValueError as error:
+            failures.append(str(error))
+            _log.warning("voice.unusable", voice=model, error=str(error))
+        else:
+            good[model] = _Voice(network, settings, config, PhonemeIds(config.phoneme_id_map), identity)
+    return good, failures
+
+
+def _names(voices: dict[str, _Voice]) -> dict[str, tuple[str, int]]:
+    """Voices' models and speakers' numbers, by names."""
+    return {
+        "/".join([NAME, _plain(model, voices), *([speaker] if speaker else [])]): (model, number)
+        for model, voice in voices.items()
+        for speaker, number in (voice.config.speakers or {"": 0}).items()
+    }
+
+
+def _plain(model: str, models: Collection[str]) -> str:
+    """The model's name in that of its voices: no other model's."""
+    plain = model.removeprefix(f"{NAME}-")
+    return model if plain in models else plain
+
+
+def _give_way() -> None:
+    # On Linux this sets the niceness of the calling thread alone, and of those that it starts.
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+def _loud(sound: Sound) -> Samples:
+    peak = max(_LEAST_PEAK, float(np.abs(sound.samples).max(initial=0)))
+    loud: Samples = np.rint(sound.samples * (_PEAK * 32767 / peak)).astype(np.int16)
+    return loud

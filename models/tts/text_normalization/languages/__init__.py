@@ -1,0 +1,1 @@
+"""Text normalization rules, language by language."""

@@ -1,0 +1,1 @@
+"""End-of-turn detection from words and from sound."""

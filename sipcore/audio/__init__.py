@@ -1,0 +1,1 @@
+"""Audio of a call: the pump's Python side and the call's quality figures."""

@@ -1,0 +1,149 @@
+"""The native audio pump as a `media.audio_port.AudioPort`.
+
+The pump's C threads move one frame each way for every call every 20 ms, at the rate of the call's codec, and never wait
+for Python. All functions here are thread-safe; an operation on a closed slot raises `KeyError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from media.audio_port import Samples
+from sipcore import _native
+from sipcore.audio.call_quality import RtpTotals
+
+
+@dataclass(frozen=True)
+class SlotStats:
+    """Counters of one call: 20 ms frames each way, and what went wrong with them."""
+
+    frames_sent: int
+    frames_heard: int
+    frames_missing: int
+    """Ticks in which the stream had nothing to give (before the first packet, or on hold)."""
+    under_runs: int
+    """Ticks in which an utterance that was said to go on had nothing queued."""
+    over_runs: int
+    """Times that the oldest sound was dropped, because nobody had read for 400 ms."""
+    last_packet_ns: int
+    """CLOCK_MONOTONIC, ns, of the latest look (every 100 ms) that found new RTP packets."""
+
+
+@dataclass(frozen=True)
+class PumpStats:
+    """Counters of all pump threads. The triples are (p50, p99, max) in ms since the last reset."""
+
+    ticks: int
+    skipped_ticks: int
+    cpu_ns: int
+    calls: int
+    shards: int
+    realtime: bool
+    """Whether the threads got real-time priority from the system."""
+    lateness_ms: tuple[float, float, float]
+    deviation_ms: tuple[float, float, float]
+    """How far the distance of two packets of a call was from 20 ms."""
+
+
+class Pump:
+    """The process's one pump. `start` belongs between PJSUA's initialization and its start."""
+
+    def __init__(self, max_slots: int) -> None:
+        """`max_slots`: 1..4096, the most calls that can have sound at once; one thread serves 250 of them."""
+        self._rows = max_slots
+
+    @property
+    def rows(self) -> int:
+        """Rows of the arrays of `read`."""
+        return self._rows
+
+    def start(self) -> None:
+        """Start the threads. Raises `RuntimeError` when they run already."""
+        _native.start(self._rows)
+
+    def stop(self) -> None:
+        """Stop the threads; every slot closes. Idempotent."""
+        _native.stop()
+
+    def wait(self, timeout_ms: int) -> bool:
+        """Block without the GIL until a tick has passed on all shards; False on timeout."""
+        return _native.wait(timeout_ms)
+
+    def read(self, heard: Samples, said: Samples, counts: NDArray[np.int32], info: NDArray[np.int64]) -> int:
+        """Drain all slots into `int16[rows, capacity]` (twice), `int32[rows]` and `int64[rows, INFO_COLUMNS]`."""
+        return _native.read(heard, said, counts, info)
+
+    def rate(self, slot: int) -> int:
+        """Sample rate, Hz: the codec's own."""
+        return _native.rate(slot)
+
+    def write(self, slot: int, samples: Samples) -> int:
+        """Queue mono int16 samples at the slot's rate; returns how many fitted into the 30 s ring."""
+        return _native.write(slot, np.ascontiguousarray(samples, dtype=np.int16))
+
+    def hold_open(self, slot: int, more: bool) -> None:
+        """While more of an utterance is to come, an empty ring is an under-run and gets comfort noise."""
+        _native.hold_open(slot, more)
+
+    def written(self, slot: int) -> int:
+        """Index behind the last sample ever written."""
+        return _native.written(slot)
+
+    def taken(self, slot: int) -> int:
+        """The played-samples clock."""
+        return _native.taken(slot)
+
+    def flush(self, slot: int) -> int:
+        """Drop what is queued, lift a pause; returns the index up to which samples were really sent. What would have
+        come next fades out in 5 ms, which the clock does not count."""
+        return _native.flush(slot)
+
+    def pause(self, slot: int, on: bool) -> None:
+        """Stop or go on taking samples. What is stopped fades out in 5 ms, which the clock does not count: the same
+        samples fade in again when it goes on."""
+        _native.pause(slot, on)
+
+    def take_over(self, slot: int, other: int) -> bool:
+        """Let a slot go on with the stream of another one, which has none then. False when that has none already."""
+        try:
+            return _native.take_over(slot, other)
+        except KeyError:
+            return False
+
+    def release(self, slot: int) -> None:
+        """Close the slot; its handle is void from now on."""
+        _native.release(slot)
+
+    def load_background(self, samples: Samples) -> _native.Background:
+        """Make a looped sound from mono int16 samples at the rate of the slots that will play it."""
+        return _native.load_background(np.ascontiguousarray(samples, dtype=np.int16))
+
+    def set_background(self, slot: int, sound: _native.Background | None, volume: float, ducked: float) -> None:
+        """Mix a loop under the agent: gain `volume` 0..1 while it is silent, `ducked` while it speaks. All changes are
+        ramps; another sound, or None, first lets the present one fade out."""
+        _native.set_background(slot, sound, volume, ducked)
+
+    def dial(self, slot: int, keys: str) -> None:
+        """Press keys (0-9 * # A-D, w and , pause 0.5 s; 64 at most) once all that was written has been sent: as
+        RFC 4733 events if the peer takes them, else as tones. Speech waits meanwhile; `flush` and `pause` do not reach
+        the keys. They replace keys that are not begun yet. Raises `ValueError`."""
+        _native.dial(slot, keys)
+
+    def dial_left(self, slot: int) -> int:
+        """Samples until the keys have been sent, the speech before them included; 0 then."""
+        return _native.dial_left(slot)
+
+    def slot_stats(self, slot: int) -> SlotStats:
+        """Counters of one call."""
+        return SlotStats(**_native.slot_stats(slot))
+
+    def rtp_totals(self, slot: int) -> RtpTotals:
+        """What the call's RTP and RTCP say of its quality."""
+        return RtpTotals(**_native.rtp_totals(slot))
+
+    def stats(self, *, reset: bool = False) -> PumpStats:
+        """Counters of all threads; with `reset` the distributions begin anew."""
+        return PumpStats(**_native.stats(reset))

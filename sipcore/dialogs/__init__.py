@@ -1,0 +1,1 @@
+"""Calls: INVITE dialogs, outbound INVITEs and their failover."""

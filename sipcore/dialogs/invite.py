@@ -1,0 +1,125 @@
+"""How a call that we make leaves, and what it is."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+import pjsua2 as pj
+
+from sipcore import _native
+from sipcore.messages import headers
+from sipcore.messages.contact import Follow
+from sipcore.messages.headers import HeaderLines
+from sipcore.resolver.target import Target
+from sipcore.transport.connection_errors import words_of
+from sipcore.transport.listeners import told_host
+
+_OS = 120000
+"""PJ_ERRNO_START_SYS: PJLIB's error numbers are the system's plus this."""
+_UNREACHABLE = (errno.EPIPE, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH)
+
+
+class NotReached(ConnectionError):
+    """The address refuses the connection, or there is no route to it."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a call leaves: from an account, to `sip:user@host:port[;transport=tcp]`."""
+
+    account: pj.Account
+    uri: str
+    domain: str | None = None
+    """What stands behind our users; None: our address."""
+    user: str | None = None
+    """Who From says that calls, with escapes; None: the caller."""
+    routes: tuple[str, ...] | None = None
+    """Route values for what the account sends, first hop first; None: others send with it too, and it has none."""
+    host: str = ""
+    """Whose address `target` is."""
+    target: Target | None = None
+    """Where the call goes first; None: wherever the URI leads."""
+    last: bool = True
+    """The host has no other address that could be tried."""
+
+    @property
+    def by_name(self) -> bool:
+        """PJSIP looks for the address itself, and finds the best one: only when `target` is said to be silent it is
+        another one."""
+        return self.target is None or self.target.transport == "tls"
+
+
+Find = Callable[[str | None, Collection[Target]], Way]
+"""Called on the event loop with whom a redirect points to (None: it is the first callee) and the addresses that did not
+answer: how the call leaves now. Raises `ConnectionError` when it cannot."""
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """A call to make, with this Call-ID; `caller` None: From is the account's."""
+
+    find: Find
+    caller: headers.Party | None
+    sip_call_id: str
+    headers: HeaderLines = ()
+    follow: Follow | None = None
+    """Says whether the call goes on to where a redirect points; None: it does not."""
+    redirects: int = 3
+    """How many more redirects are followed."""
+    redirected_to: str | None = None
+    """Who is called in the place of the first callee."""
+    silent: frozenset[Target] = frozenset()
+    """Addresses that have been tried in vain."""
+
+    def way(self) -> Way:
+        """How it leaves now, which may be another way than a moment ago. Raises `ConnectionError`."""
+        return self.find(self.redirected_to, self.silent)
+
+    def to(self, user: str) -> Invitation:
+        """The same call to somebody else, who is reached in the same way."""
+        return replace(self, redirected_to=user, redirects=self.redirects - 1)
+
+    def past(self, way: Way) -> Invitation:
+        """The same call, but not that way again."""
+        return self if way.target is None else replace(self, silent=self.silent | {way.target})
+
+    def identity(self, way: Way) -> str:
+        """Who calls; "": who the account says. Raises `ConnectionError` when there is no way to the URI's host."""
+        if self.caller is None:
+            return ""
+        return headers.name_addr(self.caller, way.domain or told_host(headers.uri_host(way.uri)))
+
+    def sender(self, way: Way) -> str:
+        """What From says; "": who calls."""
+        if self.caller is None or way.user is None or way.domain is None:
+            return ""
+        return headers.name_addr(headers.Party(way.user, self.caller.name), way.domain)
+
+
+def choose(
+    targets: Sequence[Target], silent: Collection[Target], favourite: Target | None = None
+) -> tuple[Target, bool]:
+    """The favourite, else the first that is not silent, and whether it is the last one. Raises `ConnectionError`
+    without any."""
+    left = [each for each in targets if each not in silent]
+    if not left:
+        raise ConnectionError("none of the trunk's addresses answers" if targets else "the trunk's host is unknown")
+    return favourite if favourite in left else left[0], len(left) == 1
+
+
+def lead(way: Way) -> None:
+    """On the owner's thread, before a call leaves: make sure that the account is still the one that was chosen, and let
+    what it sends go that way. Raises `ConnectionError`."""
+    if not way.account.isValid():
+        raise ConnectionError("no INVITE could be sent: its trunk has been changed or removed")
+    if way.routes is not None:
+        _native.account_route(int(way.account.getId()), *way.routes)
+
+
+def failure(error: pj.Error) -> ConnectionError:
+    """Why PJSIP has not sent an INVITE."""
+    kind = NotReached if error.status - _OS in _UNREACHABLE else ConnectionError
+    words = words_of(error.reason)
+    return kind("no INVITE could be sent" + (f": {words}" if words else ""))

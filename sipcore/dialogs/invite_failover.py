@@ -1,0 +1,131 @@
+"""Where a call that we make goes when whom it went to says nothing (RFC 3263 4.3) or points elsewhere (RFC 3261
+8.1.3.4): the same leg goes on with another INVITE."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from sipcore.dialogs.invite import Invitation, NotReached, Way
+from sipcore.dialogs.leg import Leg
+from sipcore.dialogs.pj_call import CallObject
+from sipcore.messages import reason_header
+from sipcore.messages.contact import Contact
+
+PATIENCE_S: Final = 4.0
+"""How long one of several addresses of a host may say nothing to an INVITE, not even 100; over UDP it has been sent 4
+times by then. PJSIP tells of most connections that are refused at once; some it takes for ones that are being made."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a leg ends that goes on nowhere: status, reason phrase, and what the peer's Reason headers say."""
+
+    code: int
+    reason: str = ""
+    why: reason_header.Reason = reason_header.UNTOLD
+
+
+Send = Callable[[Way, Invitation], Awaitable[tuple[CallObject, Leg]]]
+"""Sends an INVITE. Raises `NotReached`, or another `ConnectionError` that no other address helps against."""
+
+
+@dataclass(frozen=True)
+class Onward:
+    """Use it on the event loop. `belongs`: whether a call whose INVITE has been sent is the leg's; `send_again` makes a
+    call for a leg in the place of the one before; `give_up` ends a call that nobody has answered and that the leg has
+    to do with no more, False when somebody has; `end` ends the leg; `on_silent` hears of an address of a host that did
+    not answer."""
+
+    start: Callable[[Coroutine[Any, Any, None]], None]
+    belongs: Callable[[CallObject, Leg], Awaitable[bool]]
+    send_again: Callable[[CallObject, Leg, Way, Invitation], Awaitable[tuple[CallObject, Leg]]]
+    give_up: Callable[[CallObject], Awaitable[bool]]
+    end: Callable[[int, Leg, Ending], None]
+    on_silent: Callable[[str, str], None]
+
+    async def placed(self, invitation: Invitation, send: Send) -> Leg:
+        """Send the INVITE to the first address that can be reached. Raises `ConnectionError`."""
+        while True:
+            way = invitation.way()
+            try:
+                call, leg = await send(way, invitation)
+            except NotReached:
+                if way.last:
+                    raise
+                self._is_silent(way, invitation)
+                invitation = invitation.past(way)
+                continue
+            if not way.last:
+                asyncio.get_running_loop().call_later(PATIENCE_S, self._look, call, leg)
+            return leg
+
+    async def unheard(self, call: CallObject, leg: Leg, ending: Ending) -> None:
+        """The address could not be reached, or has no time (503)."""
+        if await self.belongs(call, leg):
+            await self._next(call, leg, ending, silent=ending.code == 0)
+
+    async def redirected(self, call: CallObject, leg: Leg, contacts: Sequence[Contact], code: int) -> None:
+        """Call the first contact that may be called; without any the leg ends."""
+        if not await self._is_placed(call, leg, self._whom(call, leg, contacts)):
+            self.end(call.key, leg, Ending(code))
+
+    def _look(self, call: CallObject, leg: Leg) -> None:
+        said = leg.rings.done() or leg.answered.done() or leg.ended.done()
+        if not said and not leg._hung_up:
+            self.start(self._lose_patience(call, leg))
+
+    async def _lose_patience(self, call: CallObject, leg: Leg) -> None:
+        if await self.give_up(call):
+            await self._next(call, leg, Ending(0), silent=True)
+
+    def _is_silent(self, way: Way, invitation: Invitation) -> None:
+        if way.target is not None:
+            log.info("sip.silent", sip_call_id=invitation.sip_call_id, host=way.host, address=way.target.address)
+            self.on_silent(way.host, way.target.address)
+
+    async def _next(self, call: CallObject, leg: Leg, ending: Ending, *, silent: bool) -> None:
+        """Try the next address; without any the leg ends."""
+        if silent and call.way and call.invitation:
+            self._is_silent(call.way, call.invitation)
+        if not await self._is_placed(call, leg, self._past(call, leg)):
+            self.end(call.key, leg, ending)
+
+    async def _past(self, call: CallObject, leg: Leg) -> Invitation | None:
+        assert call.invitation is not None
+        assert call.way is not None
+        return None if leg._hung_up else call.invitation.past(call.way)
+
+    async def _whom(self, call: CallObject, leg: Leg, contacts: Sequence[Contact]) -> Invitation | None:
+        invitation = call.invitation
+        assert invitation is not None
+        assert invitation.follow is not None
+        for contact in contacts if invitation.redirects > 0 else ():
+            user = None if leg._hung_up else await invitation.follow(contact)
+            if user is not None and not leg._hung_up:
+                return invitation.to(user)
+        return None
+
+    async def _is_placed(self, call: CallObject, leg: Leg, whom: Awaitable[Invitation | None]) -> bool:
+        try:
+            invitation = await whom
+            if invitation is None:
+                return False
+            leg._begins_anew()
+            await self.placed(invitation, partial(self.send_again, call, leg))
+        except ConnectionError as error:
+            log.info("sip.not_placed_again", sip_call_id=leg.sip_call_id, why=str(error))
+            return False
+        except Exception as error:
+            log.error("sip.not_placed_again", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
+            return False
+        if leg._hung_up:  # while the INVITE was sent
+            await leg.hangup()
+        return True

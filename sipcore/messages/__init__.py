@@ -1,0 +1,1 @@
+"""SIP headers and messages as Python values."""

@@ -1,0 +1,175 @@
+"""The few facts of a SIP message that admission needs, read from what the network sent, and the names that we send.
+
+Everything here may be hostile: results are short, printable and valid Unicode, and the time taken is linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import unquote
+
+# Possessive, so that no input makes them try twice.
+_NAME_ADDR = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^<"]*+))\s*+<([^>]*+)>', re.DOTALL)
+_URI = re.compile(r"(sips?|tel):([^>]*+)", re.IGNORECASE)
+_AFTER_USER = re.compile(r"[:;?]")
+_AFTER_HOST = re.compile(r"[;?]")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LINE_END = re.compile("\r?\n")
+_BODY = re.compile("\r?\n\r?\n")
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z|\\)|<[^>]*+(?:>|\Z)|,|[^",<]++', re.DOTALL)
+_BLANKS = re.compile("[ \t]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_TAG = re.compile(r";[ \t]*+tag[ \t]*+=[ \t]*+([^;,\s]++)", re.IGNORECASE)
+_LONGEST = 128
+
+
+@dataclass(frozen=True)
+class Party:
+    """Who: the user part of the URI ("" when it has none) and the display name."""
+
+    user: str
+    name: str
+
+
+def uri_user(uri: str) -> str:
+    """The user part of a `sip:`, `sips:` or `tel:` URI without password and parameters, unescaped (RFC 3261 19.1.1);
+    else ""."""
+    match = _URI.match(uri.strip())
+    if not match:
+        return ""
+    user, at, _ = match[2].partition("@")
+    return printable(unquote(_AFTER_USER.split(user, maxsplit=1)[0])) if at or match[1].lower() == "tel" else ""
+
+
+def party(name_addr: str) -> Party:
+    """Read a From or To value: `"Ann" <sip:ann@host>;tag=1`, `Ann <sip:ann@host>` or a bare URI (RFC 3261 20.10)."""
+    match = _NAME_ADDR.match(name_addr.strip())
+    if not match:
+        return Party(uri_user(name_addr), "")
+    quoted, plain, uri = match.groups()
+    name = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain.strip()
+    return Party(uri_user(uri), printable(name))
+
+
+def tag(name_addr: str) -> str:
+    """The tag of a From or To value (RFC 3261 19.3); "" without one."""
+    match = _NAME_ADDR.match(name_addr.strip())
+    parameters = name_addr.strip()[match.end() :] if match else name_addr
+    found = _TAG.search(parameters)
+    return printable(found[1]) if found else ""
+
+
+def addressed(name_addr: str) -> tuple[str, str]:
+    """The URI of a name-addr or of a bare URI, and the header's parameters behind it (RFC 3261 20.10)."""
+    match = _NAME_ADDR.match(name_addr.strip())
+    if match:
+        return match[3].strip(), name_addr.strip()[match.end() :]
+    uri, semicolon, parameters = name_addr.strip().partition(";")
+    return uri, semicolon + parameters
+
+
+def name_addr(who: Party, host: str) -> str:
+    """A From value (RFC 3261 20.20): the name, when there is one, as a quoted string. The user needs no escapes."""
+    quoted = re.sub(r'(["\\])', r"\\\1", printable(who.name))
+    return f'"{quoted}" <sip:{who.user}@{host}>' if quoted else f"<sip:{who.user}@{host}>"
+
+
+def uri_host(uri: str) -> str:
+    """The host of `sip:user@host[:port][;parameters]`."""
+    return host_of(_AFTER_HOST.split(uri.rpartition("@")[2], maxsplit=1)[0])
+
+
+def uri_place(uri: str) -> str:
+    """`host[:port]` of a `sip:` or `sips:` URI, in lower case; "" for any other."""
+    match = _URI.match(uri.strip())
+    if not match or match[1].lower() == "tel":
+        return ""
+    return printable(_AFTER_HOST.split(match[2].rpartition("@")[2], maxsplit=1)[0].lower())
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in URIs and before ports: an IPv6 address in brackets (RFC 3261 25.1)."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, IPv6 without brackets."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def with_user(uri: str, user: str) -> str:
+    """`sip:user@host...` with another user, which must need no escapes."""
+    return f"sip:{user}@{uri.rpartition('@')[2]}"
+
+
+def request_user(message: str) -> str:
+    """The user part of the request URI."""
+    return uri_user(request_uri(message))
+
+
+def request_uri(message: str) -> str:
+    """The request URI in a request's first line; "" when that is none."""
+    words = _BLANKS.split(_lines(message)[0].strip(" \t"))
+    return words[1] if len(words) == 3 else ""
+
+
+def value(message: str, name: str, short: str) -> str:
+    """A header's first value, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" when it is not there."""
+    wanted = (name.lower(), short.lower())
+    return next((found for field, found in fields(message) if field.lower() in wanted), "")
+
+
+def fields(message: str) -> Iterator[tuple[str, str]]:
+    """Every header as it is spelled: its name, and its value unfolded (RFC 3261 7.3.1)."""
+    name, parts = "", list[str]()
+    for line in _lines(message):
+        if line[:1] in (" ", "\t"):
+            parts.append(line.strip())
+            continue
+        if name:
+            yield name, " ".join(parts)
+        field, colon, found = line.partition(":")
+        name, parts = (field.strip(" \t"), [found.strip()]) if colon else ("", [])
+    if name:
+        yield name, " ".join(parts)
+
+
+def listed(value: str) -> Iterator[str]:
+    """The entries of a header that is a list: commas within quotes and angle brackets part nothing (RFC 3261 7.3)."""
+    entry = ""
+    for piece in _PIECE.findall(value):
+        if piece == ",":
+            yield entry.strip()
+            entry = ""
+        else:
+            entry += piece
+    yield entry.strip()
+
+
+def _lines(message: str) -> list[str]:
+    """The lines before the body. CR LF or LF ends one; what else Unicode takes for a line end is part of a line."""
+    return _LINE_END.split(_BODY.split(message.lstrip("\r\n"), maxsplit=1)[0])
+
+
+def host_of(address: str) -> str:
+    """The host of PJSIP's `host:port` or `[host]:port`."""
+    bare = address.count(":") > 1 and not address.startswith("[")
+    host, _, port = address.rpartition(":")
+    return (host if host and port.isdigit() and not bare else address).strip("[]")
+
+
+def printable(text: str, longest: int = _LONGEST) -> str:
+    """At most so many characters, without control characters and line ends; bytes that were no UTF-8 become U+FFFD."""
+    text = _SURROGATE.sub("\ufffd", text[: 4 * longest])
+    return "".join(c for c in text if c.isprintable())[:longest]
+
+
+HeaderLines = Sequence[tuple[str, str]]
+"""Names and values of headers to send, a line each: a name may come again."""

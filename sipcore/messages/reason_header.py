@@ -1,0 +1,89 @@
+"""Why a call ended, in the words of ISDN (ITU-T Q.850), as SIP's Reason header carries it (RFC 3326, RFC 6432)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from sipcore.messages.headers import listed, printable
+
+NORMAL: Final = 16
+NO_ANSWER: Final = 19
+TEMPORARY_FAILURE: Final = 41
+_TEXTS: Final = {
+    1: "Unallocated number",
+    NORMAL: "Normal call clearing",
+    17: "User busy",
+    NO_ANSWER: "No answer from user",
+    20: "Subscriber absent",
+    21: "Call rejected",
+    TEMPORARY_FAILURE: "Temporary failure",
+    42: "Switching equipment congestion",
+}
+_OF_STATUS: Final = {403: 21, 404: 1, 480: 20, 486: 17, 500: TEMPORARY_FAILURE, 503: 42, 603: 21}
+"""What our own refusals say."""
+_CAUSE: Final = re.compile(r';\s*+cause\s*+=\s*+"?([0-9]{1,3})(?![0-9])', re.IGNORECASE)
+_TEXT: Final = re.compile(r';\s*+text\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^;"\s]++))', re.IGNORECASE | re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ELSEWHERE: Final = 200
+"""RFC 3326, 2: the SIP status of who took the call."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A cause number of Q.850, 1..127, and what the peer wrote beside it."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What Reason headers say. `elsewhere`: the call was taken by another phone."""
+
+    cause: Cause | None = None
+    elsewhere: bool = False
+
+
+UNTOLD: Final = Reason()
+
+
+def read(value: str) -> Reason:
+    """The Reason headers of a message, joined by commas; of several of a kind the first counts. May be hostile."""
+    cause, elsewhere = None, False
+    for entry in listed(value):
+        protocol = entry.partition(";")[0].strip().upper()
+        number = _number(entry)
+        if protocol == "Q.850" and cause is None and 1 <= number <= 127:
+            cause = Cause(number, _text(entry))
+        elif protocol == "SIP" and number == _ELSEWHERE:
+            elsewhere = True
+    return Reason(cause, elsewhere)
+
+
+def _number(entry: str) -> int:
+    match = _CAUSE.search(entry)
+    return int(match[1]) if match else 0
+
+
+def _text(entry: str) -> str:
+    match = _TEXT.search(entry)
+    if match is None:
+        return ""
+    return printable(_ESCAPED.sub(r"\1", match[1]) if match[1] is not None else match[2])
+
+
+def ours(number: int) -> Cause:
+    """A cause that we give."""
+    return Cause(number, _TEXTS.get(number, ""))
+
+
+def told(cause: Cause) -> str:
+    """The value of a Reason header that says it."""
+    return f'Q.850;cause={cause.number};text="{cause.text}"'
+
+
+def of_refusal(code: int) -> Cause | None:
+    """What a final status of ours means; None when it has no such meaning."""
+    return ours(_OF_STATUS[code]) if code in _OF_STATUS else None

@@ -1,0 +1,1 @@
+"""RFC 3263: from a SIP host to its addresses."""

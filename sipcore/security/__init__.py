@@ -1,0 +1,1 @@
+"""Source guard, digest authentication, SRTP."""

@@ -1,0 +1,1 @@
+"""The SIP messages of each call, kept for its trace."""

@@ -1,0 +1,47 @@
+"""One SIP message as the tap saw it on the wire."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from sipcore.messages import masking
+from sipcore.messages.headers import printable
+
+_FIRST_LINE: Final = re.compile(rb"[^\r\n]*")
+_PARAMETERS: Final = re.compile(r"[;?]")
+_LONGEST_SUMMARY: Final = 100
+
+
+class SipMessage(NamedTuple):
+    """`raw` holds secrets: `text` and `summary` are what may leave this process. Addresses are `host:port`; the times
+    of a message are nanoseconds since 1970; `method` is the CSeq's; `status` is 0 for a request."""
+
+    at_ns: int
+    sent: bool
+    transport: str
+    ours: str
+    peer: str
+    call_id: str
+    from_tag: str
+    to_tag: str
+    method: str
+    cseq: int
+    status: int
+    with_sdp: bool
+    raw: bytes
+
+    @property
+    def text(self) -> str:
+        """The message without its secrets, lines ended by LF."""
+        return masking.masked(self.raw)
+
+    @property
+    def summary(self) -> str:
+        """`INVITE sip:100@host` or `200 OK (INVITE)`."""
+        found = _FIRST_LINE.match(self.raw.lstrip(b"\r\n"))
+        line = masking.masked_line(printable(found[0].decode(errors="replace") if found else ""))
+        if self.status:
+            return f"{line.partition(' ')[2].strip()[:_LONGEST_SUMMARY]} ({printable(self.method)})"
+        method, _, rest = line.partition(" ")
+        return f"{method} {_PARAMETERS.split(rest.partition(' ')[0], maxsplit=1)[0]}"[:_LONGEST_SUMMARY]

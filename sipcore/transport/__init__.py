@@ -1,0 +1,1 @@
+"""SIP transports: UDP, TCP and TLS listeners, certificates, connection errors."""

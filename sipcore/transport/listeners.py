@@ -1,0 +1,130 @@
+"""Where SIP is listened for: UDP and TCP over IPv4 and IPv6, with one port number for all of them."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+import pjsua2 as pj
+import structlog
+
+from config.errors import StartupError
+from sipcore import _native
+from sipcore.messages.headers import bracketed
+from sipcore.settings import EndpointSettings
+
+IPV6_V6ONLY: Final = 26
+"""Linux's number; Python names it only where its headers do."""
+_TRIES: Final = 20
+"""How many port numbers are tried when any will do: the system chooses one that is free for UDP, not for TCP too."""
+
+# Here for good: pjsua2's copies of them point to their values.
+_NO_DELAY = pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+_REUSE_ADDRESS = pj.SockOpt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+IPV6_ALONE = pj.SockOpt(socket.IPPROTO_IPV6, IPV6_V6ONLY, 1)
+
+
+_DOCUMENTATION_ADDRESS = {4: "192.0.2.1", 6: "2001:db8::1"}
+"""Addresses of nobody (RFC 5737, RFC 3849): packets to them would take the default route."""
+log = structlog.get_logger(__name__)
+
+
+def versions(host: str) -> tuple[int, ...]:
+    """The IP versions that a listening address stands for: `::` is every address of both, `0.0.0.0` those of IPv4."""
+    if host == "::":
+        return (4, 6)
+    return (6,) if ":" in host else (4,)
+
+
+def listens_everywhere(host: str) -> bool:
+    """Whether it stands for every address of this machine."""
+    return host in ("0.0.0.0", "::")
+
+
+def bound_address(host: str) -> str:
+    """What sockets are bound to; "" is every address."""
+    return "" if listens_everywhere(host) else host
+
+
+def usual_address(host: str, version: int) -> str:
+    """The address of ours that stands in messages until it is known who gets them: that of the default route. Without
+    it PJSIP would ask name servers for the name of this machine."""
+    if not listens_everywhere(host):
+        return host
+    family, loopback = (socket.AF_INET6, "::1") if version == 6 else (socket.AF_INET, "127.0.0.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((_DOCUMENTATION_ADDRESS[version], 9))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        log.debug("sip.no_default_route", ip_version=version, why=str(error))
+        return loopback
+
+
+def told_host(peer: str) -> str:
+    """Our host in URIs for a peer at that IP address. Raises `ConnectionError` when there is no way to it."""
+    ours = _native.address_towards(peer)
+    if ours is None:
+        raise ConnectionError(f"no INVITE could be sent: there is no route to {peer}")
+    return bracketed(ours)
+
+
+def open_transports(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:
+    """Listen for SIP; returns the port. Raises `StartupError` with one clear line when a port cannot be opened."""
+    if settings.port:
+        return _open_all(endpoint, settings, settings.port, [])
+    for left in reversed(range(_TRIES)):
+        opened: list[int] = []
+        try:
+            return _open_all(endpoint, settings, _any_port(), opened)
+        except StartupError:
+            if not left:
+                raise
+            for transport in opened:
+                endpoint.transportClose(transport)
+    raise AssertionError("the last try either returns or raises")
+
+
+def _any_port() -> int:
+    """The system chooses."""
+    return 0
+
+
+def _open_all(endpoint: pj.Endpoint, settings: EndpointSettings, port: int, opened: list[int]) -> int:
+    """Open each kind of transport on that port; 0: the first on any that is free, the others on the same. `opened` gets
+    what has been opened, also when an error is raised."""
+    for name in ("udp", "tcp") if settings.tcp else ("udp",):
+        for version in versions(settings.host):
+            config = _transport_config(settings, name, version, port)
+            try:
+                opened.append(endpoint.transportCreate(_KINDS[name, version], config))
+            except pj.Error as error:
+                raise StartupError(
+                    f"SIP port {port}/{name} on {config.boundAddress or EVERYWHERE[version]} cannot be opened "
+                    f"({error.reason}): stop the program that uses it, or set [sip] port (TRUNKLINE_SIP__PORT)"
+                ) from error
+            port = int(endpoint.transportGetInfo(opened[-1]).localAddress.rpartition(":")[2])
+    return port
+
+
+EVERYWHERE = {4: "0.0.0.0", 6: "::"}
+_KINDS = {
+    ("udp", 4): pj.PJSIP_TRANSPORT_UDP,
+    ("udp", 6): pj.PJSIP_TRANSPORT_UDP6,
+    ("tcp", 4): pj.PJSIP_TRANSPORT_TCP,
+    ("tcp", 6): pj.PJSIP_TRANSPORT_TCP6,
+}
+
+
+def _transport_config(settings: EndpointSettings, name: str, version: int, port: int) -> pj.TransportConfig:
+    config = pj.TransportConfig()
+    config.port = port
+    config.boundAddress = bound_address(settings.host)
+    config.publicAddress = usual_address(settings.host, version)
+    options = config.sockOptParams.sockOpts
+    if name == "tcp":
+        options.append(_NO_DELAY)  # else a message waits 40 ms for the acknowledgement of the one before it
+        options.append(_REUSE_ADDRESS)  # else connections of a server that has just stopped keep its port for a minute
+    if version == 6:
+        options.append(IPV6_ALONE)  # else its port could not be that of IPv4 too, or it would listen there unasked
+    return config

@@ -1,0 +1,160 @@
+"""The certificate, the key and the certificate authorities of SIP over TLS: read from their files, judged, and handed
+to PJSIP from memory, so that files which are just being replaced do no harm."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+from config.errors import StartupError
+from sipcore.settings import TlsFiles
+
+log = structlog.get_logger(__name__)
+
+SOON_DAYS: Final = 14
+"""From then on the end of a certificate is warned of."""
+
+
+class UnusableFile(StartupError):
+    """A file of SIP over TLS that cannot be used; the message is one line that names the setting and the file."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the files hold. Without a certificate we can only connect, and show none."""
+
+    chain: bytes = b""
+    key: bytes = b""
+    authorities: bytes = b""
+    names: tuple[str, ...] = ()
+    ends: datetime | None = None
+
+    def __repr__(self) -> str:
+        return f"Identity(names={self.names!r}, ends={self.ends!r})"
+
+    def days_left(self, now: datetime) -> int | None:
+        """Whole days until the certificate ends, negative afterwards; None without one."""
+        return None if self.ends is None else (self.ends - now).days
+
+
+def read_identity(files: TlsFiles) -> Identity:
+    """Read and judge the files. Raises `UnusableFile`."""
+    authorities = _read("tls_ca", files.authorities)
+    if files.authorities:
+        _certificates("tls_ca", files.authorities, authorities)
+    if files.certificate is None or files.key is None:
+        return Identity(authorities=authorities)
+    chain, key = _read("tls_cert", files.certificate), _read("tls_key", files.key)
+    own = _certificates("tls_cert", files.certificate, chain)[0]
+    _check_key(files, key, own)
+    identity = Identity(chain, key, authorities, _names(own), own.not_valid_after_utc)
+    _check_together(files, identity)
+    return identity
+
+
+class InMemory:
+    """An identity as files that nobody else can open and that are never on a disk: `paths`. `close` ends them."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._handles = [_hold(content) for content in (identity.chain, identity.key, identity.authorities)]
+
+    @property
+    def paths(self) -> tuple[str, str, str]:
+        """Of the certificate chain, the key and the authorities; "" for what there is none of."""
+        chain, key, authorities = ("" if each is None else f"/proc/self/fd/{each}" for each in self._handles)
+        return chain, key, authorities
+
+    def close(self) -> None:
+        """Whoever has read them goes on. Idempotent."""
+        for handle in self._handles:
+            if handle is not None:
+                os.close(handle)
+        self._handles = [None, None, None]
+
+
+def system_authorities() -> str:
+    """The folder of the certificate authorities that this system trusts; "" when it has none."""
+    folder = ssl.get_default_verify_paths().capath
+    return folder or ""
+
+
+def now() -> datetime:
+    """The time that certificates are compared with."""
+    return datetime.now(UTC)
+
+
+def log_end(identity: Identity) -> None:
+    """Warn of a certificate that ends soon or has ended."""
+    left = identity.days_left(now())
+    if left is not None and left < 0:
+        log.warning("sip.certificate_expired", names=identity.names, days_ago=-left)
+    elif left is not None and left < SOON_DAYS:
+        log.warning("sip.certificate_expires_soon", names=identity.names, days_left=left)
+
+
+def _hold(content: bytes) -> int | None:
+    if not content:
+        return None
+    handle = os.memfd_create("trunkline-tls")
+    with open(handle, "wb", closefd=False) as file:
+        file.write(content)
+    return handle
+
+
+def _read(setting: str, path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnusableFile(f"sip.{setting} {path} cannot be read: {error.strerror}") from error
+
+
+def _certificates(setting: str, path: Path, content: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(content)
+    except ValueError as error:
+        raise UnusableFile(f"sip.{setting} {path} holds no certificate in PEM form") from error
+
+
+def _check_key(files: TlsFiles, content: bytes, own: x509.Certificate) -> None:
+    try:
+        key = load_pem_private_key(content, password=None)
+    except TypeError as error:
+        raise UnusableFile(f"sip.tls_key {files.key} has a passphrase: write the key without one") from error
+    except ValueError as error:
+        raise UnusableFile(f"sip.tls_key {files.key} holds no private key in PEM form") from error
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if key.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
+        raise UnusableFile(f"sip.tls_key {files.key} is not the key of the first certificate in {files.certificate}")
+
+
+def _check_together(files: TlsFiles, identity: Identity) -> None:
+    """OpenSSL has the last word, about weak keys for example."""
+    memory = InMemory(identity)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*memory.paths[:2])
+    except ssl.SSLError as error:
+        raise UnusableFile(f"sip.tls_cert {files.certificate} is refused by OpenSSL: {error.reason}") from error
+    finally:
+        memory.close()
+
+
+def _names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Host names and addresses that it is for."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return tuple(str(each.value) for each in common)
+    addresses = (str(each) for each in found.get_values_for_type(x509.IPAddress))
+    return (*found.get_values_for_type(x509.DNSName), *addresses)

@@ -1,0 +1,1 @@
+"""Trunks: PJSIP accounts, registration, qualification by OPTIONS."""

@@ -1,0 +1,1 @@
+"""Organizations: API keys, balances, quotas, audit log, idempotent responses."""

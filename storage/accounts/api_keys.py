@@ -1,0 +1,94 @@
+"""API keys. The key itself is shown once, when it is made; only its SHA-256 is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from storage import tables
+from storage.tables.row_mapping import Shape
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """A key without its secret. `prefix` is the key's readable beginning; `requests_per_minute` None means the
+    server's setting."""
+
+    id: str
+    organization_id: str
+    prefix: str
+    name: str | None
+    requests_per_minute: int | None
+    created_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+_KEY = Shape(ApiKey, tables.api_keys)
+_FIND: Final = sa.select(*_KEY.columns).where(
+    tables.api_keys.c.sha256 == sa.bindparam("given"), tables.api_keys.c.revoked_at.is_(None)
+)
+
+
+def _sha256(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def create(
+    conn: sa.Connection, organization_id: str, *, name: str | None = None, requests_per_minute: int | None = None
+) -> tuple[ApiKey, str]:
+    """A new key and its secret text, `tk_<8 hex digits>_<32 random bytes>`: it can never be read again."""
+    prefix = f"tk_{secrets.token_hex(4)}"
+    text = f"{prefix}_{secrets.token_urlsafe(32)}"
+    made = ApiKey(str(uuid4()), organization_id, prefix, name, requests_per_minute, utc_now(), None, None)
+    conn.execute(sa.insert(tables.api_keys).values(**made.__dict__, sha256=_sha256(text)))
+    return made, text
+
+
+def find(conn: sa.Connection, key: str) -> ApiKey | None:
+    """The key that was given in a request, unless it is unknown or revoked."""
+    row = conn.execute(_FIND, {"given": _sha256(key)}).one_or_none()
+    return None if row is None else _KEY.build(row)
+
+
+def is_revoked(conn: sa.Connection, key_id: str) -> bool:
+    """Whether the key holds no more."""
+    holds = sa.select(tables.api_keys.c.id).where(
+        tables.api_keys.c.id == key_id, tables.api_keys.c.revoked_at.is_(None)
+    )
+    return conn.execute(holds).first() is None
+
+
+def all_of(conn: sa.Connection, organization_id: str | None = None) -> list[ApiKey]:
+    """The keys of one organization, or all, revoked ones included, oldest first."""
+    query = sa.select(*_KEY.columns).order_by(tables.api_keys.c.created_at, tables.api_keys.c.id)
+    if organization_id is not None:
+        query = query.where(tables.api_keys.c.organization_id == organization_id)
+    return [_KEY.build(row) for row in conn.execute(query)]
+
+
+def revoke(conn: sa.Connection, prefix_or_id: str) -> ApiKey | None:
+    """End a key, named by its prefix (`tk_1a2b3c4d`) or id; None when there is none that still holds."""
+    keys = tables.api_keys.c
+    change = (
+        sa.update(tables.api_keys)
+        .where(sa.or_(keys.id == prefix_or_id, keys.prefix == prefix_or_id), keys.revoked_at.is_(None))
+        .values(revoked_at=utc_now())
+        .returning(*_KEY.columns)
+    )
+    row = conn.execute(change).one_or_none()
+    return None if row is None else _KEY.build(row)
+
+
+def touch(conn: sa.Connection, last_used: Mapping[str, datetime]) -> None:
+    """Note when keys (by id) were last used."""
+    for key_id, at in last_used.items():
+        conn.execute(sa.update(tables.api_keys).where(tables.api_keys.c.id == key_id).values(last_used_at=at))

@@ -1,0 +1,61 @@
+"""The audit log of what operators change: who did what, to which organization. Rows are never changed, and go when they
+are old."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from storage import tables
+from storage.tables.row_mapping import Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditEntry:
+    """`actor`: who did it; `action`: what, as `trunk.allow`; `detail`: to what, in words."""
+
+    id: str
+    organization_id: str
+    created_at: datetime
+    actor: str
+    action: str
+    call_id: str | None = None
+    detail: str | None = None
+
+
+_ENTRY: Final = Shape(AuditEntry, tables.audit_entries)
+_t = tables.audit_entries
+
+
+def note(
+    conn: sa.Connection,
+    organization_id: str,
+    *,
+    actor: str,
+    action: str,
+    detail: str | None = None,
+    call_id: str | None = None,
+) -> AuditEntry:
+    """Store what was done, in the transaction that does it."""
+    made = AuditEntry(
+        id=str(uuid4()), organization_id=organization_id, created_at=utc_now(), actor=actor, action=action,
+        call_id=call_id, detail=detail,
+    )  # fmt: skip
+    conn.execute(sa.insert(_t), asdict(made))
+    return made
+
+
+def since(conn: sa.Connection, organization_id: str, at: datetime) -> list[AuditEntry]:
+    """An organization's entries from then on, oldest first."""
+    query = sa.select(*_ENTRY.columns).where(_t.c.organization_id == organization_id, _t.c.created_at >= at)
+    return [_ENTRY.build(row) for row in conn.execute(query.order_by(_t.c.created_at, _t.c.id))]
+
+
+def forget(conn: sa.Connection, before: datetime) -> int:
+    """Remove what was noted before that time; returns how many."""
+    return conn.execute(sa.delete(_t).where(_t.c.created_at < before)).rowcount

@@ -1,0 +1,94 @@
+"""Organizations: who owns everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from config.errors import Conflict
+from storage import tables
+from storage.tables.columns import money
+from storage.tables.row_mapping import Shape
+
+Plan = Literal["free", "paid"]
+DEFAULT_NAME: Final = "default"
+
+
+@dataclass(frozen=True)
+class Organization:
+    """`balance` counts only on the paid plan; `max_calls` None means the server's setting. `outbound_prefixes` None:
+    calls may go anywhere; `outbound_per_minute` None: as many as the server's pace allows. `keep_..._days` count from
+    the end of a call, None: for ever. `redact`: numbers of cards and persons are hidden in what is stored of calls;
+    `redact_dialled`: so is all that callers dial."""
+
+    id: str
+    name: str
+    plan: Plan
+    balance: Decimal
+    max_calls: int | None
+    created_at: datetime
+    outbound_prefixes: list[str] | None = None
+    outbound_per_minute: int | None = None
+    keep_recordings_days: int | None = None
+    keep_transcripts_days: int | None = None
+    keep_calls_days: int | None = None
+    redact: bool = False
+    redact_dialled: bool = False
+    quotas: dict[str, int] | None = None
+    """Its own ones, by `storage.accounts.quotas.QUOTAS`; the others are the settings'."""
+
+
+_ORGANIZATION = Shape(Organization, tables.organizations)
+
+
+def create(
+    conn: sa.Connection, name: str, *, plan: Plan = "free", balance: Decimal | float = 0, max_calls: int | None = None
+) -> Organization:
+    """A new organization; `Conflict` when the name is taken."""
+    if by_name(conn, name) is not None:
+        raise Conflict(f"Organization {name!r} already exists")
+    made = Organization(str(uuid4()), name, plan, money(balance), max_calls, utc_now())
+    conn.execute(sa.insert(tables.organizations).values(**made.__dict__))
+    return made
+
+
+def change(conn: sa.Connection, stored: Organization, changes: Mapping[str, Any]) -> Organization:
+    """Set the fields in `changes` of an organization that was read in this transaction."""
+    result = replace(stored, **changes)
+    conn.execute(sa.update(tables.organizations).where(tables.organizations.c.id == stored.id).values(asdict(result)))
+    return result
+
+
+def all_of(conn: sa.Connection) -> list[Organization]:
+    """Every organization, oldest first."""
+    query = sa.select(*_ORGANIZATION.columns).order_by(tables.organizations.c.created_at, tables.organizations.c.name)
+    return [_ORGANIZATION.build(row) for row in conn.execute(query)]
+
+
+def get(conn: sa.Connection, organization_id: str) -> Organization | None:
+    """By id."""
+    query = sa.select(*_ORGANIZATION.columns).where(tables.organizations.c.id == organization_id)
+    row = conn.execute(query).one_or_none()
+    return None if row is None else _ORGANIZATION.build(row)
+
+
+def by_name(conn: sa.Connection, name: str) -> Organization | None:
+    """By its exact name."""
+    query = sa.select(*_ORGANIZATION.columns).where(tables.organizations.c.name == name)
+    row = conn.execute(query).one_or_none()
+    return None if row is None else _ORGANIZATION.build(row)
+
+
+def redaction_of_call(conn: sa.Connection, call_id: str) -> tuple[bool, bool]:
+    """`redact` and `redact_dialled` of a call's organization; neither when there is no such call."""
+    joined = tables.organizations.join(tables.calls, tables.calls.c.organization_id == tables.organizations.c.id)
+    query = sa.select(tables.organizations.c.redact, tables.organizations.c.redact_dialled).select_from(joined)
+    row = conn.execute(query.where(tables.calls.c.id == call_id)).one_or_none()
+    return (False, False) if row is None else (row[0], row[1])

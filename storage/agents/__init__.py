@@ -1,0 +1,1 @@
+"""Agents, their tools and remote models."""

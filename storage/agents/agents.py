@@ -1,0 +1,225 @@
+"""Agents. The fields carry the defaults of the API's agent table; secrets are `Secrets.encrypt` tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple, TypedDict
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from storage import tables
+from storage.tables.row_mapping import Page, Shape
+
+
+class ExtractionField(TypedDict):
+    """One thing to extract after a call; `type` is string, boolean or number."""
+
+    name: str
+    description: str
+    type: str
+
+
+class TransferTarget(TypedDict):
+    """Where a call may be handed to; `mode` is cold or warm_briefing."""
+
+    name: str
+    description: str
+    number: str
+    mode: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFields:
+    """What a client sets, in the order of the API's table. Delays and durations in ms unless the name says seconds,
+    thresholds are probabilities 0..1; None in a turn setting switches that step off."""
+
+    name: str
+    system_prompt: str | None = None
+    slm_model_id: str | None = None
+    voice_id: str | None = None
+    voice_speed: float = 1.0
+    voice_stability: float = 0.5
+    turn_endpoint_delay: int | None = 100
+    min_turn_duration: int | None = 50
+    min_interruption_duration: int | None = 100
+    frame_activation_threshold: float | None = 0.35
+    post_speech_cooldown: int | None = 400
+    ultravad_eot_threshold: float | None = 0.1
+    speculative_silence_ms: int | None = 150
+    fallback_silence_ms: int | None = 3000
+    allow_end_call: bool = True
+    is_active: bool = True
+    post_call_summary_enabled: bool = False
+    post_call_extraction_schema: list[ExtractionField] = field(default_factory=list)
+    post_call_webhook_url: str | None = None
+    post_call_webhook_secret_encrypted: str | None = field(default=None, repr=False)
+    first_speaker: Literal["user", "agent"] = "user"
+    agent_greeting: str | None = None
+    agent_greeting_enabled: bool = False
+    first_message_uninterruptible: bool = False
+    first_message_delay: int = 0
+    max_call_duration_seconds: int = 600
+    language_hint: str | None = None
+    knowledge_search_instructions: str | None = None
+    background_sound_id: str | None = None
+    background_sound_volume: float = 0.15
+    hold_message: str | None = None
+    hold_music_url: str | None = None
+    tool_ids: list[str] | None = None
+    transfer_targets: list[TransferTarget] = field(default_factory=list)
+    customer_silence_ms: int = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent(AgentFields):
+    """A stored agent."""
+
+    id: str
+    organization_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class Version(NamedTuple):
+    """Which agent, and as of when (ms since 1970): an agent with the same version is the same in every field."""
+
+    id: str
+    updated_at_ms: int
+
+
+AGENT = Shape(Agent, tables.agents)
+_t = tables.agents
+_UPDATED_AT_MS: Final = sa.type_coerce(_t.c.updated_at, sa.BigInteger)
+_OWN: Final = _t.c.organization_id == sa.bindparam("owner")
+_NEWEST_FIRST: Final = (_t.c.created_at.desc(), _t.c.id)
+_CALLS: Final = tables.calls
+_KEPT: Final = (
+    "name",
+    "slm_model_id",
+    "language_hint",
+    "post_call_summary_enabled",
+    "post_call_extraction_schema",
+    "post_call_webhook_url",
+    "post_call_webhook_secret_encrypted",
+)
+"""Fields that still count when a call is over."""
+_KEEP: Final = (
+    sa.update(_CALLS)
+    .where(_CALLS.c.ended_at.is_(None), sa.func.coalesce(_CALLS.c.agent_id, "") == sa.bindparam("agent"))
+    .values(kept_agent=sa.bindparam("kept"))
+)
+"""By the index of calls that have not ended: an agent may have had many that have."""
+_KEPT_BY: Final = sa.select(_CALLS.c.kept_agent).where(_CALLS.c.id == sa.bindparam("call"))
+_DROP_KEPT_BY: Final = sa.update(_CALLS).where(_CALLS.c.id == sa.bindparam("call")).values(kept_agent=None)
+_CREATE: Final = sa.insert(_t)
+_GET: Final = sa.select(*AGENT.columns).where(_t.c.id == sa.bindparam("agent"), _OWN)
+_GET_SOME: Final = sa.select(*AGENT.columns).where(_t.c.id.in_(sa.bindparam("agents", expanding=True)), _OWN)
+
+
+def _page_in_one_row(*where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """How many there are, and a line for each of a page. SQLite's module lets go of the interpreter for every row that
+    it fetches: with other threads at work, fifty rows would wait for it fifty times."""
+    total = sa.select(sa.func.count()).select_from(_t).where(_OWN, *where).scalar_subquery()
+    created_at_ms = sa.type_coerce(_t.c.created_at, sa.BigInteger).label("created")
+    some = (
+        sa.select(created_at_ms, _t.c.id, _UPDATED_AT_MS.label("updated"))
+        .where(_OWN, *where)
+        .order_by(*_NEWEST_FIRST)
+        .limit(sa.bindparam("most"))
+        .offset(sa.bindparam("skip"))
+        .subquery()
+    )
+    line = sa.cast(some.c.created, sa.String) + " " + some.c.id + " " + sa.cast(some.c.updated, sa.String)
+    return sa.select(total, sa.func.aggregate_strings(line, "\n"))
+
+
+_PAGE: Final = _page_in_one_row()
+
+
+def create(conn: sa.Connection, organization_id: str, fields: AgentFields) -> Agent:
+    """Store a new agent."""
+    at = utc_now()
+    made = Agent(**fields.__dict__, id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    conn.execute(_CREATE, {**made.__dict__, "name_folded": made.name.casefold()})
+    return made
+
+
+def get(conn: sa.Connection, organization_id: str, agent_id: str) -> Agent | None:
+    """By id, within the organization."""
+    row = conn.execute(_GET, {"agent": agent_id, "owner": organization_id}).one_or_none()
+    return None if row is None else AGENT.build(row)
+
+
+def get_some(conn: sa.Connection, organization_id: str, agent_ids: Sequence[str]) -> list[Agent]:
+    """Those of these ids that there are in the organization, in no order."""
+    rows = conn.execute(_GET_SOME, {"agents": agent_ids, "owner": organization_id})
+    return [AGENT.build(row) for row in rows]
+
+
+def page(
+    conn: sa.Connection, organization_id: str, *, limit: int, offset: int, search: str | None = None
+) -> Page[Version]:
+    """Newest first; `search` is a part of the name in any letter case."""
+    query = _PAGE
+    if search:
+        # Not LIKE, whose pattern ends at a NUL.
+        query = _page_in_one_row(sa.func.instr(_t.c.name_folded, search.casefold()) > 0)
+    row = conn.execute(query, {"owner": organization_id, "most": limit, "skip": offset}).one()
+    # Sorted once more: a database may put the lines together in whatever order it likes.
+    found = sorted((-int(created), agent_id, int(updated)) for created, agent_id, updated in _fields(row[1]))
+    return Page([Version(agent_id, updated) for _, agent_id, updated in found], row[0])
+
+
+def _fields(lines: str | None) -> Iterator[list[str]]:
+    return (line.split(" ") for line in (lines or "").splitlines())
+
+
+def update(conn: sa.Connection, organization_id: str, agent_id: str, changes: Mapping[str, Any]) -> Agent | None:
+    """Set the fields in `changes` (names as in `AgentFields`); None when there is no such agent."""
+    values = {**changes, "updated_at": _later_than_before()}
+    if "name" in changes:
+        values["name_folded"] = changes["name"].casefold()
+    change = (
+        sa.update(_t)
+        .where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
+        .values(**values)
+        .returning(*AGENT.columns)
+    )
+    row = conn.execute(change).one_or_none()
+    return None if row is None else AGENT.build(row)
+
+
+def _later_than_before() -> sa.ColumnElement[int]:
+    """The time now, or 1 ms after the last change: what was read before it has another version."""
+    now = sa.type_coerce(utc_now(), tables.UtcTime)
+    return sa.case((_t.c.updated_at >= now, _UPDATED_AT_MS + 1), else_=sa.type_coerce(now, sa.BigInteger))
+
+
+def delete(conn: sa.Connection, organization_id: str, agent_id: str) -> bool:
+    """Forget the agent. Its phone numbers lose it (foreign key), its calls keep its id; those that have not ended keep
+    what they need of it to end as they would have ended with it, whoever ends them. False when there is none."""
+    gone = sa.delete(_t).where(_t.c.id == agent_id, _t.c.organization_id == organization_id)
+    row = conn.execute(gone.returning(*AGENT.columns)).one_or_none()
+    if row is None:
+        return False
+    agent = AGENT.build(row)
+    conn.execute(_KEEP, {"agent": agent.id, "kept": {name: getattr(agent, name) for name in _KEPT}})
+    return True
+
+
+def kept_by(conn: sa.Connection, organization_id: str, agent_id: str, call_id: str) -> Agent | None:
+    """What a call has kept of its agent, the rest of it as in a new one; None when that was not deleted during it."""
+    kept: Mapping[str, Any] | None = conn.execute(_KEPT_BY, {"call": call_id}).scalar_one_or_none()
+    if kept is None:
+        return None
+    at = utc_now()
+    return Agent(**kept, id=agent_id, organization_id=organization_id, created_at=at, updated_at=at)
+
+
+def drop_kept_by(conn: sa.Connection, call_id: str) -> None:
+    """The call has ended, and has told of it."""
+    conn.execute(_DROP_KEPT_BY, {"call": call_id})

@@ -1,0 +1,143 @@
+"""Tools: HTTP requests that agents can make. Header values may be credentials: they are `Secrets.encrypt` tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, NotRequired, TypedDict
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from config.clock import utc_now
+from storage import tables
+from storage.agents import agents
+from storage.tables.row_mapping import LazyPage, Shape
+
+ToolType = Literal["http"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+ParameterType = Literal["string", "number", "integer", "boolean", "object", "array"]
+
+
+class Header(TypedDict):
+    """A header of the request; the value may hold `{{variables}}` once it is decrypted."""
+
+    key: str
+    value_encrypted: str
+
+
+class Parameter(TypedDict):
+    """What the language model fills in."""
+
+    name: str
+    type: ParameterType
+    description: str
+    required: bool
+
+
+class ToolConfig(TypedDict):
+    """The request. `url` may hold `{{variables}}`; `timeout` in ms. `allow_variable_host`: also such in its host that
+    callers write; false where it is absent."""
+
+    url: str
+    method: Method
+    timeout: int
+    headers: list[Header]
+    body: list[Parameter]
+    allow_variable_host: NotRequired[bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolFields:
+    """What a client sets."""
+
+    name: str
+    description: str | None = None
+    type: ToolType = "http"
+    config: ToolConfig = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool(ToolFields):
+    """A stored tool."""
+
+    id: str
+    organization_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+TOOL: Final = Shape(Tool, tables.tools)
+_t = tables.tools
+_agents = tables.agents
+
+
+def create(conn: sa.Connection, organization_id: str, fields: ToolFields) -> Tool:
+    """Store a new tool."""
+    at = utc_now()
+    made = Tool(**asdict(fields), id=str(uuid4()), organization_id=organization_id, created_at=at, updated_at=at)
+    conn.execute(sa.insert(_t).values(**asdict(made)))
+    return made
+
+
+def get(conn: sa.Connection, organization_id: str, tool_id: str) -> Tool | None:
+    """By id, within the organization."""
+    query = sa.select(*TOOL.columns).where(_t.c.id == tool_id, _t.c.organization_id == organization_id)
+    row = conn.execute(query).one_or_none()
+    return None if row is None else TOOL.build(row)
+
+
+def page(conn: sa.Connection, organization_id: str, *, limit: int, offset: int) -> LazyPage[Tool]:
+    """Newest first."""
+    where = _t.c.organization_id == organization_id
+    total = conn.execute(sa.select(sa.func.count()).select_from(_t).where(where)).scalar_one()
+    query = sa.select(_t.c.id).where(where).order_by(_t.c.created_at.desc(), _t.c.id)
+    ids = conn.execute(query.limit(limit).offset(offset)).scalars().all()
+    return LazyPage(TOOL.each_of(conn, ids), total)
+
+
+_ALL: Final = (
+    sa.select(*TOOL.columns)
+    .where(_t.c.organization_id == sa.bindparam("owner"))
+    .order_by(_t.c.created_at, _t.c.id)
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+_NAMED: Final = _ALL.where(_t.c.id.in_(sa.bindparam("ids", expanding=True)))
+
+
+def of_agent(
+    conn: sa.Connection, organization_id: str, tool_ids: Collection[str] | None, *, most: int | None = None
+) -> list[Tool]:
+    """The tools of an agent with these `tool_ids`, oldest first and not more than `most`; None: every tool of the
+    organization. An id that names no tool of the organization gives none."""
+    asked = {"owner": organization_id, "most": -1 if most is None else most}
+    if tool_ids is None:
+        return [TOOL.build(row) for row in conn.execute(_ALL, asked)]
+    return [TOOL.build(row) for row in conn.execute(_NAMED, {**asked, "ids": sorted(set(tool_ids))})]
+
+
+def update(conn: sa.Connection, stored: Tool, changes: Mapping[str, Any]) -> Tool:
+    """Set the fields in `changes` (names as in `ToolFields`) of a tool that was read in this transaction. Of `config`
+    the keys that are given replace the stored ones, the others stay."""
+    config = {**stored.config, **changes.get("config", {})}
+    change = (
+        sa.update(_t)
+        .where(_t.c.id == stored.id)
+        .values(**{**changes, "config": config, "updated_at": utc_now()})
+        .returning(*TOOL.columns)
+    )
+    return TOOL.build(conn.execute(change).one())
+
+
+def delete(conn: sa.Connection, organization_id: str, tool_id: str) -> bool:
+    """Forget the tool, also in the agents that name it. False when there is none."""
+    gone = conn.execute(sa.delete(_t).where(_t.c.id == tool_id, _t.c.organization_id == organization_id))
+    if gone.rowcount == 0:
+        return False
+    naming = sa.select(_agents.c.id, _agents.c.tool_ids).where(
+        _agents.c.organization_id == organization_id, sa.cast(_agents.c.tool_ids, sa.String).contains(tool_id)
+    )
+    for agent_id, tool_ids in conn.execute(naming).all():
+        agents.update(conn, organization_id, agent_id, {"tool_ids": [each for each in tool_ids if each != tool_id]})
+    return True

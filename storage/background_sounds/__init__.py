@@ -1,0 +1,1 @@
+"""Background sounds: uploaded ones and presets."""

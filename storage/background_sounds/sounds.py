@@ -1,0 +1,148 @@
+"""Background sounds: their rows, and their files at `data_dir/sounds/<id>.wav`. A file is there before its row and goes
+after it. Which files are to go stands in `background_sound_removals`, however the row went; a file of which the
+database knows nothing is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+
+from config.clock import utc_now
+from media.audio_port import Samples
+from media.background.files import UNFINISHED, write_wav
+from storage import tables
+from storage.agents import agents
+from storage.database.database import StorageTrouble
+from storage.tables.row_mapping import Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackgroundSoundFields:
+    """What is told of a sound: `file_size` in bytes and `duration_ms` are those of the file as it came to us,
+    `stored_bytes` is the size of ours."""
+
+    name: str
+    description: str | None
+    file_size: int
+    duration_ms: int
+    stored_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackgroundSound(BackgroundSoundFields):
+    """A stored sound; without an organization it is a preset, there for all of them."""
+
+    id: str
+    organization_id: str | None
+    created_at: datetime
+
+
+BACKGROUND_SOUND: Final = Shape(BackgroundSound, tables.background_sounds)
+_t = tables.background_sounds
+_agents = tables.agents
+_removals = tables.background_sound_removals
+_IS_PRESET: Final = _t.c.organization_id.is_(None)
+_log = structlog.get_logger()
+
+
+def create(
+    conn: sa.Connection, organization_id: str | None, sound_id: str, fields: BackgroundSoundFields
+) -> BackgroundSound:
+    """Store a new sound, for one organization or for all, whose file is there already."""
+    made = BackgroundSound(**asdict(fields), id=sound_id, organization_id=organization_id, created_at=utc_now())
+    conn.execute(sa.insert(_t).values(**asdict(made)))
+    return made
+
+
+def keep_preset(conn: sa.Connection, sound_id: str, fields: BackgroundSoundFields) -> None:
+    """Store a preset, or what has changed of it."""
+    changed = conn.execute(sa.update(_t).where(_t.c.id == sound_id, _IS_PRESET).values(**asdict(fields)))
+    if changed.rowcount == 0:
+        create(conn, None, sound_id, fields)
+
+
+def get(conn: sa.Connection, organization_id: str, sound_id: str) -> BackgroundSound | None:
+    """By id, among those that the organization can use: its own and the presets."""
+    query = sa.select(*BACKGROUND_SOUND.columns).where(_t.c.id == sound_id, _usable_by(organization_id))
+    row = conn.execute(query).one_or_none()
+    return None if row is None else BACKGROUND_SOUND.build(row)
+
+
+def all_for(conn: sa.Connection, organization_id: str) -> list[BackgroundSound]:
+    """All that the organization can use, presets included, newest first."""
+    query = sa.select(*BACKGROUND_SOUND.columns).where(_usable_by(organization_id))
+    rows = conn.execute(query.order_by(_t.c.created_at.desc(), _t.c.id))
+    return [BACKGROUND_SOUND.build(row) for row in rows]
+
+
+def _usable_by(organization_id: str) -> sa.ColumnElement[bool]:
+    return sa.or_(_IS_PRESET, _t.c.organization_id == organization_id)
+
+
+def file_sizes(conn: sa.Connection) -> dict[str, int]:
+    """The `file_size` of every sound of every organization, by id."""
+    return {row.id: row.file_size for row in conn.execute(sa.select(_t.c.id, _t.c.file_size))}
+
+
+def delete(conn: sa.Connection, organization_id: str, sound_id: str) -> bool:
+    """Forget a sound of the organization; the agents that play it lose it. False when there is none, and for presets.
+    Its file stays: remove it once this is committed."""
+    gone = conn.execute(sa.delete(_t).where(_t.c.id == sound_id, _t.c.organization_id == organization_id))
+    if gone.rowcount == 0:
+        return False
+    playing = sa.select(_agents.c.id).where(
+        _agents.c.organization_id == organization_id, _agents.c.background_sound_id == sound_id
+    )
+    for agent_id in conn.execute(playing).scalars().all():
+        agents.update(conn, organization_id, agent_id, {"background_sound_id": None})
+    return True
+
+
+def to_remove(conn: sa.Connection) -> list[str]:
+    """Ids of deleted sounds whose files may still be there."""
+    return list(conn.execute(sa.select(_removals.c.sound_id)).scalars())
+
+
+def removed(conn: sa.Connection, sound_ids: Collection[str]) -> None:
+    """Nothing is left of these deleted sounds, which are at least one."""
+    gone = sa.delete(_removals).where(_removals.c.sound_id == sa.bindparam("gone"))
+    conn.execute(gone, [{"gone": each} for each in sound_ids])
+
+
+def path_of(data_dir: Path, sound_id: str) -> Path:
+    """The sound's file, whether or not it exists: of `media.background.files.write_wav`."""
+    return data_dir / "sounds" / f"{sound_id}.wav"
+
+
+def write_file(data_dir: Path, sound_id: str, samples: Samples) -> int:
+    """Store the loop of a sound, whole or not at all; its size in bytes. Blocks. Raises `StorageTrouble`."""
+    path = path_of(data_dir, sound_id)
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_wav(path, samples)
+        return path.stat().st_size
+    except OSError as error:
+        raise StorageTrouble(f"a background sound cannot be written: {error}") from error
+
+
+def remove_file(data_dir: Path, sound_id: str) -> bool:
+    """Whether it is gone. Blocks. When the disk refuses, it is logged."""
+    try:
+        path_of(data_dir, sound_id).unlink(missing_ok=True)
+    except OSError as error:
+        _log.warning("sound.file_not_removed", sound_id=sound_id, error=str(error))
+        return False
+    return True
+
+
+def remove_unfinished(data_dir: Path) -> None:
+    """Remove what writes that were cut off have left, and nothing else: a file that this database does not know may be
+    another's. Blocks; nobody else may write sounds meanwhile. Raises `OSError`."""
+    for path in path_of(data_dir, "").parent.glob(f"{UNFINISHED}*"):
+        path.unlink()

@@ -1,0 +1,1 @@
+"""Calls: rows, recordings, SIP traces, pending ends, retention."""

@@ -1,0 +1,1 @@
+"""The SQLite database: connections, group commit, migration, locks, disk reserve."""

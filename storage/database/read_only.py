@@ -1,0 +1,47 @@
+"""Looks into a database file that may be another process's, or another version's, and changes nothing in it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+from config.errors import StartupError
+from storage.database.migrate import HEAD
+
+T = TypeVar("T")
+_TIMEOUT_S = 10.0
+
+
+def look(path: Path, work: Callable[[sa.Connection], T]) -> T:
+    """What `work` gives in a transaction that sees one moment and cannot write. No migration runs: `StartupError` for
+    a file of another revision, and for one that cannot be read. Raises what `work` raises. Blocks."""
+    try:
+        # Not mode=ro: that leaves the files of the write-ahead log behind.
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", _TIMEOUT_S, uri=True)) as raw:
+            raw.execute("PRAGMA query_only=ON")
+            _refuse_other_revisions(raw, path)
+            engine = sa.create_engine("sqlite://", creator=lambda: raw, poolclass=StaticPool)
+            with engine.connect() as conn:
+                conn.exec_driver_sql("BEGIN")
+                return work(conn)
+    except (sqlite3.Error, sa.exc.DBAPIError) as error:
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        raise StartupError(f"the database {path} cannot be read: {cause}") from error
+
+
+def _refuse_other_revisions(raw: sqlite3.Connection, path: Path) -> None:
+    known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is not None
+    row = raw.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
+    if row is None or row[0] != HEAD:
+        found = "no database of Trunkline" if row is None else f"at revision {row[0]}"
+        raise StartupError(
+            f"the database {path} is {found}, this version reads revision {HEAD}: "
+            "a start of the server brings an older one up to date"
+        )

@@ -1,0 +1,1 @@
+"""What all document formats use: blocks, limits, encodings, media types."""

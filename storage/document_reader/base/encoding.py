@@ -1,0 +1,157 @@
+"""Bytes to text, whatever the encoding."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from contextlib import suppress
+from typing import Final
+
+from storage.document_reader.base.errors import Unreadable
+
+NOT_TEXT: Final = "The file is not text"
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Byte order marks; UTF-32's before UTF-16's, which it begins with."""
+_SAMPLE: Final = 2**16
+_WIDE: Final = 0.6
+"""Share of zero bytes at even or at odd places from which text is UTF-16 without a mark."""
+_FAULTS: Final = 0.02
+"""Share of wrong characters, of those that are not ASCII, up to which text is still damaged UTF-8."""
+_USUAL: Final = re.compile(
+    "[\t\n\r -~\u00a0-\u07ff\u0900-\u0eff\u2010-\u2030\u20ac\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffef]"
+)
+"""Characters of the scripts that files are written in."""
+_MOSTLY_USUAL: Final = 0.95
+_WESTERN: Final = "cp1252"
+_LATIN: Final = frozenset(
+    map(chr, (*range(0xC0, 0xD7), *range(0xD8, 0xF7), *range(0xF8, 0x180), *range(0x218, 0x21C)))
+) | frozenset(
+    "\u00a0\u20ac\u00a3\u00a7\u00b0\u00ab\u00bb\u00b7\u00bf\u00a1\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201e\u2026"
+)
+"""What a text in Latin letters holds beyond ASCII."""
+_USUAL_IN_LATIN: Final = ("windows-12", "iso-8859")
+_FEW: Final = 20
+"""Characters beyond ASCII that tell a guess too little."""
+_ASCII_LETTERS: Final = re.compile("[A-Za-z]")
+_CONTROL_BYTES: Final = re.compile(b"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
+_MOST_CONTROLS: Final = 0.02
+
+
+def decode(data: bytes, declared: str | None = None) -> str:
+    """The text of `data`: by its mark, else as UTF-16 or UTF-8 when it can only be that, else as `declared`, else by a
+    guess from its letters' frequencies. Raises `Unreadable` when it is no text in any encoding."""
+    text = _unmistakable(data)
+    if text is None:
+        text = _as_declared(data, declared)
+    if text is None or _is_garbled(text):
+        text = _as_wide_letters(data) or text or _guessed(data)
+    if _is_garbled(text):
+        raise Unreadable(NOT_TEXT)
+    return text
+
+
+def _is_garbled(text: str) -> bool:
+    sample = text[:_SAMPLE]
+    return len(_CONTROLS.findall(sample)) > _MOST_CONTROLS * len(sample) + 1
+
+
+def _unmistakable(data: bytes) -> str | None:
+    for mark, codec in _MARKS:
+        if data.startswith(mark):
+            return data.decode(codec, "replace")
+    wide = _wide(data[:_SAMPLE])
+    if wide is not None:
+        return data.decode(wide, "replace")
+    if b"\x1b" in data:  # ISO 2022 switches alphabets by escapes; all its bytes would be ASCII
+        return None
+    return _as_utf8(data)
+
+
+def _wide(sample: bytes) -> str | None:
+    """UTF-16 without a mark: in most languages, one half of nearly all characters is a zero byte."""
+    half = len(sample) // 2
+    if half < 2:
+        return None
+    if sample[1::2].count(0) > _WIDE * half and sample[::2].count(0) == 0:
+        return "utf-16-le"
+    if sample[::2].count(0) > _WIDE * half and sample[1::2].count(0) == 0:
+        return "utf-16-be"
+    return None
+
+
+def _as_utf8(data: bytes) -> str | None:
+    text = data.decode("utf-8", "replace")
+    faults = text.count("\ufffd")
+    if not faults:
+        return text
+    ascii_bytes = len(data.translate(None, bytes(range(0x80, 0x100))))
+    beyond_ascii = len(text) - ascii_bytes
+    return text if faults <= _FAULTS * beyond_ascii else None
+
+
+def _as_declared(data: bytes, declared: str | None) -> str | None:
+    if declared is None:
+        return None
+    try:
+        return data.decode(declared)
+    except (LookupError, ValueError):  # a name that is none, or bytes that are not in it
+        return None
+
+
+def _as_wide_letters(data: bytes) -> str | None:
+    """UTF-16 without a mark in a script of its own: some bytes are controls, as in no other text, and in one order of
+    the bytes nearly all characters are usual, in the other one fewer."""
+    even = data[: len(data) // 2 * 2]
+    if len(_CONTROL_BYTES.findall(even[:_SAMPLE])) <= _MOST_CONTROLS * len(even[:_SAMPLE]):
+        return None
+    shares: list[tuple[float, str]] = []
+    for codec in ("utf-16-le", "utf-16-be"):
+        with suppress(UnicodeDecodeError):
+            sample = even[:_SAMPLE].decode(codec)
+            shares.append((len(_USUAL.findall(sample)) / len(sample), codec))
+    shares.sort(reverse=True)
+    is_even = len(shares) > 1 and shares[0][0] == shares[1][0]
+    if is_even or not shares or shares[0][0] < _MOSTLY_USUAL:
+        return None
+    return even.decode(shares[0][1], "replace")
+
+
+def _guessed(data: bytes) -> str:
+    """The commonest encoding of Latin letters, where a guess from a few of them takes them for something else."""
+    from chardet import detect  # imported late: most files need no guess
+
+    found = detect(_telling(data))["encoding"]
+    text = _as_declared(data, found) or data.decode(found or _WESTERN, "replace")
+    doubted = _is_guessed_from_few(text) and not (found or "").lower().startswith(_USUAL_IN_LATIN)
+    return (_as_declared(data, _WESTERN) if doubted or _is_misread(text) else None) or text
+
+
+def _is_guessed_from_few(text: str) -> bool:
+    """A short text that is Latin letters for the most part."""
+    beyond = sum(not character.isascii() for character in text[:_SAMPLE])
+    return beyond <= _FEW and beyond < len(_ASCII_LETTERS.findall(text[:_SAMPLE]))
+
+
+def _is_misread(text: str) -> bool:
+    return _is_guessed_from_few(text) and any(not (each.isascii() or each in _LATIN) for each in text)
+
+
+def _telling(data: bytes) -> bytes:
+    """Lines that are not plain ASCII, up to the sample's size: the others tell nothing."""
+    if b"\x1b" in data[:_SAMPLE]:
+        return data[:_SAMPLE]
+    lines: list[bytes] = []
+    size = 0
+    for line in data.split(b"\n"):
+        if not line.isascii() and size < _SAMPLE:
+            lines.append(line[:_SAMPLE])
+            size += len(line)
+    return b"\n".join(lines)

@@ -1,0 +1,79 @@
+"""CSV: each row with the header's names, whatever separates the values."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, islice, takewhile
+from typing import Final
+
+from storage.document_reader.base.blocks import Block, heading, looks_like_names, row
+from storage.document_reader.base.errors import Unreadable
+
+_SEPARATORS: Final = ",;\t|"
+_SAMPLE_ROWS: Final = 50
+_SAMPLE: Final = 2**16
+_MOST_TITLES: Final = 3
+_SAID: Final = re.compile(r"\s*sep=(.)[ \t]*\r?\n", re.IGNORECASE)
+"""The first line by which a spreadsheet program is told the separator."""
+
+
+def blocks_from_csv(text: str) -> Iterator[Block]:
+    """A block for each row. The first row gives the names when it can (`looks_like_names`). Above it may stand
+    titles."""
+    csv.field_size_limit(2**31 - 1)
+    text = text.replace("\0", "")
+    said = _SAID.match(text)
+    separator = said.group(1) if said else _separator_of(text[:_SAMPLE])
+    rows = _rows(text[said.end() :] if said else text, separator)
+    head = list(islice(rows, _MOST_TITLES + 1))
+    titles = _titles_of(head)
+    yield from (heading(" ".join(cells), level) for level, cells in enumerate(head[:titles]))
+    rows = chain(head[titles:], rows)
+    first = next(rows, [])
+    if len(first) > 1 and looks_like_names(first):
+        yield from (row(first, values) for values in rows)
+    else:
+        yield row((), first)
+        yield from (row((), values) for values in rows)
+
+
+def _rows(text: str, separator: str) -> Iterator[list[str]]:
+    """All rows that hold something."""
+    try:
+        for values in csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True):
+            if any(value.strip() for value in values):
+                yield values
+    except csv.Error as error:
+        raise Unreadable("The CSV file is damaged", f"csv: {error}") from error
+
+
+def _titles_of(head: list[list[str]]) -> int:
+    """How many of the first rows are titles: only the first cell is filled, or there is but one, as programs and people
+    write a sheet's title above its table. Where no row has several cells there is no table."""
+    if all(len(cells) == 1 for cells in head):
+        return 0
+    return sum(1 for _ in takewhile(_is_title, head[:_MOST_TITLES]))
+
+
+def _is_title(cells: list[str]) -> bool:
+    return bool(cells[0].strip()) and not any(cell.strip() for cell in cells[1:])
+
+
+def _separator_of(sample: str) -> str:
+    """The separator that gives most rows the same number of cells, and the more cells the better."""
+
+    def merit(separator: str) -> tuple[int, int]:
+        counts = Counter(len(values) for values in islice(_rows(sample, separator), _SAMPLE_ROWS))
+        width, rows = max(((width, rows) for width, rows in counts.items() if width > 1), default=(0, 0), key=_by_rows)
+        return rows, width
+
+    return max(_SEPARATORS, key=merit)
+
+
+def _by_rows(found: tuple[int, int]) -> tuple[int, int]:
+    width, rows = found
+    return rows, width

@@ -1,0 +1,51 @@
+"""DOCX (Office Open XML, ECMA-376): the text of a word processor's document."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Final
+from xml.parsers import expat
+
+from storage.document_reader.base.blocks import Block
+from storage.document_reader.base.errors import Unreadable
+from storage.document_reader.formats.docx_body import Body
+from storage.document_reader.formats.docx_package import Package
+from storage.document_reader.formats.docx_styles import Styles
+
+DAMAGED: Final = "The DOCX file is damaged"
+NO_DOCX: Final = "The file is not a DOCX document"
+OLD_OR_ENCRYPTED: Final = "The Word document is encrypted or in the old format"
+
+_COMPOUND_FILE: Final = bytes.fromhex("d0cf11e0a1b11ae1")
+"""How DOC files begin, and DOCX files with a password."""
+_ZIP: Final = b"PK"
+_FAULTS: Final = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, NotImplementedError, OSError, ValueError),
+    expat.ExpatError,
+)
+"""What zipfile raises for damaged files, in its first line; what the XML parser raises."""
+
+
+def blocks_from_docx(data: bytes, unpacked_bytes: int) -> Iterator[Block]:
+    """Headings (by style or outline level), paragraphs and table rows, then the notes; deleted text is left out. The
+    parts that are read may unpack to `unpacked_bytes`."""
+    if data.startswith(_COMPOUND_FILE):
+        raise Unreadable(OLD_OR_ENCRYPTED)
+    try:
+        package = Package(data, unpacked_bytes)
+        styles = Styles()
+        for name in package.related("styles"):
+            for _ in package.read(name, styles):
+                pass
+        for name in (package.main, *package.related("footnotes"), *package.related("endnotes")):
+            body = Body(styles)
+            for _ in package.read(name, body):
+                yield from body.take()
+    except _FAULTS as error:
+        is_one = data.startswith(_ZIP) and not isinstance(
+            error, KeyError
+        )  # of the main part: that of a spreadsheet, say
+        raise Unreadable(DAMAGED if is_one else NO_DOCX, type(error).__name__) from error

@@ -1,0 +1,136 @@
+"""Lines of a PDF's pages put together again: headings by the size of their letters, paragraphs, no running heads.
+
+A PDF knows no paragraphs, only where each piece of text is painted; what is said here is what a reader would guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Final
+
+from storage.document_reader.base.blocks import Block, heading, paragraph
+
+_HEADING_SCALE: Final = 1.15
+"""A line whose letters are this much larger than the text's is a heading."""
+_HEADING_CHARACTERS: Final = 120
+_MOST_LEVELS: Final = 4
+_WIDE_GAP: Final = 1.4
+"""A paragraph ends where the next line is this much further down than usual."""
+_SHORT: Final = 0.75
+"""A sentence's end this far to the left ends a paragraph."""
+_EDGE_LINES: Final = 2
+"""How many lines at the top and at the bottom of a page may be running heads."""
+_NEARBY: Final = 2
+"""How many pages before and after a page are compared with it."""
+_RUNNING: Final = 2
+"""On how many of them a running head stands, too."""
+_LONE_NUMBER: Final = re.compile(r"[-\u2013\u2014 ]*(?:\d{1,4}|[ivxlc]{1,8})[-\u2013\u2014 ]*")
+_SENTENCE_END: Final = re.compile(r"[.!?:\u2026\u3002\uff01\uff1f][\"'\u201d\u2019)\]]*$")
+_ITEM: Final = re.compile(r"(?:[\u2022\u25cf\u25e6\u25aa\u2023\u2013\u2014*-]|\(?\d{1,3}[.)]|\(?[a-z][.)])\s")
+_DIGITS: Final = re.compile(r"\d+")
+_BROKEN_WORD: Final = re.compile(r"[^\W\d_]-$")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of text, the size of its letters in points, and how far up the page it is in points."""
+
+    text: str
+    size: float
+    height: float
+
+
+def blocks_from_lines(pages: Sequence[Sequence[Line]]) -> Iterator[Block]:
+    """Headings and paragraphs of all pages; a paragraph goes on over the end of a page."""
+    kept = [line for page in _without_running_heads(pages) for line in page]
+    if not kept:
+        return
+    levels = _heading_levels(kept)
+    usual_gap = _usual_gap(kept)
+    width = _usual_width(kept)
+    open_lines: list[Line] = []
+    for line in kept:
+        if open_lines and _parts(open_lines[-1], line, levels, usual_gap, width):
+            yield _block(open_lines, levels)
+            open_lines = []
+        open_lines.append(line)
+    yield _block(open_lines, levels)
+
+
+def _without_running_heads(pages: Sequence[Sequence[Line]]) -> Iterator[Sequence[Line]]:
+    """The pages without lone numbers at their edges, and without what stands there on several pages nearby, numbers
+    apart: a chapter's head may be on every other page."""
+    edges = [{_mark(page[place]) for place in _edge_places(page)} for page in pages]
+    for number, page in enumerate(pages):
+        nearby = edges[max(0, number - _NEARBY) : number] + edges[number + 1 : number + 1 + _NEARBY]
+        seen = Counter(mark for marks in nearby for mark in marks)
+        running = {
+            place
+            for place in _edge_places(page)
+            if _LONE_NUMBER.fullmatch(page[place].text) or seen[_mark(page[place])] >= _RUNNING
+        }
+        yield [line for place, line in enumerate(page) if place not in running]
+
+
+def _edge_places(page: Sequence[Line]) -> set[int]:
+    """Never more than two thirds of a page."""
+    count = min(_EDGE_LINES, len(page) // 3)
+    return {*range(count), *range(len(page) - count, len(page))}
+
+
+def _mark(line: Line) -> str:
+    return _DIGITS.sub("#", line.text)
+
+
+def _heading_levels(lines: Sequence[Line]) -> dict[float, int]:
+    """Sizes of headings, the largest as level 1. The text's own size is that of most characters."""
+    weights: Counter[float] = Counter()
+    for line in lines:
+        weights[line.size] += len(line.text)
+    body = weights.most_common(1)[0][0]
+    sizes = sorted((size for size in weights if size >= body * _HEADING_SCALE), reverse=True)
+    return {size: min(level, _MOST_LEVELS) for level, size in enumerate(sizes, 1)}
+
+
+def _usual_gap(lines: Sequence[Line]) -> float:
+    gaps = [above.height - below.height for above, below in pairwise(lines)]
+    downwards = [gap for gap in gaps if gap > 0]
+    return median(downwards) if downwards else 0.0
+
+
+def _usual_width(lines: Sequence[Line]) -> float:
+    """Characters of a full line."""
+    lengths = sorted(len(line.text) for line in lines)
+    return lengths[int(0.9 * (len(lengths) - 1))]
+
+
+def _parts(above: Line, below: Line, levels: dict[float, int], usual_gap: float, width: float) -> bool:
+    """Whether a new block begins with `below`."""
+    if above.size in levels or below.size in levels:
+        return above.size != below.size
+    gap = above.height - below.height
+    if gap > _WIDE_GAP * usual_gap or _ITEM.match(below.text):
+        return True
+    return len(above.text) < _SHORT * width and _SENTENCE_END.search(above.text) is not None
+
+
+def _block(lines: Sequence[Line], levels: dict[float, int]) -> Block:
+    text = _joined(lines)
+    level = levels.get(lines[0].size)
+    if level is None or len(text) > _HEADING_CHARACTERS or not any(map(str.isalpha, text)):
+        return paragraph(text)
+    return heading(text, level)
+
+
+def _joined(lines: Sequence[Line]) -> str:
+    """One text; a word that is broken at the end of a line is mended when it goes on in small letters."""
+    text = lines[0].text
+    for line in lines[1:]:
+        is_broken = _BROKEN_WORD.search(text) and line.text[:1].islower()
+        text = text[:-1] + line.text if is_broken else f"{text} {line.text}"
+    return text

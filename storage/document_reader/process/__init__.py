@@ -1,0 +1,1 @@
+"""The sandboxed process that reads documents."""

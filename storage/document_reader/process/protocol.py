@@ -1,0 +1,112 @@
+"""What the server and the process that reads a file say to each other.
+
+The order is one argument of JSON. The answer is lines of JSON: `[text, terms]` for each passage, then
+`{"passages": n}` or `{"unreadable": reason, "cause": cause}`. Without such a last line, the process was stopped by its
+limits or broke down.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from storage.document_reader.base.errors import BROKEN, FORBIDDEN, TOO_LONG, Unreadable
+from storage.document_reader.base.limits import Limits
+from storage.document_reader.base.media_types import Kind
+from storage.document_reader.chunker import Chunk
+from storage.document_reader.terms.tokenizer import ENGLISH
+
+_LONGEST_LINE: Final = 2**22
+"""Bytes; a passage of the longest words under the longest headings takes some 100,000."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the process is to read, how much it may take, and the language of the words' endings
+    (`words.language_of`)."""
+
+    kind: Kind
+    limits: Limits
+    charset: str | None = None
+    language: str = ENGLISH
+
+    def argument(self) -> str:
+        """The order as an argument."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def of(argument: str) -> Order:
+        """The order that `argument` holds."""
+        order = json.loads(argument)
+        return Order(Kind(order["kind"]), Limits(**order["limits"]), order["charset"], order["language"])
+
+
+def passage_line(chunk: Chunk) -> bytes:
+    """The line for a passage."""
+    return _line([chunk.text, chunk.terms])
+
+
+def end_line(passages: int) -> bytes:
+    """The last line when all went well."""
+    return _line({"passages": passages})
+
+
+def unreadable_line(reason: str, cause: str) -> bytes:
+    """The last line otherwise."""
+    return _line({"unreadable": reason, "cause": cause})
+
+
+class Answer:
+    """An answer that is coming in, in pieces as the pipe gives them."""
+
+    def __init__(self) -> None:
+        self._passages: list[Chunk] = []
+        self._verdict: dict[str, Any] | None = None
+        self._rest = b""
+        self._is_garbled = False
+
+    def feed(self, piece: bytes) -> None:
+        """Take in a piece: 64 KiB take about a millisecond."""
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._take(line)
+        if len(self._rest) > _LONGEST_LINE:
+            self._rest, self._is_garbled = b"", True
+
+    def passages(self, status: int) -> list[Chunk]:
+        """All passages, once the process has ended with `status` (negative: by that signal). Raises `Unreadable` for
+        all but a whole answer."""
+        if status in (-signal.SIGXCPU, -signal.SIGALRM):
+            raise Unreadable(TOO_LONG, f"signal {-status}")
+        if status == -signal.SIGSYS:
+            raise Unreadable(FORBIDDEN, f"signal {-status}")
+        is_whole = not self._is_garbled and not self._rest
+        match self._verdict:
+            case {"passages": int(count)} if is_whole and status == 0 and count == len(self._passages):
+                return self._passages
+            case {"unreadable": str(reason), "cause": str(cause)} if is_whole:
+                raise Unreadable(reason, cause)
+            case _:
+                raise Unreadable(BROKEN, f"status {status} after {len(self._passages)} passages")
+
+    def _take(self, line: bytes) -> None:
+        match _parsed(line):
+            case [str(text), str(terms)] if self._verdict is None:
+                self._passages.append(Chunk(len(self._passages), text, terms))
+            case dict(verdict) if self._verdict is None:
+                self._verdict = verdict
+            case _:
+                self._is_garbled = True
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,1 @@
+"""Terms of a passage: tokenizer, stop words, ranking."""

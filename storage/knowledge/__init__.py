@@ -1,0 +1,1 @@
+"""Knowledge documents: rows, files, contents, passages."""

@@ -1,0 +1,1 @@
+"""Phone numbers and their trunks: sources, grants, rules."""

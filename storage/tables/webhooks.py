@@ -1,0 +1,59 @@
+"""The outbox of events."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from storage.tables.columns import Id, UtcTime, metadata, organization
+
+webhook_deliveries = sa.Table(
+    "webhook_deliveries",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    organization(),
+    sa.Column("call_id", Id, sa.ForeignKey("calls.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("event", sa.String, nullable=False),
+    sa.Column("url", sa.String, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("secret_encrypted", sa.String),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.UniqueConstraint("call_id", "event"),
+)
+"""The outbox: one row per event."""
+
+webhook_attempts = sa.Table(
+    "webhook_attempts",
+    metadata,
+    sa.Column("id", Id, primary_key=True),
+    sa.Column("delivery_id", Id, sa.ForeignKey("webhook_deliveries.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("status", sa.String, nullable=False),
+    sa.Column("response_status", sa.Integer),
+    sa.Column("response_body", sa.String),
+    sa.Column("error", sa.String),
+    sa.Column("duration_ms", sa.Integer),
+    sa.Column("manual", sa.Boolean, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("next_attempt_at", UtcTime),
+    sa.Column("destination", sa.String, nullable=False),
+    sa.Column("claimed_by", sa.String),
+    sa.Column("claimed_until", UtcTime),
+    sa.Index(None, "delivery_id", "attempt"),
+    sa.Index(
+        "ix_webhook_attempts_due",
+        "destination",
+        "manual",
+        "next_attempt_at",
+        sqlite_where=sa.text("status = 'pending' AND claimed_by IS NULL"),
+        postgresql_where=sa.text("status = 'pending' AND claimed_by IS NULL"),
+    ),
+    sa.Index(
+        "ix_webhook_attempts_claimed",
+        "claimed_until",
+        sqlite_where=sa.text("claimed_by IS NOT NULL"),
+        postgresql_where=sa.text("claimed_by IS NOT NULL"),
+    ),
+)
+"""Every sending of an event, made or still to come (`status` is pending). `claimed_by` says who makes it now.
+`destination` is `storage.webhooks.destinations.lane_of` the event's address; "" of those made before there was one."""

@@ -1,0 +1,1 @@
+"""`trunkline check`: proves settings, SIP, models and sandbox before serving."""

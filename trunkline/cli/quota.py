@@ -1,0 +1,80 @@
+"""What `trunkline org` takes and shows of quotas."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from config.settings import Settings
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from storage.accounts.quotas import Usage
+
+DEFAULT: Final = "default"
+_FORM: Final = re.compile(r"([0-9]{1,15})(|KiB|MiB|GiB|TiB)")
+_UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def add_arguments(change: argparse.ArgumentParser, show: argparse.ArgumentParser) -> None:
+    """Of `org set` and `org quota`."""
+    change.add_argument(
+        "--quota", action="append", default=[], type=_quota, metavar="NAME=N", dest="quotas",
+        help=f"most that it may store: agents=50, document_bytes=2GiB, or NAME={DEFAULT}; may be repeated",
+    )  # fmt: skip
+    show.add_argument("name", help="name of the organization")
+    show.add_argument("--json", action="store_true", help="print JSON, a line each")
+
+
+def merged(own: Mapping[str, int] | None, given: Sequence[tuple[str, int | None]]) -> dict[str, int] | None:
+    """An organization's own quotas with these; None stands for the settings' one."""
+    result = {**(own or {}), **dict(given)}
+    return {name: value for name, value in result.items() if value is not None} or None
+
+
+async def show(options: argparse.Namespace, settings: Settings) -> int:
+    """Print what an organization uses and may use."""
+    from storage.accounts import quotas
+    from trunkline.admin import database_of, organization_named
+
+    def look(conn: sa.Connection) -> list[Usage]:
+        owner = organization_named(conn, options.name).id
+        return list(quotas.usage(conn, owner, settings.quotas.model_dump()).values())
+
+    async with database_of(settings) as database:
+        for each in await database.read(look):
+            print(
+                json.dumps(each.__dict__) if options.json else f"{each.quota:24} {each.used:>15} of {each.allowed:>15}"
+            )
+    return 0
+
+
+async def change(settings: Settings, name: str, given: Sequence[tuple[str, int | None]]) -> None:
+    """Set quotas of an organization; they hold from the next request on. Raises `NotFound` for an unknown one."""
+    from storage.accounts import organizations
+    from trunkline.admin import database_of, organization_named
+
+    def store(conn: sa.Connection) -> None:
+        stored = organization_named(conn, name)
+        organizations.change(conn, stored, {"quotas": merged(stored.quotas, given)})
+
+    async with database_of(settings) as database:
+        await database.write(store)
+
+
+def _quota(text: str) -> tuple[str, int | None]:
+    from storage.accounts.quotas import QUOTAS
+
+    name, _, value = text.partition("=")
+    if name not in QUOTAS:
+        raise argparse.ArgumentTypeError(f"takes NAME=N; the names are {', '.join(QUOTAS)}")
+    if value == DEFAULT:
+        return name, None
+    form = _FORM.fullmatch(value)
+    if form is None:
+        raise argparse.ArgumentTypeError(f"takes a whole number, of bytes also as 500MiB or 2GiB, or {DEFAULT}")
+    return name, int(form[1]) * _UNITS[form[2]]

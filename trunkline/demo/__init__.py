@@ -1,0 +1,1 @@
+"""`trunkline demo`: a scripted caller phones the server."""

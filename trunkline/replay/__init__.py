@@ -1,0 +1,1 @@
+"""`trunkline replay`: recorded calls through today's turn taking."""

@@ -1,0 +1,172 @@
+"""How a replay is shown: the timelines side by side for people, all of it as JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from media.turns.settings import TurnSettings
+from trunkline.replay.settings import as_given
+from trunkline.replay.turn_comparison import Outcome, TurnSeen
+
+FOOTNOTE: Final = (
+    "Times are from the beginning of the recording. The agent's side is played as it was recorded: its answers stay\n"
+    "where they were, whatever the settings; models take no time. ! marks a turn that was ended too early: the caller\n"
+    "went on within 1.5 s and no answer, or no more than half a second of one, had been heard."
+)
+_HEAD: Final = "   start     end   wait  why         gap"
+_ROOM: Final = len(_HEAD) + 2
+_NONE: Final = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One timeline and what it is of; `settings` None: those of the call, which are not stored with it."""
+
+    title: str
+    outcome: Outcome
+    settings: TurnSettings | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What there is to show. `seconds` and `rate` (Hz) are the recording's, `jitter_ms` how deep the jitter buffer
+    was at its deepest, as far as it shows; `notes` is what the reader should know."""
+
+    call_id: str | None
+    seconds: float
+    rate: int
+    jitter_ms: int
+    columns: Sequence[Column]
+    notes: Sequence[str] = ()
+
+
+def as_text(report: Report) -> str:
+    """Two tables: a row for each turn, a row for each figure."""
+    name = "recording" if report.call_id is None else f"call {report.call_id}"
+    titles = [column.title for column in report.columns]
+    rows = _side_by_side([column.outcome.turns for column in report.columns])
+    lines = [
+        f"{name}: {report.seconds:.1f} s at {report.rate} Hz, jitter buffer up to {report.jitter_ms} ms",
+        "",
+        _line("", titles),
+        _line("turn", [_HEAD] * len(titles)),
+        *(_line(f"{number:4}", [_cell(turn) for turn in row]) for number, row in enumerate(rows, 1)),
+        "",
+        _line("", titles, label=22),
+        *(_line(label, [_figure(show(column.outcome)) for column in report.columns], label=22)
+          for label, show in _FIGURES.items()),
+        *_drops(report.columns),
+        "",
+        *(f"note: {note}" for note in report.notes),
+        FOOTNOTE,
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def as_json(report: Report) -> str:
+    """One object. Times are whole ms of the recording, settings have the API's names."""
+    found = {
+        "callId": report.call_id,
+        "seconds": round(report.seconds, 2),
+        "rate": report.rate,
+        "jitterMs": report.jitter_ms,
+        "notes": list(report.notes),
+        "timelines": [_column_json(column) for column in report.columns],
+    }
+    return json.dumps(found, indent=2)
+
+
+def _side_by_side(timelines: Sequence[Sequence[TurnSeen]]) -> list[list[TurnSeen | None]]:
+    """Rows of turns whose speech overlaps; one turn of a timeline may face several of another."""
+    waiting = [list(turns) for turns in timelines]
+    rows: list[list[TurnSeen | None]] = []
+    while any(waiting):
+        first = min((turns[0] for turns in waiting if turns), key=lambda turn: turn.start_ms)
+        row = [turns.pop(0) if turns and turns[0].start_ms <= first.end_ms else None for turns in waiting]
+        rows.append(row)
+    return rows
+
+
+def _line(head: str, cells: Sequence[str], label: int = 4) -> str:
+    return f"{head:{label}}  {''.join(f'{cell:{_ROOM}}' for cell in cells)}".rstrip()
+
+
+def _cell(turn: TurnSeen | None) -> str:
+    if turn is None:
+        return f"{_NONE:>8}"
+    gap = _NONE if turn.gap_ms is None else f"{turn.gap_ms:.0f}"
+    mark = "!" if turn.cut_off else " "
+    start, end = turn.start_ms / 1000, turn.end_ms / 1000
+    return f"{start:8.2f}{end:8.2f}{turn.wait_ms:7.0f}  {turn.why:8}{mark}{gap:>6}"
+
+
+def _median(outcome: Outcome) -> float | None:
+    return outcome.wait_ms(50)
+
+
+def _p95(outcome: Outcome) -> float | None:
+    return outcome.wait_ms(95)
+
+
+_FIGURES: Final[Mapping[str, Callable[[Outcome], float | None]]] = {
+    "turns": lambda outcome: len(outcome.turns),
+    "ended too early": lambda outcome: outcome.cut_offs,
+    "wait, median ms": _median,
+    "wait, 95 % ms": _p95,
+    "agent paused": lambda outcome: outcome.pauses,
+    "agent went on": lambda outcome: outcome.resumes,
+    "agent interrupted": lambda outcome: outcome.interruptions,
+}
+
+
+def _figure(value: float | None) -> str:
+    return f"{_NONE if value is None else f'{value:.0f}':>8}"
+
+
+def _drops(columns: Sequence[Column]) -> list[str]:
+    """A row for each reason for which speech counted for nothing."""
+    reasons = sorted({reason for column in columns for reason in column.outcome.dropped or ()})
+    return [
+        _line(
+            f"dropped: {reason}",
+            [_figure(None if (dropped := column.outcome.dropped) is None else dropped.get(reason, 0))
+             for column in columns],
+            label=22,
+        )
+        for reason in reasons
+    ]  # fmt: skip
+
+
+def _column_json(column: Column) -> dict[str, Any]:
+    outcome = column.outcome
+    return {
+        "title": column.title,
+        "settings": None if column.settings is None else as_given(column.settings),
+        "turns": [_turn_json(turn) for turn in outcome.turns],
+        "endedTooEarly": outcome.cut_offs,
+        "waitMs": {"median": _whole(_median(outcome)), "p95": _whole(_p95(outcome))},
+        "pauses": outcome.pauses,
+        "resumes": outcome.resumes,
+        "interruptions": outcome.interruptions,
+        "dropped": outcome.dropped,
+    }
+
+
+def _turn_json(turn: TurnSeen) -> dict[str, Any]:
+    return {
+        "speechStartMs": _whole(turn.start_ms),
+        "speechEndMs": _whole(turn.end_ms),
+        "turnEndMs": _whole(turn.decided_ms),
+        "endedBy": turn.why,
+        "waitMs": _whole(turn.wait_ms),
+        "answerMs": _whole(turn.answer_ms),
+        "responseGapMs": _whole(turn.gap_ms),
+        "endedTooEarly": turn.cut_off,
+    }
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)

@@ -1,0 +1,1 @@
+"""The server process: start-up, signals, control socket, certificates."""

@@ -1,0 +1,214 @@
+"""What the control socket tells of SIP: live messages, trunks and calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from calls.call_record import media_quality
+from calls.call_record.sip_trace import Followed, SipTrails, entry
+from calls.service import CallService
+from calls.session.snapshot import CallNow
+from config.clock import utc_now
+from config.errors import Invalid, NotFound
+from sipcore.messages.headers import host_of
+from sipcore.trace.sip_log import DialogKey, Kept, SipLog
+from sipcore.trace.sip_message import SipMessage
+from sipcore.trunks.trunk import TrunkStatus
+from storage.accounts import organizations
+from storage.calls import calls, sip_traces
+from storage.calls.sip_traces import SipEntry
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from trunkline.server.control_socket import Answer, Line
+
+Wanted = Callable[[SipMessage, DialogKey | None, Followed | None], bool]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known at the moment. `names_of` gives the names that an address has among the sources of trunks."""
+
+    database: Database
+    sip_log: SipLog
+    see: Callable[[], None]
+    trails: SipTrails
+    service: CallService
+    names_of: Callable[[str], Collection[str]]
+    status_of: Callable[[PhoneNumber], TrunkStatus]
+
+
+class SipAnswers:
+    """`trunkline sip` asks, these answer."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+
+    def answers(self) -> Mapping[str, Answer]:
+        """By command."""
+        return {"sip.trace": self.trace, "sip.status": self.status, "sip.calls": self.calls}
+
+    async def trace(self, question: Mapping[str, Any], line: Line) -> None:
+        """Every message that is wanted, from now on; of one call also those that were before, until it is over."""
+        match question:
+            case {"call": str(call_id)}:
+                await self._trace_call(call_id, line)
+            case {"trunk": str(number)}:
+                with self._watching(line, await self._of_trunk(number)):
+                    await _for_ever()
+            case {"all": True}:
+                with self._watching(line, lambda message, key, followed: True):
+                    await _for_ever()
+            case _:
+                raise Invalid([], "a trace is of a call, of a trunk, or of all")
+
+    async def status(self, question: Mapping[str, Any], line: Line) -> None:
+        """Every trunk: its number, how it stands, and its live calls."""
+        numbers, names = await self._told.database.read(_trunks)
+        busy = [call.call.phone_number_id for call in self._told.service.live()]
+        for number in numbers:
+            status = self._told.status_of(number)
+            line.tell(
+                {
+                    "number": number.number,
+                    "organization": names.get(number.organization_id),
+                    "mode": number.sip_mode,
+                    "trunk": number.source,
+                    "state": status.state,
+                    "detail": status.detail,
+                    "calls": busy.count(number.id),
+                }
+            )
+
+    async def calls(self, question: Mapping[str, Any], line: Line) -> None:
+        """Every live call."""
+        numbers, _ = await self._told.database.read(_trunks)
+        by_id = {number.id: number.number for number in numbers}
+        for living in self._told.service.live():
+            line.tell(_call(living.now(), by_id))
+
+    async def _trace_call(self, call_id: str, line: Line) -> None:
+        self._told.see()
+        keys = self._dialogs_of(call_id)
+        if not keys:
+            await self._tell_stored(call_id, line)
+            return
+        with self._watching(line, lambda message, key, followed: key in keys):
+            for key in keys:
+                for kept in self._told.sip_log.trail(key) or ():
+                    line.tell(_shown(kept, key, self._told.trails.whose(key)))
+            if self._told.trails.key(call_id) is None:
+                await _for_ever()
+            await self._told.trails.over(call_id)
+
+    def _dialogs_of(self, call_id: str) -> Collection[DialogKey]:
+        """Of a call of ours, or of all that have this SIP Call-ID."""
+        key = self._told.trails.key(call_id)
+        if key is not None:
+            return {key}
+        sip_log = self._told.sip_log
+        found = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee")
+        return {each for each in found if each is not None}
+
+    async def _tell_stored(self, call_id: str, line: Line) -> None:
+        call, sip = await self._told.database.read(
+            lambda conn: (calls.get_anywhere(conn, call_id), sip_traces.get(conn, call_id))
+        )
+        if call is None:
+            raise NotFound(f"there is no call {call_id}: see `trunkline sip calls`")
+        for message in sip.messages if sip else ():
+            line.tell(_public(message, call.call_sid, call_id))
+
+    async def _of_trunk(self, number: str) -> Wanted:
+        """Calls of the number, and what comes from its addresses or goes there outside of other numbers' calls."""
+        told = self._told
+        stored = [each for each in (await told.database.read(_trunks))[0] if each.number == number]
+        if not stored:
+            raise NotFound(f"there is no trunk with the number {number}: see `trunkline sip status`")
+        ids = {each.id for each in stored}
+        sources = {source for each in stored for source in phone_numbers.sources_of(each)}
+
+        def wanted(message: SipMessage, key: DialogKey | None, followed: Followed | None) -> bool:
+            if followed is not None:
+                return followed.phone_number_id in ids
+            return not sources.isdisjoint(told.names_of(host_of(message.peer)))
+
+        return wanted
+
+    @contextmanager
+    def _watching(self, line: Line, wanted: Wanted) -> Iterator[None]:
+        """What is wanted is told until the block ends."""
+
+        def watch(message: SipMessage, key: DialogKey | None, again: bool) -> None:
+            followed = None if key is None else self._told.trails.whose(key)
+            if wanted(message, key, followed):
+                line.tell(_shown(Kept(message, again), key, followed))
+
+        self._told.sip_log.watchers.add(watch)
+        try:
+            yield
+        finally:
+            self._told.sip_log.watchers.discard(watch)
+
+
+async def _for_ever() -> None:
+    """Until cancelled."""
+    await asyncio.Event().wait()
+
+
+def _trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]]:
+    """All numbers with a trunk, and the names of organizations."""
+    return phone_numbers.trunks(conn), {each.id: each.name for each in organizations.all_of(conn)}
+
+
+def _shown(kept: Kept, key: DialogKey | None, followed: Followed | None) -> dict[str, Any]:
+    call_id = followed.call_id if followed else None
+    return _public(entry(kept, kept.message.at_ns), kept.message.call_id, call_id)
+
+
+def _public(message: SipEntry, sip_call_id: str | None, call_id: str | None) -> dict[str, Any]:
+    """With the names of the API."""
+    return {
+        "at": message["at"],
+        "callId": call_id,
+        "sipCallId": sip_call_id,
+        "direction": message["direction"],
+        "transport": message["transport"],
+        "from": message["source"],
+        "to": message["target"],
+        "summary": message["summary"],
+        "cseq": message["cseq"],
+        "sdp": message["sdp"],
+        "retransmission": message["again"],
+        "text": message["text"],
+    }
+
+
+def _call(now: CallNow, numbers: Mapping[str, str]) -> dict[str, Any]:
+    call, media = now.call, now.leg.media if now.leg else None
+    return {
+        "id": call.id,
+        "direction": call.direction,
+        "status": now.status,
+        "number": numbers.get(call.phone_number_id or ""),
+        "customer": call.customer_number,
+        "seconds": int((utc_now() - (now.answered_at or call.created_at)).total_seconds()),
+        "codec": media.codec if media else None,
+        "onHold": bool(now.leg and now.leg.on_hold),
+        "sipCallId": call.call_sid,
+        "mediaQuality": _quality(now),
+    }
+
+
+def _quality(now: CallNow) -> dict[str, Any] | None:
+    """As in the API; None while there is no sound."""
+    try:
+        return media_quality.shown(now.leg.quality()) if now.leg else None
+    except KeyError:
+        return None

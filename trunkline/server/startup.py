@@ -1,0 +1,287 @@
+"""The server: every part started in order, stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from api.app import create_app
+from api.services import Services
+from api.serving.listener import listen
+from calls.admission.digest_auth import Door
+from calls.admission.funds import caller_check
+from calls.admission.number_routing import Ceilings
+from calls.call_record.billing import RateCard
+from calls.call_record.sip_trace import SipTrails
+from calls.knowledge.indexer import KnowledgeKeeper
+from calls.knowledge.ingestion import KnowledgeWorker
+from calls.knowledge.search import KnowledgeSearch
+from calls.knowledge.vector_search import KnowledgeMeanings
+from calls.outbound.audit_log import forget_regularly
+from calls.post_call.analysis import Analyst
+from calls.post_call.finalizer import AfterCall
+from calls.post_call.retention import Retention
+from calls.quota_monitor import QuotaKeeper
+from calls.service import CallService
+from calls.session.background_audio import Backgrounds
+from calls.session.dependencies import Equipment
+from calls.session.outbound_call import Turns, WayOut
+from calls.trunks.provisioning import TrunkLines, TrunkMaker
+from calls.trunks.source_allowlist import TrunkSources
+from calls.trunks.trunk_policy import TrunkGate
+from config.settings import Settings
+from models.loading.catalogue import Catalogue
+from sipcore.dialogs.leg import Leg
+from sipcore.endpoint import Endpoint
+from sipcore.messages.headers import bracketed
+from sipcore.security.digest import InboundDigest
+from storage.background_sounds import presets as preset_sounds
+from storage.database import lock
+from storage.database.disk_space import DiskSpace
+from trunkline.backup import atomic_moves
+from trunkline.server.certificate_reload import CertificateWatch
+from trunkline.server.control_socket import Answer, Control, Line
+from trunkline.server.file_limits import allow_enough
+from trunkline.server.server import Server
+from trunkline.server.signals import StopSignals
+from trunkline.server.sip_commands import SipAnswers, Told
+from trunkline.wiring.components import (
+    open_database,
+    open_models,
+    open_places,
+    open_sound,
+    open_ways_out,
+    tell_what_to_decide,
+)
+from trunkline.wiring.endpoint_settings import endpoint_settings
+from trunkline.wiring.model_load import load_of
+from trunkline.wiring.remote_models import configured
+from trunkline.wiring.sip_metrics import SipCollector
+
+HOUSEKEEPING_S: Final = 2.0
+"""Between two looks at what the guard turned away and at how full the server is."""
+
+NAMES_S: Final = 5.0
+"""How long a start waits for the addresses of trunks: calls from names that take longer are taken later."""
+
+SWITCH_S: Final = 0.001
+"""How long a thread keeps the interpreter when others want it (Python's default is 5 ms): the tick thread asks for it
+many times a tick."""
+
+NO_PUBLIC_URL: Final = (
+    "set [api] public_url to the address that clients use: until then links in responses name the Host that each "
+    "client sends, and links in webhooks this one"
+)
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+log = structlog.get_logger()
+
+
+def spare_what_stays() -> None:
+    """From now on Python's garbage collection passes over all that has been made so far, models and code: it is here to
+    stay, and to look through it takes tenths of a second, in which nothing else runs."""
+    gc.collect()
+    gc.freeze()
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until a signal. Raises `StartupError` when it cannot start."""
+    stop = StopSignals()
+    stop.listen()
+    sys.setswitchinterval(SWITCH_S)
+    async with running(settings) as server:
+        spare_what_stays()
+        stop.on_hangup = server.certificate.look
+        await server.until_stopped(stop)
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, load_models: Callable[[Settings], Catalogue] | None = None
+) -> AsyncIterator[Server]:
+    """A server that accepts traffic, until the block ends. `load_models` replaces the models in tests and benches."""
+    allow_enough(settings.limits.max_calls, settings.api.max_connections)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(lock.hold(settings.data_dir))
+        stack.callback(log.info, "stopped")
+        atomic_moves.finish(settings.data_dir)
+        database, key = await open_database(settings, stack)
+        presets = asyncio.create_task(preset_sounds.put_in_place(database, settings.data_dir), name="preset sounds")
+        stack.push_async_callback(asyncio.wait, (presets,))
+        models = await open_models(settings, load_models, await configured(database, key), stack)
+        load = load_of(settings, models)
+        deliverer, outside = await open_ways_out(settings, database, key, stack)
+        inbox = _Inbox()
+        endpoint = Endpoint(endpoint_settings(settings), inbox.incoming)
+        await endpoint.start()
+        stack.push_async_callback(endpoint.close)
+        engine, writer = open_sound(endpoint, stack)
+        trails = SipTrails(database, endpoint.sip_log, endpoint.see_messages)
+        stack.push_async_callback(trails.close)
+        after_call = AfterCall(
+            database, key, settings.public_origin, deliverer.wake, RateCard.of(settings.billing),
+            Analyst(models, settings.after_call.max_wait_s),
+        )  # fmt: skip
+        gate = TrunkGate(settings.trunks.policy)
+        places = open_places(settings, endpoint, gate, stack)
+        sources = TrunkSources(
+            database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), places, gate.policy
+        )
+        meanings = None if models.embeddings is None else KnowledgeMeanings(database, models.embeddings)
+        searches, keeper = KnowledgeSearch(database, meanings), KnowledgeKeeper(database, meanings)
+        equipment = Equipment(
+            database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
+            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails, sources.names_of,
+            searches,
+        )  # fmt: skip
+        turns = Turns(settings.limits.max_outbound_per_second)
+        lines = TrunkLines(
+            database, TrunkMaker(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
+            gate,
+        )  # fmt: skip
+        way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp, load, gate.policy)
+        door = Door(key, InboundDigest(settings.sip.digest_algorithms))
+        service = inbox.service = CallService(
+            database, equipment, _ceilings(settings), sources.names_of, way_out, door=door, load=load,
+            check_caller=caller_check(settings.billing), trunk_policy=gate.policy,
+        )  # fmt: skip
+        stack.push_async_callback(service.drain, 0)
+        await service.recover()
+        watch = CertificateWatch(endpoint)
+        server = Server(
+            settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port, load
+        )
+        service.on_room = server.say_whether_calls_are_taken
+        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.room_again)
+        retention = Retention(database, settings.data_dir)
+        knowledge = KnowledgeWorker(database, settings.data_dir, keeper.wake, retention.leaves_traces)
+        await knowledge.recover()
+        services = Services(
+            settings, database, key, models, server.readiness, lambda: service.live_calls,
+            trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
+            documents_waiting=knowledge.wake, languages_changed=keeper.wake,
+            calls_removed=retention.wake, webhooks_waiting=deliverer.wake,
+            check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
+            sip_messages=trails.messages, why_refused=server.why_refused, knowledge=searches,
+            disk=disk,
+        )  # fmt: skip
+        await presets
+        port = await stack.enter_async_context(listen(create_app(services), settings.api))
+        server.api_origin = _origin(settings, port)
+        if settings.links_follow_the_client:
+            log.warning("api.public_url_not_set", links=settings.public_origin, remedy=NO_PUBLIC_URL)
+        sip = Told(
+            database, endpoint.sip_log, endpoint.see_messages, trails, service, sources.names_of, services.trunk_status
+        )
+        answers: dict[str, Answer] = {
+            **SipAnswers(sip).answers(),
+            "trunks.changed": partial(_read_trunks, sources, lines),
+        }
+        await stack.enter_async_context(Control(settings.data_dir, answers).listening())
+        figures = SipCollector(endpoint.sip_log, lines.all)
+        figures.register()
+        stack.callback(figures.unregister)
+        quota_keeper = QuotaKeeper(database, settings.data_dir, settings.quotas.model_dump())
+        quota_keeper.register()
+        stack.callback(quota_keeper.unregister)
+        await sources.refresh()
+        await places.settled(NAMES_S)
+        await lines.refresh()
+        await tell_what_to_decide(database, gate.policy)
+        more: dict[str, Work] = {"disk": disk.run, "quotas": quota_keeper.run}
+        _start_tasks(server, stack, _work(server, lines, knowledge, keeper, retention) | more)
+        log.info("ready", api=server.api_origin, **_sip_facts(server))
+        yield server
+
+
+def _work(
+    server: Server, lines: TrunkLines, knowledge: KnowledgeWorker, keeper: KnowledgeKeeper, retention: Retention
+) -> dict[str, Work]:
+    """What goes on in the background, by the names that the log calls it by."""
+    work: dict[str, Work] = {
+        "sources": server.sources.run,
+        "trunks": lines.run,
+        "knowledge": knowledge.run,
+        "knowledge index": keeper.run,
+        "audit": partial(forget_regularly, server.database),
+        "retention": retention.run,
+        "housekeeping": partial(_housekeeping, server),
+        "certificate": server.certificate.run,
+    }
+    if not server.settings.standby:
+        work["webhooks"] = server.deliverer.run
+    if server.load is not None:
+        server.load.on_change = server.say_whether_calls_are_taken
+        work["models"] = server.load.run
+    return work
+
+
+async def _read_trunks(sources: TrunkSources, lines: TrunkLines, _question: Mapping[str, Any], _line: Line) -> None:
+    """The operator has given or taken trunks: from now on that holds for whoever is heard and registered."""
+    await lines.refresh()
+    await sources.refresh()
+
+
+def _all(*functions: Callable[[], None]) -> None:
+    for function in functions:
+        function()
+
+
+class _Inbox:
+    """Where the endpoint brings legs; the service exists only after the endpoint, before any source is known."""
+
+    service: CallService
+
+    def incoming(self, leg: Leg) -> None:
+        self.service.incoming(leg)
+
+
+def _start_tasks(server: Server, stack: AsyncExitStack, work: Mapping[str, Work]) -> None:
+    """Background tasks that end with the server. A fault in one is logged, and the server is not ready from then on."""
+    tasks = [asyncio.create_task(_watched(server, name, each), name=name) for name, each in work.items()]
+
+    async def end() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    stack.push_async_callback(end)
+
+
+async def _watched(server: Server, name: str, work: Work) -> None:
+    try:
+        await work()
+    except Exception as error:
+        log.error("server.task_failed", task=name, error=repr(error), exc_info=error)
+        server.parts[name] = "failed, see the log"
+
+
+async def _housekeeping(server: Server) -> None:
+    while True:
+        await asyncio.sleep(HOUSEKEEPING_S)
+        server.endpoint.log_guard_events()
+        server.watch_audio()
+        server.calls.look_for_queued()  # a client may have gone between the storing of its call and our knowing of it
+
+
+def _ceilings(settings: Settings) -> Ceilings:
+    return Ceilings(settings.limits.max_calls, settings.limits.max_calls_per_organization)
+
+
+def _origin(settings: Settings, port: int) -> str:
+    host = "127.0.0.1" if settings.api.host in ("0.0.0.0", "::") else settings.api.host
+    return f"{'https' if settings.api.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _sip_facts(server: Server) -> dict[str, object]:
+    sip, stats = server.settings.sip, server.endpoint.pump.stats()
+    listening = {"sip": f"{bracketed(sip.host)}:{server.sip_port}", "tcp": sip.tcp, "tls": sip.tls_port or False}
+    return {**listening, "realtime_audio": stats.realtime, "max_calls": server.settings.limits.max_calls}

@@ -1,0 +1,1 @@
+"""From settings to parts: components, SIP, egress, metrics."""

@@ -1,0 +1,142 @@
+"""The parts of a server, each opened for as long as the server is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+
+import sqlalchemy as sa
+import structlog
+from prometheus_client import REGISTRY
+
+from calls import metrics
+from calls.egress.client import EgressClient, Lanes
+from calls.tools.http_tool import Outside
+from calls.trunks.host_tracker import Places
+from calls.trunks.trunk_policy import TrunkGate
+from calls.webhooks.delivery import Deliverer, DeliveryPolicy
+from config.secrets import Secrets
+from config.settings import Settings
+from media.engine.engine import Engine
+from media.recording import RecordingWriter
+from models.loading import loader
+from models.loading.catalogue import Catalogue
+from models.remote.config import RemoteModel
+from models.tts.disk_cache import SpeechFiles
+from sipcore.endpoint import Endpoint
+from sipcore.resolver.system_resolver import HostNames
+from storage.database import file_permissions, first_start, key_check, lock
+from storage.database.database import Database
+from storage.phone_numbers import trunk_grants
+from storage.phone_numbers.trunk_grants import TrunkUse
+from storage.phone_numbers.trunk_rules import Policy
+from storage.webhooks import claims
+from trunkline.wiring.audio_metrics import GuardCollector, SoundCollector
+from trunkline.wiring.egress import egress_rules, egress_tls
+from trunkline.wiring.remote_models import with_remote, without_remote
+from trunkline.wiring.trunk_hosts import locator_of
+
+log = structlog.get_logger()
+
+
+async def open_models(
+    settings: Settings,
+    load_models: Callable[[Settings], Catalogue] | None,
+    remotes: Sequence[RemoteModel],
+    stack: AsyncExitStack,
+) -> Catalogue:
+    """Those that are here, and those on other machines."""
+    files = await asyncio.to_thread(_speech_files, settings)
+    loads = load_models or partial(_load_models, speech_files=files)
+    here = await asyncio.to_thread(loads, without_remote(settings, remotes))
+    stack.push_async_callback(asyncio.to_thread, here.close)
+    return await with_remote(here, remotes, settings, stack, files)
+
+
+async def open_database(settings: Settings, stack: AsyncExitStack) -> tuple[Database, Secrets]:
+    """Ours alone, migrated, and the key that its secrets are encrypted with. The database comes first: it says whether
+    a key may be made."""
+    database = Database(settings.database_url)
+    stack.enter_context(lock.hold_database(database.path))
+    where = settings.data_dir, database.path, settings.secret_key_path
+    await asyncio.to_thread(file_permissions.make_private, *where)
+    await asyncio.to_thread(first_start.check, *where)
+    stack.push_async_callback(database.close)
+    await database.open()
+    return database, await key_check.load(database, settings.secret_key_path)
+
+
+def _speech_files(settings: Settings) -> SpeechFiles | None:
+    most = settings.models.speech_cache_mb * 1024 * 1024
+    return SpeechFiles(settings.data_dir / "speech", most) if most else None
+
+
+def _load_models(settings: Settings, speech_files: SpeechFiles | None) -> Catalogue:
+    chosen = settings.models
+    return loader.load(
+        settings.models_dir, chosen.stt, chosen.llm, chosen.tts, chosen.eot, chosen.stt_second,
+        on_speech=lambda origin: metrics.SPOKEN_PIECES.labels(origin=origin).inc(), speech_files=speech_files,
+        calls=settings.limits.max_calls, embedding=chosen.embedding,
+    )  # fmt: skip
+
+
+async def open_ways_out(
+    settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
+) -> tuple[Deliverer, Outside]:
+    """For webhooks and for tools, with a client each: neither waits for the other's slow name servers. We hold the
+    database's lock: who has claimed webhooks there is dead."""
+    await database.write(claims.release_all)
+    tls, rules = await egress_tls(settings), egress_rules(settings)
+    clients = EgressClient(rules, tls), EgressClient(rules, tls)
+    for client in clients:
+        stack.push_async_callback(client.close)
+    webhooks = settings.webhooks
+    policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
+    return Deliverer(database, clients[0], key, policy), Outside(clients[1], Lanes(), key)
+
+
+def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkGate, stack: AsyncExitStack) -> Places:
+    """Where trunks' host names are, found without PJSIP and told to it."""
+    hosts = HostNames()
+    stack.callback(hosts.close)
+    places = Places(locator_of(settings, hosts).locate, endpoint.set_hosts)
+    places.permits, gate.leads = gate.permits, places.leads
+    endpoint.on_silent = places.demote
+    stack.push_async_callback(places.close)
+    return places
+
+
+async def tell_what_to_decide(database: Database, policy: Policy) -> None:
+    """Tell the operator of numbers that use trunks from before trunks had to be given."""
+
+    def look(conn: sa.Connection) -> tuple[bool, list[TrunkUse]]:
+        rules = trunk_grants.rules(conn, policy)
+        return rules.enforced, [each for each in trunk_grants.uses(conn, rules) if each.standing == "taken_over"]
+
+    enforced, uses = await database.read(look)
+    if enforced and uses:
+        log.warning(
+            "trunks.to_decide",
+            policy=policy,
+            organizations=len({each.organization_id for each in uses}),
+            trunks=len({each.trunk for each in uses}),
+            numbers=len({number.id for each in uses for number in each.numbers}),
+            what="they go on working with trunks that no operator has given to their organizations",
+            remedy="see `trunkline trunk list`; give or take each by `trunkline trunk allow` or `trunkline trunk deny`",
+        )
+
+
+def open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:
+    """The tick thread and the writer of recordings, both running, and their figures."""
+    writer = RecordingWriter()
+    writer.start()
+    stack.push_async_callback(asyncio.to_thread, writer.close)
+    engine = Engine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
+    engine.start()
+    stack.push_async_callback(asyncio.to_thread, engine.close)
+    for collector in (SoundCollector(endpoint.pump, engine), GuardCollector()):
+        REGISTRY.register(collector)
+        stack.callback(REGISTRY.unregister, collector)
+    return engine, writer

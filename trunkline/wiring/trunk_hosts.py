@@ -1,0 +1,20 @@
+"""Who finds the hosts of trunks, by the settings."""
+
+from __future__ import annotations
+
+import os
+
+from config.setting_values import name_server_address
+from config.settings import Settings
+from sipcore.resolver.dns_client import NameServers
+from sipcore.resolver.sip_locator import Locator
+from sipcore.resolver.system_resolver import HostNames
+from sipcore.resolver.target import Transport
+from sipcore.transport.listeners import versions
+
+
+def locator_of(settings: Settings, hosts: HostNames) -> Locator:
+    """`hosts` asks the system, where name servers know nothing."""
+    servers = NameServers([name_server_address(each) for each in settings.sip.nameservers])
+    speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
+    return Locator(servers, hosts.answer, speaks, versions(settings.sip.host), os.urandom(16))
