@@ -9,7 +9,7 @@ import pytest
 import structlog
 from blockbuster import BlockBuster, blockbuster_ctx
 
-from tests import standstill
+from tests import cpu_starvation
 
 OUR_PACKAGES = ["trunkline", "api", "calls", "sipcore", "models", "storage", "media", "config"]
 
@@ -25,16 +25,16 @@ structlog.configure(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        standstill.mark(item)
+        cpu_starvation.mark(item)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if standstill.concerns(item):
-        standstill.begin()
+    if cpu_starvation.concerns(item):
+        cpu_starvation.begin()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    standstill.tell(terminalreporter)
+    cpu_starvation.tell(terminalreporter)
 
 
 @contextmanager

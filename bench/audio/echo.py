@@ -19,10 +19,10 @@ from media.audio_port import TICK_MS, Samples
 from media.echo.canceller import LEAD_MS
 from media.echo.speex import FRAME_MS, SpeexLibrary
 from media.turns.events import Interrupted, Pause
-from tests.media.echo_room import EchoPort, Room
+from tests.media.echo.echo_room import EchoPort, Room
+from tests.media.echo.test_echo_guard import monologue
+from tests.media.engine.test_engine import Listener, Studio
 from tests.media.speech import silence, speech
-from tests.media.test_echo import monologue
-from tests.media.test_engine import Listener, Studio
 
 LEVELS: Final = (-10, -20, -30)
 DELAYS: Final = (50, 150, 300, 400)

@@ -22,7 +22,7 @@ from storage.document_reader.base.errors import BROKEN, Unreadable
 from storage.document_reader.base.limits import Limits
 from storage.document_reader.base.media_types import Kind
 from storage.document_reader.process.extract import extract
-from tests.storage.office_files import W, docx, p, page_of, pdf, pdf_of, stream, zipped
+from tests.storage.document_reader.office_files import W, docx, p, page_of, pdf, pdf_of, stream, zipped
 
 _MIB: Final = 2**20
 _MOST: Final = 20 * _MIB

@@ -10,9 +10,9 @@ from cryptography.fernet import Fernet
 
 from config.secrets import Secrets
 from storage.database.database import Database
-from tests import fresh_database
-from tests.calls.archive import Archive, open_archive
-from tests.calls.outbox import Receiver, listening
+from tests import database_template
+from tests.calls.knowledge.ingestion_harness import Archive, open_archive
+from tests.calls.webhooks.outbox_harness import Receiver, listening
 
 
 @pytest.fixture
@@ -34,6 +34,6 @@ def secrets() -> Secrets:
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    database = await fresh_database.opened(tmp_path)
+    database = await database_template.opened(tmp_path)
     yield database
     await database.close()

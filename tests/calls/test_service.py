@@ -14,8 +14,8 @@ from media.recording import HEADER_BYTES
 from models.protocols import TextDelta, VoiceSettings
 from models.tts.flite.text_to_speech import FliteTextToSpeech
 from storage.calls import calls, recordings
-from tests.calls.house import GREETS, House, open_house, until
-from tests.fakes_calls import RATE, WORD_MS
+from tests.calls.call_service_harness import GREETS, House, open_house, until
+from tests.fakes.scripted_call import RATE, WORD_MS
 
 
 async def eventually(house: House, condition: Callable[[calls.Call], bool]) -> None:

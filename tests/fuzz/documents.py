@@ -13,7 +13,7 @@ from storage.document_reader.formats.pdf_layout import Line, blocks_from_lines
 from storage.document_reader.process.protocol import passage_line
 from storage.document_reader.reader import text_of
 from tests.fuzz.invariants import storable
-from tests.storage.office_files import docx
+from tests.storage.document_reader.office_files import docx
 
 LIMITS: Final = Limits(characters=400_000, unpacked_bytes=4 * 2**20)
 _LONGEST_PASSAGE: Final = 200_000

@@ -19,10 +19,10 @@ from structlog.testing import capture_logs
 from media.engine.engine import Engine
 from media.recording import HEADER_BYTES, Recording, RecordingEnd, RecordingWriter
 from media.turns.events import TurnEnded
-from tests.fakes import ArrayPort, Loop
+from tests.fakes.fake_parts import ArrayPort, Loop
+from tests.media.engine_harness import NO_MODEL, Listener
 from tests.media.speech import silence, speech, tone
-from tests.media.studio import NO_MODEL, Listener
-from tests.trunkline.disks import filled, tiny_disk
+from tests.trunkline.small_disk import filled, tiny_disk
 
 
 def recorded(path: Path) -> tuple[int, np.ndarray[tuple[int, int], np.dtype[np.int16]]]:

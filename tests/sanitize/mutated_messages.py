@@ -12,12 +12,12 @@ import sys
 import structlog
 
 from sipcore.settings import EndpointSettings
-from tests.sipcore.evenness import turned_away
 from tests.sipcore.live_call import LiveCall
-from tests.sipcore.mutations import Mutator
-from tests.sipcore.phone import Phone
-from tests.sipcore.raw_phone import RawPhone
-from tests.sipcore.spoilt_messages import AT_ONCE, beginnings, in_answer, packets, within_a_call
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.rtp.packet_spacing import turned_away
+from tests.sipcore.torture.dialog_messages import AT_ONCE, beginnings, in_answer, packets, within_a_call
+from tests.sipcore.torture.message_mutator import Mutator
 
 SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from sipcore.settings import EndpointSettings
-from tests.sipcore.phone import Phone
+from tests.sipcore.loopback_phone import Phone
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

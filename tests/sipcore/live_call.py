@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from sipcore.dialogs.leg import Leg, LegEnd, Media
-from tests.sipcore.phone import Phone
-from tests.sipcore.raw_callee import RawCallee
-from tests.sipcore.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
 from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
 
 OURS_HZ, THEIRS_HZ = 600, 440

@@ -16,9 +16,9 @@ from config.errors import StartupError
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.settings import EndpointSettings
-from tests.peers import free_port
-from tests.sipcore.phone import Phone
-from tests.sipcore.raw_phone import RawPhone
+from tests.peers.sipp_baresip import free_port
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import RawPhone
 
 PCMU = EndpointSettings(codecs=("PCMU",), max_calls=10)
 

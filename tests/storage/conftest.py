@@ -9,12 +9,12 @@ import pytest
 
 from storage.accounts import organizations
 from storage.database.database import Database
-from tests import fresh_database
+from tests import database_template
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await fresh_database.opened(tmp_path)
+    opened = await database_template.opened(tmp_path)
     yield opened
     await opened.close()
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
-from tests.sipcore.raw_callee import RawCallee
-from tests.sipcore.raw_phone import RawPhone
-from tests.trunkline.phones import PhoneCall
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.sip_phone import PhoneCall
 
 
 class TakenCall(PhoneCall):

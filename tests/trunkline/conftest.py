@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
-from tests.trunkline.client import Client
-from tests.trunkline.house import Receiver, Server
-from tests.trunkline.phones import known
+from tests.trunkline.api_client import Client
+from tests.trunkline.server_process import Receiver, Server
+from tests.trunkline.sip_phone import known
 
 WEBHOOK_SECRET = "hush-hush-webhook"
 GREETING = "Welcome to the harbour office. We are glad that you call. How can we help you today?"

@@ -10,10 +10,10 @@ from typing import Any
 
 import aiohttp
 
-from tests.sipcore.raw_phone import RawPhone
-from tests.trunkline.client import Client
-from tests.trunkline.house import Server, command
-from tests.trunkline.phones import dialled
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.api_client import Client
+from tests.trunkline.server_process import Server, command
+from tests.trunkline.sip_phone import dialled
 
 GREETING = {"firstSpeaker": "agent", "agentGreetingEnabled": True, "agentGreeting": "Hello."}
 

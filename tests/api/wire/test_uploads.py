@@ -12,7 +12,7 @@ from aiohttp import web
 from api.resources import background_sounds
 from api.serving import upload_slots
 from api.serving.upload_slots import AT_ONCE
-from tests.api.test_background_sounds import upload
+from tests.api.resources.test_background_sounds import upload
 from tests.api.wire.conftest import Live, Serve, Wire
 
 LARGE = 2**20 + 1

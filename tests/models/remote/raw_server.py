@@ -15,7 +15,7 @@ from typing import Any
 from calls.egress.client import EgressClient
 from models.remote.client import Endpoint
 from models.remote.config import Limits, RemoteKind, RemoteModel, RemoteVoice
-from tests.calls.web_server import LOOPBACK, system_tls
+from tests.calls.http_server import LOOPBACK, system_tls
 
 KEY = "sk-secret-of-the-gpu"
 QUICK = Limits(connect_s=5, first_s=8, gap_s=8, whole_s=20)

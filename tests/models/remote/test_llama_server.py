@@ -16,8 +16,8 @@ from models.remote.client import Endpoint
 from models.remote.config import Limits, RemoteModel
 from models.remote.embeddings import RemoteEmbeddings
 from models.remote.language_model import RemoteLanguageModel
-from tests.calls.web_server import LOOPBACK, client_with
-from tests.models.llama_server import KEY, MODEL, VECTORS, WITH_TOOLS, llama_server, saying
+from tests.calls.http_server import LOOPBACK, client_with
+from tests.models.remote.llama_server import KEY, MODEL, VECTORS, WITH_TOOLS, llama_server, saying
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATIENT = Limits(connect_s=10, first_s=30, gap_s=30, whole_s=60)

@@ -1,0 +1,221 @@
+"""What is kept of a call can be had, all of it, and can be made to go."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+from uuid import uuid4
+from zipfile import ZipFile
+
+import pytest
+import sqlalchemy as sa
+from aiohttp.test_utils import make_mocked_request
+
+from api.http.zip_stream import Member, ZipStream
+from calls.post_call.retention import Retention
+from config.clock import utc_now
+from storage.calls import calls, outbound_audit, sip_traces
+from storage.calls.calls import Call
+from storage.calls.outbound_audit import Wish
+from storage.calls.sip_traces import CallSip
+from storage.webhooks import deliveries
+from tests.api.conftest import Api
+from tests.calls.call_service_harness import until
+from tests.calls.post_call.past_calls import SAID, SOUND, left_of, past_call, record
+
+TOLD = {"README.txt", "call.json", "transcript.json", "transcript.txt", "timeline.json", "sip.json"}
+EVERYTHING = TOLD | {"recording.wav", "webhook/body.json", "webhook/attempts.json"}
+
+
+async def family(api: Api, *, child_ended: bool = True) -> tuple[Call, Call]:
+    """An ended call, recorded and told of, and the call that it was handed on to."""
+
+    def store(conn: sa.Connection) -> tuple[Call, Call]:
+        ended_at = utc_now() - timedelta(hours=1)
+        parent = past_call(conn, api.organization_id, ended_at)
+        return parent, past_call(conn, api.organization_id, ended_at, parent=parent.id, ended=child_ended)
+
+    made = await api.services.database.write(store)
+    for each in made:
+        await asyncio.to_thread(record, api.services.settings.data_dir, each)
+    return made
+
+
+def opened(archive: bytes) -> dict[str, bytes]:
+    """Every file of an archive; each has been checked."""
+    with ZipFile(io.BytesIO(archive)) as found:
+        assert found.testzip() is None
+        return {name: found.read(name) for name in found.namelist()}
+
+
+async def test_an_export_holds_everything_that_is_kept(api: Api) -> None:
+    parent, child = await family(api)
+    response = await api.raw("GET", f"/calls/{parent.id}/export")
+    assert (response.status, response.content_type) == (200, "application/zip")
+    assert response.headers["Content-Disposition"] == f'attachment; filename="call-{parent.id}.zip"'
+    files = opened(await response.read())
+    of_child = {f"transfers/{child.id}/{name}" for name in EVERYTHING - {"README.txt"}}
+    assert set(files) == EVERYTHING | of_child
+    shown = json.loads(files["call.json"])
+    told = (await api("GET", f"/calls/{parent.id}"))[1]["data"]
+    assert {**shown, "recordingUrl": ""} == {**told, "recordingUrl": ""}
+    assert files["transcript.txt"].decode() == f"user: {SAID}\n"
+    assert files["recording.wav"] == SOUND
+    assert json.loads(files["webhook/body.json"]) == {"summary": SAID}
+    assert json.loads(files["webhook/attempts.json"])[0]["responseBody"] == SAID
+    assert json.loads(files["sip.json"])["callId"] == parent.id
+    assert parent.id in files["README.txt"].decode()
+
+
+async def test_a_live_call_is_exported_as_far_as_it_is_known(api: Api) -> None:
+    _, child = await family(api, child_ended=False)
+    response = await api.raw("GET", f"/calls/{child.id}/export")
+    assert set(opened(await response.read())) == TOLD
+
+
+async def test_a_head_request_gets_no_archive(api: Api) -> None:
+    parent, _ = await family(api)
+    response = await api.raw("HEAD", f"/calls/{parent.id}/export")
+    assert (response.status, response.content_type, await response.read()) == (200, "application/zip", b"")
+
+
+async def test_only_a_key_of_the_calls_organization_opens_it(api: Api) -> None:
+    parent, _ = await family(api)
+    other = await api.of_another_organization()
+    for method, path in (("GET", f"/calls/{parent.id}/export"), ("DELETE", f"/calls/{parent.id}")):
+        assert await other(method, path) == (404, {"error": "Call not found"})
+        assert (await api.client.request(method, f"/v1{path}")).status == 401
+    assert await api("GET", f"/calls/{uuid4()}/export") == (404, {"error": "Call not found"})
+
+
+async def test_a_deleted_call_leaves_nothing(api: Api) -> None:
+    parent, child = await family(api)
+    data_dir, database = api.services.settings.data_dir, api.services.database
+    wish = Wish(organization_id=api.organization_id, phone_number_id=None, destination="+4940654321", client="::1")
+    await database.write(partial(outbound_audit.note, wish=wish, verdict="queued", call_id=parent.id, detail="+49"))
+    path = f"/calls/{parent.id}"
+    key = {"Idempotency-Key": "once"}
+    assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 201
+    assert await api("DELETE", path) == (200, {"data": {"id": parent.id, "deleted": True}})
+    assert await api("DELETE", path) == (404, {"error": "Call not found"})
+    for below in ("", "/recording", "/transcript", "/timeline", "/sip", "/export", "/webhook-deliveries"):
+        assert await api("GET", path + below) == (404, {"error": "Call not found"})
+    assert (await api("POST", f"{path}/webhook-deliveries", headers=key))[0] == 404
+    await Retention(database, data_dir).round(utc_now())
+    assert not await asyncio.to_thread(lambda: list((data_dir / "recordings").rglob("*.wav")))
+    for each in (parent, child):
+        assert await database.read(partial(left_of, call_id=each.id)) == set()
+    attempt = await database.read(partial(outbound_audit.that_queued, call_id=parent.id))
+    assert attempt is not None
+    assert (attempt.destination, attempt.detail, attempt.client) == ("+4940…", None, "::1")
+
+
+async def test_a_call_that_has_not_ended_is_not_deleted(api: Api) -> None:
+    parent, child = await family(api, child_ended=False)
+    for each in (child, parent):
+        assert await api("DELETE", f"/calls/{each.id}") == (409, {"error": "The call has not ended"})
+    assert await api.services.database.read(partial(calls.get_anywhere, call_id=parent.id)) == parent
+
+
+async def test_what_comes_late_of_a_deleted_call_is_let_go(api: Api) -> None:
+    """Its SIP messages are stored a moment after its end; an attempt at its webhook may be under way."""
+    database = api.services.database
+
+    def store(conn: sa.Connection) -> tuple[Call, Call]:
+        at = utc_now() - timedelta(hours=1)
+        return past_call(conn, api.organization_id, at), past_call(conn, api.organization_id, at, told=False)
+
+    stays, goes = await database.write(store)
+    (due,) = await database.read(lambda conn: deliveries.due(conn, utc_now()))
+    assert (await api("DELETE", f"/calls/{goes.id}"))[0] == 200
+
+    def late(conn: sa.Connection) -> Any:
+        sip_traces.put(conn, {goes.id: CallSip([]), stays.id: CallSip([], 7)})
+        return deliveries.record_attempt(
+            conn,
+            due.attempt,
+            succeeded=True,
+            response_status=200,
+            response_body=None,
+            error=None,
+            duration_ms=1,
+            started_at=utc_now(),
+        )
+
+    assert await database.write(late) is None
+    assert await database.read(partial(sip_traces.get, call_id=stays.id)) == CallSip([], 7)
+    assert await database.read(partial(left_of, call_id=goes.id)) <= {"recording_removals"}
+
+
+class Endless(io.RawIOBase):
+    """A file larger than any memory, of which it is counted how much has been read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_by_now = 0
+
+    def read(self, size: int = -1) -> bytes:
+        self.read_by_now += size
+        return bytes(size)
+
+
+def test_an_archive_is_made_as_it_is_sent_and_its_files_are_closed() -> None:
+    endless = Endless()
+    stream = ZipStream("x.zip", [Member.of("a.txt", b"a"), Member("b", endless, 10**13)], utc_now())  # type: ignore[arg-type]
+    first = [next(stream._pieces) for _ in range(3)]
+    assert b"a.txt" in first[0]
+    assert endless.read_by_now < 10_000_000
+    stream._close()
+    assert endless.closed
+
+
+class Stuck(io.RawIOBase):
+    """A file whose disk gives nothing until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.let_go = Event(), Event()
+
+    def read(self, size: int = -1) -> bytes:
+        self.asked.set()
+        self.let_go.wait(10)
+        return b""
+
+
+async def test_an_archive_that_is_cut_off_while_a_file_is_read_is_closed() -> None:
+    stuck = Stuck()
+    stream = ZipStream("x.zip", [Member("a", stuck, 1)], utc_now())  # type: ignore[arg-type]
+    await stream.prepare(make_mocked_request("GET", "/"))
+    sending = asyncio.create_task(stream.write_eof())
+    assert await asyncio.to_thread(stuck.asked.wait, 10)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert not stuck.closed
+    stuck.let_go.set()
+    await until(lambda: stuck.closed)
+
+
+async def test_files_of_an_archive_that_is_not_sent_are_closed() -> None:
+    stuck = Stuck()
+    stream = ZipStream("x.zip", [Member("a", stuck, 1)], utc_now())  # type: ignore[arg-type]
+    await stream.prepare(make_mocked_request("HEAD", "/"))
+    await stream.write_eof()
+    assert stuck.closed
+    assert not stuck.asked.is_set()
+
+
+async def test_recordings_are_sent_though_they_are_deleted_meanwhile(api: Api, tmp_path: Path) -> None:
+    parent, _ = await family(api)
+    async with api.client.get(
+        f"/v1/calls/{parent.id}/export", headers={"Authorization": f"Bearer {api.key}"}
+    ) as response:
+        assert (await api("DELETE", f"/calls/{parent.id}"))[0] == 200
+        await Retention(api.services.database, tmp_path).round(utc_now())
+        assert opened(await response.read())["recording.wav"] == SOUND

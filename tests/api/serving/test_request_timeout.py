@@ -1,0 +1,194 @@
+"""A request that is cut off at its deadline leaves whole work behind: all that belongs to it, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
+from structlog.testing import capture_logs
+
+from api.app import create_app
+from api.resources import background_sounds
+from storage.accounts import idempotency
+from storage.accounts.idempotency import Answer, Scope
+from tests.api.conftest import Api, StartApi
+from tests.api.resources.test_background_sounds import WAV, files, listed, upload
+from tests.trunkline.server_process import until
+
+DEADLINE_S = 1.5
+NUMBER = {"number": "100", "provider": "sip"}
+REFUSE_SOUNDS = "CREATE TRIGGER trouble BEFORE INSERT ON background_sounds BEGIN SELECT RAISE(ABORT, 'no'); END"
+
+
+@pytest.fixture
+async def api(start_api: StartApi) -> Api:
+    started: Api = await start_api({"api": {"request_timeout_s": DEADLINE_S}})
+    return started
+
+
+@asynccontextmanager
+async def busy_database(api: Api) -> AsyncIterator[Callable[[], None]]:
+    """Another write is at work until the function is called or the block ends."""
+    freed = threading.Event()
+    other = asyncio.create_task(api.services.database.write(lambda _conn: freed.wait(30)))
+    try:
+        yield freed.set
+    finally:
+        freed.set()
+        await other
+
+
+async def _post(api: Api, path: str, body: Any, key: str | None = None) -> ClientResponse:
+    return await api.raw("POST", path, body, headers={} if key is None else {"Idempotency-Key": key})
+
+
+async def _writes_wait(api: Api, count: int) -> None:
+    commits = api.services.database._commits
+    assert commits is not None
+    await until(lambda: len(commits._gathered) == count, every_s=0.005)
+
+
+@pytest.mark.parametrize("second", [{"name": "b"}, {"name": 1}], ids=["valid", "invalid"])
+async def test_the_same_key_gets_the_answer_of_one_that_was_cut_off(api: Api, second: Any) -> None:
+    async with busy_database(api) as free:
+        assert (await _post(api, "/agents", {"name": "a"}, "k")).status == 503
+        again = asyncio.create_task(_post(api, "/agents", second, "k"))
+        await _writes_wait(api, 2)
+        free()
+        answer = await again
+    assert (answer.status, answer.headers["Idempotent-Replay"]) == (201, "true")
+    _, agents = await api("GET", "/agents")
+    assert agents["data"] == [(await answer.json())["data"]]
+
+
+async def test_the_same_key_neither_prepares_nor_does_again_for_good(api: Api) -> None:
+    async with busy_database(api) as free:
+        assert (await _post(api, "/background-sounds", upload(), "k")).status == 503
+        again = asyncio.create_task(_post(api, "/background-sounds", upload(), "k"))
+        await _writes_wait(api, 2)
+        assert len(files(api)) == 2
+        free()
+        answer = await again
+        if answer.status == 503:  # on a busy machine the upload was still being looked at
+            answer = await _post(api, "/background-sounds", upload(), "k")
+    assert answer.headers["Idempotent-Replay"] == "true"
+    made = (await answer.json())["data"]
+    assert (await listed(api), files(api)) == ([made], [f"{made['id']}.wav"])
+
+
+async def test_nothing_is_done_and_nothing_follows_when_the_answer_is_there_already(api: Api) -> None:
+    async with busy_database(api) as free:
+        assert (await _post(api, "/phone-numbers", NUMBER, "k")).status == 503
+        again = asyncio.create_task(_post(api, "/phone-numbers", NUMBER, "k"))
+        await _writes_wait(api, 2)
+        free()
+        assert (await again).status == 201
+    assert len(api.number_changes) == 1
+
+
+async def test_the_first_answer_holds_when_two_servers_refuse_at_once(api: Api) -> None:
+    database, secrets = api.services.database, api.services.secrets
+    scope, own, other = Scope(api.organization_id, "POST", "/v1/agents", "k"), Answer(404, b"{}"), Answer(400, b"{}")
+    for answer in (own, other):
+        first = await database.write(
+            lambda conn, answer=answer: idempotency.find_or_keep(conn, secrets, scope, answer)  # type: ignore[misc]
+        )
+        assert first == own
+
+
+async def test_what_follows_a_commit_follows_also_when_nobody_waits_for_it(api: Api) -> None:
+    async with busy_database(api):
+        assert (await _post(api, "/phone-numbers", NUMBER)).status == 503
+        assert api.number_changes == []
+    await until(lambda: api.number_changes)
+    _, numbers = await api("GET", "/phone-numbers")
+    assert (len(numbers["data"]), len(api.number_changes)) == (1, 1)
+
+
+async def test_a_stop_waits_for_what_was_cut_off(api: Api) -> None:
+    async with busy_database(api) as free:
+        assert (await _post(api, "/phone-numbers", NUMBER)).status == 503
+        stop = asyncio.create_task(api.client.close())
+        free()
+        await stop
+        assert len(api.number_changes) == 1
+
+
+async def test_an_upload_that_is_cut_off_before_its_transaction_is_stored_whole(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off, store = threading.Event(), background_sounds._store
+
+    def late(*args: Any) -> Any:
+        cut_off.wait(30)
+        return store(*args)
+
+    monkeypatch.setattr(background_sounds, "_store", late)
+    try:
+        assert (await _post(api, "/background-sounds", upload())).status == 503
+        assert files(api) == []
+    finally:
+        cut_off.set()
+    await api.client.close()
+    stored = await api.services.database.read(
+        lambda conn: conn.scalar(sa.text("SELECT count(*) FROM background_sounds"))
+    )
+    assert (stored, len(files(api))) == (1, 1)
+
+
+async def test_what_was_cut_off_and_fails_leaves_no_file_and_a_line_in_the_log(api: Api) -> None:
+    await api.services.database.write(lambda conn: conn.execute(sa.text(REFUSE_SOUNDS)))
+    with capture_logs() as logs:
+        async with busy_database(api):
+            assert (await _post(api, "/background-sounds", upload(WAV))).status == 503
+            assert len(files(api)) == 1
+        await api.client.close()
+    assert files(api) == []
+    (line,) = [each for each in logs if each["event"] == "api.cut_off_work_failed"]
+    assert isinstance(line["exc_info"], sa.exc.IntegrityError)
+
+
+async def test_a_refusal_of_what_was_cut_off_is_logged_without_a_trace(api: Api) -> None:
+    unknown = {
+        "agentId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+        "phoneNumberId": "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+    }
+    with capture_logs() as logs:
+        async with busy_database(api):
+            assert (await _post(api, "/calls", {**unknown, "to": "+4930123456"})).status == 503
+        await api.client.close()
+    (line,) = [each for each in logs if each["event"] == "api.cut_off_work_failed"]
+    assert (line["log_level"], line["error"]) == ("warning", "NotFound('Agent not found')")
+    assert "exc_info" not in line
+
+
+async def test_a_fault_in_what_follows_is_logged_and_the_request_has_succeeded(api: Api) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    app = create_app(replace(api.services, phone_numbers_changed=broken))
+    async with TestClient(TestServer(app)) as client:
+        with capture_logs() as logs:
+            answer = await _post(replace(api, client=client), "/phone-numbers", NUMBER)
+    assert answer.status == 201
+    assert [each["log_level"] for each in logs if each["event"] == "api.follow_up_failed"] == ["error"]
+
+
+async def test_a_fault_in_taking_back_does_not_hide_the_cause(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("storage.background_sounds.sounds.remove_file", broken)
+    await api.services.database.write(lambda conn: conn.execute(sa.text(REFUSE_SOUNDS)))
+    with capture_logs() as logs:
+        assert (await _post(api, "/background-sounds", upload())).status == 500
+    failed = [each["event"] for each in logs if each["log_level"] == "error"]
+    assert failed == ["api.undo_failed", "api.request_failed"]

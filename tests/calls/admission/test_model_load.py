@@ -1,0 +1,353 @@
+"""Who is taken while the models are slow."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from calls.admission.model_load import ONE_BY_ONE_S, Gate, Load
+from calls.admission.number_routing import Refused
+from calls.session.call_session import LiveCall
+from sipcore.trunks.trunk import Trunk
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.outbound_calls import callee, queue, stored
+
+
+def watched(gate: Gate, seconds: float, wait_s: float, *, since_s: float = 0.0, talking: int = 4) -> float:
+    """The gate looks twice a second for so long; returns the time."""
+    steps = round(seconds * 2)
+    for step in range(1, steps + 1):
+        gate.saw(since_s + step / 2, wait_s, talking)
+    return since_s + steps / 2
+
+
+def test_callers_are_welcome_while_the_models_keep_up() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 60, 2.9)
+    assert gate.why_not(now_s, 4) is None
+    assert gate.wait_s == pytest.approx(2.9, rel=0.01)
+
+
+def test_answers_that_wait_too_long_for_a_while_close_the_gate_and_it_says_why() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 2, 6.0)
+    assert gate.why_not(now_s, 4) is None, "one slow moment is none"
+    now_s = watched(gate, 10, 6.0, since_s=now_s)
+    assert gate.why_not(now_s, 4) == "answers wait 4.1 s for the models, 3 s is the most"
+
+
+def test_it_opens_again_only_when_the_wait_has_halved() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 30, 6.0)
+    now_s = watched(gate, 30, 2.0, since_s=now_s)
+    assert gate.why_not(now_s, 4) is not None
+    now_s = watched(gate, 30, 1.0, since_s=now_s)
+    assert gate.why_not(now_s, 4) is None
+
+
+def test_a_wait_around_the_limit_does_not_make_it_flap() -> None:
+    gate, changes, now_s = Gate(3.0), 0, 0.0
+    for wait_s in (2.0, 4.5) * 60:
+        was_closed = gate.is_closed
+        now_s = watched(gate, 5, wait_s, since_s=now_s)
+        changes += gate.is_closed != was_closed
+    assert changes == 1
+
+
+def test_however_long_the_wait_was_the_gate_opens_soon_after_it() -> None:
+    gate = Gate(3.0)
+    now_s = watched(gate, 60, 10_000.0)
+    assert gate.is_closed
+    watched(gate, 20, 0.0, since_s=now_s)
+    assert not gate.is_closed
+
+
+def test_the_first_call_is_always_taken() -> None:
+    gate = Gate(3.0, expected_calls=0)
+    now_s = watched(gate, 30, 60.0)
+    assert gate.why_not(now_s, 1) is not None
+    assert gate.why_not(now_s, 0) is None
+    gate.saw(now_s + 0.5, 60.0, talking=0)
+    assert not gate.is_closed
+
+
+def test_calls_beyond_the_expected_number_come_in_one_by_one() -> None:
+    gate = Gate(3.0, expected_calls=2)
+    gate.took(0.0)
+    assert gate.why_not(0.1, 1) is None
+    gate.took(0.1)
+    assert gate.why_not(0.2, 2) == "the models are expected to hold 2 calls: more come in one by one"
+    assert gate.why_not(0.1 + ONE_BY_ONE_S, 2) is None
+    gate.took(0.1 + ONE_BY_ONE_S)
+    assert gate.why_not(0.2 + ONE_BY_ONE_S, 3) is not None
+
+
+class Models:
+    """Say how long they would let wait, and are looked at until it has come to count."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refuses: bool = True) -> None:
+        monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
+        self.wait_s = 0.0
+        self.load = Load(Gate(3.0), lambda: self.wait_s, refuses=refuses)
+
+    async def become(self, wait_s: float) -> None:
+        """From now on they would let wait so long."""
+        self.wait_s = wait_s
+        await until(self._counts)
+
+    def _counts(self) -> bool:
+        self.load.look()
+        return self.load._gate.is_closed == (self.wait_s > 3.0)
+
+
+async def two_calls(house: House, models: Models) -> None:
+    """One call talks, and then the models are slow for another one."""
+    await house.number()
+    first = house.rings()
+    await until(lambda: 200 in first.sent)
+    await models.become(6.0)
+
+
+async def test_a_caller_is_told_503_and_when_to_come_back_while_the_models_are_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch)
+    async with open_house(tmp_path, load=models.load) as house:
+        await two_calls(house, models)
+        with capture_logs() as lines:
+            late = house.rings()
+            await until(late.leg.ended.done)
+        assert late.sent == [503]
+        assert int(late.dialog.headers["Retry-After"]) > 0
+        [refused] = [line for line in lines if line["event"] == "call.refused"]
+        assert refused["why"].startswith("answers wait")
+        assert len(await house.all_calls()) == 1
+        await models.become(0.5)
+        again = house.rings()
+        await until(lambda: 200 in again.sent)
+
+
+async def test_a_call_that_we_make_stays_queued_until_the_models_keep_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch)
+    async with open_house(tmp_path, load=models.load) as house:
+        await two_calls(house, models)
+        line = await house.number("+4930200")
+        with capture_logs() as lines:
+            call = await queue(house, line)
+            await until(lambda: any(line["event"] == "call.waits_for_models" for line in lines))
+        assert (await stored(house, call)).status == "queued"
+        assert house.callees.called == []
+        await models.become(0.5)
+        await callee(house)
+
+
+async def test_a_queued_call_is_withdrawn_while_it_waits_for_the_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch)
+    async with open_house(tmp_path, load=models.load) as house:
+        await two_calls(house, models)
+        line = await house.number("+4930200")
+        call = await queue(house, line)
+        assert await house.service.hangup(call.id)
+        assert (await stored(house, call)).ended_reason == "api_hangup"
+        await queue(house, line, "+4917099")
+        await models.become(0.5)
+        assert (await callee(house)).leg.facts.to.user == "+4917099"
+
+
+async def test_where_slowness_is_only_to_be_told_everybody_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Models(monkeypatch, refuses=False)
+    async with open_house(tmp_path, load=models.load) as house:
+        with capture_logs() as lines:
+            await two_calls(house, models)
+        assert [line["refuses"] for line in lines if line["event"] == "models.slow"] == [False]
+        second = house.rings()
+        await until(lambda: 200 in second.sent)
+
+
+async def test_callers_who_come_at_once_count_before_they_talk(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    async with open_house(tmp_path, load=load) as house:
+        await house.number()
+        phones = [house.rings() for _ in range(5)]
+        await until(lambda: all(phone.sent and phone.sent[-1] >= 200 for phone in phones))
+        assert sorted(phone.sent[-1] for phone in phones) == [200, 200, 503, 503, 503]
+
+
+async def test_models_are_measured_before_they_are_watched_and_to_the_end_before_they_are_closed() -> None:
+    began, goes_on, is_over = threading.Event(), threading.Event(), False
+
+    def measure() -> int:
+        nonlocal is_over
+        began.set()
+        goes_on.wait(10)
+        is_over = True
+        return 7
+
+    gate = Gate(3.0)
+    watching = asyncio.create_task(Load(gate, lambda: 0.0, expect=measure).run())
+    await asyncio.to_thread(began.wait, 10)
+    watching.cancel()
+    await asyncio.sleep(0)
+    assert not watching.done()
+    goes_on.set()
+    await asyncio.wait((watching,))
+    assert is_over
+    again = asyncio.create_task(Load(gate, lambda: 0.0, expect=lambda: 7).run())
+    await until(lambda: gate.expected_calls == 7)
+    again.cancel()
+
+
+def test_calls_that_wait_leave_places_to_callers() -> None:
+    gate = Gate(3.0, expected_calls=10)
+    gate.took(0.0, waited=True)
+    assert gate.why_not(0.1, 7, waits=True) is None
+    assert gate.why_not(0.1, 8, waits=True) is not None
+    assert gate.why_not(0.1, 9) is None
+
+
+def test_calls_that_wait_take_no_turn_of_callers_but_one_of_their_own_while_no_caller_is_refused() -> None:
+    gate = Gate(3.0, expected_calls=2)
+    assert gate.why_not(20.0, 5, waits=True) is None
+    gate.took(20.0, waited=True)
+    assert gate.why_not(20.1, 5, waits=True) is not None
+    assert gate.why_not(20.1, 5) is None, "the callers' turn is still there"
+    gate.took(20.1)
+    gate.refused(27.0)
+    assert gate.why_not(20.2 + ONE_BY_ONE_S, 5, waits=True) == "callers come first, and one was refused just now"
+    assert gate.why_not(27.1 + ONE_BY_ONE_S, 5, waits=True) is None
+    assert gate.why_not(27.1 + ONE_BY_ONE_S, 0, waits=True) is None
+
+
+def test_a_turn_that_is_given_back_is_another_ones() -> None:
+    gate = Gate(3.0, expected_calls=2)
+    gate.took(20.0)
+    gate.gave_back()
+    assert gate.why_not(20.1, 2) is None
+
+
+async def test_a_queue_of_calls_that_we_make_does_not_shut_callers_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
+    load = Load(Gate(3.0, expected_calls=5), lambda: 0.0)
+    talking = 0
+    load.talking = lambda: talking
+    watching = asyncio.create_task(load.run())
+
+    async def place() -> None:
+        nonlocal talking
+        await load.turn(lambda: asyncio.sleep(0))
+        if load.enter_after_turn():
+            talking += 1
+            load.is_in()
+
+    queue_ = [asyncio.create_task(place()) for _ in range(20)]
+    await until(lambda: talking == 4)
+    await asyncio.sleep(0.02)
+    assert talking == 4
+    assert load.enter() is None
+    talking += 1
+    load.is_in()
+    assert load.enter() is not None
+    talking -= 3
+    await asyncio.sleep(0.02)
+    assert talking == 2, "a caller was refused: who has called again finds a place"
+    assert load.enter() is None
+    for task in (*queue_, watching):
+        task.cancel()
+
+
+async def test_a_call_that_waits_for_its_turn_or_its_trunk_counts_for_nothing(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    async with open_house(tmp_path, load=load, per_second=0.001) as house:
+        line = await house.number()
+        await queue(house, line)
+        await callee(house)
+        for _ in range(3):
+            await queue(house, line)
+        await until(lambda: len(house.service.live()) == 4)
+        phone = house.rings()
+        await until(lambda: phone.sent and phone.sent[-1] >= 200)
+        assert phone.sent[-1] == 200
+
+
+async def test_a_call_that_finds_its_place_taken_when_its_trunk_is_there_waits_again(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    async with open_house(tmp_path, load=load) as house:
+        line = await house.number()
+        trunk_of, asked, goes_on = house.service._way_out.trunk_of, asyncio.Event(), asyncio.Event()  # type: ignore[union-attr]
+
+        async def slow(number: PhoneNumber) -> Trunk:
+            asked.set()
+            await goes_on.wait()
+            return await trunk_of(number)
+
+        house.service._way_out = replace(house.service._way_out, trunk_of=slow)  # type: ignore[type-var]
+        call = await queue(house, line)
+        await asked.wait()
+        first, second = house.rings(), house.rings()
+        await until(lambda: 200 in first.sent and 200 in second.sent)
+        with capture_logs() as lines:
+            goes_on.set()
+            await until(lambda: any(line["event"] == "call.waits_for_models" for line in lines))
+        assert (await stored(house, call)).status == "queued"
+
+
+async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp_path: Path) -> None:
+    load = Load(Gate(3.0, expected_calls=1), lambda: 0.0)
+    async with open_house(tmp_path, load=load) as house:
+        await house.number()
+        first = house.rings()
+        await until(lambda: 200 in first.sent)
+        load._gate.gave_back()  # its turn is over
+        create = house.service._create
+
+        async def full(*_: object) -> LiveCall:
+            raise Refused(486, "the organization has too many calls")
+
+        house.service._create = full  # type: ignore[method-assign]
+        refused = house.rings()
+        await until(refused.leg.ended.done)
+        assert refused.sent == [486]
+        house.service._create = create  # type: ignore[method-assign]
+        second = house.rings()
+        await until(lambda: second.sent and second.sent[-1] >= 200)
+        assert second.sent[-1] == 200
+
+
+async def test_models_that_cannot_be_asked_do_not_keep_the_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
+    monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
+    gate = Gate(3.0)
+    watched(gate, 10, 9.0)
+    gate._seen_s = 0.0
+    assert gate.is_closed
+
+    def broken() -> float:
+        raise RuntimeError("a model is gone")
+
+    def unmeasurable() -> int:
+        raise RuntimeError("cannot be measured")
+
+    load = Load(gate, broken, expect=unmeasurable)
+    load.talking = lambda: 4
+    with capture_logs() as lines:
+        watching = asyncio.create_task(load.run())
+        await until(lambda: not gate.is_closed)
+        await asyncio.sleep(0.01)
+    assert not watching.done()
+    assert [line["event"] for line in lines if line["log_level"] in ("warning", "error")] == [
+        "models.not_measured",
+        "models.look_failed",
+    ]
+    watching.cancel()

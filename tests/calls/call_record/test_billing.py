@@ -1,0 +1,325 @@
+"""Calls of paid plans cost what the rate card says, to the last digit, and are paid exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from bench.turn.scripted_models import HANG_UP
+from calls import metrics
+from calls.call_record.billing import RateCard, charge
+from calls.call_record.metering import Usage
+from calls.outbound import permissions
+from calls.post_call.finalizer import AfterCall
+from config.secrets import Secrets
+from config.sections import BillingSettings
+from models.protocols import TextDelta
+from storage import tables
+from storage.accounts import balances, organizations
+from storage.accounts.balances import BalanceChange
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.database.database import Database, StorageTrouble
+from storage.webhooks import deliveries
+from tests.calls.call_service_harness import GREETS, House, open_house, until
+from tests.calls.outbound_calls import callee, ended, queue
+
+PRICES = BillingSettings(
+    telephony_per_minute=0.012,
+    inference_per_1000_tokens=0.0035,
+    speech_to_text_per_minute=0.006,
+    text_to_speech_per_1000_characters=0.015,
+)
+CARD = RateCard(speaking=Decimal(1))
+ONE_MS = timedelta(milliseconds=1)
+
+
+def worth(call: Call) -> Decimal:
+    """What a stored call costs by hand: as the page on billing does the sum."""
+    assert call.started_at is not None
+    assert call.ended_at is not None
+    usage = Usage.of(call.usage)
+    connected_ms = (call.ended_at - call.started_at) // ONE_MS
+    exact = (
+        Decimal("0.012") * connected_ms / 60000
+        + Decimal("0.0035") * (usage.prompt_tokens + usage.completion_tokens) / 1000
+        + Decimal("0.006") * round(usage.heard_s * 1000) / 60000
+        + Decimal("0.015") * usage.spoken_characters / 1000
+    )
+    return exact.quantize(Decimal("0.000001"), ROUND_HALF_UP)
+
+
+@pytest.mark.parametrize(
+    ("card", "usage", "cost"),
+    [
+        ({}, Usage(60, 1000, 1000, 60, 1000), "0"),
+        ({"telephony": "0.01"}, Usage(telephony_s=60), "0.01"),
+        ({"telephony": "0.01"}, Usage(telephony_s=1), "0.000167"),
+        ({"telephony": "0.01"}, Usage(telephony_s=0.003), "0.000001"),  # 0.0000005: halves go up
+        ({"telephony": "0.01"}, Usage(telephony_s=0.002), "0"),
+        ({"tokens": "0.1"}, Usage(prompt_tokens=700, completion_tokens=300), "0.1"),
+        ({"hearing": "0.3"}, Usage(heard_s=0.1), "0.0005"),
+        ({"speaking": "15"}, Usage(spoken_characters=241), "3.615"),
+        # Each part alone would be rounded down: only the sum is rounded.
+        ({"telephony": "0.000024", "hearing": "0.000024"}, Usage(telephony_s=1, heard_s=1), "0.000001"),
+        ({"telephony": "1000000", "tokens": "1000000"}, Usage(86400, 10**7, 10**7), "21440000000"),
+    ],
+)
+def test_a_cost_is_exact_and_rounded_once(card: Mapping[str, str], usage: Usage, cost: str) -> None:
+    prices = RateCard(**{name: Decimal(price) for name, price in card.items()})
+    assert prices.cost_of(usage) == Decimal(cost)
+
+
+def test_the_example_of_the_page_is_right() -> None:
+    cost = RateCard.of(PRICES).cost_of(Usage(61.234, 812, 40, 12.3, 240))
+    page = (Path(__file__).parents[3] / "docs" / "billing.md").read_text()
+    assert f"which is **{cost}**" in page
+
+
+def test_a_price_counts_digit_by_digit() -> None:
+    card = RateCard.of(BillingSettings(telephony_per_minute=0.1, inference_per_1000_tokens=1e-07))
+    assert (card.telephony, card.tokens) == (Decimal("0.1"), Decimal("0.0000001"))
+    assert card.cost_of(Usage(telephony_s=180)) == Decimal("0.3")
+
+
+async def has(house: House, **facts: Any) -> None:
+    """Every organization has that."""
+    await house.database.write(lambda conn: conn.execute(sa.update(tables.organizations).values(**facts)))
+
+
+async def purse(house: House, organization_id: str) -> tuple[Decimal, list[BalanceChange]]:
+    """What is left, and why."""
+
+    def look(conn: sa.Connection) -> tuple[Decimal, list[BalanceChange]]:
+        found = organizations.get(conn, organization_id)
+        assert found is not None
+        return found.balance, balances.last_changes(conn, organization_id, 100)
+
+    return await house.database.read(look)
+
+
+async def test_a_call_of_a_paid_plan_is_paid_as_it_ends_and_one_of_the_free_plan_is_not(tmp_path: Path) -> None:
+    goodbye = [TextDelta("Goodbye then."), HANG_UP]
+    async with open_house(tmp_path, goodbye, goodbye, billing=PRICES) as house:
+        number, _ = await house.number(first_speaker="agent")
+        assert (await house.ends(house.rings())).cost is None
+        assert await purse(house, number.organization_id) == (0, [])
+        await has(house, plan="paid", balance="10")
+        charged = metrics.CHARGED._value.get()
+        call = await house.ends(house.rings())
+        left, (change,) = await purse(house, number.organization_id)
+    assert Usage.of(call.usage).spoken_characters == len("Goodbye then.")
+    assert call.cost == float(worth(call)) > 0
+    assert metrics.CHARGED._value.get() - charged == pytest.approx(call.cost)
+    assert left == Decimal(10) - worth(call)
+    assert (change.amount, change.balance_after) == (-worth(call), left)
+    assert (change.call_id, change.made_by) == (call.id, "server")
+    assert f"{len('Goodbye then.')} characters spoken" in (change.note or "")
+
+
+async def test_a_call_that_nobody_answered_costs_nothing_and_says_so(tmp_path: Path) -> None:
+    async with open_house(tmp_path, billing=PRICES) as house:
+        line = await house.number()
+        await has(house, plan="paid", balance="1")
+        waiting = await queue(house, line)
+        (await callee(house)).ends(486)
+        call = await ended(house, waiting)
+        assert call.cost == 0
+        assert await purse(house, call.organization_id) == (1, [])
+
+
+async def test_calls_that_end_together_are_all_paid_though_nothing_is_left(tmp_path: Path) -> None:
+    async with open_house(tmp_path, billing=PRICES) as house:
+        number, _ = await house.number(**GREETS)
+        await has(house, plan="paid", balance="0")  # callers are answered all the same
+        phones = [house.rings() for _ in range(4)]
+        await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
+        for phone in phones:
+            phone.hangs_up()
+        ended_calls = await asyncio.gather(*(house.ends(phone) for phone in phones))
+        left, changes = await purse(house, number.organization_id)
+    assert left == -sum(worth(call) for call in ended_calls) < 0
+    assert sorted(str(change.call_id) for change in changes) == sorted(call.id for call in ended_calls)
+    assert changes[-1].balance_after == left
+
+
+async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calls.post_call.finalizer.STORE_AGAIN_S", (0.01,))
+    real, tries = deliveries.add, []
+
+    def fails_once(*arguments: Any, **named: Any) -> deliveries.Delivery:
+        tries.append(named)
+        if len(tries) == 1:
+            raise StorageTrouble("the disk cannot be read or written")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(deliveries, "add", fails_once)
+    async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=PRICES) as house:
+        number, _ = await house.number(first_speaker="agent", post_call_webhook_url="https://receiver.test/")
+        await has(house, plan="paid", balance="1")
+        call = await house.ends(house.rings())
+        assert len(tries) == 2
+        left, changes = await purse(house, number.organization_id)
+    assert (left, len(changes)) == (1 - worth(call), 1)
+
+
+async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paid_before = []
+
+    async def analyse(*_: Any) -> tuple[calls.Analysis, Usage]:
+        paid_before.append(await purse(house, number.organization_id))
+        return {"summary": "All is well.", "extractions": {}}, Usage(prompt_tokens=700, completion_tokens=100)
+
+    monkeypatch.setattr("calls.post_call.analysis.Analyst.analyse", analyse)
+    async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], hears=["bye"], billing=PRICES) as house:
+        number, _ = await house.number(first_speaker="user", post_call_summary_enabled=True)
+        await has(house, plan="paid", balance="1")
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        for digit in "1#":
+            phone.leg.on_digit(digit, "rfc4733", 0.0)
+        ended_call = await house.ends(phone)
+        ended_call = await ended(house, ended_call)
+        left, (change,) = await purse(house, number.organization_id)
+    assert paid_before == [(1, [])]
+    assert ended_call.analysis is not None
+    assert Usage.of(ended_call.usage).tokens == 800
+    assert left == 1 + change.amount == 1 - worth(ended_call)
+
+
+async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_dialled(tmp_path: Path) -> None:
+    async with open_house(tmp_path, billing=PRICES) as house:
+        number, _ = await house.number(**GREETS)
+        await has(house, plan="paid", balance="0.000001")
+
+        def refused(conn: sa.Connection) -> permissions.Verdict | None:
+            owner = organizations.get(conn, number.organization_id)
+            assert owner is not None
+            refusal = permissions.refusal_of(conn, number, owner, "+4917012", lambda *_: None)
+            return None if refusal is None else refusal.verdict
+
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        assert await house.database.read(refused) is None
+        await has(house, balance="0")
+        assert await house.database.read(refused) == "refused_funds"
+        assert not phone.leg.ended.done()
+        phone.hangs_up()
+        call = await house.ends(phone)
+        left, _ = await purse(house, number.organization_id)
+        assert call.ended_reason == "customer_ended"
+        assert left == -worth(call) < 0
+
+
+async def test_callers_of_an_empty_balance_are_refused_where_that_is_set(tmp_path: Path) -> None:
+    settings = PRICES.model_copy(update={"inbound_when_empty": "refuse"})
+    async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], billing=settings) as house:
+        await house.number(first_speaker="agent")
+        await has(house, plan="paid", balance="0")
+        phone = house.rings()
+        with capture_logs() as logs:
+            await until(phone.leg.ended.done)
+        assert phone.sent == [480]
+        assert await house.all_calls() == []
+        assert [event["why"] for event in logs if event["event"] == "call.refused"] == ["the organization has no funds"]
+        await has(house, balance="0.01")
+        assert (await house.ends(house.rings())).status == "completed"
+
+
+DIES = """
+import asyncio, os, sys
+from calls.post_call.finalizer import AfterCall, Outcome
+from calls.call_record.billing import RateCard
+from calls.call_record.metering import Usage
+from config.clock import utc_now
+from decimal import ROUND_HALF_UP, Decimal
+from storage.webhooks import deliveries
+from storage.database.database import Database
+
+async def main(path, call_id, moment):
+    database = Database(f"sqlite+aiosqlite:///{path}")
+    await database.open()
+    die = lambda *_, **__: os.kill(os.getpid(), 9)
+    if moment == "before":
+        deliveries.add = die  # after the debit, before the commit
+    after = AfterCall(database, None, "", die, RateCard(speaking=Decimal(1)))
+    if moment == "after":
+        after._announce = lambda *_: True  # it is committed: `wake` is called
+    usage = Usage(spoken_characters=500)
+    now = utc_now()
+    await after.finish(call_id, Outcome("completed", "agent_ended", now, answered_at=now, usage=usage), None)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("moment", "cost"), [("before", "0.2"), ("after", "0.5")])
+async def test_a_process_that_is_killed_while_a_call_is_paid_leaves_it_paid_once(
+    database: Database, secrets: Secrets, tmp_path: Path, moment: str, cost: str
+) -> None:
+    """Before the commit nothing is paid, and the next start pays what was stored of the call; after it all is."""
+    call = await database.write(_live)
+    await database.close()
+    run = [sys.executable, "-c", DIES, str(database.path), call.id, moment]
+    child = await asyncio.to_thread(subprocess.run, run, check=False)
+    assert child.returncode == -signal.SIGKILL
+
+    def paid(conn: sa.Connection) -> list[Decimal]:
+        return [change.amount for change in balances.last_changes(conn, call.organization_id, 10)]
+
+    await database.open()
+    assert await database.read(paid) == [-Decimal(cost)] * (moment == "after")
+    for _ in range(2):
+        await AfterCall(database, secrets, "https://here.test", lambda: None, CARD).recover(tmp_path)
+    assert await database.read(paid) == [-Decimal(cost)]
+    stored = await database.read(lambda conn: calls.get_anywhere(conn, call.id))
+    owner = await database.read(lambda conn: organizations.get(conn, call.organization_id))
+    assert stored is not None
+    assert owner is not None
+    assert (stored.cost, owner.balance) == (float(cost), 1 - Decimal(cost))
+
+
+def _live(conn: sa.Connection) -> Call:
+    """A paid call that was answered, and in which the agent has said something."""
+    owner = organizations.create(conn, "paying", plan="paid", balance=1)
+    fields = AgentFields(name="a", post_call_webhook_url="https://receiver.test/")
+    made = calls.create_inbound(
+        conn,
+        organization_id=owner.id,
+        agent_id=agents.create(conn, owner.id, fields).id,
+        phone_number_id="n",
+        provider="sip",
+        call_sid="c",
+        customer_number="+1",
+    )
+    calls.answered(conn, made.id, made.created_at)
+    calls.note_progress(conn, made.id, transcript=[], turn_count=0, usage=Usage(spoken_characters=200).stored())
+    return made
+
+
+async def test_the_telephone_counts_as_it_is_stored_whatever_else_is_said(database: Database) -> None:
+    def pay(conn: sa.Connection) -> tuple[float | None, Call | None]:
+        call = _live(conn)
+        at = call.created_at + timedelta(seconds=10, milliseconds=1)
+        ended_call = calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=at)
+        assert ended_call is not None
+        return charge(conn, ended_call, Usage(telephony_s=1e9), RateCard(telephony=Decimal(6))), calls.get_anywhere(
+            conn, call.id
+        )
+
+    cost, call = await database.write(pay)
+    assert call is not None
+    assert (cost, call.cost, Usage.of(call.usage).telephony_s) == (1.0001, 1.0001, 10.001)

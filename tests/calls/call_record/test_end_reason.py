@@ -1,0 +1,107 @@
+"""How SIP says that a call ended, and what is stored of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calls.call_record.end_reason import reason_of, sip_end_of
+from sipcore.dialogs.leg import LegEnd
+from sipcore.messages.reason_header import Cause, Reason
+from tests.calls.call_service_harness import open_house, until
+from tests.calls.outbound_calls import callee, ended, how, queue
+
+
+@pytest.mark.parametrize(
+    ("end", "inbound", "answered", "reason"),
+    [
+        (LegEnd(200, "OK", True), True, True, "customer_ended"),
+        (LegEnd(487, "", True), True, False, "customer_ended"),
+        (LegEnd(487, "", True, elsewhere=True), True, False, "no_answer"),
+        (LegEnd(200, "", True, elsewhere=True), True, True, "customer_ended"),
+        (LegEnd(408, "", True), True, True, "unreachable"),
+        (LegEnd(480, "", True, Cause(17, "")), False, False, "busy"),
+        (LegEnd(503, "", True, Cause(1, "")), False, False, "invalid_number"),
+        (LegEnd(486, "", True), False, False, "busy"),
+        (LegEnd(503, "", True, Cause(17, "")), True, True, "unreachable"),
+    ],
+)
+def test_the_reason_of_an_end_by_the_other_side(end: LegEnd, inbound: bool, answered: bool, reason: str) -> None:
+    assert reason_of(end, inbound=inbound, answered=answered) == reason
+
+
+def test_silence_has_no_status_and_is_nobody_s_doing() -> None:
+    end = sip_end_of(LegEnd(0, "", True))
+    assert (end["statusCode"], end["reasonPhrase"], end["byPeer"]) == (None, None, False)
+
+
+@pytest.mark.parametrize(("code", "phrase"), [(200, None), (487, "Request Terminated"), (0, None)])
+def test_only_a_status_that_was_on_the_wire_has_a_phrase(code: int, phrase: str | None) -> None:
+    """PJSIP has words for a BYE and for silence, which nobody has said."""
+    assert sip_end_of(LegEnd(code, "Request Terminated", True))["reasonPhrase"] == phrase
+
+
+async def test_how_the_callee_refused_is_stored(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        call = await queue(house, await house.number())
+        (await callee(house)).ends(480, Reason(Cause(17, "User busy")))
+        end = await ended(house, call)
+    assert how(end) == ("failed", "busy")
+    assert end.sip_end == {
+        "statusCode": 480,
+        "reasonPhrase": "",
+        "q850Cause": 17,
+        "q850Text": "User busy",
+        "byPeer": True,
+    }
+
+
+async def test_a_caller_whom_another_phone_answered_was_not_answered_here(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number()
+        phone = house.rings()
+        phone.dialog.mute = True
+        await until(lambda: 180 in phone.sent)
+        phone.hangs_up(487, Reason(None, elsewhere=True))
+        end = await house.ends(phone)
+    assert how(end) == ("no_answer", "no_answer")
+    assert end.sip_end is not None
+    assert end.sip_end["reasonPhrase"] == "Call completed elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason", "cause"), [({"ring_timeout_s": 0.05}, "no_answer", 19), ({}, "api_hangup", 16)]
+)
+async def test_we_say_why_we_give_up(tmp_path: Path, settings: dict[str, Any], reason: str, cause: int) -> None:
+    async with open_house(tmp_path, **settings) as house:
+        call = await queue(house, await house.number())
+        there = await callee(house)
+        there.rings()
+        if reason == "api_hangup":
+            await house.service.hangup(call.id)
+        end = await ended(house, call)
+    assert end.ended_reason == reason
+    assert f"cause={cause};" in there.dialog.headers["Reason"]
+    assert end.sip_end is not None
+    assert (end.sip_end["q850Cause"], end.sip_end["byPeer"]) == (cause, False)
+
+
+async def test_a_talk_that_we_end_is_cleared_normally_and_one_that_is_cut_short_is_not(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number()
+        phones = [house.rings(), house.rings()]
+        await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
+        live = {each.call.call_sid: each for each in house.service.live()}
+        live[phones[0].leg.sip_call_id].end("max_duration")
+        live[phones[1].leg.sip_call_id].end("server_shutdown")
+        for phone, cause in zip(phones, (16, 41), strict=True):
+            await house.ends(phone)
+            assert f"cause={cause};" in phone.dialog.headers["Reason"]
+
+
+async def test_a_call_that_was_never_placed_has_no_sip_end(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        house.callees.error = ConnectionError("no")
+        assert (await ended(house, await queue(house, await house.number()))).sip_end is None

@@ -1,0 +1,161 @@
+"""A call is billed by what it got: sentences that were begun, answers that were given, sound that was heard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calls.call_record.metering import NOTHING, Meter, Usage
+from calls.conversation.config import Script
+from config.errors import ModelError
+from models.protocols import AnswerPart, ChatPrompt
+from models.token_usage import TokenCount
+from tests.fakes.scripted_call import WORD_MS, ScriptedEars, ScriptedLanguage, Talk, settle
+
+Begin = Callable[..., Talk]
+LISTENS = Script("You help.")
+GREETS = Script("You help.", greeting="Good morning to you.", speaks_first=True)
+
+
+class Counting(ScriptedLanguage):
+    """Every prompt is 100 tokens, and every part of an answer 10."""
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        assert prompt.tokens is not None
+        prompt.tokens.told(100, 0)
+        async for part in super().answer(prompt):
+            prompt.tokens.told(0, 10)
+            yield part
+
+
+@pytest.fixture
+async def begin() -> AsyncIterator[Begin]:
+    talks: list[Talk] = []
+
+    def make(script: Script, *answers: Any) -> Talk:
+        talks.append(Talk(script, model=Counting(*answers)))
+        return talks[-1]
+
+    yield make
+    for talk in talks:
+        await talk.close()
+
+
+def used(talk: Talk) -> tuple[int, int, int]:
+    """Tokens read and written, and characters."""
+    usage = talk.meter.usage()
+    return usage.prompt_tokens, usage.completion_tokens, usage.spoken_characters
+
+
+async def test_a_greeting_is_speech_and_needs_no_model(begin: Begin) -> None:
+    talk = begin(GREETS)
+    await talk.play(10 * WORD_MS)
+    assert used(talk) == (0, 0, len("Good morning to you."))
+
+
+async def test_an_answer_counts_as_it_is_written_not_as_it_is_spoken(begin: Begin) -> None:
+    talk = begin(LISTENS, "It is €5.")
+    await talk.says("what does it cost")
+    await talk.play(10 * WORD_MS)
+    assert "euro" in talk.voice.spoken[0]
+    assert used(talk) == (100, 10, len("It is €5."))
+
+
+async def test_sentences_that_were_not_begun_are_not_paid(begin: Begin) -> None:
+    sentences = ["We open at nine.", "We close at five.", "We rest on Sunday."]
+    talk = begin(LISTENS, " ".join(sentences), "Yes.")
+    await talk.says("when do you open")
+    await talk.play(WORD_MS)
+    await talk.interrupts()
+    await talk.stops_speaking("stop")
+    await talk.play(5 * WORD_MS)
+    # The one that was cut counts whole, and the one that waited behind it.
+    assert used(talk)[2] == len("We open at nine.") + len("We close at five.") + len("Yes.")
+
+
+async def test_a_guess_that_was_wrong_costs_the_caller_nothing(begin: Begin) -> None:
+    talk = begin(LISTENS, "We open at nine.", "We open at ten.")
+    await talk.starts_speaking()
+    await talk.falls_silent("when do you open")
+    assert talk.voice.spoken == ["We open at nine."]
+    assert talk.meter.usage() == NOTHING
+    await talk.goes_on()
+    await talk.stops_speaking("when do you open on Sunday")
+    await talk.play(10 * WORD_MS)
+    assert used(talk) == (100, 10, len("We open at ten."))
+
+
+async def test_a_guess_that_was_right_is_paid_once(begin: Begin) -> None:
+    talk = begin(LISTENS, "We open at nine.")
+    await talk.starts_speaking()
+    await talk.falls_silent("when do you open")
+    await talk.stops_speaking("when do you open")
+    await talk.play(10 * WORD_MS)
+    assert used(talk) == (100, 10, len("We open at nine."))
+
+
+async def test_an_excuse_is_speech_like_any_other(begin: Begin) -> None:
+    talk = begin(LISTENS, ModelError("broken"))
+    await talk.says("when do you open")
+    await talk.play(20 * WORD_MS)
+    assert used(talk)[2] == len("Sorry, something went wrong.") + len("Could you say that again?")
+
+
+async def test_every_sample_that_the_ear_is_given_counts() -> None:
+    meter, ears = Meter(), ScriptedEars("hello")
+    inner = ears.open(rate=16000, language=None, on_words=lambda _: None)
+    ear = meter.ear(inner, 16000)
+    for _ in range(5):
+        ear.feed(np.zeros(320, np.int16))
+    assert (ears.streams[0].fed, meter.usage().heard_s) == (1600, 0.1)
+    ear.discard()
+    ear.feed(np.zeros(16, np.int16))
+    assert await ear.finish() == "hello"
+    ear.close()
+    assert ears.streams[0].closed
+    assert meter.usage().heard_s == 0.101
+
+
+def test_usage_comes_back_from_where_it_was_kept() -> None:
+    usage = Usage(61.234, 812, 40, 12.3, 240)
+    assert Usage.of(usage.stored()) == usage
+    assert Usage.of(None) == NOTHING
+    assert Usage.of({"heard_s": 1.5, "of a later version": 3}) == Usage(heard_s=1.5)
+
+
+def test_usages_add_up_without_drift() -> None:
+    total = NOTHING
+    for _ in range(1000):
+        total = total.plus(Usage(0.001, 1, 2, 0.1, 3))
+    assert total == Usage(1.0, 1000, 2000, 100.0, 3000)
+
+
+async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
+    meter = Meter()
+    given, wasted = meter.tokens(), meter.tokens()
+    given.asked("m", [1, 2, 3])
+    wasted.asked("m", [1, 2, 9])
+    meter.counts(given)
+    meter.counts(given)
+    following = meter.tokens()
+    following.asked("m", [1, 2, 3, 4])
+    meter.counts(following)
+    assert meter.usage().prompt_tokens == 3 + 1
+    assert isinstance(wasted, TokenCount)
+    await settle()
+
+
+def test_a_long_talk_is_not_remembered_by_every_answer() -> None:
+    meter, talk = Meter(), list[int]()
+    answers = []
+    for _ in range(20):
+        answers.append(meter.tokens())
+        talk.extend(range(1000))
+        answers[-1].asked("m", talk)
+        meter.counts(answers[-1])
+        meter.counts(answers[-1])
+    assert meter.usage().prompt_tokens == 20_000
+    assert sum(len(each._known) for each in answers) == 20_000 + 19_000

@@ -1,0 +1,131 @@
+"""The messages of ended calls: stored together, a moment after their ends, and no concern of anything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from calls.call_record import sip_trace
+from calls.call_record.sip_trace import Followed, SipTrails
+from sipcore.dialogs.leg import LegFacts
+from sipcore.messages.headers import Party
+from sipcore.trace.sip_log import DialogKey, SipLog
+from sipcore.trace.sip_message import SipMessage
+from storage.accounts import organizations
+from storage.calls import calls, sip_traces
+from storage.calls.sip_traces import CallSip
+from storage.database.database import StorageTrouble
+from tests import database_template
+from tests.calls.call_service_harness import WatchedDatabase
+
+NOBODY = Party("", "")
+
+
+@pytest_asyncio.fixture
+async def database(tmp_path: Path) -> AsyncIterator[WatchedDatabase]:
+    database = WatchedDatabase(await database_template.put(tmp_path))
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def stored_call(database: WatchedDatabase) -> str:
+    def create(conn: sa.Connection) -> str:
+        found = organizations.all_of(conn)
+        owner = found[0] if found else organizations.create(conn, "office")
+        return calls.create_inbound(
+            conn, organization_id=owner.id, agent_id=owner.id, phone_number_id=owner.id, provider="sip", call_sid="x",
+            customer_number="100",
+        ).id  # fmt: skip
+
+    return await database.write(create)
+
+
+def message(method: str, call_id: str, status: int = 0, *, tag: str = "a") -> SipMessage:
+    line = f"SIP/2.0 {status} OK" if status else f"{method} sip:100@host SIP/2.0"
+    return SipMessage(0, bool(status), "udp", "us:5060", "peer:5060", call_id, tag, "b", method, 1, status, False,
+                      line.encode())  # fmt: skip
+
+
+def facts(call_id: str, direction: Literal["inbound", "outbound"] = "inbound", tag: str = "a") -> LegFacts:
+    return LegFacts(call_id, direction, "", "", NOBODY, NOBODY, sender_tag=tag if direction == "inbound" else "")
+
+
+def stored(call_id: str) -> Any:
+    return lambda conn: sip_traces.get(conn, call_id)
+
+
+async def test_calls_that_end_together_are_stored_in_one_transaction(
+    database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sip_trace, "AFTER_END_S", 0.05)
+    log = SipLog()
+    trails = SipTrails(database, log, lambda: None)
+    ids = [await stored_call(database) for _ in range(3)]
+    for number, call_id in enumerate(ids):
+        log.add([message("INVITE", f"c{number}")], 0)
+        trails.follow(Followed(call_id, None), facts(f"c{number}"))
+        trails.ended(call_id)
+    log.add([message("BYE", "c2", 200)], 0)
+    writes = database._writes
+    found = await database.until(stored(ids[2]), lambda sip: sip is not None)
+    assert database._writes == writes + 1
+    assert [each["summary"] for each in found.messages] == ["INVITE sip:100@host", "200 OK (BYE)"]
+    await asyncio.sleep(0)
+    assert all(log.key_of(f"c{number}", "callee") is None for number in range(3)), "memory is given back"
+    assert await trails.messages(ids[0]) is None
+
+
+async def test_what_is_left_is_stored_at_the_end(database: WatchedDatabase) -> None:
+    log = SipLog()
+    trails = SipTrails(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
+    call_id = await stored_call(database)
+    log.add([message("INVITE", "c1")], 0)
+    trails.follow(Followed(call_id, None), facts("c1"))
+    trails.ended(call_id)
+    await trails.close()
+    sip = await database.read(stored(call_id))
+    assert isinstance(sip, CallSip) and len(sip.messages) == 2
+
+
+async def test_a_database_in_trouble_costs_the_messages_alone(
+    database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = SipLog()
+    trails = SipTrails(database, log, lambda: None)
+    call_id = await stored_call(database)
+    log.add([message("INVITE", "c1")], 0)
+    trails.follow(Followed(call_id, None), facts("c1"))
+
+    def full(*_: object) -> None:
+        raise StorageTrouble("the disk is full")
+
+    monkeypatch.setattr(sip_traces, "put", full)
+    with capture_logs() as events:
+        trails.ended(call_id)
+        await trails.close()
+    told = {"event": "calls.sip_not_stored", "calls": 1, "cause": "the disk is full", "log_level": "warning"}
+    assert events == [{**told, "lost": [call_id]}]
+    assert log.key_of("c1", "callee") is None
+
+
+async def test_both_ends_of_a_call_to_ourselves_have_their_own_messages(database: WatchedDatabase) -> None:
+    log = SipLog()
+    trails = SipTrails(database, log, lambda: None)
+    out, back = Followed("out", "n1"), Followed("back", "n2")
+    log.add([message("INVITE", "c1")._replace(sent=True), message("INVITE", "c1")], 0)
+    trails.follow(out, facts("c1", "outbound"))
+    trails.follow(back, facts("c1"))
+    assert trails.whose(DialogKey("c1", "caller", "a")) == out
+    assert trails.whose(DialogKey("c1", "callee", "a")) == back
+    assert trails.whose(DialogKey("c1", "callee", "z")) is None
+    assert [
+        sip.messages[0]["direction"] for each in (out, back) if (sip := await trails.messages(each.call_id)) is not None
+    ] == ["sent", "received"]

@@ -1,0 +1,300 @@
+"""When what happened in a call's turns: in a conversation on a virtual clock, and as it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled
+from calls.session import conversation_runner as talks
+from media.audio_port import TICK_MS
+from models.protocols import AnswerPart, TextDelta
+from storage.calls.calls import Call
+from tests.calls.call_service_harness import GREETS, House, every_call, open_house, until
+from tests.fakes.fake_leg import Phone
+from tests.fakes.scripted_call import WORD_MS, Talk, settle
+
+Begin = Callable[..., Talk]
+LISTENS = Script("You help.")
+GREETED = Script("You help.", greeting="Good morning to you.", speaks_first=True)
+KEYS = (
+    *("turn", "ended_by", "eot_probability", "speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),
+    *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms", "response_gap_ms"),
+    *("played_ms", "interrupted", "speculated", "tools", "sources"),
+)
+
+
+@pytest.fixture
+async def begin() -> AsyncIterator[Begin]:
+    talks: list[Talk] = []
+
+    def make(script: Script, *answers: str | Sequence[AnswerPart] | Exception) -> Talk:
+        talks.append(Talk(script, *answers))
+        return talks[-1]
+
+    yield make
+    for talk in talks:
+        await talk.close()
+
+
+def turns(talk: Talk) -> list[dict[str, Any]]:
+    return talk.conversation.timeline.items()
+
+
+async def dials(talk: Talk, digits: str) -> None:
+    talk.inbox.put(DigitsDialled(digits))
+    await settle()
+
+
+async def test_a_turn_tells_every_moment_of_its_way(begin: Begin) -> None:
+    talk = begin(LISTENS, "Hello caller. Bye.")
+    talk.language.gate.clear()
+    talk.voice.free = 0
+    await talk.play(1000)
+    await talk.says("hello")
+    await talk.play(60)
+    talk.language.gate.set()
+    await settle()
+    await talk.play(40)
+    talk.voice.gate.set()
+    await settle()
+    assert turns(talk)[0]["agent_start_ms"] is None
+    await talk.play(1000)
+    assert turns(talk) == [
+        dict.fromkeys(KEYS)
+        | {
+            "turn": 1,
+            "ended_by": "model",
+            "speech_start_ms": 500,
+            "speech_end_ms": 1000,
+            "turn_end_ms": 1000,
+            "text_ready_ms": 1000,
+            "first_token_ms": 1060,
+            "speech_ready_ms": 1100,
+            "agent_start_ms": 1100 + TICK_MS,
+            "agent_end_ms": 1100 + 3 * WORD_MS,
+            "response_gap_ms": 100 + TICK_MS,
+            "played_ms": 3 * WORD_MS,
+            "interrupted": False,
+            "speculated": False,
+            "tools": [],
+            "sources": [],
+        }
+    ]
+
+
+async def test_the_first_text_and_the_first_sentence_count_not_the_later_ones(begin: Begin) -> None:
+    talk = begin(LISTENS, [TextDelta("One two. "), TextDelta("Three four. "), TextDelta("Five six.")])
+    await talk.says("go")
+    await talk.play(2000)
+    (turn,) = turns(talk)
+    assert (turn["first_token_ms"], turn["speech_ready_ms"], turn["agent_end_ms"]) == (0, 0, 6 * WORD_MS)
+
+
+async def test_a_greeting_is_turn_0_and_needs_no_language_model(begin: Begin) -> None:
+    talk = begin(GREETED)
+    await settle()
+    await talk.play(4 * WORD_MS + 100)
+    assert turns(talk) == [
+        dict.fromkeys(KEYS)
+        | {
+            "turn": 0,
+            "speech_ready_ms": 0,
+            "agent_start_ms": TICK_MS,
+            "agent_end_ms": 4 * WORD_MS,
+            "played_ms": 4 * WORD_MS,
+            "interrupted": False,
+            "speculated": False,
+            "tools": [],
+            "sources": [],
+        }
+    ]
+
+
+async def test_an_opening_of_the_language_model_tells_its_first_token(begin: Begin) -> None:
+    talk = begin(Script("You help.", speaks_first=True), "Hello.")
+    talk.language.gate.clear()
+    await settle()
+    await talk.play(80)
+    talk.language.gate.set()
+    await talk.play(2 * WORD_MS)
+    (turn,) = turns(talk)
+    assert (turn["turn"], turn["ended_by"], turn["response_gap_ms"]) == (0, None, None)
+    assert turn["first_token_ms"] == turn["speech_ready_ms"] == 80 + TICK_MS
+
+
+async def test_an_agent_that_listens_has_no_turn_before_the_callers_first(begin: Begin) -> None:
+    talk = begin(LISTENS, "Yes.")
+    await settle()
+    assert turns(talk) == []
+    await talk.says("")
+    assert turns(talk) == []
+    await talk.says("hello")
+    assert [turn["turn"] for turn in turns(talk)] == [1]
+
+
+async def test_an_interrupted_answer_ends_when_it_is_cut(begin: Begin) -> None:
+    talk = begin(LISTENS, "One two three four.", "Yes?")
+    await talk.says("count")
+    await talk.play(2 * WORD_MS)
+    await talk.interrupts()
+    await talk.play(300)
+    await talk.stops_speaking("stop")
+    await talk.play(2 * WORD_MS)
+    first, second = turns(talk)
+    assert (first["interrupted"], first["agent_start_ms"], first["agent_end_ms"]) == (True, TICK_MS, 2 * WORD_MS)
+    assert (second["turn"], second["interrupted"], second["response_gap_ms"]) == (2, False, TICK_MS)
+
+
+async def test_a_turn_that_goes_on_keeps_its_beginning_and_moves_its_end(begin: Begin) -> None:
+    talk = begin(LISTENS, "Too early.", "Now I know.")
+    talk.voice.free = 0
+    await talk.play(1000)
+    await talk.says("I would like")
+    assert turns(talk)[0]["first_token_ms"] == 1000
+    talk.language.gate.clear()
+    await talk.play(2000)
+    await talk.says("a room")
+    (turn,) = turns(talk)
+    assert (turn["speech_start_ms"], turn["speech_end_ms"], turn["turn_end_ms"]) == (500, 3000, 3000)
+    assert (turn["first_token_ms"], turn["speech_ready_ms"]) == (None, None), "that answer is thrown away"
+    talk.language.gate.set()
+    talk.voice.gate.set()
+    await talk.play(4 * WORD_MS)
+    (turn,) = turns(talk)
+    assert (turn["text_ready_ms"], turn["first_token_ms"], turn["interrupted"]) == (3000, 3000 + TICK_MS, False)
+    assert turn["response_gap_ms"] == turn["agent_start_ms"] - 3000
+
+
+async def test_a_greeting_that_waited_for_the_caller_answers_the_callers_turn(begin: Begin) -> None:
+    talk = begin(GREETED)
+    await talk.starts_speaking()
+    await talk.play(400)
+    await talk.stops_speaking("hello there")
+    await talk.play(4 * WORD_MS + 100)
+    opening, first = turns(talk)
+    assert (opening["speech_ready_ms"], opening["agent_start_ms"], opening["agent_end_ms"]) == (0, None, None)
+    assert (first["first_token_ms"], first["speech_ready_ms"], first["agent_start_ms"]) == (None, None, 400 + TICK_MS)
+    assert (first["agent_end_ms"], first["response_gap_ms"]) == (400 + 4 * WORD_MS, TICK_MS)
+
+
+async def test_digits_end_a_turn_without_speech_and_without_a_gap(begin: Begin) -> None:
+    talk = begin(LISTENS, "You chose one.")
+    await talk.play(500)
+    await dials(talk, "1")
+    await talk.play(4 * WORD_MS)
+    (turn,) = turns(talk)
+    assert (turn["ended_by"], turn["turn_end_ms"], turn["text_ready_ms"]) == ("digits", 500, 500)
+    assert (turn["speech_start_ms"], turn["speech_end_ms"], turn["response_gap_ms"]) == (None, None, None)
+    assert turn["agent_start_ms"] == 500 + TICK_MS
+
+
+async def test_digits_after_words_are_a_turn_of_their_own_without_a_gap(begin: Begin) -> None:
+    talk = begin(LISTENS, "Too early.", "You chose one.")
+    talk.language.gate.clear()
+    await talk.play(1000)
+    await talk.says("I take")
+    await talk.play(500)
+    await dials(talk, "1")
+    talk.language.gate.set()
+    await talk.play(4 * WORD_MS)
+    words, digits = turns(talk)
+    assert (words["ended_by"], words["speech_end_ms"], words["agent_start_ms"]) == ("model", 1000, None)
+    assert (digits["ended_by"], digits["speech_end_ms"], digits["turn_end_ms"]) == ("digits", None, 1500)
+    assert (digits["agent_start_ms"], digits["response_gap_ms"]) == (1500 + 2 * TICK_MS, None)
+    assert talk.items == [("user", "I take"), ("user", "1"), ("assistant", "You chose one.")]
+
+
+async def test_digits_cut_the_answer_that_plays(begin: Begin) -> None:
+    talk = begin(LISTENS, "Press one or two.", "You chose one.")
+    await talk.says("menu")
+    await talk.play(2 * WORD_MS)
+    await dials(talk, "1")
+    await talk.play(4 * WORD_MS)
+    first, second = turns(talk)
+    assert (first["interrupted"], first["agent_end_ms"]) == (True, 2 * WORD_MS)
+    assert (second["turn"], second["turn_end_ms"], second["interrupted"]) == (2, 2 * WORD_MS, False)
+    assert (second["agent_start_ms"], second["agent_end_ms"]) == (2 * WORD_MS, 5 * WORD_MS)
+
+
+async def test_digits_during_a_protected_message_are_a_turn_whose_answer_comes_after_it(begin: Begin) -> None:
+    talk = begin(
+        Script("You help.", greeting="Good morning to you.", speaks_first=True, first_message_protected=True), "One."
+    )
+    await settle()
+    await talk.play(WORD_MS)
+    await dials(talk, "1")
+    await talk.play(4 * WORD_MS)
+    await talk.play(2 * WORD_MS)
+    opening, first = turns(talk)
+    assert (opening["agent_end_ms"], opening["interrupted"]) == (4 * WORD_MS, False)
+    assert (first["turn_end_ms"], first["first_token_ms"]) == (WORD_MS, 4 * WORD_MS)
+    assert (first["agent_start_ms"], first["agent_end_ms"]) == (4 * WORD_MS, 5 * WORD_MS), "one follows on the other"
+
+
+async def test_the_end_of_the_call_ends_the_answer_and_interrupts_nobody(begin: Begin) -> None:
+    talk = begin(LISTENS, "One two three four.")
+    await talk.says("count")
+    await talk.play(2 * WORD_MS)
+    talk.conversation.settle()
+    await talk.close()
+    (turn,) = turns(talk)
+    assert (turn["agent_end_ms"], turn["interrupted"]) == (2 * WORD_MS, False)
+
+
+async def test_nothing_that_was_said_is_in_it(begin: Begin) -> None:
+    talk = begin(GREETED, "Hello caller.")
+    await talk.play(WORD_MS)
+    await talk.interrupts()
+    await talk.stops_speaking("my secret is 4711")
+    await talk.play(4 * WORD_MS)
+    for turn in turns(talk):
+        assert tuple(turn) == KEYS
+        assert all(isinstance(turn[name], int | None) for name in KEYS if name not in ("ended_by", "tools", "sources"))
+        assert turn["ended_by"] in ("model", None)
+        assert turn["tools"] == turn["sources"] == []
+
+
+async def _becomes(house: House, holds: Callable[[Call], bool]) -> Call:
+    """The only stored call, once it is so."""
+    (found,) = await house.database.until(every_call, lambda found: bool(found) and all(map(holds, found)))
+    return found
+
+
+async def test_what_is_known_is_stored_while_the_call_lives_and_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talks, "PROGRESS_AFTER_S", 0.01)
+    long = "Welcome caller. " * 20  # it is not over when the first of it is stored, also on a busy machine
+    async with open_house(tmp_path) as house:
+        await house.number(**{**GREETS, "agent_greeting": long})
+        phone = house.rings()
+        live = await _becomes(house, lambda call: bool(call.timeline))
+        assert live.ended_at is None
+        opening = live.timeline[0]
+        assert (opening["turn"], opening["agent_end_ms"]) == (0, None)
+        assert 0 <= opening["speech_ready_ms"] <= opening["agent_start_ms"]
+        heard = await _becomes(house, lambda call: call.timeline[0]["agent_end_ms"] is not None)
+        assert heard.ended_at is None
+        phone.hangs_up()
+        call = await house.ends(phone)
+    assert call.timeline == heard.timeline
+    ended = {name: heard.timeline[0][name] for name in ("agent_end_ms", "played_ms")}
+    assert heard.timeline[0] == opening | ended
+    assert ended["played_ms"] > 0
+    assert heard.timeline[0]["agent_end_ms"] > opening["agent_start_ms"]
+
+
+async def test_a_call_that_was_never_answered_has_no_turns(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number(**GREETS)
+        phone = Phone(house.pump)
+        phone.dialog.mute = True
+        house.service.incoming(phone.leg)
+        await until(lambda: 200 in phone.sent)
+        phone.hangs_up(487)
+        assert (await house.ends(phone)).timeline == []

@@ -1,0 +1,246 @@
+"""A whole house for calls: real database, audio engine, recordings and service; scripted models and legs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from cryptography.fernet import Fernet
+
+from calls.admission.digest_auth import Door
+from calls.admission.funds import caller_check
+from calls.admission.model_load import Load
+from calls.admission.number_routing import Ceilings
+from calls.call_record.billing import RateCard
+from calls.egress.client import EgressClient, EgressRules, Lanes
+from calls.post_call.analysis import Analyst
+from calls.post_call.finalizer import AfterCall
+from calls.service import CallService
+from calls.session.dependencies import Equipment
+from calls.session.outbound_call import Turns, WayOut
+from calls.tools.http_tool import Outside
+from config.secrets import Secrets
+from config.sections import BillingSettings
+from media.engine.engine import Engine
+from media.recording import RecordingWriter
+from models.protocols import AnswerPart
+from sipcore.security.digest import InboundDigest
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import Agent, AgentFields
+from storage.calls import calls
+from storage.calls.calls import Call
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
+from storage.phone_numbers.trunk_rules import Policy
+from tests import database_template
+from tests.calls.http_server import system_tls
+from tests.fakes.fake_leg import SOURCE, ArrayPump, Callees, Phone
+from tests.fakes.scripted_call import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
+
+FREE = BillingSettings()
+TICK_PAUSE_S = 0.001
+"""Real time between two ticks of 20 ms: sound runs up to twenty times as fast as on a line."""
+T = TypeVar("T")
+GREETS: dict[str, Any] = {"first_speaker": "agent", "agent_greeting": "Welcome caller.", "agent_greeting_enabled": True}
+
+
+class WatchedDatabase(Database):
+    """A database of which a test can wait for what is written."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._written = asyncio.Condition()
+        self._writes = 0
+
+    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
+        result = await super().write(work, owner=owner, patient=patient)
+        async with self._written:
+            self._writes += 1
+            self._written.notify_all()
+        return result
+
+    async def until(self, look: Callable[[sa.Connection], T], holds: Callable[[T], bool]) -> T:
+        """What is seen once it is so; half a minute at most."""
+        async with asyncio.timeout(30):
+            while True:
+                seen = self._writes
+                if holds(found := await self.read(look)):
+                    return found
+                async with self._written:
+                    await self._written.wait_for(lambda: self._writes > seen)  # noqa: B023
+
+
+class GatedTurns(Turns):
+    """Turns that nobody gets while the gate is shut."""
+
+    def __init__(self, per_second: float) -> None:
+        super().__init__(per_second)
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def take(self) -> None:
+        await self.gate.wait()
+        await super().take()
+
+
+@dataclass
+class House:
+    """What a test of calls touches."""
+
+    data_dir: Path
+    database: WatchedDatabase
+    pump: ArrayPump
+    engine: Engine
+    service: CallService
+    language: ScriptedLanguage
+    ears: ScriptedEars
+    voice: ScriptedVoice
+    secrets: Secrets
+    callees: Callees
+    turns: GatedTurns
+    woken: list[None] = field(default_factory=list)
+    names: dict[str, Collection[str]] = field(default_factory=dict)
+    """What addresses are called in the database, beside themselves."""
+
+    async def number(
+        self, number: str = "+4930100", *, max_calls: int | None = None, assigned: bool = True, **agent: Any
+    ) -> tuple[PhoneNumber, Agent]:
+        """A number on the trunk at `SOURCE`, in an organization of its own, and the agent that answers it."""
+
+        def create(conn: sa.Connection) -> tuple[PhoneNumber, Agent]:
+            organization = organizations.create(conn, f"of {number}", max_calls=max_calls)
+            made = agents.create(
+                conn, organization.id, replace(AgentFields(name="a", speculative_silence_ms=None), **agent)
+            )
+            fields = PhoneNumberFields(
+                number=number,
+                provider="sip",
+                sip_mode="ip_allowlist",
+                sip_ip=SOURCE,
+                agent_id=made.id if assigned else None,
+            )
+            return phone_numbers.create(conn, organization.id, fields), made
+
+        return await self.database.write(create)
+
+    def rings(self, **facts: Any) -> Phone:
+        """A call comes in."""
+        phone = Phone(self.pump, **facts)
+        self.service.incoming(phone.leg)
+        return phone
+
+    async def ends(self, phone: Phone) -> Call:
+        """Wait until the leg's call has ended and is stored."""
+        await until(lambda: phone.leg.ended.done())
+        await until(lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in self.service.live()))
+        return await self.stored(phone)
+
+    async def stored(self, phone: Phone) -> Call:
+        """The leg's call as it is stored."""
+        found = [call for call in await self.all_calls() if call.call_sid == phone.leg.sip_call_id]
+        assert len(found) == 1
+        return found[0]
+
+    async def all_calls(self) -> list[Call]:
+        """Every stored call."""
+        return await self.database.read(every_call)
+
+
+def every_call(conn: sa.Connection) -> list[Call]:
+    """Every call of every organization."""
+    found = []
+    for organization in organizations.all_of(conn):
+        page = calls.page(conn, organization.id, limit=100, offset=0, only=calls.CallFilter())
+        found += [calls.get_anywhere(conn, row.id) for row in page.items]
+    return [call for call in found if call is not None]
+
+
+async def until(condition: Any) -> None:
+    """Wait for something that no event tells; half a minute at most."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - across threads and tasks, with nothing to wait on
+            await asyncio.sleep(0.002)
+
+
+@asynccontextmanager
+async def open_house(
+    data_dir: Path,
+    *answers: str | Sequence[AnswerPart] | Exception,
+    ceilings: Ceilings | None = None,
+    rtp_timeout_s: float = 30.0,
+    ring_timeout_s: float = 45.0,
+    per_second: float = 1000.0,
+    hears: Sequence[str] = (),
+    load: Load | None = None,
+    max_analysis_s: float = 30.0,
+    billing: BillingSettings = FREE,
+    trunk_policy: Policy = "open",
+) -> AsyncIterator[House]:
+    """A house that is open for calls; afterwards everything is put away. `per_second` is the pace of calls out; nobody
+    looks at the models of `load` but the test."""
+    database = WatchedDatabase(await database_template.put(data_dir))
+    await database.open()
+    pump = ArrayPump()
+    post = asyncio.get_running_loop().call_soon_threadsafe
+    engine = await asyncio.to_thread(Engine, pump, post, lambda: pump.now_ms * 1_000_000)
+    recordings = RecordingWriter()
+    recordings.start()
+    language, ears, voice = ScriptedLanguage(*answers), ScriptedEars(*hears), ScriptedVoice()
+    secrets = Secrets([Fernet.generate_key()])
+    woken: list[None] = []
+    names: dict[str, Collection[str]] = {}
+
+    def names_of(address: str) -> Collection[str]:
+        return names.get(address, {address})
+
+    catalogue = scripted_catalogue(language, ears, voice)
+    after = AfterCall(
+        database,
+        secrets,
+        "https://here.test",
+        lambda: woken.append(None),
+        RateCard.of(billing),
+        Analyst(catalogue, max_analysis_s),
+    )
+    client = EgressClient(EgressRules(["127.0.0.0/8"]), system_tls())
+    outside = Outside(client, Lanes(), secrets)
+    equipment = Equipment(
+        database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s,
+        names_of=names_of,
+    )  # fmt: skip
+    callees = Callees(pump)
+    turns = GatedTurns(per_second)
+    way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load, trunk_policy=trunk_policy)
+    door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
+    service = CallService(
+        database, equipment, ceilings or Ceilings(), names_of, way_out, door=door, load=load,
+        check_caller=caller_check(billing), trunk_policy=trunk_policy,
+    )  # fmt: skip
+    ticking = asyncio.ensure_future(_tick(pump, engine))
+    try:
+        yield House(
+            data_dir, database, pump, engine, service, language, ears, voice, secrets, callees, turns, woken, names
+        )
+    finally:
+        await service.drain(0)
+        await client.close()
+        ticking.cancel()
+        with suppress(asyncio.CancelledError):
+            await ticking
+        await asyncio.to_thread(engine.close)
+        await asyncio.to_thread(recordings.close)
+        await database.close()
+
+
+async def _tick(pump: ArrayPump, engine: Engine) -> None:
+    while True:
+        pump.step()
+        engine.tick()
+        await asyncio.sleep(TICK_PAUSE_S)

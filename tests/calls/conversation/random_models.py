@@ -1,0 +1,168 @@
+"""The models of a world in which everything is drawn by lot; see `talk_world`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.toolset import ToolResult
+from media.audio_port import Samples
+from models.protocols import (
+    END_CALL,
+    AnswerPart,
+    ChatPrompt,
+    Speech,
+    SpokenWord,
+    TextDelta,
+    ToolCall,
+    ToolDefinition,
+    VoiceSettings,
+)
+from storage.database.database import StorageTrouble
+from storage.knowledge.passages import Found
+
+if TYPE_CHECKING:
+    from tests.calls.conversation.random_conversation import World
+
+RATE = 8000
+WORD_MS = 100
+
+
+@dataclass
+class WorldEar:
+    """Hears the words of the caller's speech that is not discarded, some time after they were said."""
+
+    world: World
+    since_ms: float = -1.0
+
+    def feed(self, samples: Samples) -> None:
+        raise AssertionError("nothing feeds it: it knows what is said")
+
+    def partial(self) -> str:
+        return self._text()
+
+    async def settle(self) -> str:
+        text = self._text()
+        await self.world.takes(120)
+        return text
+
+    async def finish(self) -> str:
+        text, self.since_ms = self._text(), self.world.now_ms
+        await self.world.takes(120)
+        return "" if self.world.chance.random() < 0.05 else text
+
+    def discard(self) -> None:
+        self.since_ms = self.world.now_ms
+
+    def close(self) -> None:
+        pass
+
+    def _text(self) -> str:
+        now = self.world.now_ms
+        return " ".join(word for act in self.world.acts for at, word in act.words if self.since_ms < at <= now)
+
+
+class WorldLanguage:
+    """Answers with words that nobody else says, sometimes after a tool, sometimes with nothing."""
+
+    name = "world"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.prompts: list[ChatPrompt] = []
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        self.world.check_prompt(prompt)
+        number = len(self.prompts)
+        self.prompts.append(prompt)
+        chance = self.world.chance
+        await self.world.takes(1500)
+        if prompt.tools and chance.random() < 0.25:
+            if chance.random() < 0.3:
+                yield TextDelta("Let me see. ")
+            asked = prompt.messages[-1].content if prompt.messages else ""
+            yield ToolCall(f"t{number}", chance.choice(["look", "act", "nonsense"]), f'{{"asked": "{asked}"}}')
+            return
+        if chance.random() < 0.04:
+            yield TextDelta("Goodbye.")
+            yield ToolCall(f"t{number}", END_CALL, "{}")
+            return
+        for sentence in range(chance.randint(0, 3)):
+            words = [f"ans{spelt(number)}{spelt(sentence)}{spelt(word)}" for word in range(chance.randint(1, 6))]
+            yield TextDelta(" ".join(words).capitalize() + ". ")
+            await self.world.takes(60)
+
+
+class WorldVoice:
+    """Every word is `WORD_MS` of a sample value of its own; `words` says which."""
+
+    name = "world"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.words: list[str] = [""]
+
+    def voices(self) -> Sequence[str]:
+        return ("world/one",)
+
+    def language_of(self, voice: str) -> str | None:
+        return None
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        await self.world.takes(200)
+        sounds, places, end = [], [], 0
+        for word in text.split():
+            end = text.index(word, end) + len(word)
+            self.words.append(word)
+            sounds.append(np.full(RATE * WORD_MS // 1000, len(self.words) - 1, np.int16))
+            places.append(SpokenWord(end, len(sounds) * RATE * WORD_MS // 1000))
+        return Speech(text, np.concatenate(sounds), RATE, places)
+
+
+@dataclass
+class WorldTool:
+    """Takes its time."""
+
+    world: World
+    name: str
+    effects: bool
+    definition: ToolDefinition = field(init=False)
+
+    def __post_init__(self) -> None:
+        properties = {"asked": {"type": "string", "description": ""}}
+        self.definition = ToolDefinition(self.name, "", {"type": "object", "properties": properties})
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        if self.effects and not arguments["asked"].startswith(("done", "There is no tool", "This was called")):
+            said = [item["content"] for item in self.world.talk.transcript.items() if item["role"] == "user"]
+            assert arguments["asked"] in (said or [""]), "a tool with effects was used before it was the agent's turn"
+        await self.world.takes(2500)
+        return ToolResult(f"done {self.name}", ok=self.world.chance.random() < 0.8)
+
+
+class WorldKnowledge(KnowledgeSearch):
+    """Has something to say on some words, sooner or later, or is in trouble."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+        await self.world.takes(800)
+        if self.world.chance.random() < 0.1:
+            raise StorageTrouble("full")
+        numbers = {int(word[1:]) % 7 for word in text.split() if word.startswith("u")}
+        return [Found(f"passage {number}", "d", 0.9, "d", number) for number in sorted(numbers) if number < 4][:most]
+
+
+def spelt(number: int) -> str:
+    """A number in three letters, for words that are spoken as they are written."""
+    return "".join("bcdfghjklm"[int(digit)] for digit in f"{number:03}")
+
+
+def answer_of(word: str) -> str:
+    """Which answer of the language model a word is of, "" for other words."""
+    return word[3:6] if word.lower().startswith("ans") else ""

@@ -1,0 +1,235 @@
+"""Gathering dialled digits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.turn.scripted_models import HANG_UP
+from calls.conversation.dtmf_collector import (
+    CHANGED_AFTER,
+    ECHO_MS,
+    GATHER_S,
+    LONGEST,
+    DigitEntry,
+    DigitsDialled,
+    KeyPressed,
+    KeyPresses,
+    OwnKeys,
+)
+from media.dtmf.keys import DigitWay
+from models.protocols import AnswerPart, TextDelta, ToolCall
+from storage.calls.calls import Call
+from tests.calls.call_service_harness import GREETS, open_house, until
+from tests.media.dtmf.dtmf_signals import gap, key, sent
+
+
+class Later:
+    """Timers that the test lets ring."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def __call__(self, delay_s: float, work: Callable[[], None]) -> Later.Handle:
+        entry = (delay_s, work)
+        self.waiting.append(entry)
+        return Later.Handle(self, entry)
+
+    class Handle:
+        def __init__(self, later: Later, entry: tuple[float, Callable[[], None]]) -> None:
+            self.later, self.entry = later, entry
+
+        def cancel(self) -> None:
+            self.later.waiting.remove(self.entry)
+
+    def ring(self) -> None:
+        """The time of every timer that is left has come."""
+        for _, work in self.waiting:
+            work()
+
+
+def gathered() -> tuple[DigitEntry, Later, list[DigitsDialled]]:
+    later, got = Later(), list[DigitsDialled]()
+
+    def take(news: KeyPressed | DigitsDialled) -> None:
+        if isinstance(news, DigitsDialled):
+            got.append(news)
+
+    return DigitEntry(take, later, lambda: 0.0), later, got
+
+
+Key = tuple[str, DigitWay, float]
+
+
+def counted(*keys: Key) -> str:
+    """The keys that count as presses, of keys with their way and time in ms."""
+    presses = KeyPresses()
+    return "".join(digit for digit, way, at_ms in keys if presses.is_new(digit, way, at_ms))
+
+
+def test_an_entry_is_complete_two_seconds_after_its_last_digit() -> None:
+    entry, later, got = gathered()
+    for digit in "12*":
+        entry.press(digit, "rfc4733", 0.0)
+    assert [delay for delay, _ in later.waiting] == [GATHER_S]
+    assert got == []
+    later.ring()
+    assert got == [DigitsDialled("12*")]
+
+
+def test_hash_completes_an_entry_at_once_and_is_no_part_of_it() -> None:
+    entry, later, got = gathered()
+    for digit in "42#7#":
+        entry.press(digit, "rfc4733", 0.0)
+    assert got == [DigitsDialled("42"), DigitsDialled("7")]
+    assert later.waiting == []
+
+
+def test_a_hash_alone_is_no_entry() -> None:
+    entry, _, got = gathered()
+    entry.press("#", "info", 0.0)
+    assert got == []
+
+
+def test_the_end_of_the_call_completes_an_entry() -> None:
+    entry, later, got = gathered()
+    entry.press("1", "tone", 0.0)
+    entry.close()
+    later.ring()
+    assert got == [DigitsDialled("1")]
+
+
+def test_each_press_is_told_at_once_and_only_once() -> None:
+    told = list[KeyPressed | DigitsDialled]()
+    entry = DigitEntry(told.append, Later(), lambda: 0.0)
+    for way in WAYS:
+        entry.press("1", way, 0.0)
+    assert told == [KeyPressed()]
+    entry.press("#", "rfc4733", 300.0)
+    assert told == [KeyPressed(), KeyPressed(), DigitsDialled("1")]
+
+
+def test_an_entry_is_complete_when_it_is_as_long_as_an_entry_may_be() -> None:
+    entry, later, got = gathered()
+    for _ in range(LONGEST + 1):
+        entry.press("1", "tone", 0.0)
+    assert got == [DigitsDialled("1" * 64)]
+    later.ring()
+    assert got[1:] == [DigitsDialled("1")]
+
+
+WAYS: tuple[DigitWay, ...] = ("rfc4733", "info", "tone")
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(WAYS)), ids="-".join)
+def test_a_key_that_comes_by_three_ways_in_any_order_is_one_press(order: tuple[DigitWay, ...]) -> None:
+    keys: list[Key] = [
+        (digit, way, 300.0 * number + 50 * late)
+        for number, digit in enumerate("55#1")
+        for late, way in enumerate(order)
+    ]
+    assert counted(*keys) == "55#1"
+
+
+def test_a_late_repetition_by_info_is_no_press() -> None:
+    events: list[Key] = [(digit, "rfc4733", 100.0 * number) for number, digit in enumerate("1224")]
+    late: list[Key] = [(digit, "info", 900.0 + 100.0 * number) for number, digit in enumerate("1224")]
+    assert counted(*events, *late) == "1224"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_key_pressed_twice_quickly_by_one_way_is_two_presses(way: DigitWay) -> None:
+    assert counted(("5", way, 0.0), ("5", way, 85.0)) == "55"
+
+
+def test_a_tone_that_is_heard_before_its_event_comes_is_the_same_press_again_and_again() -> None:
+    by: tuple[tuple[DigitWay, float], ...] = (("tone", 0.0), ("info", 200.0))
+    keys: list[Key] = [(digit, way, 400.0 * n + late) for n, digit in enumerate("7788") for way, late in by]
+    assert counted(*keys) == "7788"
+
+
+def test_a_voice_that_sounds_like_a_key_is_not_believed_once_events_have_come() -> None:
+    assert (
+        counted(("1", "rfc4733", 0.0), ("9", "tone", 5000.0), ("2", "rfc4733", 9000.0), ("9", "tone", 20000.0)) == "12"
+    )
+
+
+def test_a_telephone_that_goes_over_to_tones_is_heard_again() -> None:
+    keys: list[Key] = [("1", "rfc4733", 0.0), *((str(n), "tone", 5000.0 + 1000 * n) for n in range(CHANGED_AFTER + 2))]
+    assert counted(*keys) == "1" + "".join(str(n) for n in range(CHANGED_AFTER - 1, CHANGED_AFTER + 2))
+
+
+def test_the_same_press_by_another_way_is_gathered_once() -> None:
+    entry, later, got = gathered()
+    for digit in "42#":
+        entry.press(digit, "rfc4733", 0.0)
+        entry.press(digit, "tone", 40.0)
+    later.ring()
+    assert got == [DigitsDialled("42")]
+
+
+def test_tones_while_we_press_keys_and_shortly_after_are_their_echo() -> None:
+    keys = OwnKeys()
+    assert not keys.is_echo(0.0)
+    keys.pressing(True, 1000.0)
+    assert [keys.is_echo(at_ms) for at_ms in (999.0, 1000.0, 9000.0)] == [False, True, True]
+    keys.pressing(False, 1200.0)
+    assert [keys.is_echo(at_ms) for at_ms in (1200.0 + ECHO_MS, 1201.0 + ECHO_MS)] == [True, False]
+    keys.pressing(True, 1300.0)
+    assert keys.is_echo(1100.0), "of the keys before"
+    keys.pressing(False, 1500.0)
+    keys.pressing(True, 5000.0)
+    assert not keys.is_echo(4999.0)
+
+
+def said(call: Call) -> list[tuple[str, str]]:
+    return [(item["role"], item["content"]) for item in call.transcript]
+
+
+@pytest.mark.parametrize("last", ["", "#"])
+async def test_keys_that_were_pressed_just_before_the_caller_hung_up_are_in_the_transcript(
+    tmp_path: Path, last: str
+) -> None:
+    async with open_house(tmp_path) as house:
+        await house.number(**GREETS)
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        slot = phone.leg._media.result().slot
+        await until(lambda: house.pump.taken(slot) and house.pump.taken(slot) == house.pump.written(slot))
+        for digit in f"4711{last}":
+            phone.leg._has_digit(digit, "rfc4733")
+        phone.hangs_up()
+        call = await house.ends(phone)
+    assert said(call) == [("assistant", "Welcome caller."), ("user", "4711")]
+    assert call.turn_count == 1
+    assert [(turn["turn"], turn["ended_by"]) for turn in call.timeline] == [(0, None), (1, "digits")]
+
+
+async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(tmp_path: Path) -> None:
+    pressing = ToolCall("1", "send_dtmf", '{"digits": "5"}')
+    thanks: list[AnswerPart] = [TextDelta("Thank you."), HANG_UP]
+    async with open_house(tmp_path, [pressing], "It is pressed.", thanks) as house:
+        await house.number(first_speaker="agent", agent_greeting_enabled=False)
+        house.language.gate.clear()
+        phone = house.rings()
+        ours = list[bool]()
+        await until(lambda: phone.leg.on_pressing is not None)
+        hear = phone.leg.on_pressing
+        assert hear is not None
+
+        def press(on: bool) -> None:
+            hear(on)
+            ours.append(on)
+            if not on:
+                echo, calls = key("5", ms=100), (gap(800), key("4", ms=100), gap(100), key("#", ms=100))
+                house.pump.speak(phone.leg._media.result().slot, sent(gap(100), echo, *calls))
+
+        phone.leg.on_pressing = press
+        house.language.gate.set()
+        call = await house.ends(phone)
+    assert ours == [True, False]
+    assert house.pump.dialled == ["5"]
+    assert [text for role, text in said(call) if role == "user"] == ["4"]

@@ -1,0 +1,109 @@
+"""A talk with llama.cpp as its language model: random weights, held to the rules by grammar."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calls.conversation.config import Script
+from calls.tools.toolset import ToolResult
+from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.language_model import LlamaLanguageModel
+from models.protocols import ChatPrompt, ToolDefinition
+from tests.fakes.scripted_call import WORD_MS, Talk
+from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
+
+
+class OrderDesk:
+    """Knows every order."""
+
+    definition = ToolDefinition(
+        "look_up",
+        "Looks up an order.",
+        {
+            "type": "object",
+            "properties": {"number": {"type": "integer"}, "by": {"type": "string", "enum": ["name", "phone"]}},
+            "required": ["number", "by"],
+        },
+    )
+    effects = False
+
+    def __init__(self) -> None:
+        self.given: list[Mapping[str, Any]] = []
+        self.asked = asyncio.Event()
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
+        self.given.append(arguments)
+        self.asked.set()
+        return ToolResult("It is on its way.", ok=True)
+
+
+@pytest.fixture
+async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
+    def load() -> LlamaLanguageModel:
+        path = write_tiny_gguf(tmp_path / "tiny.gguf")
+        return LlamaLanguageModel(
+            path,
+            sequences=4,
+            capacity=2048,
+            threads=1,
+            most_tokens=120,
+            forces_tool=lambda prompt: prompt.messages[-1].role == "user",
+        )
+
+    made = await asyncio.to_thread(load)
+    yield made
+    await asyncio.to_thread(made.close)
+
+
+async def test_a_tool_is_used_as_it_must_be_and_its_result_is_answered(model: LlamaLanguageModel) -> None:
+    desk = OrderDesk()
+    talk = Talk(Script("You help."), tools=[desk], may_end_call=False, model=model)
+    await talk.says("where is my order")
+    async with asyncio.timeout(20):
+        await desk.asked.wait()
+        await talk.voice.until_spoken(1)
+    await talk.play(20_000)
+    await talk.close()
+    assert all(isinstance(given["number"], int) and given["by"] in ("name", "phone") for given in desk.given)
+    assert talk.items[0] == ("user", "where is my order")
+    assert talk.items[1][0] == "assistant"
+
+
+async def test_after_an_interruption_the_model_knows_only_what_was_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And reads only what follows that: its own words that nobody heard are gone from its memory."""
+    path = await asyncio.to_thread(write_tiny_gguf, tmp_path / "tiny.gguf")
+    model = await asyncio.to_thread(LlamaLanguageModel, path, sequences=2, capacity=2048, threads=1, most_tokens=60)
+    prompts: list[list[tuple[str, str]]] = []
+    read: list[int] = []
+    told, evaluate = model.read, Context.evaluate
+
+    def noted(prompt: ChatPrompt) -> list[int]:
+        prompts.append([(message.role, message.content) for message in prompt.messages])
+        return told(prompt)
+
+    def counted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+        read.extend(len(chunk.tokens) for chunk in chunks if len(chunk.tokens) > 1)
+        return evaluate(context, chunks)
+
+    monkeypatch.setattr(model, "read", noted)
+    talk = Talk(Script("You are the assistant of a small hotel. " * 10), may_end_call=False, model=model)
+    await talk.says("when does the kitchen open")
+    await talk.voice.until_spoken(1)
+    await talk.play(2 * WORD_MS)
+    monkeypatch.setattr(Context, "evaluate", counted)
+    await talk.interrupts()
+    await talk.stops_speaking("and on Sundays")
+    heard = talk.items[1]
+    await talk.voice.until_spoken(2)
+    await talk.close()
+    await asyncio.to_thread(model.close)
+    assert prompts[1] == [("user", "when does the kitchen open"), heard, ("user", "and on Sundays")]
+    assert len(heard[1].split()) <= 2
+    assert sum(read) < 100

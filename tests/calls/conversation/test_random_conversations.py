@@ -1,0 +1,24 @@
+"""Hundreds of calls with thousands of events, in every order and at the same time: none gets stuck, and none says or
+remembers what it should not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.calls.conversation.random_conversation import World
+from tests.virtual_time import run_virtually
+
+CALLS = 240
+
+
+async def _live(seed: int) -> None:
+    await World(seed).run()
+
+
+@pytest.mark.parametrize("first", range(0, CALLS, 40))
+def test_whatever_happens_when_a_call_stays_sound(first: int) -> None:
+    for seed in range(first, first + 40):
+        try:
+            run_virtually(_live(seed))
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error

@@ -1,0 +1,190 @@
+"""What the agent says aloud is what was written, in words; the transcript stays what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from threading import get_ident
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calls.call_record.transcript import heard_text
+from calls.conversation.speech_output import Mouth
+from media.playout import Playout
+from models.protocols import Speech, TextToSpeech, VoiceSettings
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from models.tts.text_normalization import Spoken, speakable
+from tests.fakes.fake_parts import ArrayPort
+from tests.fakes.scripted_call import ScriptedVoice
+
+RATE = 8000
+MIXED = "Your **order 4711-A2** costs $12.50; call +49 30 1234567 \U0001f600 by Nov. 21."
+MESSY = [
+    " ",
+    " ",
+    "  ",
+    "\n",
+    "5",
+    "%",
+    "**",
+    "-",
+    "--",
+    "\u20ac",
+    "$12.50",
+    "4711-A2",
+    "a",
+    "word",
+    "<br>",
+    "&amp;",
+    "|",
+]
+MESSY += [
+    "#",
+    "3:15",
+    "pm",
+    "1/2",
+    "\u2026",
+    ",",
+    ".",
+    "11/21",
+    "2-4",
+    "kg",
+    "_x_",
+    "[a](b)",
+    "\U0001f600",
+    "+",
+    "x@y.de",
+]
+"""What sentences are put together from."""
+
+
+@pytest.fixture(scope="module")
+def flite() -> Iterator[FliteTextToSpeech]:
+    tts = FliteTextToSpeech()
+    yield tts
+    tts.close()
+
+
+@pytest.fixture(scope="module")
+def espeak() -> Iterator[EspeakTextToSpeech]:
+    tts = EspeakTextToSpeech()
+    yield tts
+    tts.close()
+
+
+def mouth(voice: TextToSpeech, name: str = "scripted/one", language: str | None = None) -> Mouth:
+    """A mouth at `RATE`."""
+    port = ArrayPort()
+    return Mouth(voice, VoiceSettings(name, 1.0, 0.5, RATE), Playout(port, port.open(RATE)), language)
+
+
+def prefixes(speech: Speech) -> list[str]:
+    """What is heard of it as time goes on."""
+    length = len(speech.samples)
+    return list(dict.fromkeys(heard_text(speech, heard) for heard in (*range(0, length, 8), length)))
+
+
+async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() -> None:
+    voice = ScriptedVoice()
+    speech = await mouth(voice).speech("It is **5 km**.")
+    assert voice.spoken == ["It is five kilometers."]
+    assert speech.text == "It is **5 km**."
+    assert prefixes(speech) == ["", "It", "It is", "It is **5 km**."]
+
+
+async def test_a_text_that_needs_no_change_is_spoken_as_it_is() -> None:
+    voice = ScriptedVoice()
+    said = mouth(voice)
+    await said.speech("Hello, how are you?")
+    assert voice.spoken == ["Hello, how are you?"]
+
+
+@pytest.mark.parametrize("text", ["**", "---", "\U0001f600\U0001f600", "```", "# ", "|"])
+async def test_a_text_of_nothing_but_markup_is_no_sound(text: str) -> None:
+    voice = ScriptedVoice()
+    speech = await mouth(voice).speech(text)
+    assert (speech.text, len(speech.samples), voice.spoken) == (text, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "said"),
+    [
+        ("scripted/one", "de", "Das sind drei Euro fünfzig."),
+        ("scripted/one", "de-CH", "Das sind drei Euro fünfzig."),
+        ("scripted/de", None, "Das sind drei Euro fünfzig."),
+        ("scripted/de", "fr", "Das sind trois euros cinquante."),
+        ("scripted/en", None, "Das sind three euros and fifty cents."),
+        ("scripted/pl", None, "Das sind 3,50 €."),
+    ],
+)
+async def test_the_language_hint_decides_how_figures_are_said_else_the_voice(
+    name: str, language: str | None, said: str
+) -> None:
+    voice = ScriptedVoice()
+    await mouth(voice, name, language).speech("Das sind 3,50 €.")
+    assert voice.spoken == [said]
+
+
+@pytest.mark.parametrize(("name", "language"), [("flite/slt", "en"), ("espeak-ng/de", "de"), ("espeak-ng/fr-fr", "fr")])
+async def test_the_words_heard_are_those_of_the_text_in_their_order(
+    flite: FliteTextToSpeech, espeak: EspeakTextToSpeech, name: str, language: str
+) -> None:
+    voice: TextToSpeech = flite if name.startswith("flite") else espeak
+    speech = await mouth(voice, name, language).speech(MIXED)
+    heard = prefixes(speech)
+    assert speech.text == MIXED and heard[-1] == MIXED
+    for shorter, longer in pairwise(heard):
+        assert longer.startswith(shorter)
+        assert longer == MIXED[: len(longer)] and MIXED[len(longer) :][:1] in ("", " ")
+    assert {"Your", "Your **order 4711-A2**"} <= set(heard)
+    assert any(text.endswith("$12.50;") for text in heard)
+    assert any(text.endswith("+49 30") for text in heard), "the groups of a telephone number are words of their own"
+
+
+@pytest.mark.parametrize(("length", "on_the_loop"), [(60, True), (61, False)])
+async def test_a_long_text_is_made_speakable_off_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, length: int, on_the_loop: bool
+) -> None:
+    at_work, rewrite = list[int](), speakable
+
+    def watched(text: str, language: str | None) -> Spoken:
+        at_work.append(get_ident())
+        return rewrite(text, language)
+
+    monkeypatch.setattr("calls.conversation.speech_output.speakable", watched)
+    voice = ScriptedVoice()
+    text = "It is 5 km" + "." * (length - 10)
+    assert (await mouth(voice).speech(text)).text == text
+    assert voice.spoken[0].startswith("It is five kilometers")
+    assert [thread == get_ident() for thread in at_work] == [on_the_loop]
+
+
+@given(st.lists(st.sampled_from(MESSY)).map("".join), st.sampled_from(["en", "de", "fr", "pl"]))
+async def test_each_word_ends_behind_the_one_before(text: str, language: str) -> None:
+    speech = await mouth(ScriptedVoice(), language=language).speech(text)
+    ends = [word.char_end for word in speech.words]
+    assert all(one < other for one, other in pairwise(ends))
+
+
+async def test_a_long_number_is_heard_when_it_was_said_and_not_before(flite: FliteTextToSpeech) -> None:
+    """Spoken, "4711-A2" is most of the sentence."""
+    speech = await mouth(flite, "flite/slt", "en").speech("Take order 4711-A2 now")
+    ends = [word.sample_end / len(speech.samples) for word in speech.words]
+    assert [speech.text[: word.char_end] for word in speech.words][-2:] == [
+        "Take order 4711-A2",
+        "Take order 4711-A2 now",
+    ]
+    assert ends[1] < 0.45 and ends[2] > 0.75
+
+
+async def test_sound_at_another_rate_is_refused() -> None:
+    class WrongRate(ScriptedVoice):
+        async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+            return Speech(text, np.zeros(10, np.int16), RATE * 2)
+
+    with pytest.raises(Exception, match="16000 Hz instead of 8000 Hz"):
+        await mouth(WrongRate()).speech("Hello 5.")

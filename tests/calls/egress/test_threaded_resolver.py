@@ -1,0 +1,75 @@
+"""Host names whose servers do not answer: they hold up the one who asks for them, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from calls.egress.client import EgressClient
+from calls.egress.threaded_resolver import MOST_OF_ONE, THREADS
+from config.errors import EgressError
+from tests.calls.http_server import LOOPBACK, client_with, serving
+
+Answered = threading.Event
+
+
+@pytest.fixture
+def dead_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answered]:
+    """Names under `dead.example` are answered, in vain, only when this is set; all others are this machine."""
+    answered, real = threading.Event(), socket.getaddrinfo
+
+    def looked_up(host: str, *rest: Any, **more: Any) -> Any:
+        if host.endswith("dead.example"):
+            answered.wait(30)
+            raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+        return real("127.0.0.1", *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    yield answered
+    answered.set()
+
+
+async def says_ok(request: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+async def asked(client: EgressClient, asker: str | None, host: str, timeout_s: float = 5) -> str:
+    try:
+        answer = await client.request("GET", f"http://{host}/", timeout_s=timeout_s, max_bytes=10, asker=asker)
+    except EgressError as error:
+        return f"{error.kind}: {error.message}"
+    return answer.body.decode()
+
+
+async def give_up(client: EgressClient, asker: str | None, names: int) -> list[str]:
+    """Ask for so many dead names, for a moment each."""
+    return await asyncio.gather(
+        *(asked(client, asker, f"{asker}-{number}.dead.example", timeout_s=0.1) for number in range(names))
+    )
+
+
+async def test_names_that_nobody_answers_for_leave_room_for_the_others(dead_servers: Answered) -> None:
+    async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
+        port = origin.rpartition(":")[2]
+        told = await give_up(client, "slow", THREADS)
+        assert sum(each.startswith("timeout") for each in told) == MOST_OF_ONE
+        assert sum("too many host names" in each for each in told) == THREADS - MOST_OF_ONE
+        assert await asked(client, "quick", f"office.example:{port}") == "ok"
+        assert await asked(client, None, f"another.example:{port}") == "ok"
+
+
+async def test_a_name_counts_until_the_resolver_is_done_with_it(dead_servers: Answered) -> None:
+    async with serving(says_ok) as origin, client_with(LOOPBACK) as client:
+        port = origin.rpartition(":")[2]
+        await give_up(client, "slow", MOST_OF_ONE)
+        assert "connection: " in await asked(client, "slow", f"office.example:{port}")
+        under_way = [future for _, future in client._names._under_way]
+        dead_servers.set()
+        await asyncio.gather(*map(asyncio.wrap_future, under_way), return_exceptions=True)
+        assert await asked(client, "slow", f"office.example:{port}") == "ok"

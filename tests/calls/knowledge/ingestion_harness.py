@@ -1,0 +1,145 @@
+"""Knowledge documents of one agent and a worker that reads them. The reading process waits for its file where a test
+needs it to: its file is a named pipe then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from calls.knowledge.ingestion import KnowledgeWorker
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.database.database import Database
+from storage.knowledge import documents, passages
+from storage.knowledge import files as knowledge_files
+from storage.knowledge.documents import Document, DocumentFields
+from tests import database_template
+
+TEXT = b"We open at nine.\n\nOn Sundays we are closed."
+DEADLINE_S = 20.0
+
+
+class Archive:
+    """Documents of one agent, rows and files."""
+
+    def __init__(self, database: Database, data_dir: Path, organization_id: str, agent_id: str) -> None:
+        self.database = database
+        self.data_dir = data_dir
+        self.organization_id = organization_id
+        self.agent_id = agent_id
+        self._pipes: dict[str, int] = {}
+
+    async def upload(
+        self, content: bytes | None = TEXT, mime_type: str = "text/plain", *, same: str | None = None
+    ) -> Document:
+        """A pending document; without content its file is a pipe that nothing has been written to. Uploads of the
+        `same` file share what is read of it."""
+        document_id = str(uuid4())
+        await asyncio.to_thread(self._put, document_id, content)
+        fields = DocumentFields(
+            agent_id=self.agent_id,
+            name="Hours",
+            filename="a",
+            mime_type=mime_type,
+            file_size=0,
+            sha256=same or document_id,
+        )
+        create = partial(documents.create, organization_id=self.organization_id, fields=fields)
+        return await self.database.write(partial(create, document_id=document_id))
+
+    def _put(self, document_id: str, content: bytes | None) -> None:
+        if content is not None:
+            knowledge_files.write(self.data_dir, document_id, content)
+            return
+        path = knowledge_files.path_of(self.data_dir, document_id)
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+        self._pipes[document_id] = os.open(path, os.O_RDWR)
+
+    def write(self, document: Document, content: bytes = TEXT) -> None:
+        """Give the pipe of a document its content and its end."""
+        handle = self._pipes.pop(document.id)
+        os.write(handle, content)
+        os.close(handle)
+
+    def close(self) -> None:
+        """Nobody waits for a pipe any more."""
+        for handle in self._pipes.values():
+            os.close(handle)
+
+    async def get(self, document: Document) -> Document:
+        wanted = partial(documents.get, organization_id=self.organization_id, document_id=document.id)
+        found = await self.database.read(wanted)
+        assert found is not None
+        return found
+
+    async def told(self, document: Document) -> tuple[str, int, str | None]:
+        found = await self.get(document)
+        return found.status, found.chunk_count, found.error
+
+    async def delete(self, document: Document) -> None:
+        wanted = partial(documents.delete, organization_id=self.organization_id, document_id=document.id)
+        assert await self.database.write(wanted)
+
+    async def search(self, text: str) -> list[str]:
+        found = await self.database.read(partial(passages.search, agent_id=self.agent_id, text=text, most=10))
+        return [each.content for each in found]
+
+    async def left(self) -> list[int]:
+        """Rows of passages, of the index and of removals, and files."""
+        names = ("knowledge_chunks", "knowledge_index", "knowledge_removals")
+
+        def count(conn: sa.Connection) -> list[int]:
+            return [conn.execute(sa.text(f"SELECT count(*) FROM {name}")).scalar_one() for name in names]
+
+        files = await asyncio.to_thread(os.listdir, self.data_dir / "knowledge")
+        return [*await self.database.read(count), len(files)]
+
+
+@asynccontextmanager
+async def open_archive(data_dir: Path) -> AsyncIterator[Archive]:
+    """An archive without documents; no process may outlive it."""
+    database = await database_template.opened(data_dir)
+    owner = (await database.write(lambda conn: organizations.create(conn, "default"))).id
+    fields = AgentFields(name="Anna", knowledge_search_instructions="always")
+    agent = await database.write(lambda conn: agents.create(conn, owner, fields))
+    archive = Archive(database, data_dir, owner, agent.id)
+    yield archive
+    archive.close()
+    await database.close()
+    assert not await asyncio.to_thread(children), "no process stays"
+
+
+def children() -> str:
+    """Ids of our child processes."""
+    return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().strip()
+
+
+@asynccontextmanager
+async def at_work(archive: Archive, on_removed: Callable[[], None] = lambda: None) -> AsyncIterator[KnowledgeWorker]:
+    """A worker as in a server, from its start to its stop."""
+    worker = KnowledgeWorker(archive.database, archive.data_dir, on_removed=on_removed)
+    await worker.recover()
+    task = asyncio.create_task(worker.run())
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            yield worker
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled(), "it runs until it is stopped"
+
+
+async def until_processes(holds: Callable[[], bool]) -> None:
+    """Of processes, which tell of nothing."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not await asyncio.to_thread(holds):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

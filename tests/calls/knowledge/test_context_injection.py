@@ -1,0 +1,202 @@
+"""What the documents say about the caller's words is told to the language model with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from calls.conversation.config import Script
+from calls.conversation.dtmf_collector import DigitsDialled
+from calls.knowledge import prefetch as lookup_module
+from calls.knowledge.context_injection import SURE, SURE_BY_MEANING
+from calls.knowledge.prefetch import Lookup
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.builtin_tools import SearchKnowledge
+from models.protocols import ChatPrompt, ToolCall
+from models.rule_based.responder import ExtractiveResponder
+from storage.knowledge.passages import Found
+from tests.calls.conversation.test_prompt_prefill import Preparing
+from tests.fakes.scripted_call import WORD_MS, Talk, settle
+
+LISTENS = Script("You help.")
+ASKED = "what does a berth cost"
+COST = Found("Fees\nA berth costs twenty euros.", "Fees", 0.9, "d1", 3)
+NIGHT = Found("Fees\nThat is for a night.", "Fees", 0.8, "d1", 4)
+CRANE = Found("Crane\nThe crane lifts ten tons.", "Crane", 0.5, "d2", 0)
+
+
+class Shelf(KnowledgeSearch):
+    """Answers every question with the same passages."""
+
+    def __init__(self, *found: Found) -> None:
+        self.found = list(found)
+        self.asked: list[str] = []
+
+    async def search(self, agent_id: str, text: str, most: int) -> list[Found]:
+        self.asked.append(text)
+        return self.found[:most]
+
+
+class Speaker:
+    """A talk in which the ear tells what it hears."""
+
+    def __init__(self, shelf: Shelf, *answers: Any, model: Any = None) -> None:
+        self.shelf = shelf
+        self.lookup = Lookup(shelf, "agent")
+        self.language = model or Preparing(*answers)
+        self.talk = Talk(
+            LISTENS, model=self.language, tools=[SearchKnowledge(self.lookup, "For prices")], lookup=self.lookup
+        )
+
+    async def hears(self, text: str) -> None:
+        self.talk.ear.words = text
+        self.lookup.hears(text)
+        await settle()
+
+    async def is_asked(self, text: str) -> None:
+        await self.talk.starts_speaking()
+        await self.hears(text)
+        await self.talk.stops_speaking(text)
+
+    @property
+    def sources(self) -> list[list[tuple[str, int]]]:
+        turns = self.talk.conversation.timeline.items()
+        return [[(each["document_id"], each["position"]) for each in turn["sources"]] for turn in turns]
+
+
+Begin = Callable[..., Speaker]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_module, "PAUSE", 0.0)
+
+
+@pytest.fixture
+async def begin() -> AsyncIterator[Begin]:
+    speakers: list[Speaker] = []
+
+    def make(shelf: Shelf, *answers: Any, **more: Any) -> Speaker:
+        speakers.append(Speaker(shelf, *answers, **more))
+        return speakers[-1]
+
+    yield make
+    for speaker in speakers:
+        await speaker.talk.close()
+
+
+def lines(prompt: ChatPrompt) -> list[tuple[str, str]]:
+    return [(message.role, message.content) for message in prompt.messages]
+
+
+def told(*found: Found) -> list[tuple[str, str]]:
+    text = "\n\n".join(f"From the document {each.document}:\n{each.content}" for each in found)
+    return [("assistant", ""), ("tool", text)]
+
+
+async def test_what_was_found_while_the_caller_spoke_stands_before_the_callers_words(begin: Begin) -> None:
+    speaker = begin(Shelf(COST, NIGHT, CRANE), "Twenty euros.")
+    await speaker.is_asked(ASKED)
+    assert lines(speaker.language.prompts[0]) == [*told(COST, NIGHT), ("user", ASKED)]
+    assert speaker.sources == [[("d1", 3), ("d1", 4)]]
+    assert speaker.shelf.asked == [ASKED]
+    await speaker.talk.play(5 * WORD_MS)
+    assert speaker.talk.items == [("user", ASKED), ("assistant", "Twenty euros.")]
+
+
+async def test_the_model_reads_it_while_the_caller_still_speaks(begin: Begin) -> None:
+    speaker = begin(Shelf(COST), "Twenty euros.")
+    await speaker.talk.starts_speaking()
+    await speaker.hears("what does a berth")
+    assert speaker.language.read == [told(COST)]
+    assert speaker.language.reads == 1
+    await speaker.hears(ASKED)
+    await speaker.talk.stops_speaking(ASKED)
+    assert lines(speaker.language.prompts[0])[:2] == speaker.language.read[0]
+    assert speaker.language.reads == 0
+
+
+async def test_what_is_found_later_for_the_same_words_counts(begin: Begin) -> None:
+    speaker = begin(Shelf(COST), "Ten tons.")
+    await speaker.talk.starts_speaking()
+    speaker.talk.ear.words = "does a berth have a crane"
+    speaker.lookup.hears("does a berth have")  # the recognizer is ahead of the search
+    await settle()
+    speaker.shelf.found = [CRANE]
+    await speaker.hears("does a berth have a crane")
+    await speaker.talk.stops_speaking("does a berth have a crane")
+    assert lines(speaker.language.prompts[0])[:2] == told(CRANE)
+
+
+async def test_an_answer_that_is_begun_early_has_it_too_and_stands(begin: Begin) -> None:
+    speaker = begin(Shelf(COST), "Twenty euros.")
+    await speaker.talk.starts_speaking()
+    await speaker.hears(ASKED)
+    await speaker.talk.falls_silent(ASKED)
+    assert speaker.sources == []
+    speaker.shelf.found = [NIGHT]
+    await speaker.hears(f"{ASKED} now")  # nearer things come in; the answer to the same words stays
+    await speaker.talk.stops_speaking(ASKED)
+    assert len(speaker.language.prompts) == 1
+    assert lines(speaker.language.prompts[0]) == [*told(COST), ("user", ASKED)]
+    assert speaker.sources == [[("d1", 3)]]
+
+
+async def test_what_is_in_the_talk_already_is_not_told_again(begin: Begin) -> None:
+    speaker = begin(Shelf(COST), "Twenty euros.", "Yes, twenty.")
+    await speaker.is_asked(ASKED)
+    await speaker.talk.play(5 * WORD_MS)
+    await speaker.is_asked("does a berth cost twenty euros")
+    assert [line for line in lines(speaker.language.prompts[1]) if line[0] == "tool"] == told(COST)[1:]
+    assert speaker.sources == [[("d1", 3)], []]
+
+
+UNSURE = Found(COST.content, "Fees", SURE - 0.01, "d1", 3)
+RELATED = replace(UNSURE, score=SURE_BY_MEANING - 0.01, by_meaning=True)
+
+
+@pytest.mark.parametrize("found", [[], [UNSURE], [RELATED]], ids=["none", "unsure", "of a like matter"])
+async def test_what_is_not_sure_is_left_to_the_model_to_ask_for(begin: Begin, found: Sequence[Found]) -> None:
+    call = ToolCall("1", "search_knowledge", '{"query": "the cost of a berth"}')
+    speaker = begin(Shelf(*found), [call], "I do not know.")
+    await speaker.is_asked(ASKED)
+    assert lines(speaker.language.prompts[0]) == [("user", ASKED)]
+    assert [line[0] for line in lines(speaker.language.prompts[1])] == ["user", "assistant", "tool"]
+    assert speaker.shelf.asked == [ASKED], "what the model asks for was found before"
+    assert speaker.sources == [[(each.document_id, each.position) for each in found]]
+
+
+async def test_more_of_a_turn_keeps_what_was_told_of_its_beginning(begin: Begin) -> None:
+    speaker = begin(Shelf(COST), "Twenty.", "Twenty, and the crane ten.")
+    speaker.talk.voice.gate.clear()
+    speaker.talk.voice.free = 0
+    await speaker.is_asked(ASKED)
+    speaker.shelf.found = [CRANE]
+    await speaker.is_asked("and how much does the crane lift")
+    assert lines(speaker.language.prompts[1]) == [
+        *told(COST),
+        *told(CRANE),
+        ("user", f"{ASKED} and how much does the crane lift"),
+    ]
+    assert speaker.sources == [[("d1", 3), ("d2", 0)]]
+
+
+async def test_digits_recall_nothing(begin: Begin) -> None:
+    speaker = begin(Shelf(COST), "Thank you.")
+    await speaker.hears("42")
+    speaker.talk.inbox.put(DigitsDialled("42"))
+    await settle()
+    assert lines(speaker.language.prompts[0]) == [("user", "42")]
+
+
+async def test_a_model_of_rules_asks_by_itself_and_waits_for_no_search(begin: Begin) -> None:
+    speaker = begin(Shelf(COST), model=ExtractiveResponder())
+    await speaker.is_asked(ASKED)
+    await speaker.talk.voice.until_spoken(1)
+    assert speaker.talk.voice.spoken == ["A berth costs twenty euros."]
+    assert speaker.shelf.asked == [ASKED]
+    assert speaker.sources == [[("d1", 3)]]
+    assert [tool["name"] for tool in speaker.talk.conversation.timeline.items()[0]["tools"]] == ["search_knowledge"]

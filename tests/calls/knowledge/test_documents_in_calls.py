@@ -1,0 +1,88 @@
+"""A call whose caller asks what stands in a document: from the words as they are heard to the sources that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from calls.knowledge.search import KnowledgeSearch
+from models.protocols import SEARCH_KNOWLEDGE, TextDelta, ToolCall, VoiceSettings
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from storage.agents.agents import Agent
+from storage.document_reader.base.blocks import paragraph
+from storage.document_reader.chunker import chunks_of
+from storage.knowledge import documents
+from storage.knowledge.documents import Document, DocumentFields
+from storage.knowledge.passages import Found
+from tests.calls.call_service_harness import House, open_house, until
+from tests.fakes.scripted_call import ScriptedStream, settle
+
+ASKED = "what does a berth cost"
+ANSWER = "A berth costs twenty euros a night."
+
+
+async def learn(house: House, agent: Agent) -> Document:
+    """A document that is ready."""
+    fields = DocumentFields(
+        agent_id=agent.id, name="Fees", filename="a", mime_type="text/plain", file_size=1, sha256=str(uuid4())
+    )
+
+    def store(conn: sa.Connection) -> Document:
+        document = documents.create(conn, agent.organization_id, str(uuid4()), fields)
+        documents.begin(conn, most=1)
+        documents.add_chunks(conn, document, list(chunks_of([paragraph(ANSWER)])))
+        documents.finish(conn, document.id)
+        return document
+
+    return await house.database.write(store)
+
+
+async def test_what_a_caller_asks_is_told_to_the_model_and_kept_as_a_source_of_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search_now, finish, found = KnowledgeSearch.search, ScriptedStream.finish, asyncio.Event()
+
+    async def searched(knowing: KnowledgeSearch, agent_id: str, text: str, most: int) -> list[Found]:
+        passages = await search_now(knowing, agent_id, text, most)
+        found.set()
+        return passages
+
+    async def finish_later(ear: ScriptedStream) -> str:
+        await found.wait()
+        await settle()
+        return await finish(ear)
+
+    monkeypatch.setattr(KnowledgeSearch, "search", searched)
+    monkeypatch.setattr(ScriptedStream, "finish", finish_later)  # however slow the machine is
+    flite = await asyncio.to_thread(FliteTextToSpeech)
+    spoken = await flite.synthesize("What does it cost?", VoiceSettings(flite.voices()[0], 1.0, 0.5, 8000))
+    call_end = ToolCall("1", "end_call", "{}")
+    search = ToolCall("2", SEARCH_KNOWLEDGE, '{"query": "the cost of a berth"}')
+    async with open_house(tmp_path, [search], [TextDelta("Twenty euros."), call_end], hears=[ASKED]) as house:
+        _, agent = await house.number(turn_endpoint_delay=600, knowledge_search_instructions="For prices")
+        document = await learn(house, agent)
+        phone = house.rings(caller=spoken.samples)
+        await until(lambda: house.ears.streams)
+        await asyncio.to_thread(house.ears.streams[0].on_words, ASKED)  # as from a recognizer's thread
+        call = await house.ends(phone)
+        first, second = house.language.prompts
+        await house.database.write(
+            partial(documents.delete, organization_id=agent.organization_id, document_id=document.id)
+        )
+        call = await house.stored(phone)
+    told = f"From the document Fees:\n{ANSWER}"
+    assert [(message.role, message.content) for message in first.messages] == [
+        ("assistant", ""),
+        ("tool", told),
+        ("user", ASKED),
+    ]
+    assert second.messages[-1].content == told
+    (turn,) = call.timeline
+    (source,) = turn["sources"]
+    assert (source["document_id"], source["document"], source["position"]) == (document.id, "Fees", 0)
+    assert 0.45 <= source["score"] <= 1

@@ -1,0 +1,271 @@
+"""Uploaded documents are read into passages, whatever becomes of the process that does it, and deleted ones leave
+nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from calls.knowledge import ingestion as worker_module
+from calls.knowledge.ingestion import PASSAGES_AT_ONCE, READ_OF_ONE
+from calls.post_call.retention import Retention
+from config.clock import utc_now
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import AgentFields
+from storage.document_reader.chunker import Chunk
+from storage.knowledge import documents as knowledge
+from storage.knowledge import files
+from storage.knowledge.documents import Document
+from tests.calls.knowledge.ingestion_harness import TEXT, Archive, at_work, children, until_processes
+from tests.storage.transaction_gate import Gate
+
+
+async def test_what_is_pending_at_the_start_is_read_without_a_call(archive: Archive) -> None:
+    made = [await archive.upload() for _ in range(3)]
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert [await archive.told(each) for each in made] == [("ready", 1, None)] * 3
+    assert len(await archive.search("open sunday")) == 3
+
+
+async def test_what_comes_later_is_read_when_the_worker_is_called(archive: Archive) -> None:
+    async with at_work(archive) as worker:
+        await worker.idle()
+        document = await archive.upload()
+        worker.wake()
+        await worker.idle()
+        assert await archive.told(document) == ("ready", 1, None)
+
+
+async def test_the_worker_looks_by_itself_should_nobody_call(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_module, "LOOK_EVERY_S", 0.01)
+    async with at_work(archive) as worker:
+        await worker.idle()
+        document = await archive.upload(None)
+        await until_processes(lambda: bool(children()))
+        archive.write(document)
+        worker.wake()
+        await worker.idle()
+        assert await archive.told(document) == ("ready", 1, None)
+
+
+async def test_a_document_of_many_passages_is_stored_in_pieces(archive: Archive) -> None:
+    count = 2 * PASSAGES_AT_ONCE + 7
+    lines = [f"# Berth {number}\n\nIt costs {number} euros." for number in range(count)]
+    document = await archive.upload("\n\n".join(lines).encode(), "text/markdown")
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert await archive.told(document) == ("ready", count, None)
+    for number in (0, PASSAGES_AT_ONCE - 1, PASSAGES_AT_ONCE, count - 1):
+        assert (await archive.search(f"berth {number}"))[0] == f"Berth {number}\nIt costs {number} euros."
+
+
+async def test_a_document_is_read_whole_after_a_crash_in_the_middle_of_it(archive: Archive) -> None:
+    lines = [f"# Berth {number}\n\nIt costs {number} euros." for number in range(30)]
+    document = await archive.upload("\n\n".join(lines).encode(), "text/markdown")
+    async with at_work(archive) as worker:
+        await worker.idle()
+    documents = "UPDATE knowledge_documents SET status = 'processing', chunk_count = 20"
+    chunks = "DELETE FROM knowledge_chunks WHERE position >= 20"
+    for statement in (documents, chunks):
+        await archive.database.write(lambda conn, said=statement: conn.execute(sa.text(said)))
+    assert await archive.search("berth 7") == []
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert await archive.told(document) == ("ready", 30, None)
+    assert await archive.left() == [30, 30, 0, 1]
+
+
+async def test_a_stop_ends_the_reading_process_and_the_next_start_reads_again(archive: Archive) -> None:
+    document = await archive.upload(None)
+    async with at_work(archive):
+        await until_processes(lambda: bool(children()))
+        assert (await archive.get(document)).status == "processing"
+    assert not children()
+    assert (await archive.get(document)).status == "processing"
+    async with at_work(archive) as worker:
+        await until_processes(lambda: bool(children()))
+        archive.write(document)
+        await worker.idle()
+    assert await archive.told(document) == ("ready", 1, None)
+
+
+async def test_only_a_few_documents_are_read_at_once_and_the_oldest_first(archive: Archive) -> None:
+    made = [await archive.upload(None) for _ in range(READ_OF_ONE)]
+    await until_processes(lambda: utc_now() > made[-1].created_at)
+    made.append(await archive.upload())
+    async with at_work(archive) as worker:
+        await until_processes(lambda: len(children().split()) == READ_OF_ONE)
+        assert [(await archive.get(each)).status for each in made] == ["processing"] * READ_OF_ONE + ["pending"]
+        for document in made[:READ_OF_ONE]:
+            archive.write(document)
+        await worker.idle()
+    assert [await archive.told(each) for each in made] == [("ready", 1, None)] * len(made)
+
+
+async def test_a_document_that_is_deleted_while_it_is_read_ends_its_process_and_leaves_nothing(
+    archive: Archive,
+) -> None:
+    kept, gone = await archive.upload(), await archive.upload(None)
+    async with at_work(archive) as worker:
+        await until_processes(lambda: bool(children()))
+        await archive.delete(gone)
+        worker.wake()
+        await worker.idle()
+        assert not children()
+        assert await archive.left() == [1, 1, 0, 1]
+    assert await archive.told(kept) == ("ready", 1, None)
+
+
+async def test_a_document_that_is_deleted_while_it_is_stored_leaves_nothing(archive: Archive) -> None:
+    lines = [f"# Berth {number}\n\nIt costs {number} euros." for number in range(3 * PASSAGES_AT_ONCE)]
+    document = await archive.upload("\n\n".join(lines).encode(), "text/markdown")
+    gate, add = Gate(), knowledge.add_chunks
+    waits = iter([gate.wait])
+
+    def add_and_wait(conn: sa.Connection, document: Document, chunks: Sequence[Chunk]) -> bool:
+        added = add(conn, document, chunks)
+        next(waits, bool)()
+        return added
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knowledge, "add_chunks", add_and_wait)
+        async with at_work(archive) as worker:
+            await gate.reached()
+            deletion = asyncio.create_task(archive.delete(document))
+            await asyncio.sleep(0)  # it stands in line before the next piece
+            gate.open()
+            await deletion
+            worker.wake()
+            await worker.idle()
+    assert await archive.left() == [0, 0, 0, 0]
+
+
+async def test_a_deleted_agents_documents_leave_nothing(archive: Archive) -> None:
+    for _ in range(3):
+        await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+        assert await archive.left() == [3, 3, 0, 3]
+        delete = partial(agents.delete, organization_id=archive.organization_id, agent_id=archive.agent_id)
+        assert await archive.database.write(delete)
+        worker.wake()
+        await worker.idle()
+        assert await archive.left() == [0, 0, 0, 0]
+
+
+async def test_the_text_of_a_deleted_document_is_not_in_the_databases_log_either(archive: Archive) -> None:
+    retention = Retention(archive.database, archive.data_dir)
+    emptying = asyncio.create_task(retention.run())
+    await retention.idle()
+    async with at_work(archive, retention.leaves_traces) as worker:
+        document = await archive.upload()
+        await worker.idle()
+        log = Path(f"{archive.database.path}-wal")
+        assert await asyncio.to_thread(log.read_bytes) != b""
+        await archive.delete(document)
+        worker.wake()
+        await worker.idle()
+        await retention.idle()
+        assert await asyncio.to_thread(log.read_bytes) == b""
+    emptying.cancel()
+    await asyncio.wait([emptying])
+
+
+async def test_what_was_deleted_shortly_before_a_crash_is_removed_after_the_next_start(archive: Archive) -> None:
+    document = await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+    await archive.delete(document)
+    assert await archive.left() == [1, 1, 1, 1]
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert await archive.left() == [0, 0, 0, 0]
+
+
+async def test_files_that_the_database_does_not_know_are_left_alone(archive: Archive) -> None:
+    document, gone, unknown = await archive.upload(), await archive.upload(), str(uuid4())
+    await asyncio.to_thread(files.write, archive.data_dir, unknown, TEXT)
+    await archive.delete(gone)
+    async with at_work(archive) as worker:
+        await worker.idle()
+    names = await asyncio.to_thread(os.listdir, archive.data_dir / "knowledge")
+    assert set(names) == {document.id, unknown}
+
+
+async def test_a_file_that_the_disk_does_not_give_up_is_removed_later(archive: Archive) -> None:
+    stuck, gone = await archive.upload(), await archive.upload()
+    path = files.path_of(archive.data_dir, stuck.id)
+    path.unlink()
+    path.mkdir()
+    for each in (stuck, gone):
+        await archive.delete(each)
+    async with at_work(archive) as worker:
+        await worker.idle()
+        assert await archive.left() == [0, 0, 1, 1]
+        path.rmdir()
+        await asyncio.to_thread(path.write_bytes, TEXT)
+        worker.wake()
+        await worker.idle()
+        assert await archive.left() == [0, 0, 0, 0]
+
+
+async def test_a_text_is_read_in_the_charset_that_its_sender_names(archive: Archive) -> None:
+    await archive.upload("Żółw.".encode("iso-8859-2"), 'text/plain; charset="iso-8859-2"')
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert await archive.search("żółw") == ["Żółw."]
+
+
+async def test_the_same_file_is_read_once_even_when_its_first_document_goes_meanwhile(archive: Archive) -> None:
+    first = await archive.upload(None, same="file")
+    async with at_work(archive) as worker:
+        await until_processes(lambda: bool(children()))
+        second = await archive.upload(same="file")
+        await archive.delete(first)
+        worker.wake()
+        archive.write(first)
+        await worker.idle()
+    assert await archive.told(second) == ("ready", 1, None)
+    assert await archive.left() == [1, 1, 0, 1]
+    assert await archive.search("sunday") == [TEXT.decode().replace("\n\n", "\n")]
+
+
+async def test_a_hundred_uploads_of_one_organization_keep_another_ones_first_one_waiting_for_none(
+    archive: Archive,
+) -> None:
+    hog = [await archive.upload(None) for _ in range(READ_OF_ONE)] + [await archive.upload() for _ in range(98)]
+    other = await beside(archive)
+    async with at_work(archive) as worker:
+        await until_processes(lambda: len(children().split()) == READ_OF_ONE)
+        late = await other.upload()
+        worker.wake()
+        async with asyncio.timeout(20):
+            while (await other.get(late)).status != "ready":  # noqa: ASYNC110 - another process reads it
+                await asyncio.sleep(0.02)
+        assert {(await archive.get(each)).status for each in hog[:READ_OF_ONE]} == {"processing"}
+        assert {(await archive.get(each)).status for each in hog[READ_OF_ONE:]} == {"pending"}
+        for document in hog[READ_OF_ONE:]:
+            await archive.delete(document)
+        for document in hog[:READ_OF_ONE]:
+            archive.write(document)
+        await worker.idle()
+
+
+async def beside(archive: Archive) -> Archive:
+    """The documents of another organization, read by the same worker."""
+
+    def make(conn: sa.Connection) -> tuple[str, str]:
+        organization = organizations.create(conn, "other")
+        agent = agents.create(conn, organization.id, AgentFields(name="a", knowledge_search_instructions="search"))
+        return organization.id, agent.id
+
+    return Archive(archive.database, archive.data_dir, *await archive.database.write(make))

@@ -1,0 +1,141 @@
+"""What goes wrong with one document, or for a while, harms no other document and is made up for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from calls.knowledge import ingestion as worker_module
+from storage.database.database import Database, StorageTrouble
+from storage.knowledge import contents, files
+from tests.calls.knowledge.ingestion_harness import TEXT, Archive, at_work, children, until_processes
+
+T = TypeVar("T")
+
+
+async def test_a_file_that_cannot_be_read_fails_with_a_reason_and_others_go_on(archive: Archive) -> None:
+    empty, broken, good = [
+        await archive.upload(content, mime_type)
+        for content, mime_type in ((b"  \n", "text/plain"), (b"no pdf", "application/pdf"), (TEXT, "text/plain"))
+    ]
+    unknown = await archive.upload(TEXT, "image/png")
+    with capture_logs() as lines:
+        async with at_work(archive) as worker:
+            await worker.idle()
+    assert await archive.told(empty) == ("failed", 0, "No text was found")
+    assert await archive.told(unknown) == ("failed", 0, "Files of this type cannot be read")
+    status, count, reason = await archive.told(broken)
+    assert (status, count) == ("failed", 0)
+    assert reason
+    assert await archive.told(good) == ("ready", 1, None)
+    assert [line for line in lines if line["log_level"] == "error"] == []
+
+
+async def test_a_fault_of_ours_stays_with_its_document_and_is_logged_once(archive: Archive) -> None:
+    document, good = await archive.upload(), await archive.upload()
+    await asyncio.to_thread(files.path_of(archive.data_dir, document.id).unlink)
+    with capture_logs() as lines:
+        async with at_work(archive) as worker:
+            await worker.idle()
+    assert await archive.told(document) == ("failed", 0, "The file could not be read")
+    assert await archive.told(good) == ("ready", 1, None)
+    (fault,) = [line for line in lines if line["log_level"] in ("error", "warning")]
+    assert fault["event"] == "knowledge.document_broken"
+
+
+class Faulty(Database):
+    """A database in which every write for one document ends in a fault that nobody has foreseen."""
+
+    document_id = ""
+
+    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
+        if isinstance(work, partial) and work.keywords.get("content_id") == self.document_id:
+            raise ValueError("unforeseen")
+        return await super().write(work, owner=owner, patient=patient)
+
+
+async def test_a_fault_that_does_not_even_let_its_document_fail_stays_with_it_too(archive: Archive) -> None:
+    database = Faulty(archive.database.url.render_as_string())
+    await database.open()
+    plain, archive.database = archive.database, database
+    try:
+        broken = await archive.upload()
+        database.document_id = broken.id
+        with capture_logs() as lines:
+            async with at_work(archive) as worker:
+                await worker.idle()
+                good = await archive.upload()
+                worker.wake()
+                await worker.idle()
+        faults = [line["event"] for line in lines if line["log_level"] == "error"]
+        assert faults == ["knowledge.document_broken", "knowledge.not_given_up"]
+        assert await archive.told(good) == ("ready", 1, None)
+        database.document_id = ""
+        async with at_work(archive) as worker:
+            await worker.idle()
+        assert await archive.told(broken) == ("ready", 1, None)
+    finally:
+        archive.database = plain
+        await database.close()
+
+
+class FullDisk(Database):
+    """A database whose next writes find the disk full."""
+
+    refusals = 0
+
+    async def write(self, work: Callable[[sa.Connection], T], *, owner: str | None = None, patient: bool = False) -> T:
+        if self.refusals:
+            self.refusals -= 1
+            raise StorageTrouble("the disk is full")
+        return await super().write(work, owner=owner, patient=patient)
+
+
+@pytest.mark.parametrize("refusals", range(1, 6))
+async def test_a_full_disk_only_delays_what_is_to_be_done(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
+    monkeypatch.setattr(worker_module, "TROUBLE_PAUSE_S", 0.01)
+    database = FullDisk(archive.database.url.render_as_string())
+    await database.open()
+    plain, archive.database = archive.database, database
+    try:
+        kept, gone = await archive.upload(None), await archive.upload()
+        async with at_work(archive) as worker:
+            await until_processes(lambda: bool(children()))
+            await archive.delete(gone)
+            database.refusals = refusals
+            archive.write(kept)
+            worker.wake()
+            await worker.idle()
+        assert database.refusals == 0
+        assert await archive.told(kept) == ("ready", 1, None)
+        assert await archive.left() == [1, 1, 0, 1]
+    finally:
+        archive.database = plain
+        await database.close()
+
+
+async def test_trouble_before_a_file_is_read_only_delays_that(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "TROUBLE_PAUSE_S", 0.01)
+    language_now, troubles = contents.language_for, [StorageTrouble("the disk cannot be read or written")]
+
+    def language_for(conn: sa.Connection, agent_id: str) -> str:
+        if troubles:
+            raise troubles.pop()
+        return language_now(conn, agent_id)
+
+    monkeypatch.setattr(contents, "language_for", language_for)
+    document = await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+    assert troubles == []
+    assert await archive.told(document) == ("ready", 1, None)

@@ -1,0 +1,369 @@
+"""Documents are found by their words in the language of the agent, and by what they mean where a model is loaded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from calls.knowledge import indexer, vector_search
+from calls.knowledge.indexer import KnowledgeKeeper
+from calls.knowledge.search import KnowledgeSearch, joined
+from calls.knowledge.vector_search import KnowledgeMeanings
+from config.errors import ModelError
+from models.embeddings.score_calibration import Scale
+from storage.agents import agents
+from storage.knowledge import contents
+from storage.knowledge.contents import Text
+from storage.knowledge.documents import Document
+from tests.calls.knowledge.fake_embeddings import Meaning
+from tests.calls.knowledge.ingestion_harness import Archive, at_work
+
+SCALE = Scale(0.3, 0.8)
+PETS = b"Pets stay on the lower deck."
+FEES = b"The fee for a berth is twenty euros."
+
+
+@pytest.fixture(autouse=True)
+def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a search waits for comes, however slow the machine is."""
+    monkeypatch.setattr(vector_search, "ASKED_S", 20.0)
+    monkeypatch.setattr(vector_search, "READ_S", 20.0)
+
+
+@asynccontextmanager
+async def kept(archive: Archive, meanings: KnowledgeMeanings | None = None) -> AsyncIterator[KnowledgeKeeper]:
+    """A keeper at work."""
+    keeper = KnowledgeKeeper(archive.database, meanings)
+    task = asyncio.create_task(keeper.run())
+    try:
+        async with asyncio.timeout(20):
+            yield keeper
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def read(archive: Archive, *texts: bytes) -> list[Document]:
+    documents = [await archive.upload(text) for text in texts]
+    async with at_work(archive) as worker:
+        await worker.idle()
+    return documents
+
+
+async def set_hint(archive: Archive, hint: str | None) -> None:
+    change = partial(agents.update, organization_id=archive.organization_id, agent_id=archive.agent_id)
+    await archive.database.write(partial(change, changes={"language_hint": hint}))
+
+
+async def count(archive: Archive, table: str) -> int:
+    return await archive.database.read(lambda conn: conn.execute(sa.text(f"SELECT count(*) FROM {table}")).scalar_one())
+
+
+def meanings_of(archive: Archive, model: Meaning) -> KnowledgeMeanings:
+    return KnowledgeMeanings(archive.database, model, scale=SCALE)
+
+
+async def found(search: KnowledgeSearch, archive: Archive, text: str) -> list[str]:
+    return [each.content for each in await search.search(archive.agent_id, text, 4)]
+
+
+async def test_words_are_found_by_their_forms_in_the_language_of_the_agent(archive: Archive) -> None:
+    await set_hint(archive, "de-DE")
+    await read(archive, b"Fahrkarten gibt es am Hafen.")
+    search = KnowledgeSearch(archive.database)
+    assert await found(search, archive, "Wo bekomme ich eine Fahrkarte?") == ["Fahrkarten gibt es am Hafen."]
+
+
+async def test_documents_are_indexed_anew_when_the_language_changes(archive: Archive) -> None:
+    await read(archive, "Die Häuser sind offen.".encode())
+    search = KnowledgeSearch(archive.database)
+    async with kept(archive) as keeper:
+        await keeper.idle()
+        assert await found(search, archive, "Haus") == []
+        await set_hint(archive, "de")
+        keeper.wake()
+        await keeper.idle()
+        assert await found(search, archive, "Haus") == ["Die Häuser sind offen."]
+
+
+async def test_while_contents_are_of_two_languages_each_is_searched_in_its_own(archive: Archive) -> None:
+    await read(archive, b"The houses are open.")
+    await set_hint(archive, "de")
+    await read(archive, "Die Häuser sind offen.".encode())
+    assert len(await found(KnowledgeSearch(archive.database), archive, "houses Haus")) == 2
+
+
+async def test_what_was_indexed_before_there_were_languages_is_indexed_anew(archive: Archive) -> None:
+    await read(archive, FEES)
+    await archive.database.write(lambda conn: conn.execute(sa.text("DELETE FROM knowledge_contents")))
+    await archive.database.write(lambda conn: conn.execute(sa.text("UPDATE knowledge_index SET terms = 'old'")))
+    async with kept(archive) as keeper:
+        await keeper.idle()
+    assert await found(KnowledgeSearch(archive.database), archive, "fees") == [FEES.decode()]
+
+
+async def test_a_model_finds_what_is_said_in_other_words(archive: Archive) -> None:
+    await read(archive, PETS, FEES)
+    meanings = meanings_of(archive, model := Meaning())
+    search = KnowledgeSearch(archive.database, meanings)
+    assert await found(search, archive, "May my dog come?") == []
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    assert await found(search, archive, "May my dog come?") == [PETS.decode()]
+    assert await found(search, archive, "What does a berth cost?") == [FEES.decode()]
+    assert sorted(model.told) == [PETS.decode(), FEES.decode()]
+
+
+async def test_both_together_score_higher_than_one(archive: Archive) -> None:
+    assert joined(0, 0) == 0
+    assert joined(0.5, 0) < joined(0.5, 0.5) < joined(1, 1) < 1
+    await read(archive, PETS, FEES)
+    meanings = meanings_of(archive, Meaning())
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    search = KnowledgeSearch(archive.database, meanings)
+    (by_both,) = await search.search(archive.agent_id, "fee for a berth", 1)
+    (by_words,) = await search.search(archive.agent_id, "berth", 1)
+    (by_meaning,) = await search.search(archive.agent_id, "price", 1)
+    assert by_both.content == by_words.content == by_meaning.content == FEES.decode()
+    assert max(by_words.score, by_meaning.score) < by_both.score < 1
+
+
+async def test_documents_that_come_and_go_are_found_and_not(archive: Archive) -> None:
+    (pets,) = await read(archive, PETS)
+    meanings = meanings_of(archive, Meaning())
+    search = KnowledgeSearch(archive.database, meanings)
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+        assert await found(search, archive, "dog") == [PETS.decode()]
+        await read(archive, b"A dog is an animal of ours.")
+        keeper.wake()
+        await keeper.idle()
+        assert len(await found(search, archive, "dog")) == 2
+        await archive.delete(pets)
+        assert await found(search, archive, "pets") == ["A dog is an animal of ours."]
+        async with at_work(archive) as worker:
+            await worker.idle()
+    assert [await count(archive, f"knowledge_{name}") for name in ("chunks", "vectors", "contents")] == [1, 1, 1]
+
+
+async def test_another_model_makes_all_vectors_anew(archive: Archive) -> None:
+    await read(archive, PETS)
+    async with kept(archive, meanings_of(archive, Meaning())) as keeper:
+        await keeper.idle()
+    meanings = meanings_of(archive, other := Meaning("other"))
+    search = KnowledgeSearch(archive.database, meanings)
+    assert await found(search, archive, "dog") == []
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    assert other.told == [PETS.decode()]
+    assert await found(search, archive, "dog") == [PETS.decode()]
+
+
+async def test_what_is_embedded_is_not_embedded_again(archive: Archive) -> None:
+    await read(archive, PETS)
+    for told in ([PETS.decode()], []):
+        async with kept(archive, meanings_of(archive, model := Meaning())) as keeper:
+            await keeper.idle()
+        assert model.told == told
+
+
+async def test_a_model_that_fails_or_hangs_leaves_the_search_by_words(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_search, "ASKED_S", 0.05)
+    await read(archive, PETS, FEES)
+    for fault in ("fails", "hangs"):
+        meanings = meanings_of(archive, model := Meaning(fault))
+        search = KnowledgeSearch(archive.database, meanings)
+        async with kept(archive, meanings) as keeper:
+            await keeper.idle()
+        model.error, model.hangs = (ModelError("gone"), False) if fault == "fails" else (None, True)
+        assert await found(search, archive, "a fee and a dog") == [FEES.decode()]
+        asked = len(model.asked)
+        assert await found(search, archive, "a fee and a dog") == [FEES.decode()]
+        assert len(model.asked) == asked, "it rests for a while"
+
+
+async def test_a_passage_that_the_model_refuses_is_in_the_way_of_its_own_document_alone(archive: Archive) -> None:
+    await read(archive, FEES, PETS)
+    meanings = meanings_of(archive, model := Meaning())
+    model.refuses = FEES.decode()
+    search = KnowledgeSearch(archive.database, meanings)
+    with pytest.raises(ModelError, match="refused"):
+        await KnowledgeKeeper(archive.database, meanings)._meanings()
+    assert await found(search, archive, "dog") == [PETS.decode()]
+    assert await found(search, archive, "price") == []
+
+
+async def test_vectors_of_another_length_are_passed_over(archive: Archive) -> None:
+    await read(archive, FEES, PETS)
+    meanings = meanings_of(archive, Meaning())
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    cut = sa.text("UPDATE knowledge_vectors SET vector = substr(vector, 1, 20) WHERE chunk_id = 1")
+    await archive.database.write(lambda conn: conn.execute(cut))
+    by_meaning = [await found(KnowledgeSearch(archive.database, meanings), archive, word) for word in ("dog", "price")]
+    assert sorted(map(len, by_meaning)) == [0, 1]
+
+
+async def test_an_agent_with_more_vectors_than_there_is_room_for_is_searched_by_words(archive: Archive) -> None:
+    await read(archive, PETS)
+    meanings = meanings_of(archive, Meaning())
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    tight = KnowledgeMeanings(archive.database, meanings.model, most_bytes=10, scale=SCALE)
+    search = KnowledgeSearch(archive.database, tight)
+    assert await found(search, archive, "dog") == []
+    assert await found(search, archive, "pets") == [PETS.decode()]
+
+
+async def test_another_agents_passages_are_never_found(archive: Archive) -> None:
+    await read(archive, PETS)
+    meanings = meanings_of(archive, Meaning())
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    fields = agents.AgentFields(name="Other", knowledge_search_instructions="always")
+    other = await archive.database.write(lambda conn: agents.create(conn, archive.organization_id, fields))
+    assert await KnowledgeSearch(archive.database, meanings).search(other.id, "dog pets", 4) == []
+
+
+async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_words(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gone,) = await read(archive, b"Tickets are sold at the harbour.")
+    await set_hint(archive, "de")
+    loop, terms_now = asyncio.get_running_loop(), indexer._terms
+
+    async def replace() -> None:
+        await archive.delete(gone)
+        await read(archive)
+        await read(archive, FEES)
+
+    def terms(texts: Sequence[Text], language: str) -> list[Text]:
+        made = terms_now(texts, language)
+        asyncio.run_coroutine_threadsafe(replace(), loop).result(20)
+        return made
+
+    monkeypatch.setattr(indexer, "_terms", terms)
+    await KnowledgeKeeper(archive.database)._words()
+    search = KnowledgeSearch(archive.database)
+    assert [await found(search, archive, word) for word in ("berth", "tickets")] == [[FEES.decode()], []]
+
+
+async def test_words_and_newer_documents_do_not_wait_for_many_vectors(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "VECTORS_AT_ONCE", 1)
+    old = await archive.upload(b"# One\n\nHouses.\n\n# Two\n\nBoats.\n\n# Three\n\nTrees.", "text/markdown")
+    await read(archive)
+    languages: list[str] = []
+
+    class Interrupted(Meaning):
+        async def embed(self, texts: Sequence[str], *, query: bool) -> NDArray[np.float32]:
+            if not self.told:
+                await read(archive, PETS)
+                await set_hint(archive, "de")
+                keeper.wake()
+            language = sa.text("SELECT language FROM knowledge_contents WHERE content_id = :id")
+            ask = partial(sa.Connection.execute, statement=language, parameters={"id": old.id})
+            languages.append(await archive.database.read(lambda conn: ask(conn).scalar_one()))
+            return await super().embed(texts, query=query)
+
+    async with kept(archive, meanings_of(archive, model := Interrupted())) as keeper:
+        await keeper.idle()
+    assert model.told == ["One\nHouses.", PETS.decode(), "Two\nBoats.", "Three\nTrees."]
+    assert languages == ["en", "de", "de", "de"]
+
+
+async def test_vectors_of_another_model_go_in_pieces_and_are_not_used_meanwhile(archive: Archive) -> None:
+    document = await archive.upload(b"# One\n\nHouses.\n\n# Two\n\nBoats.\n\n# Three\n\nTrees.", "text/markdown")
+    await read(archive)
+    async with kept(archive, meanings_of(archive, Meaning())) as keeper:
+        await keeper.idle()
+    begin = partial(contents.begin_vectors, content_id=document.id, model="other", most=2)
+    for is_begun, left in ((False, 1), (True, 0), (True, 0)):
+        assert await archive.database.write(begin) is is_begun
+        assert await count(archive, "knowledge_vectors") == left
+        for model in ("meaning", "other"):
+            with_vectors = partial(contents.with_vectors, agent_id=archive.agent_id, model=model)
+            assert await archive.database.read(with_vectors) == []
+
+
+async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await read(archive, PETS, FEES)
+    async with kept(archive, meanings_of(archive, Meaning())) as keeper:
+        await keeper.idle()
+    reads: list[str] = []
+    vectors_now = contents.vectors_of
+
+    def vectors_of(conn: sa.Connection, content_id: str, model: str) -> list[tuple[int, bytes]]:
+        reads.append(content_id)
+        return vectors_now(conn, content_id, model)
+
+    monkeypatch.setattr(contents, "vectors_of", vectors_of)
+    tight = KnowledgeMeanings(archive.database, Meaning(), most_bytes=10, scale=SCALE)
+    for _ in range(3):
+        assert await tight.of(archive.agent_id, "dog") is None
+    assert len(reads) == 1
+
+
+async def test_a_model_that_tells_nothing_is_not_asked_and_takes_nothing_from_the_words(archive: Archive) -> None:
+    await read(archive, PETS)
+    useless = KnowledgeMeanings(archive.database, model := Meaning(), scale=Scale(0.5, 0.5))
+    async with kept(archive, useless) as keeper:
+        await keeper.idle()
+    by_both, by_words = [
+        await KnowledgeSearch(archive.database, meanings).search(archive.agent_id, "pets", 4)
+        for meanings in (useless, None)
+    ]
+    assert by_both == by_words
+    assert model.asked == []
+
+
+async def test_the_model_is_asked_for_no_more_than_the_beginning_of_a_long_question(archive: Archive) -> None:
+    await read(archive, PETS)
+    meanings = meanings_of(archive, model := Meaning())
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    await meanings.of(archive.agent_id, "dog " * 10_000)
+    assert [len(text) for text in model.asked] == [vector_search.LONGEST]
+
+
+async def test_questions_that_come_while_many_wait_go_by_words_and_the_model_is_not_blamed(archive: Archive) -> None:
+    await read(archive, PETS)
+    meanings = meanings_of(archive, model := Meaning())
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    search = KnowledgeSearch(archive.database, meanings)
+    assert await found(search, archive, "dog") == [PETS.decode()]
+    model.hangs, model.asked = True, []
+    waiting = [asyncio.create_task(meanings.of(archive.agent_id, "dog")) for _ in range(vector_search.MOST_ASKING)]
+    while len(model.asked) < len(waiting):
+        await asyncio.wait(waiting, timeout=0.01)
+    assert await found(search, archive, "pets and a dog") == [PETS.decode()]
+    assert len(model.asked) == len(waiting)
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    model.hangs = False
+    assert await found(search, archive, "dog") == [PETS.decode()]
+
+
+async def test_only_what_has_a_vector_is_said_to_be_found_by_meaning(archive: Archive) -> None:
+    await read(archive, PETS)
+    meanings = meanings_of(archive, Meaning())
+    async with kept(archive, meanings) as keeper:
+        await keeper.idle()
+    await read(archive, b"A dog costs ten euros.")
+    search = await KnowledgeSearch(archive.database, meanings).search(archive.agent_id, "dog", 4)
+    assert {each.content: each.by_meaning for each in search} == {PETS.decode(): True, "A dog costs ten euros.": False}

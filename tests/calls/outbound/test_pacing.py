@@ -1,0 +1,72 @@
+"""How fast queued calls are placed, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calls.session.outbound_call import Pace, Turns
+from config.clock import utc_now
+from tests.calls.call_service_harness import open_house, until
+from tests.calls.outbound_calls import callee, queue
+
+
+def test_starts_are_spread_evenly_and_an_idle_time_saves_nothing_up() -> None:
+    pace, starts, now = Pace(per_second=4), [], 100.0
+    for _ in range(9):
+        now += pace.wait_s(now)
+        pace.started(now)
+        starts.append(now - 100)
+    assert starts == [0.25 * n for n in range(9)]
+    now += 60
+    assert pace.wait_s(now) == 0
+    pace.started(now)
+    assert pace.wait_s(now) == pytest.approx(0.25)
+
+
+def test_a_timer_that_fires_too_early_does_not_quicken_the_pace() -> None:
+    pace = Pace(per_second=10)
+    pace.started(0.0)
+    pace.started(0.099)
+    assert pace.wait_s(0.099) == pytest.approx(0.101)
+
+
+async def test_turns_are_taken_in_order_and_one_that_is_given_up_holds_up_nobody() -> None:
+    now = 0.0
+    turns, order = Turns(per_second=20, clock_s=lambda: now), []
+
+    async def take(name: str) -> None:
+        await turns.take()
+        order.append(name)
+
+    await take("first")
+    given_up, second, third = (asyncio.create_task(take(name)) for name in ("given up", "second", "third"))
+    await asyncio.sleep(0)
+    now = 0.05
+    given_up.cancel()
+    await second
+    assert order == ["first", "second"]
+    third.cancel()
+
+
+async def test_calls_are_placed_in_the_order_of_their_queueing_at_the_pace_of_the_settings(tmp_path: Path) -> None:
+    async with open_house(tmp_path, per_second=50) as house:
+        line = await house.number()
+        times: list[float] = []
+        dial = house.callees.dial
+
+        async def timed(*args: Any, **kwargs: Any) -> Any:
+            times.append(asyncio.get_running_loop().time())
+            return await dial(*args, **kwargs)
+
+        house.service._way_out = replace(house.service._way_out, dial=timed)  # type: ignore[type-var]
+        for last in range(6):
+            call = await queue(house, line, f"+491701{last}")
+            await until(lambda: utc_now() > call.created_at)  # noqa: B023 - two in one millisecond have no order
+        await callee(house, 5)
+        assert [each.leg.facts.to.user for each in house.callees.called] == [f"+491701{n}" for n in range(6)]
+        assert times[-1] - times[0] >= 4 * 0.02, "five gaps, of which a late first look may take some"

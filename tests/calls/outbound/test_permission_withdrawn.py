@@ -1,0 +1,212 @@
+"""What is taken away while a call waits for its turn: it is dialled as everything stands then, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from calls.outbound import permissions
+from sipcore.messages.headers import Party
+from sipcore.trunks.trunk import Trunk
+from storage import tables
+from storage.accounts import api_keys, organizations
+from storage.agents import agents
+from storage.calls import calls, outbound_audit
+from storage.calls.calls import Call
+from storage.calls.outbound_audit import Attempt, Wish
+from storage.database.database import StorageTrouble
+from storage.phone_numbers import phone_numbers, trunk_grants
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from tests.calls.call_service_harness import House, open_house, until
+from tests.calls.outbound_calls import Line, callee, ended, how, store
+from tests.fakes.fake_leg import SOURCE
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def wanted(house: House, line: Line) -> Call:
+    """A call that a key asked for, and that waits for its turn."""
+    house.turns.gate.clear()
+
+    def work(conn: sa.Connection) -> Call:
+        number, _ = line
+        key, _ = api_keys.create(conn, number.organization_id)
+        call = store(conn, line, "+4917012")
+        wish = Wish(
+            organization_id=number.organization_id,
+            phone_number_id=number.id,
+            destination=call.customer_number,
+            client="192.0.2.7",
+            number=number.number,
+            api_key_id=key.id,
+            api_key_prefix=key.prefix,
+        )
+        outbound_audit.note(conn, wish, "queued", call_id=call.id)
+        return call
+
+    call = await house.database.write(work)
+    house.service.look_for_queued()
+    await until(house.service.live)
+    return call
+
+
+async def log_of(house: House, call: Call) -> list[Attempt]:
+    """What the audit log says of a call."""
+    told = await house.database.read(
+        lambda conn: outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=99)
+    )
+    assert {each.attempt.call_id for each in told} == {call.id}
+    return [each.attempt for each in told]
+
+
+def _delete_number(conn: sa.Connection, line: Line) -> None:
+    phone_numbers.delete(conn, line[0].organization_id, line[0].id)
+
+
+def _delete_agent(conn: sa.Connection, line: Line) -> None:
+    agents.delete(conn, line[1].organization_id, line[1].id)
+
+
+def _let_agent_rest(conn: sa.Connection, line: Line) -> None:
+    conn.execute(sa.update(tables.agents).where(tables.agents.c.id == line[1].id).values(is_active=False))
+
+
+def _narrow_number(conn: sa.Connection, line: Line) -> None:
+    phone_numbers.replace(conn, line[0], {"outbound_prefixes": ["+41"]})
+
+
+def _narrow_organization(conn: sa.Connection, line: Line) -> None:
+    t = tables.organizations
+    conn.execute(sa.update(t).where(t.c.id == line[0].organization_id).values(outbound_prefixes=[]))
+
+
+def _use_up_balance(conn: sa.Connection, line: Line) -> None:
+    t = tables.organizations
+    conn.execute(sa.update(t).where(t.c.id == line[0].organization_id).values(plan="paid", balance=0))
+
+
+def _take_trunk(conn: sa.Connection, line: Line) -> None:
+    organizations.create(conn, "second")
+    trunk_grants.deny(conn, line[0].organization_id, SOURCE, None, actor="ann")
+
+
+def _revoke_key(conn: sa.Connection, line: Line) -> None:
+    for key in api_keys.all_of(conn, line[0].organization_id):
+        api_keys.revoke(conn, key.id)
+
+
+@pytest.mark.parametrize(
+    ("take_away", "why"),
+    [
+        (_delete_number, "the number was deleted"),
+        (_delete_agent, "the agent was deleted"),
+        (_let_agent_rest, "the agent is not active any more"),
+        (_narrow_number, "calls from this number may not go there any more"),
+        (_narrow_organization, "calls from this number may not go there any more"),
+        (_use_up_balance, "the organization has no funds"),
+        (_take_trunk, "the operator has taken the number's trunk from the organization"),
+        (_revoke_key, "the API key was revoked"),
+    ],
+)
+async def test_a_call_that_waits_is_not_dialled_once_its_ground_is_taken_away(
+    tmp_path: Path, take_away: Any, why: str
+) -> None:
+    async with open_house(tmp_path, trunk_policy="auto") as house:
+        line = await house.number()
+        call = await wanted(house, line)
+        await house.database.write(lambda conn: take_away(conn, line))
+        with capture_logs() as lines:
+            house.turns.gate.set()
+            assert how(await ended(house, call)) == ("failed", "unreachable")
+        assert house.callees.asked == 0
+        queued, end = await log_of(house, call)
+        assert (end.verdict, end.detail, end.destination) == ("not_dialled", why, "+4917012")
+        assert (end.number, end.client) == ("+4930100", "192.0.2.7")
+        assert (end.api_key_id, end.api_key_prefix) == (queued.api_key_id, queued.api_key_prefix)
+        assert [each["why"] for each in lines if each["event"] == "call.not_placed"] == [why]
+
+
+async def test_a_call_that_waits_goes_out_as_its_number_is_at_its_turn(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        number, agent = await house.number()
+        await wanted(house, (number, agent))
+        changes = {"sip_port": 5070, "name": "Night desk", "number": "+4930200"}
+        await house.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
+        house.turns.gate.set()
+        there = await callee(house)
+        assert there.uri == "sip:+4917012@192.0.2.10:5070"
+        assert there.caller == Party("+4930200", "Night desk")
+
+
+@asynccontextmanager
+async def changing(house: House, monkeypatch: pytest.MonkeyPatch, work: Any) -> AsyncIterator[list[PhoneNumber]]:
+    """While the trunk of a call is looked for the first time, something is done to the database."""
+    trunk_of, asked = house.callees.trunk_of, list[PhoneNumber]()
+
+    async def slow(number: PhoneNumber) -> Trunk:
+        asked.append(number)
+        trunk = await trunk_of(number)
+        if len(asked) == 1:
+            await house.database.write(work)
+        return trunk
+
+    way_out = house.service._way_out
+    assert way_out is not None
+    monkeypatch.setitem(way_out.__dict__, "trunk_of", slow)
+    yield asked
+
+
+async def test_a_number_that_changes_while_its_trunk_is_looked_for_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(tmp_path) as house:
+        number, agent = await house.number()
+        call = await wanted(house, (number, agent))
+        move = {"sip_port": 5070}
+        async with changing(house, monkeypatch, lambda conn: phone_numbers.replace(conn, number, move)) as asked:
+            house.turns.gate.set()
+            assert (await callee(house)).uri.endswith(":5070")
+        assert [each.sip_port for each in asked] == [None, 5070]
+        assert [each.verdict for each in await log_of(house, call)] == ["queued"]
+
+
+async def test_a_number_that_goes_while_its_trunk_is_looked_for_calls_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_house(tmp_path) as house:
+        line = await house.number()
+        call = await wanted(house, line)
+        async with changing(house, monkeypatch, lambda conn: _delete_number(conn, line)):
+            house.turns.gate.set()
+            assert how(await ended(house, call)) == ("failed", "unreachable")
+        assert house.callees.asked == 0
+
+
+@pytest.mark.parametrize("revoked", [True, False])
+async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, revoked: bool
+) -> None:
+    async with open_house(tmp_path) as house:
+        line = await house.number()
+        call = await wanted(house, line)
+        if revoked:
+            await house.database.write(lambda conn: _revoke_key(conn, line))
+
+        def full(*_: Any, **__: Any) -> None:
+            raise StorageTrouble("the disk is full")
+
+        monkeypatch.setattr(calls, "placed", full)
+        monkeypatch.setattr(permissions, "note_not_dialled", full)
+        house.turns.gate.set()
+        if revoked:
+            assert how(await ended(house, call)) == ("failed", "unreachable")
+        else:
+            await callee(house)
+        assert house.callees.asked == (not revoked)

@@ -1,0 +1,149 @@
+"""A desk where calls are ended: what they are analysed by, and where they are stored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from cryptography.fernet import Fernet
+from prometheus_client import REGISTRY
+
+from calls.call_record.outcome import Outcome
+from calls.post_call.analysis import Analyst
+from calls.post_call.finalizer import AfterCall
+from config.clock import utc_now
+from config.secrets import Secrets
+from models.protocols import ChatPrompt
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.agents.agents import Agent, AgentFields, ExtractionField
+from storage.calls import calls
+from storage.calls.calls import Call, TranscriptItem
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from storage.webhooks import deliveries
+from tests import database_template
+from tests.calls.call_service_harness import WatchedDatabase
+from tests.fakes.scripted_call import ScriptedEars, ScriptedLanguage, ScriptedVoice, scripted_catalogue
+
+DAY: ExtractionField = {"name": "day", "description": "Day of the visit", "type": "string"}
+GUESTS: ExtractionField = {"name": "guests", "description": "How many come", "type": "number"}
+TALK = [
+    TranscriptItem(role="assistant", content="Which day would you like to come?"),
+    TranscriptItem(role="user", content="On Friday, please."),
+]
+SUMMARY = json.dumps({"summary": "The caller comes on Friday."})
+VALUES = json.dumps({"day": "Friday", "guests": None})
+Answer = str | BaseException | Callable[[ChatPrompt], str]
+
+
+class Writer(ScriptedLanguage):
+    """Writes what it is told to, one after the other; `stuck`: never anything."""
+
+    def __init__(self, *forms: Answer) -> None:
+        super().__init__()
+        self.forms = deque(forms)
+        self.schemas: list[Mapping[str, Any]] = []
+        self.stuck = asyncio.Event()
+        self.stuck.set()
+        self.asked = asyncio.Event()
+
+    async def complete(self, prompt: ChatPrompt, schema: Mapping[str, Any]) -> str:
+        self.prompts.append(prompt)
+        self.schemas.append(schema)
+        self.asked.set()
+        await self.stuck.wait()
+        form = self.forms.popleft()
+        if isinstance(form, BaseException):
+            raise form
+        return form if isinstance(form, str) else form(prompt)
+
+
+@dataclass
+class Desk:
+    """What ends calls, and where they are stored."""
+
+    folder: Path
+    database: WatchedDatabase
+    language: Writer
+    after: AfterCall
+    woken: list[None]
+
+    async def call(self, **agent: Any) -> tuple[Call, Agent]:
+        """A call that is talking."""
+        wishes = {"post_call_webhook_url": "https://receiver.test/hook", **agent}
+
+        def create(conn: sa.Connection) -> tuple[Call, Agent]:
+            owner = organizations.create(conn, "o").id
+            made = agents.create(conn, owner, AgentFields(name="a", **wishes))
+            number = phone_numbers.create(conn, owner, PhoneNumberFields(number="+4930", provider="sip"))
+            call = calls.create_inbound(
+                conn,
+                organization_id=owner,
+                agent_id=made.id,
+                phone_number_id=number.id,
+                provider="sip",
+                call_sid="sid",
+                customer_number="+1",
+            )
+            calls.answered(conn, call.id, utc_now())
+            return call, made
+
+        return await self.database.write(create)
+
+    async def ended(self, **agent: Any) -> Call:
+        """The same, closed."""
+        call, made = await self.call(**agent)
+        await self.after.finish(call.id, ending(), made)
+        assert await self.after.closed(call.id, 10)
+        return await self.stored(call)
+
+    async def stored(self, call: Call) -> Call:
+        """The call as it is stored."""
+        found = await self.database.read(lambda conn: calls.get_anywhere(conn, call.id))
+        assert found is not None
+        return found
+
+    async def told(self) -> list[dict[str, Any]]:
+        """What webhooks tell."""
+        due = await self.database.read(lambda conn: deliveries.due(conn, utc_now()))
+        return [json.loads(each.delivery.body) for each in due]
+
+
+def ending(talk: list[TranscriptItem] = TALK) -> Outcome:
+    return Outcome(
+        status="completed", reason="customer_ended", ended_at=utc_now(), transcript=talk, turn_count=1, recorded=True
+    )
+
+
+def fallen_back() -> float:
+    """How many analyses fell back on rules, as Prometheus reads it."""
+    return REGISTRY.get_sample_value("trunkline_analysis_seconds_count", {"outcome": "fell_back"}) or 0.0
+
+
+@asynccontextmanager
+async def desk(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncIterator[Desk]:
+    """A desk over the database in a folder, with a process of its own, as it were."""
+    database = WatchedDatabase(await database_template.put(folder))
+    await database.open()
+    language, woken = Writer(*forms), list[None]()
+    models = scripted_catalogue(language, ScriptedEars(), ScriptedVoice())
+    after = AfterCall(
+        database,
+        Secrets([Fernet.generate_key()]),
+        "https://here.test",
+        lambda: woken.append(None),
+        analyst=Analyst(models, max_wait_s),
+    )
+    try:
+        yield Desk(folder, database, language, after, woken)
+    finally:
+        await after.drain(0)
+        await database.close()

@@ -1,0 +1,81 @@
+"""What an organization wants hidden is in the database at no time: neither while a call goes on nor after it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from calls.post_call.redaction.redactor import EVERYTHING, Rules, rules_of
+from storage import tables
+from storage.accounts import organizations
+from storage.calls import calls
+from storage.webhooks import deliveries
+from tests.calls.call_service_harness import House, every_call, open_house, until
+
+CARD = "4111111111111111"
+AGAIN = "Is it four one one one, 1111 1111 1111?"
+
+
+def holds(folder: Path, text: str) -> bool:
+    """Whether any file of the database has it, those of transactions included."""
+    return any(text.encode() in file.read_bytes() for file in folder.glob("trunkline.db*"))
+
+
+async def redacts(house: House, organization_id: str) -> None:
+    def change(conn: sa.Connection) -> None:
+        stored = organizations.get(conn, organization_id)
+        assert stored is not None
+        organizations.change(conn, stored, {"redact": True})
+
+    await house.database.write(change)
+
+
+async def test_a_dialled_card_is_hidden_while_the_call_goes_on_and_after_it(tmp_path: Path) -> None:
+    async with open_house(tmp_path, AGAIN) as house:
+        number, _ = await house.number(post_call_webhook_url="https://receiver.test/", post_call_summary_enabled=True)
+        await redacts(house, number.organization_id)
+        phone = house.rings()
+        await until(lambda: phone.leg.on_digit is not None)
+        for key in f"{CARD}#":
+            assert phone.leg.on_digit is not None
+            phone.leg.on_digit(key, "rfc4733", None)
+        (live,) = await house.database.until(every_call, lambda found: len(found[0].transcript) == 2)
+        assert live.ended_at is None
+        phone.hangs_up()
+        await house.ends(phone)
+        (due,) = await house.database.until(lambda conn: deliveries.due(conn, calls.utc_now()), bool)
+        ended = await house.stored(phone)
+    assert ended.transcript[0] == {"role": "user", "content": "[card]"}
+    assert all("1111" not in item["content"] for item in ended.transcript)
+    assert all("1111" not in item["content"] for item in live.transcript)
+    assert ended.analysis is not None and ended.analysis["summary"]
+    assert "1111" not in str(ended.analysis)
+    assert "1111" not in due.delivery.body.decode()
+    assert not await asyncio.to_thread(holds, tmp_path, CARD)
+
+
+async def test_the_rules_are_those_of_the_calls_organization(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as house:
+        number, agent = await house.number()
+        await redacts(house, number.organization_id)
+
+        def look(conn: sa.Connection) -> tuple[Rules, Rules]:
+            call = calls.create_inbound(
+                conn,
+                organization_id=number.organization_id,
+                agent_id=agent.id,
+                phone_number_id=number.id,
+                provider="sip",
+                call_sid="1",
+                customer_number="1",
+            )
+            one = rules_of(conn, call.id)
+            conn.execute(sa.update(tables.organizations).values(redact_dialled=True))
+            both = rules_of(conn, call.id)
+            conn.execute(sa.delete(tables.calls))
+            return one, both
+
+        assert await house.database.write(look) == (Rules(numbers=True), EVERYTHING)
+        assert await house.database.read(lambda conn: rules_of(conn, "none")) == Rules()

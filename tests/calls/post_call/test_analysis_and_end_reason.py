@@ -1,0 +1,176 @@
+"""Analyses beside one another, at the end of a process, after its death, and beside a database in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from calls.post_call import finalizer
+from calls.post_call.analysis import AT_ONCE, Analyst
+from models.loading.catalogue import Catalogue, LanguageModelInfo
+from storage.calls import calls
+from storage.database.database import StorageTrouble
+from tests.calls.call_service_harness import until
+from tests.calls.post_call.finalizer_harness import DAY, SUMMARY, TALK, Writer, desk, ending
+from tests.fakes.scripted_call import (
+    AlwaysOver,
+    ScriptedEars,
+    ScriptedLanguage,
+    ScriptedVoice,
+    scripted_catalogue,
+    settle,
+)
+
+
+async def test_many_calls_that_end_together_take_turns(tmp_path: Path) -> None:
+    """So that some are done in time, and a model elsewhere is left to those who talk."""
+    async with desk(tmp_path) as here:
+        here.language.stuck.clear()
+        here.language.forms.extend([SUMMARY] * (AT_ONCE + 2))
+        _, agent = await here.call(post_call_summary_enabled=True)
+        analyst = here.after._analyst
+        assert analyst is not None
+        hurried = asyncio.Event()
+        ended = [
+            asyncio.create_task(analyst.analyse(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 2)
+        ]
+        await until(lambda: len(here.language.prompts) == AT_ONCE)
+        await settle()
+        assert len(here.language.prompts) == AT_ONCE
+        here.language.stuck.set()
+        assert {analysis["method"] for analysis, _ in await asyncio.gather(*ended)} == {"model"}
+
+
+async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
+    slow, quick = Writer(), Writer(SUMMARY)
+    slow.stuck.clear()
+    quick.name = "quick"
+    infos = [LanguageModelInfo(uuid4(), each, "openai", None, each == "slow") for each in ("slow", "quick")]
+    models = Catalogue(ScriptedEars(), dict(zip(infos, (slow, quick), strict=True)), [ScriptedVoice()], AlwaysOver())
+    async with desk(tmp_path) as here:
+        _, agent = await here.call(post_call_summary_enabled=True)
+        analyst, hurried = Analyst(models), asyncio.Event()
+        stuck = [
+            asyncio.create_task(analyst.analyse(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 1)
+        ]
+        await until(lambda: len(slow.prompts) == AT_ONCE)
+        other = replace(agent, slm_model_id=str(infos[1].id))
+        async with asyncio.timeout(10):
+            analysis, _ = await analyst.analyse("other", other, TALK, hurried)
+        hurried.set()
+        await asyncio.gather(*stuck)
+    assert analysis["method"] == "model"
+
+
+async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        here.language.stuck.clear()
+        call, agent = await here.call(post_call_summary_enabled=True)
+        await here.after.finish(call.id, ending(), agent)
+        await here.language.asked.wait()
+        await here.after.drain(0.01)
+        closed = await here.stored(call)
+    assert closed.analysis is not None
+    assert (closed.status, closed.analysis["method"]) == ("completed", "extractive")
+    assert closed.analysis["error"] == "the server stopped"
+
+
+async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_rules(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        models = scripted_catalogue(ScriptedLanguage(), ScriptedEars(), ScriptedVoice())
+        here.after._analyst = Analyst(models)
+        call = await here.ended(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
+    assert call.analysis is not None
+    assert call.analysis["method"] == "extractive"
+    assert "error" not in call.analysis
+
+
+async def test_a_call_whose_process_died_before_it_was_closed_is_closed_as_it_ended(tmp_path: Path) -> None:
+    async with desk(tmp_path) as here:
+        here.language.stuck.clear()
+        call, agent = await here.call(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
+        outcome = ending()
+        await here.after.finish(call.id, outcome, agent)
+        await here.language.asked.wait()
+        async with desk(tmp_path, SUMMARY, json.dumps({"day": "Friday"})) as next_process:
+            next_process.language.stuck.clear()
+            assert await next_process.after.recover(tmp_path) == 1
+            assert (await next_process.stored(call)).ended_at is None
+            next_process.language.stuck.set()
+            assert await next_process.after.closed(call.id, 10)
+            closed = await next_process.stored(call)
+            assert await next_process.after.recover(tmp_path) == 0
+            [told] = await next_process.told()
+        assert (closed.status, closed.ended_reason, closed.ended_at) == (
+            "completed",
+            "customer_ended",
+            outcome.ended_at,
+        )
+        assert (closed.transcript, closed.turn_count, closed.recorded) == (TALK, 1, True)
+        assert closed.analysis is not None and closed.analysis["method"] == "model"
+        assert told["extractedData"] == {"day": "Friday"}
+        here.language.stuck.set()
+        here.language.forms.append(SUMMARY)
+        await here.after.closed(call.id, 10)
+        assert await here.stored(call) == closed
+        assert len(await here.told()) == 1
+
+
+class Trouble:
+    """A database that closes no call; `tries` are counted."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        self.tries += 1
+        raise StorageTrouble("the disk is full")
+
+
+async def test_a_call_that_is_kept_is_closed_once_the_database_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finalizer, "STORE_AGAIN_S", (0.001,))
+    monkeypatch.setattr(finalizer, "KEPT_AGAIN_S", 0.01)
+    async with desk(tmp_path, SUMMARY) as here:
+        call, agent = await here.call(post_call_summary_enabled=True)
+        with monkeypatch.context() as broken:
+            broken.setattr(calls, "finish", trouble := Trouble())
+            await here.after.finish(call.id, ending(), agent)
+            await until(lambda: trouble.tries > 4)
+        assert await here.after.closed(call.id, 10)
+        assert (await here.stored(call)).ended_reason == "customer_ended"
+        assert len(await here.told()) == 1
+
+
+async def test_a_call_that_the_database_cannot_close_now_is_closed_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop does not wait for a database in trouble."""
+    monkeypatch.setattr(finalizer, "STORE_AGAIN_S", (0.01,))
+    async with desk(tmp_path, SUMMARY, SUMMARY) as here:
+        call, agent = await here.call(post_call_summary_enabled=True)
+        with monkeypatch.context() as broken:
+            broken.setattr(calls, "finish", trouble := Trouble())
+            await here.after.finish(call.id, ending(), agent)
+            await until(lambda: trouble.tries == 2)
+            async with asyncio.timeout(10):
+                await here.after.drain(30)
+            tries = trouble.tries
+            assert await here.after.recover(tmp_path) == 1
+            await here.after.drain(0)
+            assert trouble.tries == tries + 1, "tried once when the server stops"
+        assert (await here.stored(call)).status == "in_progress"
+        assert await here.after.recover(tmp_path) == 1
+        await here.after.closed(call.id, 10)
+        closed = await here.stored(call)
+        assert (closed.ended_reason, closed.analysis and closed.analysis["error"]) == (
+            "customer_ended",
+            "the server stopped",
+        )

@@ -1,0 +1,94 @@
+"""Analyses by a real language model, a file of random weights, beside a call that talks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from calls.post_call.analysis import Analyst
+from config.clock import utc_now
+from models.llm.llama.batching.engine import Engine, Request, Ticket
+from models.llm.llama.batching.scheduler import Priority
+from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.language_model import LlamaLanguageModel
+from models.protocols import ChatMessage, ChatPrompt
+from storage.agents.agents import Agent
+from storage.calls.calls import TranscriptItem
+from tests.calls.post_call.finalizer_harness import DAY, GUESTS
+from tests.fakes.scripted_call import ScriptedEars, ScriptedVoice, scripted_catalogue
+from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
+
+LONG = [
+    TranscriptItem(role="user" if place % 2 else "assistant", content=f"Words of line {place} of the talk.")
+    for place in range(40)
+]
+
+
+@pytest_asyncio.fixture
+async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
+    path = await asyncio.to_thread(write_tiny_gguf, tmp_path / "tiny.gguf")
+    made = await asyncio.to_thread(LlamaLanguageModel, path, sequences=1, capacity=1024, threads=1, most_tokens=40)
+    yield made
+    await asyncio.to_thread(made.close)
+
+
+async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With memory for one talk alone, a turn's first words take as many steps of the engine as when there is nothing
+    else to do, and the one that it is in."""
+    steps, works, asked = 0, threading.Event(), threading.Event()
+    said: list[int] = []
+    evaluate, submit = Context.evaluate, Engine.submit
+
+    def counted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+        nonlocal steps
+        works.set()
+        assert asked.wait(20)
+        steps += 1
+        return evaluate(context, chunks)
+
+    def told(engine: Engine, request: Request) -> Ticket:
+        if request.priority is not Priority.LIVE or request.owner != "talks":
+            return submit(engine, request)
+
+        def noted(token: int) -> None:  # on the engine's thread: it is no step further yet
+            said.append(steps)
+            request.on_token(token)
+
+        ticket = submit(engine, replace(request, on_token=noted))
+        asked.set()
+        return ticket
+
+    async def first_words(call_id: str) -> int:
+        asked_at = steps
+        said.clear()
+        prompt = ChatPrompt(call_id, "You answer the telephone.", [ChatMessage("user", "When do you open?")])
+        async with aclosing(model.answer(prompt, within_s=None)) as parts:
+            await anext(parts)
+        return said[0] - asked_at
+
+    monkeypatch.setattr(Context, "evaluate", counted)
+    monkeypatch.setattr(Engine, "submit", told)
+    alone = await first_words("talks")
+    asked.clear()
+    works.clear()
+    analyst = Analyst(scripted_catalogue(model, ScriptedEars(), ScriptedVoice()))
+    agent = Agent(
+        id="a", organization_id="o", created_at=utc_now(), updated_at=utc_now(), name="a",
+        post_call_summary_enabled=True, post_call_extraction_schema=[DAY, GUESTS],
+    )  # fmt: skip
+    analyses = [
+        asyncio.create_task(analyst.analyse(f"ended {number}", agent, LONG, asyncio.Event())) for number in range(6)
+    ]
+    await asyncio.to_thread(works.wait, 20)
+    assert await first_words("talks") <= alone + 1
+    for analysis, usage in await asyncio.gather(*analyses):
+        assert analysis["method"] == "model", analysis
+        assert set(analysis["extractions"]) == {"day", "guests"}
+        assert usage.prompt_tokens > 0 and usage.completion_tokens > 0

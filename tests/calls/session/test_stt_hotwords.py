@@ -1,0 +1,81 @@
+"""Which words a recognizer is told to expect in a call."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from calls.call_record.metering import Meter
+from calls.session.agent_config import AgentModels
+from calls.session.conversation_runner import Parties, open_senses
+from calls.session.stt_hotwords import MOST, hot_words
+from calls.tools.toolset import ToolBelt
+from models.protocols import HANG_UP, ToolDefinition
+from tests.fakes.scripted_call import AlwaysOver, ScriptedEars
+
+
+def tool(properties: dict[str, object]) -> ToolDefinition:
+    return ToolDefinition("book", "Book something.", {"type": "object", "properties": properties})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "names"),
+    [
+        ("You answer for Riverside Dental in Aldford. Be kind.", ["Riverside Dental", "Aldford"]),
+        ("Our dentists are Dr. Okonkwo and Mara Lindqvist.", ["Dr Okonkwo", "Mara Lindqvist"]),
+        ("Open daily. Parking is free.", []),
+        ("- Opening hours: nine to five\n- Owner: Jun Park", ["Jun Park", "Park"]),
+        ("Ask Maria.\nSunny days are rare.", ["Ask Maria", "Maria"]),
+        ("NEVER say that you are an AI. I mean it.", []),
+        ("Greet {{customer_name}} and ask for the Premium-Plus plan.", ["Premium-Plus"]),
+        ("Sie sind bei der Praxis Dr. Weber.", ["Praxis Dr Weber"]),
+        ("Tarifs de l'Atelier Duval, fermé lundi.", ["Duval"]),
+    ],
+)
+def test_names_are_words_with_a_capital_that_do_not_owe_it_to_a_beginning(prompt: str, names: list[str]) -> None:
+    assert hot_words("x", prompt, [], []) == names
+
+
+def test_the_agents_own_name_is_one_and_what_kind_of_thing_it_is_is_none() -> None:
+    assert hot_words("Anneliese", "", [], []) == ["Anneliese"]
+    assert hot_words("Zendovia Assistant", "", [], []) == ["Zendovia"]
+
+
+def test_short_context_values_are_expected_as_they_are_and_numbers_ids_and_prose_are_not() -> None:
+    values = ["Siobhán O'Neill", "a@b.example", "2f1c-88", 4711, True, "", "one two three four five six", "Dr. Weber"]
+    assert hot_words("x", "", values, []) == ["Siobhán O'Neill", "Dr Weber"]
+
+
+def test_listed_values_of_tools_are_expected_and_parameters_of_several_words() -> None:
+    parameters = {
+        "service": {"type": "string", "enum": ["nail trim", "full_groom", "K9-7"]},
+        "orderNumber": {"type": "string"},
+        "day": {"type": "string"},
+        "pets": {"type": "array", "items": {"type": "object", "properties": {"breed": {"enum": ["Labradoodle"]}}}},
+    }
+    assert hot_words("x", "", [], [HANG_UP, tool(parameters)]) == [
+        "nail trim", "full groom", "order number", "Labradoodle"
+    ]  # fmt: skip
+
+
+def test_a_word_is_expected_once_and_the_likeliest_are_kept() -> None:
+    many = " ".join(f"and Name{chr(97 + i // 26)}{chr(97 + i % 26)}," for i in range(2 * MOST))
+    words = hot_words("x", f"with {many} and Ada.", ["ada"], [])
+    assert words[0] == "ada" and len(words) == MOST == len({word.casefold() for word in words})
+
+
+def test_odd_schemas_do_no_harm() -> None:
+    odd = ToolDefinition("odd", "", {"properties": ["a"], "enum": "b", "items": 3})
+    assert hot_words("", "", [], [odd, tool({"a_b": 3, "c": {"enum": [None, 1]}})]) == ["a b"]
+
+
+async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
+    ears = ScriptedEars()
+    agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
+    call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
+    parties = SimpleNamespace(agent=agent, call=call, meter=Meter())
+    models = SimpleNamespace(ear=ears, end_of_turn=AlwaysOver())
+    open_senses(cast(AgentModels, models), cast(Parties, parties), ToolBelt(), 8000, lambda only: None).close()
+    assert ears.hot_words == ["Biscuit", "Ada", "Mr Okonkwo"]

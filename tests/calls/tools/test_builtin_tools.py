@@ -1,0 +1,267 @@
+"""The tools that an agent has in a call: the built-in ones that are meant for it, and those of its organization."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from bench.turn.scripted_models import HANG_UP
+from calls.egress.client import Lanes
+from calls.knowledge.context_injection import LONGEST
+from calls.knowledge.prefetch import PASSAGES, Lookup
+from calls.knowledge.search import KnowledgeSearch
+from calls.tools.builtin_tools import MOST_TOOLS, EndCall, SearchKnowledge, SendDtmf, belt_for
+from calls.tools.http_tool import CallContext, Outside
+from calls.tools.toolset import ToolBelt, ToolResult
+from config.secrets import Secrets
+from models.protocols import END_CALL, SEARCH_KNOWLEDGE, TextDelta, ToolCall
+from storage.agents import agents, tools
+from storage.agents.agents import Agent
+from storage.agents.tools import ToolConfig, ToolFields
+from storage.database.database import Database, StorageTrouble
+from tests.calls.call_service_harness import open_house
+from tests.calls.http_server import LOOPBACK, client_with
+from tests.calls.knowledge.ingestion_harness import Archive, at_work
+
+CONFIG: ToolConfig = {
+    "url": "http://127.0.0.1:9/",
+    "method": "POST",
+    "timeout": 100,
+    "headers": [],
+    "body": [{"name": "day", "type": "string", "description": "", "required": True}],
+}
+CONTEXT = CallContext("call-1", {"company": "Harbour Dental"})
+
+
+@pytest.fixture
+async def outside(secrets: Secrets) -> AsyncIterator[Outside]:
+    async with client_with(LOOPBACK) as client:
+        yield Outside(client, Lanes(), secrets)
+
+
+async def changed(archive: Archive, **changes: Any) -> Agent:
+    """The archive's agent, with other settings."""
+    update = partial(agents.update, organization_id=archive.organization_id, agent_id=archive.agent_id, changes=changes)
+    agent = await archive.database.write(update)
+    assert agent is not None
+    return agent
+
+
+async def tools_called(archive: Archive, *names: str) -> list[str]:
+    """New tools of the organization; their ids."""
+
+    def create(conn: sa.Connection) -> list[str]:
+        fields = [ToolFields(name=name, description="Does it", config=CONFIG) for name in names]
+        return [tools.create(conn, archive.organization_id, each).id for each in fields]
+
+    return await archive.database.write(create)
+
+
+def names_of(belt: ToolBelt) -> list[str]:
+    return [each.name for each in belt.definitions]
+
+
+async def nothing(digits: str) -> None:
+    """No keys."""
+
+
+async def test_an_agent_has_what_its_settings_and_its_call_give_it(archive: Archive, outside: Outside) -> None:
+    everything = await changed(archive, allow_end_call=True, knowledge_search_instructions="For prices")
+    belt = await belt_for(everything, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    assert names_of(belt) == ["end_call", "send_dtmf", "search_knowledge"]
+    bare = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
+    assert names_of(await belt_for(bare, CONTEXT, database=archive.database, outside=outside)) == []
+
+
+async def test_only_a_search_is_without_effects(archive: Archive, outside: Outside) -> None:
+    agent = await changed(archive, knowledge_search_instructions="For prices")
+    await tools_called(archive, "book")
+    belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    assert [name for name in names_of(belt) if not belt.has_effects(name)] == ["search_knowledge"]
+    assert "book" in names_of(belt)
+
+
+async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(archive: Archive, outside: Outside) -> None:
+    agent = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
+    await tools_called(
+        archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order", "Look up: order"
+    )
+    belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    made = {"end_call_2", "Send_DTMF_2", "search-knowledge", "search_knowledge_2", "Look_up_order", "Look_up_order_2"}
+    assert set(names_of(belt)) == made
+
+
+async def test_an_agent_has_the_tools_that_it_names(archive: Archive, outside: Outside) -> None:
+    first, _, third = await tools_called(archive, "first", "second", "third")
+    for tool_ids, named in (([third, first], ["first", "third"]), ([], []), (None, ["first", "second", "third"])):
+        agent = await changed(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
+        belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+        assert sorted(names_of(belt)) == named
+
+
+async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_trouble(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise StorageTrouble("disk I/O error")
+
+    async with open_house(tmp_path, [TextDelta("Good bye."), HANG_UP]) as house:
+        await house.number(first_speaker="agent", knowledge_search_instructions="For prices")
+        monkeypatch.setattr(tools, "of_agent", fails)
+        with capture_logs() as logs:
+            call = await house.ends(house.rings())
+    assert call.ended_reason == "agent_ended"
+    assert [each.name for each in house.language.prompts[0].tools] == ["end_call", "send_dtmf"]
+    assert [each["cause"] for each in logs if each["event"] == "call.without_own_tools"] == ["disk I/O error"]
+
+
+async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(archive: Archive, outside: Outside) -> None:
+    agent = await changed(archive)
+    await tools_called(archive, *(f"t{number}" for number in range(MOST_TOOLS)))
+    with capture_logs() as logs:
+        kept = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+        assert logs == []
+        await tools_called(archive, "one_more")
+        belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    assert names_of(belt) == names_of(kept)
+    assert [each["event"] for each in logs] == ["tools.left_out"]
+
+
+async def test_all_tools_come_from_one_read(
+    archive: Archive, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = await changed(archive, knowledge_search_instructions="For prices")
+    await tools_called(archive, "first", "second")
+    reads: list[Callable[[sa.Connection], Any]] = []
+    read = archive.database.read
+
+    async def counted(work: Callable[[sa.Connection], Any], **_more: Any) -> Any:
+        reads.append(work)
+        return await read(work)
+
+    monkeypatch.setattr(archive.database, "read", counted)
+    await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    assert len(reads) == 1
+
+
+async def test_hanging_up_is_left_to_the_conversation() -> None:
+    assert EndCall().definition.name == END_CALL
+    assert await ToolBelt([EndCall()]).run(ToolCall("1", END_CALL, "")) == ToolResult("The call ends.", ok=True)
+
+
+async def pressed(arguments: str) -> tuple[list[str], ToolResult]:
+    sent: list[str] = []
+
+    async def send(digits: str) -> None:
+        sent.append(digits)
+
+    return sent, await ToolBelt([SendDtmf(send)]).run(ToolCall("1", "send_dtmf", arguments))
+
+
+@pytest.mark.parametrize(
+    ("written", "digits"),
+    [
+        ('"1"', "1"),
+        ("4711", "4711"),
+        ('"1w2W3,*#ABCD"', "1w2w3,*#ABCD"),
+        ('" 0 1-a "', "01A"),
+        (f'"{"9" * 32}"', "9" * 32),
+    ],
+)
+async def test_keys_are_pressed_in_their_order(written: str, digits: str) -> None:
+    sent, result = await pressed(f'{{"digits": {written}}}')
+    assert (sent, result) == ([digits], ToolResult("The keys were pressed.", ok=True))
+
+
+@pytest.mark.parametrize("written", ['""', '"one"', '"-"', '"E"', '"\uff11"', f'"{"9" * 33}"'])
+async def test_what_is_no_key_is_not_pressed(written: str) -> None:
+    sent, result = await pressed(f'{{"digits": {written}}}')
+    assert (sent, result.ok) == ([], False)
+    assert "`digits` takes 1 to 32 of" in result.content
+
+
+async def test_keys_of_a_call_that_has_ended_are_told_as_not_pressed() -> None:
+    async def gone(digits: str) -> None:
+        raise ConnectionError("the leg has no sound")
+
+    result = await ToolBelt([SendDtmf(gone)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
+    assert result == ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
+
+
+async def test_keys_that_nobody_takes_are_given_up() -> None:
+    async def held(digits: str) -> None:
+        await asyncio.Event().wait()
+
+    result = await ToolBelt([SendDtmf(held, most_s=0.01)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
+    assert result == ToolResult("The tool could not press the keys: the other side does not listen.", ok=False)
+
+
+async def test_the_instructions_say_when_to_search_with_their_variables_filled(
+    archive: Archive, outside: Outside
+) -> None:
+    agent = await changed(archive, knowledge_search_instructions="For prices of {{company}}", allow_end_call=False)
+    (definition,) = (await belt_for(agent, CONTEXT, database=archive.database, outside=outside)).definitions
+    assert (definition.name, definition.description) == ("search_knowledge", "For prices of Harbour Dental")
+
+
+async def found(database: Database, agent_id: str, query: str) -> ToolResult:
+    tool = SearchKnowledge(Lookup(KnowledgeSearch(database), agent_id), "For opening hours")
+    return await tool.run({"query": query})
+
+
+async def test_a_search_tells_the_passages_and_their_documents(archive: Archive) -> None:
+    document = await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+    result = await found(archive.database, archive.agent_id, "Are you open on Sundays?")
+    told = "From the document Hours:\nWe open at nine.\nOn Sundays we are closed."
+    (source,) = result.sources
+    assert (source.document_id, source.document, source.position) == (document.id, "Hours", 0)
+    assert 0 < source.score <= 1
+    assert result == ToolResult(told, ok=True, sources=(source,))
+
+
+async def test_a_search_tells_the_best_passages_only(archive: Archive) -> None:
+    for number in range(PASSAGES + 2):
+        await archive.upload(f"Berth {number} costs {number} euros.".encode())
+    async with at_work(archive) as worker:
+        await worker.idle()
+    result = await found(archive.database, archive.agent_id, "What does berth 5 cost, in euros?")
+    assert result.content.count("From the document") == PASSAGES
+    assert result.content.startswith("From the document Hours:\nBerth 5 costs")
+
+
+async def test_passages_of_long_words_are_cut(archive: Archive) -> None:
+    await archive.upload(" ".join(f"{'berth' * 11}{number:04}" for number in range(800)).encode() + b" berth" * 800)
+    async with at_work(archive) as worker:
+        await worker.idle()
+    result = await found(
+        archive.database, archive.agent_id, " ".join(f"{'berth' * 11}{number:04}" for number in (1, 500))
+    )
+    assert (len(result.content), result.ok) == (LONGEST, True)
+
+
+async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(archive: Archive) -> None:
+    await archive.upload()
+    async with at_work(archive) as worker:
+        await worker.idle()
+    nothing_there = ToolResult("The documents say nothing about that.", ok=True)
+    for query in ("Do you sell helicopters?", "", '" OR agent:*', "x" * 5_000):
+        assert await found(archive.database, archive.agent_id, query) == nothing_there
+    assert await found(archive.database, "another", "open on sunday") == nothing_there
+
+
+async def test_a_database_in_trouble_is_told_as_a_tool_that_does_not_work(archive: Archive) -> None:
+    closed = Database(str(archive.database.url))
+    belt = ToolBelt([SearchKnowledge(Lookup(KnowledgeSearch(closed), archive.agent_id), "For opening hours")])
+    with capture_logs() as logs:
+        result = await belt.run(ToolCall("1", SEARCH_KNOWLEDGE, '{"query": "open"}'))
+    assert result == ToolResult("`search_knowledge` does not work at the moment.", ok=False)
+    assert [each["event"] for each in logs] == ["tool.broken"]

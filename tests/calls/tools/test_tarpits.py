@@ -1,0 +1,114 @@
+"""Four organizations whose servers accept and never answer, and a fifth with a good one: real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import pytest
+from cryptography.fernet import Fernet
+
+from calls.egress.client import Lanes
+from calls.tools.http_tool import CallContext, HttpTool, Outside
+from config.clock import utc_now
+from config.secrets import Secrets
+from storage.agents.tools import Tool
+from storage.database.database import Database
+from tests.calls.http_server import LOOPBACK, client_with
+from tests.calls.webhooks.outbox_harness import Receiver, delivering, listening, put, put_many
+
+HOGS = 4
+
+
+class Tarpit:
+    """Accepts, and never answers; `connections` counts."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self._news = asyncio.Event()
+        self.ports: list[int] = []
+
+    @asynccontextmanager
+    async def open(self, ports: int = 1) -> AsyncIterator[Tarpit]:
+        """Listens on so many ports of loopback."""
+        async with AsyncExitStack() as stack:
+            for _ in range(ports):
+                server = await asyncio.start_server(self._hold, "127.0.0.1", 0)
+                stack.callback(server.close)
+                self.ports.append(server.sockets[0].getsockname()[1])
+            yield self
+
+    async def _hold(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._news.set()
+        with suppress(ConnectionError):
+            while await reader.read(4096):
+                pass
+        writer.close()
+
+    async def settled(self, least: int) -> None:
+        """So many connections have come, and then no further one for a moment."""
+        async with asyncio.timeout(15):
+            while self.connections < least:
+                self._news.clear()
+                await self._news.wait()
+        while True:
+            self._news.clear()
+            try:
+                async with asyncio.timeout(0.3):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+
+@pytest.fixture
+def secrets() -> Secrets:
+    return Secrets([Fernet.generate_key()])
+
+
+async def test_a_webhook_goes_out_at_once_beside_four_organizations_whose_receivers_never_answer(
+    database: Database, secrets: Secrets
+) -> None:
+    async with Tarpit().open(ports=60) as tarpit, listening(Receiver()) as receiver:
+        for _ in range(HOGS):
+            await put_events(database, tarpit.ports)
+        async with delivering(database, secrets, timeout_s=30) as deliverer:
+            await tarpit.settled(300)  # they take what they get
+            await put(database, f"{receiver.origin}/hook")
+            deliverer.wake()
+            async with asyncio.timeout(5):
+                await receiver.arrived.wait()
+
+
+async def put_events(database: Database, ports: list[int]) -> None:
+    """Events of one organization, two for each port."""
+    await put_many(database, [f"http://127.0.0.1:{port}/hook" for port in ports], 2)
+
+
+async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_never_answer(secrets: Secrets) -> None:
+    receiver = Receiver()
+    async with Tarpit().open() as tarpit, listening(receiver), client_with(LOOPBACK) as client:
+        outside = Outside(client, Lanes(), secrets)
+        hogs = [
+            asyncio.create_task(tool(outside, f"hog {hog}", f"http://127.0.0.1:{tarpit.ports[0]}/").run({}))
+            for hog in range(HOGS)
+            for _ in range(40)
+        ]
+        await tarpit.settled(112)  # they take what they get
+        async with asyncio.timeout(5):
+            answer = await tool(outside, "fifth", f"{receiver.origin}/hook").run({})
+        assert answer.ok
+        for hog in hogs:
+            hog.cancel()
+        await asyncio.wait(hogs)
+
+
+def tool(outside: Outside, organization: str, url: str) -> HttpTool:
+    """A tool of a call of its own."""
+    now = utc_now()
+    stored = Tool(
+        id="tool", organization_id=organization, name="berths", created_at=now, updated_at=now,
+        config={"url": url, "method": "POST", "timeout": 30_000, "headers": [], "body": []},
+    )  # fmt: skip
+    return HttpTool(stored, "berths", CallContext("call", {}), outside)

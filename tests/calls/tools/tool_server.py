@@ -1,0 +1,89 @@
+"""A server that tools of organizations ask, and the tools of one call that ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from cryptography.fernet import Fernet
+
+from calls.call_record.context_variables import ContextValue
+from calls.egress.client import EgressRules, Lanes
+from calls.tools.http_tool import CallContext, HttpTool, Outside
+from config.clock import utc_now
+from config.secrets import Secrets
+from storage.agents.tools import Method, Parameter, Tool, ToolConfig
+from tests.calls.http_server import LOOPBACK, client_with, serving
+
+
+@dataclass
+class Office:
+    """A server that keeps what it is asked and answers what it is told to."""
+
+    answer: web.Response = field(default_factory=lambda: web.json_response({"free": 3}))
+    asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    hold: asyncio.Event | None = None
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    origin: str = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.asked.append((request.method, request.raw_path, dict(request.headers), await request.read()))
+        self.arrived.set()
+        try:
+            if self.hold is not None:
+                await self.hold.wait()
+        except asyncio.CancelledError:
+            self.gone.set()
+            raise
+        return self.answer
+
+
+@dataclass
+class Desk:
+    """Tools of one call."""
+
+    outside: Outside
+    context: CallContext
+
+    def tool(
+        self,
+        url: str,
+        method: Method = "GET",
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        body: Sequence[Parameter] = (),
+        timeout: int = 5000,
+    ) -> HttpTool:
+        encrypt = self.outside.secrets.encrypt
+        config: ToolConfig = {
+            "url": url,
+            "method": method,
+            "timeout": timeout,
+            "headers": [{"key": key, "value_encrypted": encrypt(value)} for key, value in headers],
+            "body": list(body),
+        }
+        now = utc_now()
+        stored = Tool(
+            id="tool-1", organization_id="org", name="Free berths", config=config, created_at=now, updated_at=now
+        )
+        return HttpTool(stored, "free_berths", self.context, self.outside)
+
+
+@asynccontextmanager
+async def office(answer: web.Response | None = None) -> AsyncIterator[Office]:
+    here = Office() if answer is None else Office(answer)
+    async with serving(here.handle) as origin:
+        here.origin = origin
+        yield here
+
+
+@asynccontextmanager
+async def desk(
+    rules: EgressRules = LOOPBACK, lanes: Lanes | None = None, **values: ContextValue
+) -> AsyncIterator[Desk]:
+    async with client_with(rules) as client:
+        yield Desk(Outside(client, lanes or Lanes(), Secrets([Fernet.generate_key()])), CallContext("call-1", values))

@@ -1,0 +1,264 @@
+"""From stored phone numbers to the endpoint's trunks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from cryptography.fernet import Fernet
+
+from calls.trunks.host_tracker import Places
+from calls.trunks.provisioning import NO_TRUNK, TrunkLines, TrunkMaker, destination_of, destinations_of
+from config.secrets import Secrets
+from sipcore.resolver.dns_records import LookUpFailed
+from sipcore.resolver.sip_locator import Destination, Found
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
+from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk, TrunkStatus
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumber, PhoneNumberFields
+from tests.calls.call_service_harness import until
+
+REGISTRATION = {"sip_mode": "registration", "sip_username": "ann", "sip_proxy": "pbx.example.net"}
+
+
+@dataclass
+class World:
+    """Trunk lines whose endpoint is a list; `names` is all that can be found."""
+
+    database: Database
+    secrets: Secrets
+    names: dict[Destination, Sequence[Target]] = field(default_factory=dict)
+    applied: list[list[Trunk]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.places = Places(self._locate, lambda _: None)
+        self.lines = TrunkLines(self.database, TrunkMaker(self.secrets, self.places), self._apply, self._status)
+
+    async def number(self, **fields: Any) -> PhoneNumber:
+        """Store one."""
+        if "sip_password" in fields:
+            fields["sip_password_encrypted"] = self.secrets.encrypt(fields.pop("sip_password"))
+
+        def create(conn: sa.Connection) -> PhoneNumber:
+            owner = organizations.create(conn, str(uuid4()))
+            return phone_numbers.create(conn, owner.id, PhoneNumberFields(number="100", provider="sip", **fields))
+
+        return await self.database.write(create)
+
+    async def change(self, number: PhoneNumber, **changes: Any) -> PhoneNumber:
+        return await self.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
+
+    async def _locate(self, place: Destination) -> Found:
+        if place not in self.names:
+            raise LookUpFailed("no answer in time")
+        return Found(tuple(self.names[place]), 300)
+
+    async def _apply(self, trunks: Sequence[Trunk]) -> None:
+        self.applied.append(list(trunks))
+
+    def _status(self, key: str) -> TrunkStatus:
+        return TrunkStatus("registered", key)
+
+
+@pytest.fixture
+async def world(database: Database, secrets: Secrets) -> AsyncIterator[World]:
+    world = World(database, secrets)
+    yield world
+    await world.places.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "destination"),
+    [
+        ("pbx.example.net", Destination("pbx.example.net")),
+        ("PBX.example.net.", Destination("pbx.example.net")),
+        ("pbx.example.net:5070", Destination("pbx.example.net", 5070)),
+        ("192.0.2.1:5070", Destination("192.0.2.1", 5070)),
+        ("2001:db8::1", Destination("2001:db8::1")),
+        ("[2001:db8::1]:5070", Destination("2001:db8::1", 5070)),
+        ("sip:pbx.example.net", Destination("pbx.example.net")),
+        ("sip:ann@pbx.example.net:5070;transport=tcp", Destination("pbx.example.net", 5070, "tcp")),
+        ("SIP:pbx.example.net;lr;Transport=TLS", Destination("pbx.example.net", None, "tls")),
+        ("sips:pbx.example.net", Destination("pbx.example.net", None, "tls")),
+        ("pbx.example.net;transport=udp;lr", Destination("pbx.example.net", None, "udp")),
+    ],
+)
+def test_a_place_is_a_host_a_host_with_a_port_or_a_uri(text: str, destination: Destination) -> None:
+    assert destination_of(text) == destination
+
+
+def test_what_a_place_says_itself_comes_first() -> None:
+    assert destination_of("pbx.test:5070;transport=tcp", 5080, "udp") == Destination("pbx.test", 5070, "tcp")
+    assert destination_of("pbx.test", 5080, "udp") == Destination("pbx.test", 5080, "udp")
+
+
+@pytest.mark.parametrize(
+    ("fields", "registrar", "proxy"),
+    [
+        ({}, Destination("pbx.example.net"), None),
+        ({"sip_port": 5070}, Destination("pbx.example.net", 5070), None),
+        ({"sip_register_transport": "tls"}, Destination("pbx.example.net", None, "tls"), None),
+        ({"sip_protocol": "tcp"}, Destination("pbx.example.net", None, "tcp"), None),
+        (
+            {"sip_proxy": "sip:pbx.example.net;transport=udp", "sip_register_transport": "tcp"},
+            Destination("pbx.example.net", None, "tcp"),
+            None,
+        ),
+        (
+            {"sip_outbound_proxy": "edge.example.net:5065", "sip_register_transport": "tcp"},
+            Destination("pbx.example.net", None, "tcp"),
+            Destination("edge.example.net", 5065, "tcp"),
+        ),
+        (
+            {"sip_mode": "ip_allowlist", "sip_ip": "192.0.2.1", "sip_outbound_proxy": "edge.example.net"},
+            Destination("192.0.2.1", None, "udp"),
+            None,
+        ),
+    ],
+)
+async def test_where_a_number_s_trunk_is(
+    world: World, fields: dict[str, Any], registrar: Destination, proxy: Destination | None
+) -> None:
+    number = await world.number(**{**REGISTRATION, **fields})
+    assert destinations_of(number) == (registrar, proxy)
+
+
+async def test_a_registration_becomes_a_trunk_with_its_password(world: World) -> None:
+    number = await world.number(
+        **REGISTRATION, sip_password="s3cret", sip_auth_user="line7", sip_allow_redirect=True, sip_qualify_seconds=0
+    )
+    await world.lines.refresh()
+    assert world.applied == [
+        [
+            Trunk(
+                key=number.id,
+                host="pbx.example.net",
+                port=None,
+                transport="udp",
+                outbound_proxy=None,
+                user="ann",
+                credentials=Credentials("line7", "s3cret"),
+                registers=True,
+                follow_redirects=True,
+                accept_refer=False,
+                qualify_s=0,
+                number="100",
+            )
+        ]
+    ]
+    assert "s3cret" not in repr(world.applied)
+
+
+async def test_an_allowlist_trunk_has_credentials_when_it_has_a_user_and_a_password(world: World) -> None:
+    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1", sip_password="s3cret")
+    maker = TrunkMaker(world.secrets, world.places)
+    trunk = maker.trunk(number)
+    assert trunk and (trunk.registers, trunk.user, trunk.credentials) == (False, "100", None)
+    trunk = maker.trunk(await world.change(number, sip_username="ann"))
+    assert trunk and (trunk.user, trunk.credentials) == ("100", Credentials("ann", "s3cret"))
+
+
+async def test_on_standby_no_number_registers(world: World) -> None:
+    number = await world.number(**REGISTRATION, sip_password="s3cret")
+    usual, standby = (TrunkMaker(world.secrets, world.places, each).trunk(number) for each in (False, True))
+    assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
+
+
+async def test_a_number_without_a_trunk_is_none_and_says_so(world: World) -> None:
+    number = await world.number()
+    await world.lines.refresh()
+    assert (world.applied, world.lines.status(number)) == ([[]], NO_TRUNK)
+
+
+async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found_with(world: World) -> None:
+    place = Destination("pbx.example.net")
+    world.names[place] = [Target("192.0.2.7", 5061, "tls")]
+    number = await world.number(**REGISTRATION, sip_password="s3cret")
+    running = asyncio.create_task(world.lines.run())
+    world.lines.changed()
+    await until(lambda: world.applied and world.applied[-1][0].place == Place("pbx.example.net", None, "tls"))
+    assert (await world.lines.ready(number)).transport == "tls"
+    running.cancel()
+
+
+async def test_a_change_that_is_told_is_applied(world: World) -> None:
+    number = await world.number(**REGISTRATION, sip_password="s3cret")
+    running = asyncio.create_task(world.lines.run())
+    world.lines.changed()
+    await until(lambda: world.applied)
+    assert world.lines.status(number) == TrunkStatus("registered", number.id)
+    await world.change(number, sip_username="bob")
+    world.lines.changed()
+    await until(lambda: world.applied[-1][0].user == "bob")
+    running.cancel()
+
+
+async def test_a_number_that_has_just_been_stored_is_about_to_register_or_listens(world: World) -> None:
+    assert world.lines.status(await world.number(**REGISTRATION)).state == "registering"
+    allowed = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    assert world.lines.status(allowed) == TrunkStatus("listening", NO_ANSWER_YET)
+    never = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.2", sip_qualify_seconds=0)
+    assert world.lines.status(never) == TrunkStatus("listening", NEVER_ASKED)
+
+
+async def test_a_change_that_is_not_applied_yet_does_not_show_how_the_trunk_stood_before(world: World) -> None:
+    number = await world.number(**REGISTRATION, sip_password="s3cret")
+    await world.lines.refresh()
+    assert world.lines.status(await world.change(number, name="Front desk")).state == "registered"
+    assert world.lines.status(await world.change(number, sip_username="bob")).state == "registering"
+
+
+async def test_a_password_of_another_key_is_told_and_leaves_others_alone(world: World) -> None:
+    other = Secrets([Fernet.generate_key()])
+    strange = await world.number(**REGISTRATION, sip_password_encrypted=other.encrypt("s3cret"))
+    fine = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    await world.lines.refresh()
+    assert [trunk.key for trunk in world.applied[-1]] == [fine.id]
+    assert world.lines.status(strange) == TrunkStatus("failed", "a stored secret does not fit the secret key file")
+    with pytest.raises(ConnectionError, match="secret"):
+        await world.lines.ready(await world.change(strange, sip_proxy="192.0.2.9"))
+
+
+async def test_a_call_waits_until_its_trunk_is_there(world: World) -> None:
+    place = Destination("pbx.example.net")
+    number = await world.number(**REGISTRATION, sip_password="s3cret")
+    with pytest.raises(ConnectionError, match="the trunk's host is unknown: no answer in time"):
+        await world.lines.ready(number)
+    await world.places.close()
+    world.names[place] = [Target("192.0.2.7", 5060, "udp")]
+    trunk = await world.lines.ready(number)
+    assert world.applied[-1] == [trunk]
+    count = len(world.applied)
+    assert await world.lines.ready(number) == trunk
+    assert len(world.applied) == count
+
+
+async def test_a_number_that_was_read_before_its_change_calls_nobody_and_costs_no_reading(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    later = number.updated_at + timedelta(seconds=1)
+    monkeypatch.setattr(phone_numbers, "utc_now", lambda: later)
+    moved = await world.change(number, sip_ip="192.0.2.2")
+    await world.lines.refresh()
+    for _ in range(3):
+        with pytest.raises(ConnectionError, match="changed meanwhile"):
+            await world.lines.ready(number)
+    assert (await world.lines.ready(moved)).host == "192.0.2.2"
+    assert len(world.applied) == 1
+
+
+async def test_calls_of_a_number_that_is_new_to_the_endpoint_have_it_read_once(world: World) -> None:
+    number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
+    trunks = await asyncio.gather(*(world.lines.ready(number) for _ in range(5)))
+    assert {trunk.key for trunk in trunks} == {number.id}
+    assert len(world.applied) == 1

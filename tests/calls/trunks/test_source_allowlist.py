@@ -1,0 +1,213 @@
+"""Which addresses are known as trunks, whatever the system's resolver does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from threading import Event
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from calls.trunks.host_tracker import Places
+from calls.trunks.source_allowlist import Networks, TrunkSources
+from sipcore.resolver.dns_records import Answer, LookUpFailed
+from sipcore.resolver.sip_locator import Destination, Found
+from sipcore.resolver.system_resolver import HostNames
+from sipcore.resolver.target import Target
+from storage.accounts import organizations
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from tests.calls.call_service_harness import until
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = Database(f"sqlite+aiosqlite:///{tmp_path}/trunkline.db")
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def trunks(database: Database, *hosts: str) -> None:
+    """Numbers on trunks at these hosts, and no others."""
+
+    def replace(conn: sa.Connection) -> None:
+        for old in phone_numbers.trunks(conn):
+            phone_numbers.delete(conn, old.organization_id, old.id)
+        owner = organizations.create(conn, str(uuid4()))
+        for place, host in enumerate(hosts):
+            fields = PhoneNumberFields(number=f"10{place}", provider="sip", sip_mode="ip_allowlist", sip_ip=host)
+            phone_numbers.create(conn, owner.id, fields)
+
+    await database.write(replace)
+
+
+async def number(database: Database, sip_ip: str, *sources: str, **more: Any) -> None:
+    """A number whose calls come from there, beside what others have."""
+    fields: dict[str, Any] = {"sip_mode": "ip_allowlist", "sip_ip": sip_ip, "sip_sources": list(sources), **more}
+
+    def create(conn: sa.Connection) -> None:
+        owner = organizations.create(conn, str(uuid4()))
+        phone_numbers.create(conn, owner.id, PhoneNumberFields(number="100", provider="sip", **fields))
+
+    await database.write(create)
+
+
+class World:
+    """Trunk sources whose host names are as in `names`: what is not there is not found."""
+
+    def __init__(self, database: Database, **names: Sequence[str]) -> None:
+        self.names = {name.replace("_", "."): addresses for name, addresses in names.items()}
+        self.applied: list[set[str]] = []
+        self.places = Places(self.locate, lambda _: None)
+        self.sources = TrunkSources(database, lambda known: self.applied.append(set(known)), self.places)
+
+    async def locate(self, place: Destination) -> Found:
+        if place.host not in self.names:
+            raise LookUpFailed(f"{place.host}: no answer in time")
+        port = place.port or 5070  # what SRV says
+        return Found(tuple(Target(each, port, "udp") for each in self.names[place.host]), 300)
+
+    async def known(self) -> set[str]:
+        """What is known once the database was read and all names were looked for."""
+        await self.sources.refresh()
+        await self.places.settled(5)
+        return self.applied[-1]
+
+
+@pytest_asyncio.fixture
+async def world(database: Database) -> AsyncIterator[World]:
+    world = World(database)
+    yield world
+    await world.places.close()
+
+
+async def test_an_address_is_itself_a_network_all_of_it_and_a_name_what_it_resolves_to(
+    database: Database, world: World
+) -> None:
+    world.names["pbx.test"] = ["192.0.2.7", "2001:db8::7"]
+    await number(database, "192.0.2.1", "198.51.100.0/24", "2001:DB8:1::/48", "PBX.test.", "::ffff:203.0.113.9")
+    assert await world.known() == {
+        "192.0.2.1", "198.51.100.0/24", "2001:db8:1::/48", "192.0.2.7", "2001:db8::7", "203.0.113.9",
+    }  # fmt: skip
+    names = world.sources.names_of
+    assert set(names("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
+    assert set(names("2001:db8::7")) == {"2001:db8::7", "pbx.test"}
+    assert set(names("198.51.100.77")) == {"198.51.100.77", "198.51.100.0/24"}
+    assert set(names("2001:db8:1:2::3")) == {"2001:db8:1:2::3", "2001:db8:1::/48"}
+    assert set(names("::ffff:203.0.113.9")) == {"::ffff:203.0.113.9", "203.0.113.9"}
+    assert set(names("198.51.101.1")) == {"198.51.101.1"}
+
+
+async def test_the_registrar_and_the_outbound_proxy_of_a_registration_are_sources(
+    database: Database, world: World
+) -> None:
+    world.names |= {"sip.carrier.test": ["192.0.2.1"], "edge.carrier.test": ["192.0.2.2"]}
+    more = {"sip_proxy": "sip.carrier.test:5070", "sip_outbound_proxy": "sip:edge.carrier.test;transport=tcp"}
+    await number(database, "", sip_mode="registration", sip_username="u", **more)
+    assert await world.known() == {"192.0.2.1", "192.0.2.2"}
+    assert set(world.sources.names_of("192.0.2.2")) == {"192.0.2.2", "edge.carrier.test"}
+
+
+async def test_every_network_that_contains_an_address_is_found() -> None:
+    nested = Networks(["10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "0.0.0.0/0", "::/0", "fd00::/8"])
+    assert nested.containing(ip_address("10.1.9.9")) == {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0"}
+    assert nested.containing(ip_address("fd00::1")) == {"::/0", "fd00::/8"}
+    assert Networks().containing(ip_address("10.1.9.9")) == set()
+
+
+async def test_a_name_whose_look_up_fails_keeps_nobody_else_out(database: Database, world: World) -> None:
+    await number(database, "192.0.2.1", "gone.test")
+    with capture_logs() as logs:
+        assert await world.known() == {"192.0.2.1"}
+    assert {(line["event"], line["host"]) for line in logs} == {("trunks.host_unknown", "gone.test")}
+
+
+async def test_a_name_that_moves_is_followed_without_reading_the_database(database: Database, world: World) -> None:
+    await number(database, "pbx.test")
+    await world.known()
+    world.names["pbx.test"] = ["192.0.2.7"]
+    assert await world.places.find(Destination("pbx.test", None, "udp"))
+    assert world.applied[-1] == {"192.0.2.7"}
+    assert set(world.sources.names_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
+
+
+async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, world: World) -> None:
+    world.names["pbx.test"] = ["192.0.2.7"]
+    await trunks(database, "pbx.test")
+    assert await world.known() == {"192.0.2.7"}
+    await trunks(database)
+    assert await world.known() == set()
+
+
+async def test_changes_are_followed(database: Database, world: World) -> None:
+    following = asyncio.ensure_future(world.sources.run())
+    await trunks(database, "192.0.2.1")
+    world.sources.changed()
+    await until(lambda: world.applied and world.applied[-1] == {"192.0.2.1"})
+    await trunks(database, "192.0.2.2")
+    world.sources.changed()
+    await until(lambda: world.applied[-1] == {"192.0.2.2"})
+    following.cancel()
+    await asyncio.wait((following,))
+    assert following.cancelled()
+
+
+async def test_the_systems_resolver_is_asked_once_for_a_slow_name_and_waited_for_briefly() -> None:
+    asked, released = list[str](), Event()
+
+    def look_up(name: str) -> Collection[str]:
+        asked.append(name)
+        released.wait(20)
+        return {"192.0.2.8"}
+
+    hosts = HostNames(look_up, 0.05)
+    try:
+        for _ in range(2):
+            with pytest.raises(LookUpFailed, match="no answer within"):
+                await hosts.answer("slow")
+        assert asked == ["slow"]
+    finally:
+        released.set()
+    await until(lambda: next(iter(hosts._asked.values())).done())
+    assert await hosts.answer("slow") == Answer(("192.0.2.8",), 60.0)
+    assert asked == ["slow"], "what it said meanwhile is used"
+    hosts.close()
+
+
+@pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.example"])
+async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible: str) -> None:
+    hosts = HostNames()
+    with pytest.raises(LookUpFailed):
+        await hosts.answer(impossible)
+    assert "127.0.0.1" in (await hosts.answer("localhost")).records
+    hosts.close()
+
+
+async def test_an_organization_with_very_many_sources_leaves_room_for_others_look_ups(
+    database: Database, world: World
+) -> None:
+    never, plain = asyncio.Event(), world.places._locate
+
+    async def locate(place: Destination) -> Found:
+        if place.host.startswith("slow"):
+            await never.wait()
+        return await plain(place)
+
+    world.places._locate = locate
+    await number(database, "192.0.2.1", *(f"slow{each}.test" for each in range(300)))
+    await world.sources.refresh()
+    await asyncio.sleep(0.05)
+    world.names["pbx.test"] = ["192.0.2.7"]
+    await number(database, "pbx.test")
+    await world.sources.refresh()
+    await asyncio.sleep(0.2)
+    assert world.applied[-1] == {"192.0.2.1", "192.0.2.7"}

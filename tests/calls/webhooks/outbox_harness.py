@@ -1,0 +1,150 @@
+"""An outbox, what sends it, and a real receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+from aiohttp import web
+
+from calls.egress.client import EgressClient, EgressRules, tls_context
+from calls.webhooks.delivery import Deliverer, DeliveryPolicy
+from config.secrets import Secrets
+from storage.accounts import organizations
+from storage.agents import agents
+from storage.calls import calls
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.webhooks import claims, deliveries
+from storage.webhooks.deliveries import Attempt, Delivery
+from tests.calls.http_server import system_tls
+
+BODY = '{"event":"call.completed","customerNumber":"+49 · 30"}'.encode()
+SECRET = "s3cret"
+
+
+@dataclass
+class Receiver:
+    """Keeps what comes and answers with the next status, the last one forever."""
+
+    statuses: list[int] = field(default_factory=lambda: [200])
+    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    text: str | bytes = "thanks"
+    hold: asyncio.Event | None = None
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    origin: str = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.got.append((dict(request.headers), await request.read()))
+        self.arrived.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        body = self.text.encode() if isinstance(self.text, str) else self.text
+        return web.Response(status=status, body=body, headers={"Location": "/x"} if status == 302 else {})
+
+
+@asynccontextmanager
+async def listening(receiver: Receiver, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
+    app = web.Application()
+    app.router.add_post("/hook", receiver.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    receiver.origin = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield receiver
+    finally:
+        await runner.cleanup()
+
+
+async def put(database: Database, url: str, secret_encrypted: str | None = None) -> Delivery:
+    """An ended call's event in the outbox."""
+    return (await put_many(database, url, 1, secret_encrypted))[0]
+
+
+async def put_many(
+    database: Database, url: str | Sequence[str], count: int, secret_encrypted: str | None = None
+) -> list[Delivery]:
+    """So many events in the outbox for each of these addresses, of one call; only the first one is its end's."""
+    urls = [url] if isinstance(url, str) else url
+
+    def create(conn: sa.Connection) -> list[Delivery]:
+        name = str(time.monotonic_ns())
+        organization = organizations.create(conn, name)
+        agent = agents.create(conn, organization.id, agents.AgentFields(name="a"))
+        fields = phone_numbers.PhoneNumberFields(number="+1", provider="sip")
+        number = phone_numbers.create(conn, organization.id, fields)
+        call = calls.create_inbound(
+            conn,
+            organization_id=organization.id,
+            agent_id=agent.id,
+            phone_number_id=number.id,
+            provider="sip",
+            call_sid=name,
+            customer_number="+2",
+        )
+        return [
+            deliveries.add(
+                conn,
+                organization_id=organization.id,
+                call_id=call.id,
+                url=each_url,
+                body=BODY,
+                secret_encrypted=secret_encrypted,
+                event=f"another event {each}" if each else deliveries.CALL_COMPLETED,
+            )
+            for each, each_url in enumerate(url for url in urls for _ in range(count))
+        ]
+
+    return await database.write(create)
+
+
+@asynccontextmanager
+async def delivering(
+    database: Database,
+    secrets: Secrets,
+    *,
+    allow_http: bool = True,
+    delays: Sequence[float] = (),
+    timeout_s: float = 10,
+    rules: EgressRules | None = None,
+    ca_file: str | None = None,
+    beside_others: bool = False,
+) -> AsyncIterator[Deliverer]:
+    """What sends, as after a start of the server; `beside_others`: as another process on its database."""
+    if not beside_others:
+        await database.write(claims.release_all)
+    tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
+    client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
+    deliverer = Deliverer(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
+    task = asyncio.ensure_future(deliverer.run())
+    try:
+        yield deliverer
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await client.close()
+
+
+async def stored(database: Database, delivery: Delivery) -> tuple[Delivery, list[Attempt]]:
+    """The delivery and its attempts, in the order of their numbers."""
+
+    def look(conn: sa.Connection) -> tuple[Delivery, list[Attempt]]:
+        row = deliveries.of_call(conn, delivery.call_id)
+        assert row is not None
+        attempts = deliveries.page(conn, delivery.call_id, limit=100, offset=0).items
+        return row, sorted(attempts, key=lambda each: each.attempt)
+
+    return await database.read(look)
+
+
+async def ask_again(database: Database, delivery: Delivery) -> Attempt:
+    """Somebody wants it to be sent once more."""
+    return await database.write(lambda conn: deliveries.add_manual(conn, delivery, scheduled=5))

@@ -1,0 +1,27 @@
+"""A process that sends from an outbox until its input ends: `python -m tests.calls.webhooks.sender_process DATABASE
+KEY`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from config.secrets import Secrets
+from storage.database.database import Database
+from tests.calls.webhooks.outbox_harness import delivering
+
+
+async def work(path: str, key: str) -> None:
+    """Beside others; a line says when it has begun."""
+    database = Database(f"sqlite+aiosqlite:///{path}")
+    await database.open()
+    try:
+        async with delivering(database, Secrets([key.encode()]), delays=(60,), timeout_s=60, beside_others=True):
+            print("sends", flush=True)
+            await asyncio.to_thread(sys.stdin.read)
+    finally:
+        await database.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(*sys.argv[1:]))

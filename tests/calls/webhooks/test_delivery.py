@@ -1,0 +1,224 @@
+"""When the outbox is sent to its receiver, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from config.secrets import Secrets
+from storage.database.database import Database
+from storage.webhooks import claims
+from storage.webhooks.claims import Waiting
+from tests.calls.call_service_harness import until
+from tests.calls.webhooks.outbox_harness import BODY, SECRET, Receiver, ask_again, delivering, listening, put, stored
+
+
+@pytest.mark.parametrize("status", [201, 204, 302, 400, 500])
+async def test_only_status_200_is_a_success(
+    database: Database, secrets: Secrets, receiver: Receiver, status: int
+) -> None:
+    receiver.statuses = [status]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    row, (attempt,) = await stored(database, delivery)
+    assert (row.status, attempt.next_attempt_at) == ("failed", None)
+    assert (attempt.status, attempt.response_status, attempt.error) == ("failed", status, None)
+    assert len(receiver.got) == 1
+
+
+async def test_a_failed_attempt_leaves_the_delivery_pending_until_its_next_time(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(60, 300)) as deliverer:
+        await deliverer.idle()
+    row, (failed, waiting) = await stored(database, delivery)
+    assert (row.status, failed.status, waiting.status) == ("pending", "failed", "pending")
+    assert (failed.attempt, waiting.attempt) == (1, 2)
+    assert failed.next_attempt_at == waiting.next_attempt_at
+    assert waiting.next_attempt_at is not None and failed.duration_ms is not None
+    ended_at = failed.created_at + timedelta(milliseconds=failed.duration_ms)
+    assert 60 <= (waiting.next_attempt_at - ended_at).total_seconds() < 60 * 1.1 + 2
+
+
+async def test_every_attempt_sends_the_same_bytes_under_the_same_id(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500, 503, 200]
+    delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets, delays=(0.001, 0.001)) as deliverer:
+        async with asyncio.timeout(20):
+            while (await stored(database, delivery))[0].status == "pending":
+                await deliverer.idle()
+    assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3"]
+    assert {headers["webhook-id"] for headers, _ in receiver.got} == {delivery.id}
+    assert {body for _, body in receiver.got} == {BODY}
+    _, attempts = await stored(database, delivery)
+    assert [(each.attempt, each.response_status) for each in attempts] == [(1, 500), (2, 503), (3, 200)]
+
+
+async def test_what_was_under_way_when_the_process_ended_is_sent_at_the_next_start(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets):
+        await receiver.arrived.wait()
+    assert (await stored(database, delivery))[0].status == "pending"
+    receiver.hold = None
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    assert (await stored(database, delivery))[0].status == "succeeded"
+
+
+async def test_what_a_look_shows_and_somebody_has_taken_meanwhile_is_not_sent_again(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.hold = asyncio.Event()
+    delivery = await put(database, f"{receiver.origin}/hook")
+    old = await database.read(claims.waiting)
+    looks: list[None] = []
+
+    def shows_what_was(conn: sa.Connection) -> list[Waiting]:
+        looks.append(None)
+        return old if len(looks) < 5 else real(conn)
+
+    real = claims.waiting
+    monkeypatch.setattr(claims, "waiting", shows_what_was)
+    async with delivering(database, secrets) as deliverer:
+        await until(lambda: len(looks) >= 5)
+        receiver.hold.set()
+        await deliverer.idle()
+    assert len(receiver.got) == 1
+    assert (await stored(database, delivery))[0].status == "succeeded"
+
+
+async def test_others_do_not_wait_for_one_slow_receiver(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    async with listening(Receiver(hold=asyncio.Event())) as slow:
+        late = await put(database, f"{slow.origin}/hook")
+        await put(database, f"{receiver.origin}/hook")
+        async with delivering(database, secrets):
+            await receiver.arrived.wait()
+            assert [each.status for each in (await stored(database, late))[1]] == ["pending"]
+
+
+async def test_a_receiver_that_takes_too_long_has_failed(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, timeout_s=0.05) as deliverer:
+        await deliverer.idle()
+    _, (attempt,) = await stored(database, delivery)
+    assert (attempt.response_status, attempt.error) == (None, "no complete answer within 0.05 s")
+    receiver.hold.set()
+
+
+async def test_what_is_put_into_the_outbox_later_is_sent_when_woken(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+        delivery = await put(database, f"{receiver.origin}/hook")
+        deliverer.wake()
+        await deliverer.idle()
+    assert (await stored(database, delivery))[0].status == "succeeded"
+
+
+async def test_every_failure_is_followed_until_the_schedule_is_over(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(0.001,) * 4) as deliverer, asyncio.timeout(20):
+        while (await stored(database, delivery))[0].status == "pending":
+            await deliverer.idle()
+    assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2", "3", "4", "5"]
+    row, attempts = await stored(database, delivery)
+    assert (row.status, {each.status for each in attempts}) == ("failed", {"failed"})
+    after = [each.next_attempt_at for each in attempts]
+    assert after[-1] is None
+    for earlier, due_at, later in zip(attempts, after, attempts[1:], strict=False):
+        assert due_at is not None
+        assert earlier.created_at < due_at <= later.created_at
+
+
+async def test_what_is_asked_for_is_sent_at_once_with_the_same_bytes_and_a_number_of_its_own(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [500, 200]
+    delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets, delays=(60,) * 4) as deliverer:
+        await deliverer.idle()
+        asked = await ask_again(database, delivery)
+        deliverer.wake()
+        await deliverer.idle()
+    (first, first_body), (again, again_body) = receiver.got
+    assert (first["X-Service-Attempt"], again["X-Service-Attempt"]) == ("1", "6")
+    assert first["X-Service-Delivery"] == again["X-Service-Delivery"] == delivery.id
+    assert first["X-Service-Signature"] == again["X-Service-Signature"]
+    assert first_body == again_body == BODY
+    row, attempts = await stored(database, delivery)
+    assert row.status == "succeeded"
+    assert [(each.id, each.attempt, each.manual, each.status) for each in attempts[1:]] == [
+        (asked.id, 6, True, "succeeded")
+    ]
+    assert attempts[0].next_attempt_at is None, "nothing follows any more"
+
+
+async def test_what_was_asked_for_while_no_process_ran_is_sent_at_the_next_start(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    await ask_again(database, delivery)
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    assert [headers["X-Service-Attempt"] for headers, _ in receiver.got] == ["1", "2"]
+
+
+async def test_what_is_asked_for_and_fails_is_not_repeated(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.statuses = [200, 500]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(0.001,) * 4) as deliverer:
+        await deliverer.idle()
+        await ask_again(database, delivery)
+        deliverer.wake()
+        await deliverer.idle()
+        row, attempts = await stored(database, delivery)
+        assert row.status == "succeeded"
+        assert [(each.attempt, each.status, each.next_attempt_at) for each in attempts] == [
+            (1, "succeeded", None),
+            (2, "failed", None),
+        ]
+        assert await database.read(claims.waiting) == []
+
+
+async def test_attempts_of_one_delivery_do_not_wait_for_each_other(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    receiver.statuses = [500, 200]
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(60,)) as deliverer:
+        await receiver.arrived.wait()
+        receiver.arrived.clear()
+        await ask_again(database, delivery)
+        deliverer.wake()
+        await receiver.arrived.wait()
+        receiver.hold.set()
+        await deliverer.idle()
+    row, attempts = await stored(database, delivery)
+    assert row.status == "succeeded"
+    assert {each.response_status for each in attempts if each.status != "pending"} == {500, 200}
+    assert not [each for each in attempts if each.status == "pending"]

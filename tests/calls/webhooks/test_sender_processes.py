@@ -1,0 +1,268 @@
+"""Who sends what, when several send from one outbox, and when one of them stops or dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from cryptography.fernet import Fernet
+
+from calls.webhooks import delivery as webhooks
+from calls.webhooks.receiver_concurrency import Pace
+from config.secrets import Secrets
+from storage import tables
+from storage.database.database import Database, StorageTrouble
+from storage.webhooks import claims
+from tests.calls.call_service_harness import until
+from tests.calls.webhooks.outbox_harness import Receiver, delivering, put, put_many, stored
+
+AT_FIRST = Pace.NEW.room
+"""Attempts that a receiver gets before it has answered any."""
+
+
+def sendings(receiver: Receiver) -> Counter[tuple[str, str]]:
+    """How often each attempt came."""
+    return Counter((headers["X-Service-Delivery"], headers["X-Service-Attempt"]) for headers, _ in receiver.got)
+
+
+async def claimants(database: Database) -> Counter[str | None]:
+    """Whose the attempts are that are still to be made."""
+
+    def look(conn: sa.Connection) -> Counter[str | None]:
+        attempts = tables.webhook_attempts
+        return Counter(conn.execute(sa.select(attempts.c.claimed_by).where(attempts.c.status == "pending")).scalars())
+
+    return await database.read(look)
+
+
+async def test_two_that_send_from_one_outbox_never_send_the_same_attempt(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    await put_many(database, f"{receiver.origin}/hook", 60)
+    async with (
+        delivering(database, secrets, timeout_s=60) as one,
+        delivering(database, secrets, timeout_s=60, beside_others=True) as other,
+    ):
+        await until(lambda: len(receiver.got) == 2 * AT_FIRST)
+        assert sorted((await claimants(database)).values()) == [AT_FIRST, AT_FIRST, 60 - 2 * AT_FIRST]
+        receiver.hold.set()
+        await until(lambda: len(receiver.got) >= 60)
+        await asyncio.gather(one.idle(), other.idle())
+    assert set(sendings(receiver).values()) == {1}
+    assert len(receiver.got) == 60
+
+
+@asynccontextmanager
+async def worker(database: Database, key: bytes) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that sends; killed at the end."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.calls.webhooks.sender_process", str(database.path), key.decode(),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"sends\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_two_processes_never_send_the_same_attempt_and_what_a_dead_one_had_is_sent_again_when_its_claim_expires(
+    database: Database, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    key = Fernet.generate_key()
+    deliveries = await put_many(database, f"{receiver.origin}/hook", 40, Secrets([key]).encrypt("hush"))
+    async with AsyncExitStack() as stack:
+        first, _ = [await stack.enter_async_context(each) for each in (worker(database, key), worker(database, key))]
+        await until(lambda: len(receiver.got) == 2 * AT_FIRST)
+        before = sendings(receiver)
+        assert set(before.values()) == {1}
+        first.kill()
+        await first.wait()
+        held = {name: count for name, count in (await claimants(database)).items() if name}
+        (dead,) = [name for name in held if name.startswith(f"{first.pid}-")]
+        assert set(held.values()) == {AT_FIRST}
+        receiver.hold.set()
+        await until(lambda: len(receiver.got) >= 40)
+        await _expire(database, dead)
+        async with delivering(database, Secrets([key]), beside_others=True) as ours:
+            await ours.idle()
+        assert await claimants(database) == Counter()
+    told = sendings(receiver)
+    assert {delivery for delivery, _ in told} == {each.id for each in deliveries}
+    assert {number for _, number in told} == {"1"}
+    assert sorted(told.values()) == [1] * (40 - AT_FIRST) + [2] * AT_FIRST
+    assert {each for each, count in told.items() if count == 2} <= set(before)
+
+
+async def _expire(database: Database, claimant: str) -> None:
+    """As if the time of its claims were over."""
+    attempts = tables.webhook_attempts
+    expired = sa.update(attempts).where(attempts.c.claimed_by == claimant).values(claimed_until=sa.text("0"))
+    await database.write(lambda conn: conn.execute(expired).close())
+
+
+async def test_an_attempt_is_claimed_before_its_first_byte_goes_out(
+    database: Database, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Counter[str | None]] = []
+
+    async def looks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await claimants(database))
+        writer.close()
+
+    async with await asyncio.start_server(looks, "127.0.0.1", 0) as server:
+        await put(database, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook")
+        async with delivering(database, secrets) as deliverer:
+            await deliverer.idle()
+            assert seen == [Counter([deliverer._claimant])]
+
+
+async def test_what_was_claimed_too_long_ago_is_not_sent(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "LATEST_START_S", -1.0)
+    await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+        assert receiver.got == []
+        assert await claimants(database) == Counter([deliverer._claimant])
+
+
+async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_nor_looked_for_again_and_again(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "CLAIM_S", -60)
+    receiver.hold = asyncio.Event()
+    real, looks = claims.expired, []
+
+    def counted(conn: sa.Connection, now: datetime) -> list[str]:
+        looks.append(real(conn, now))
+        return looks[-1]
+
+    monkeypatch.setattr(claims, "expired", counted)
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, timeout_s=60) as deliverer:
+        await receiver.arrived.wait()
+        await until(lambda: looks[-1:] and looks[-1])
+        before = len(looks)
+        for _ in range(3):
+            deliverer.wake()
+            await asyncio.sleep(0.01)
+        assert len(looks) <= before + 7
+        receiver.hold.set()
+        await deliverer.idle()
+    assert (await stored(database, delivery))[0].status == "succeeded"
+    assert len(receiver.got) == 1
+
+
+async def test_a_healthy_receiver_waits_for_no_dead_ones_with_thousands_of_events(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    came: list[int] = []
+
+    async def hangs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(writer.get_extra_info("sockname")[1])
+        await reader.read()  # to the end of the connection
+        writer.close()
+
+    async with AsyncExitStack() as stack:
+        ports = [await _listening(stack, hangs) for _ in range(30)]
+        for port in ports:
+            await put_many(database, f"http://127.0.0.1:{port}/hook", 1000 if port == ports[0] else 5)
+        async with delivering(database, secrets, timeout_s=60) as deliverer:
+            await until(lambda: len(came) == len(ports) * AT_FIRST)
+            delivery = await put(database, f"{receiver.origin}/hook")
+            deliverer.wake()
+            await receiver.arrived.wait()
+            await until(lambda: deliverer._lanes.under_way == len(came))
+            assert (await stored(database, delivery))[0].status == "succeeded"
+            assert Counter(came) == dict.fromkeys(ports, AT_FIRST), "none has ended meanwhile, and no more have begun"
+
+
+async def _listening(
+    stack: AsyncExitStack, handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+) -> int:
+    """The port where it is done."""
+    server = await stack.enter_async_context(await asyncio.start_server(handle, "127.0.0.1", 0))
+    return int(server.sockets[0].getsockname()[1])
+
+
+async def test_a_drain_begins_nothing_more_and_lets_what_is_under_way_end(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    receiver.hold = asyncio.Event()
+    await put_many(database, f"{receiver.origin}/hook", 20)
+    async with delivering(database, secrets, timeout_s=60) as deliverer:
+        await until(lambda: len(receiver.got) == AT_FIRST)
+        drained = asyncio.create_task(deliverer.drain(0.01))
+        await until(lambda: deliverer._closing)
+        assert not drained.done()
+        receiver.hold.set()
+        assert await drained is False
+        assert len(receiver.got) == AT_FIRST
+        assert await claimants(database) == Counter({None: 20 - AT_FIRST})
+    async with delivering(database, secrets) as deliverer:
+        assert await deliverer.drain(20) is True
+        await put(database, f"{receiver.origin}/hook")
+        deliverer.wake()
+        await deliverer.idle()
+    assert set(sendings(receiver).values()) == {1}
+    assert len(receiver.got) == 20
+
+
+async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent_again(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, tries = webhooks.webhook_deliveries.record_attempt, []
+
+    def fails_twice(*arguments: object, **named: object) -> object:
+        tries.append(named)
+        if len(tries) < 3:
+            raise StorageTrouble("the disk is full")
+        return real(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(webhooks.webhook_deliveries, "record_attempt", fails_twice)
+    monkeypatch.setattr(webhooks, "TROUBLE_PAUSE_S", 0.01)
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    assert (await stored(database, delivery))[0].status == "succeeded"
+    assert len(receiver.got) == 1
+    assert len(tries) == 3
+
+
+async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_set(
+    database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.statuses = [500]
+    looks: list[datetime] = []
+    delivery = await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets, delays=(3600,)) as deliverer:
+        await deliverer.idle()
+        _, (_, waiting) = await stored(database, delivery)
+        due_at = waiting.next_attempt_at
+        assert due_at is not None
+
+        async def set_to(now: datetime) -> None:
+            monkeypatch.setattr(webhooks, "utc_now", lambda: (looks.append(now), now)[1])
+            deliverer.wake()
+            await deliverer.idle()
+            assert now in looks
+
+        for early in (due_at - timedelta(milliseconds=1), due_at - timedelta(days=400)):
+            await set_to(early)
+            assert len(receiver.got) == 1
+        await set_to(due_at)
+        await until(lambda: len(receiver.got) == 2)
+    assert await database.read(claims.waiting) == []

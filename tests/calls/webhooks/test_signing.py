@@ -1,0 +1,87 @@
+"""What is sent says from whom it is: to a real receiver, with signatures that hold."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import time
+
+import pytest
+from cryptography.fernet import Fernet
+
+from calls.webhooks.delivery import signature_headers
+from config.clock import utc_now
+from config.secrets import Secrets
+from storage.database.database import Database
+from tests.calls.webhooks.outbox_harness import BODY, SECRET, Receiver, delivering, put, stored
+
+
+async def test_a_delivery_is_sent_at_once_signed_and_recorded(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    delivery = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    ((headers, body),) = receiver.got
+    assert body == BODY
+    assert headers["Content-Type"] == "application/json"
+    assert headers["X-Service-Event"] == "call.completed"
+    assert headers["X-Service-Delivery"] == headers["webhook-id"] == delivery.id
+    assert headers["X-Service-Attempt"] == "1"
+    assert headers["X-Service-Signature"] == hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+    signed = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
+    expected = base64.b64encode(hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+    assert abs(int(headers["webhook-timestamp"]) - time.time()) < 60
+    row, (attempt,) = await stored(database, delivery)
+    assert (row.status, attempt.attempt, attempt.next_attempt_at) == ("succeeded", 1, None)
+    assert (attempt.status, attempt.response_status, attempt.response_body) == ("succeeded", 200, "thanks")
+    assert attempt.error is None
+    assert attempt.duration_ms is not None
+    assert delivery.created_at <= attempt.created_at <= utc_now()
+
+
+async def test_without_a_secret_nothing_is_signed(database: Database, secrets: Secrets, receiver: Receiver) -> None:
+    await put(database, f"{receiver.origin}/hook")
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    headers, _ = receiver.got[0]
+    assert {"webhook-id", "webhook-timestamp"} <= set(headers)
+    assert not {"X-Service-Signature", "webhook-signature"} & set(headers)
+
+
+def test_the_standard_signature_agrees_with_the_published_example() -> None:
+    """The example of the Standard Webhooks specification's reference libraries."""
+    headers = signature_headers(
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        b'{"test": 2432232314}',
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        1614265330,
+    )
+    assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+def test_the_hex_signature_is_keyed_with_the_whole_secret_even_when_it_is_base64() -> None:
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    expected = hmac.new(secret.encode(), b"x", hashlib.sha256).hexdigest()
+    assert signature_headers("d", b"x", secret, 1)["X-Service-Signature"] == expected
+
+
+@pytest.mark.parametrize("secret", ["whsec_not base64!", "whsec_schlüssel"])
+def test_a_secret_that_only_looks_like_base64_is_used_as_it_is_written(secret: str) -> None:
+    digest = hmac.digest(secret.encode(), b"d.1.x", "sha256")
+    headers = signature_headers("d", b"x", secret, 1)
+    assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+
+
+async def test_a_secret_of_another_key_file_fails_its_delivery_alone(
+    database: Database, secrets: Secrets, receiver: Receiver
+) -> None:
+    lost = await put(database, f"{receiver.origin}/hook", Secrets([Fernet.generate_key()]).encrypt(SECRET))
+    good = await put(database, f"{receiver.origin}/hook", secrets.encrypt(SECRET))
+    async with delivering(database, secrets) as deliverer:
+        await deliverer.idle()
+    assert (await stored(database, lost))[0].status == "failed"
+    assert (await stored(database, good))[0].status == "succeeded"
+    assert len(receiver.got) == 1

@@ -1,0 +1,237 @@
+"""Legs without SIP: the real `Leg` on a dialog that notes what it is told, and an array port as its pump."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import fields
+from typing import cast
+
+from media.audio_port import Samples
+from sipcore.audio.call_quality import RtpTotals
+from sipcore.audio.pump import Pump, SlotStats
+from sipcore.dialogs.leg import Leg, LegFacts, Media
+from sipcore.messages.captured_headers import Carried
+from sipcore.messages.contact import Follow
+from sipcore.messages.headers import HeaderLines, Party
+from sipcore.messages.reason_header import UNTOLD, Reason
+from sipcore.trunks.trunk import Trunk
+from sipcore.trunks.trunk_uris import uri_of
+from storage.phone_numbers.phone_numbers import PhoneNumber
+from tests.fakes.fake_parts import ArrayPort
+
+SOURCE = "192.0.2.10"
+
+
+NO_PACKETS = RtpTotals(
+    **dict.fromkeys((each.name for each in fields(RtpTotals)), 0)  # type: ignore[arg-type]
+)
+
+
+class ArrayPump(ArrayPort):
+    """An array port with what legs need of a pump besides."""
+
+    def __init__(self, rows: int = 8) -> None:
+        super().__init__(rows)
+        self.released: list[int] = []
+        self.dialled: list[str] = []
+        self._dialled_ms = 0
+        self.totals = NO_PACKETS
+        self.last_packet_ns: int | None = None
+        """When the last packet came; None: just now."""
+
+    def slot_stats(self, slot: int) -> SlotStats:
+        self.rate(slot)
+        return SlotStats(0, 0, 0, 0, 0, time.monotonic_ns() if self.last_packet_ns is None else self.last_packet_ns)
+
+    def rtp_totals(self, slot: int) -> RtpTotals:
+        self.rate(slot)
+        return self.totals
+
+    def dial(self, slot: int, keys: str) -> None:
+        """Keys that take 200 ms each and make no sound."""
+        self.dialled.append(keys)
+        self._dialled_ms = self.now_ms + 200 * len(keys)
+
+    def dial_left(self, slot: int) -> int:
+        return max(self._dialled_ms - self.now_ms, 0) * self.rate(slot) // 1000
+
+    def release(self, slot: int) -> None:
+        self.close(slot)
+        self.released.append(slot)
+
+
+class NotedDialog:
+    """Notes the statuses that were sent. 200 is followed by sound, unless `mute`; any end by the leg's end."""
+
+    def __init__(self, pump: ArrayPump, caller: Samples | None) -> None:
+        self.sent: list[int] = []
+        self.headers: dict[str, str] = {}
+        """The last one of each name."""
+        self.leg: Leg | None = None
+        self.mute = False
+        self.answered_held = False
+        self.trying = 0
+        self.error: Exception | None = None
+        self._pump = pump
+        self._caller = caller
+
+    async def respond(self, code: int, headers: HeaderLines) -> None:
+        if self.error is not None:
+            raise self.error
+        self.sent.append(code)
+        self.headers.update(headers)
+        assert self.leg is not None
+        if code == 200 and not self.mute:
+            self.leg._has_media(Media(self._pump.open(8000, self._caller), 8000, "PCMU"), self.answered_held)
+        elif code >= 300:
+            self.leg._has_ended(code, "")
+
+    async def bye(self, reason: str) -> None:
+        self.headers["Reason"] = reason
+        assert self.leg is not None
+        self.sent.append(-1)
+        self.leg._has_ended(200, "")
+
+    async def progress(self) -> int:
+        assert self.leg is not None
+        return 180 if self.leg.rings.done() else self.trying
+
+
+class Phone:
+    """A caller's side of one leg. `caller` is what they say after the answer."""
+
+    numbers = 0
+
+    def __init__(
+        self,
+        pump: ArrayPump,
+        *,
+        dials: str = "+4930100",
+        to: str | None = None,
+        source: str = SOURCE,
+        number: str = "+49170",
+        name: str = "",
+        headers: Carried | None = None,
+        authorization: str = "",
+        place: str = "",
+        caller: Samples | None = None,
+    ) -> None:
+        Phone.numbers += 1
+        self.dialog = NotedDialog(pump, caller)
+        facts = LegFacts(
+            sip_call_id=f"call-{Phone.numbers}@test",
+            direction="inbound",
+            source=source,
+            request_user=dials,
+            to=Party(dials if to is None else to, ""),
+            sender=Party(number, name),
+            authorization=authorization,
+            request_place=place,
+            headers=headers or {},
+        )
+        self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
+        self.dialog.leg = self.leg
+
+    @property
+    def sent(self) -> list[int]:
+        """The statuses that we got; -1 is a BYE."""
+        return self.dialog.sent
+
+    def holds(self, on: bool = True) -> None:
+        """Put us on hold, or come back."""
+        self.leg._has_media(self.leg._media.result(), on)
+
+    def hangs_up(self, code: int = 200, why: Reason = UNTOLD) -> None:
+        """BYE, or after `code` 487: CANCEL."""
+        self.leg._has_ended(code, "", why)
+
+
+class Callee:
+    """The other side of a leg that we dialled; the test says what it does."""
+
+    def __init__(self, pump: ArrayPump, uri: str, caller: Party | None, sip_call_id: str) -> None:
+        self.uri = uri
+        self.caller = caller
+        self.headers: HeaderLines = ()
+        self.follow: Follow | None = None
+        self.dialog = NotedDialog(pump, None)
+        to = Party(uri.removeprefix("sip:").partition("@")[0], "")
+        facts = LegFacts(sip_call_id, "outbound", "", to.user, to, caller or Party("", ""))
+        self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
+        self.dialog.leg = self.leg
+        self._pump = pump
+
+    @property
+    def sent(self) -> list[int]:
+        """What we got after the INVITE; -1 is a BYE or a CANCEL."""
+        return self.dialog.sent
+
+    def rings(self, *, early_media: bool = False) -> None:
+        """180, or 183 with sound."""
+        self.leg._has_rung()
+        if early_media:
+            self._has_sound()
+
+    def answers(self, *, mute: bool = False) -> None:
+        """200, with sound unless `mute`."""
+        if not mute and not self.leg.has_sound:
+            self._has_sound()
+        self.leg._has_been_answered()
+
+    def ends(self, code: int = 200, why: Reason = UNTOLD) -> None:
+        """BYE, or a final status in place of an answer; 0 is the silence of somebody who is not there."""
+        self.leg._has_ended(code, "", why)
+
+    def _has_sound(self) -> None:
+        self.leg._has_media(Media(self._pump.open(8000), 8000, "PCMU"), False)
+
+
+class Callees:
+    """Everybody who can be called: stands for `Endpoint.call` and for the trunks. `gate` holds INVITEs back, `found`
+    trunks; `error` is raised in place of sending one."""
+
+    def __init__(self, pump: ArrayPump) -> None:
+        self.called: list[Callee] = []
+        self.address: str | None = SOURCE
+        self.error: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked = 0
+        self.ports: list[int | None] = []
+        """Of the trunks that were dialled through."""
+        self.found = asyncio.Event()
+        self.found.set()
+        self.is_looked_for = asyncio.Event()
+        self._pump = pump
+
+    async def dial(
+        self,
+        to: str,
+        *,
+        trunk: Trunk | None,
+        caller: Party | None,
+        sip_call_id: str | None,
+        headers: HeaderLines,
+        follow: Follow | None,
+    ) -> Leg:
+        assert trunk is not None
+        self.asked += 1
+        self.ports.append(trunk.port)
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.called.append(Callee(self._pump, uri_of(trunk, to), caller, str(sip_call_id)))
+        self.called[-1].headers, self.called[-1].follow = headers, follow
+        return self.called[-1].leg
+
+    async def trunk_of(self, number: PhoneNumber) -> Trunk:
+        self.is_looked_for.set()
+        await self.found.wait()
+        if self.address is None:
+            raise ConnectionError("the trunk's host is unknown")
+        return Trunk(
+            key=number.id, host=self.address, port=number.sip_port, transport=number.sip_protocol or "udp",
+            outbound_proxy=None, user=number.number, credentials=None, registers=False, follow_redirects=False,
+            accept_refer=False, qualify_s=0, number=number.number,
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Models for calls over real SIP: the words of a caller and the answers are set, the voice is real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from bench.turn.scripted_models import HANG_UP, InstantEarStream
+from config.settings import Settings
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.protocols import (
+    AnswerPart,
+    ChatPrompt,
+    Speech,
+    SpeechToText,
+    SpeechToTextStream,
+    TextDelta,
+    TextToSpeech,
+    VoiceSettings,
+)
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from tests.fakes.scripted_call import AlwaysOver
+
+BROKEN = "broken"
+"""The language hint, the prompt or the text that makes a model raise."""
+
+
+class SureEars(SpeechToText):
+    """Understand `bench.turn.scripted_models.WORDS` as soon as there is sound; raise for a caller who speaks
+    `BROKEN`."""
+
+    name = "sure-ears"
+
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SpeechToTextStream:
+        if language == BROKEN:
+            raise RuntimeError("the ears fail")
+        return InstantEarStream(on_words)
+
+
+class PromptedLanguage:
+    """Says what its prompt says, after the first line break; END hangs up after it. `BROKEN` raises."""
+
+    name = "prompted"
+
+    def __init__(self) -> None:
+        self.prompts: list[ChatPrompt] = []
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        self.prompts.append(prompt)
+        await asyncio.sleep(0)
+        if prompt.system == BROKEN:
+            raise RuntimeError("the language model fails")
+        text, end, _ = prompt.system.partition("END")
+        yield TextDelta(text)
+        if end:
+            yield HANG_UP
+
+
+class FragileVoice(TextToSpeech):
+    """flite; raises when it is to say `BROKEN`."""
+
+    name = "fragile-voice"
+
+    def __init__(self) -> None:
+        self._flite = FliteTextToSpeech()
+
+    def voices(self) -> Sequence[str]:
+        return self._flite.voices()
+
+    def language_of(self, voice: str) -> str | None:
+        return self._flite.language_of(voice)
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        if BROKEN in text:
+            raise RuntimeError("the voice fails")
+        return await self._flite.synthesize(text, settings)
+
+    def close(self) -> None:
+        self._flite.close()
+
+
+def ready_models(_: Settings) -> Catalogue:
+    """For `running`: models that load at once."""
+    language = PromptedLanguage()
+    info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
+    return Catalogue(SureEars(), {info: language}, [FragileVoice()], AlwaysOver())

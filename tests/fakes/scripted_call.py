@@ -1,0 +1,333 @@
+"""Scripted models and a call's audio side that a test plays tick by tick."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from uuid import uuid4
+
+import numpy as np
+
+from calls.call_record import turn_metrics
+from calls.call_record.metering import Meter
+from calls.call_record.timeline import Timeline
+from calls.conversation.config import Script
+from calls.conversation.conversation import Conversation
+from calls.conversation.event_queue import Inbox, NobodySpeaks
+from calls.conversation.response_generator import Mind
+from calls.conversation.speech_output import Mouth
+from calls.knowledge.prefetch import Lookup
+from calls.tools.builtin_tools import EndCall
+from calls.tools.toolset import Tool, ToolBelt
+from media.audio_port import TICK_MS, Samples
+from media.engine.call_audio import UtteranceSent
+from media.playout import Playout
+from media.turns.events import (
+    AgentStarted,
+    AgentStopped,
+    Interrupted,
+    Speculate,
+    SpeechResumed,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+)
+from models.loading.catalogue import Catalogue, LanguageModelInfo
+from models.protocols import (
+    AnswerPart,
+    ChatPrompt,
+    LanguageModel,
+    Speech,
+    SpeechToTextStream,
+    SpokenWord,
+    TextDelta,
+    VoiceSettings,
+)
+from tests.fakes.fake_parts import ArrayPort
+
+RATE = 8000
+WORD_MS = 100
+"""How long the scripted voice takes for each word."""
+
+
+class ScriptedLanguage:
+    """Gives one answer after the other; an answer is a text, a list of parts, or an error to raise. `gate` holds every
+    answer back until it is set."""
+
+    name = "scripted"
+
+    def __init__(self, *answers: str | Sequence[AnswerPart] | Exception) -> None:
+        self.answers = deque(answers)
+        self.prompts: list[ChatPrompt] = []
+        self.closed = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def answer(self, prompt: ChatPrompt) -> AsyncIterator[AnswerPart]:
+        self.prompts.append(prompt)
+        answer = self.answers.popleft()
+        try:
+            await self.gate.wait()
+            if isinstance(answer, Exception):
+                raise answer
+            for part in [TextDelta(answer)] if isinstance(answer, str) else answer:
+                yield part
+        finally:
+            self.closed += 1
+
+
+class ScriptedVoice:
+    """Every word is `WORD_MS` of a constant; `gate` holds back every sentence after the first `free` ones."""
+
+    name = "scripted"
+
+    def __init__(self) -> None:
+        self.spoken: list[str] = []
+        self.free = 1_000
+        self.gate = asyncio.Event()
+        self.error: Exception | None = None
+        self.news = asyncio.Event()
+
+    async def until_spoken(self, sentences: int) -> None:
+        """Wait until so many were asked for, in real time."""
+        async with asyncio.timeout(5):
+            while len(self.spoken) < sentences:
+                self.news.clear()
+                await self.news.wait()
+        await settle()
+
+    def voices(self) -> Sequence[str]:
+        return ("scripted/one",)
+
+    def language_of(self, voice: str) -> str | None:
+        """`scripted/one` tells nothing; all others are called by what they speak."""
+        tag = voice.removeprefix("scripted/")
+        return None if tag == "one" else tag
+
+    async def synthesize(self, text: str, settings: VoiceSettings) -> Speech:
+        if self.error is not None:
+            raise self.error
+        self.spoken.append(text)
+        self.news.set()
+        if len(self.spoken) > self.free:
+            await self.gate.wait()
+        per_word = settings.rate * WORD_MS // 1000
+        words, end = [], 0
+        for number, word in enumerate(text.split(), 1):
+            end = text.index(word, end) + len(word)
+            words.append(SpokenWord(end, number * per_word))
+        return Speech(text, np.full(len(words) * per_word, 1000, np.int16), settings.rate, words)
+
+
+class ScriptedStream:
+    """An ear that hears what the test says it does. `fed` counts the samples of the turn that is open."""
+
+    def __init__(self, texts: deque[str], on_words: Callable[[str], None]) -> None:
+        self.texts = texts
+        self.on_words = on_words
+        self.fed = 0
+        self.turns: list[int] = []
+        self.settled = ""
+        self.words = "..."
+        self.unsettled: Exception | None = None
+        self.closed = False
+
+    def feed(self, samples: Samples) -> None:
+        if self.fed == 0:
+            self.on_words("...")
+        self.fed += len(samples)
+
+    def partial(self) -> str:
+        return self.words
+
+    async def settle(self) -> str:
+        if self.unsettled is not None:
+            raise self.unsettled
+        return self.settled
+
+    async def finish(self) -> str:
+        self.turns.append(self.fed)
+        self.fed = 0
+        return self.texts.popleft() if self.texts else ""
+
+    def discard(self) -> None:
+        self.fed = 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ScriptedEars:
+    """Hands out `ScriptedStream`s that share one list of texts."""
+
+    name = "scripted"
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = deque(texts)
+        self.streams: list[ScriptedStream] = []
+        self.hot_words: Sequence[str] = ()
+
+    def open(
+        self, *, rate: int, language: str | None, on_words: Callable[[str], None], hot_words: Sequence[str] = ()
+    ) -> SpeechToTextStream:
+        self.hot_words = hot_words
+        stream = ScriptedStream(self.texts, on_words)
+        self.streams.append(stream)
+        return stream
+
+
+class AlwaysOver:
+    """An end-of-turn model, and its streams, that think that every turn is over."""
+
+    name = "always"
+    ahead_ms = 0
+
+    def open(self, *, rate: int, language: str | None, partial: Callable[[], str]) -> AlwaysOver:
+        return self
+
+    def feed(self, samples: Samples) -> None:
+        pass
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        answer(1.0)
+
+    def discard(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def scripted_catalogue(language: LanguageModel, ears: ScriptedEars, voice: ScriptedVoice) -> Catalogue:
+    """A catalogue of nothing but scripted models."""
+    info = LanguageModelInfo(uuid4(), "scripted", "builtin", 1000, True)
+    return Catalogue(ears, {info: language}, [voice], AlwaysOver())
+
+
+async def settle() -> None:
+    """Let everything happen that waits for nothing but the loop."""
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+class Talk:
+    """A conversation on a real playout and an array port. The test says what the caller does and lets time pass."""
+
+    def __init__(
+        self,
+        script: Script,
+        *answers: str | Sequence[AnswerPart] | Exception,
+        tools: Sequence[Tool] = (),
+        may_end_call: bool = True,
+        model: LanguageModel | None = None,
+        lookup: Lookup | None = None,
+    ) -> None:
+        """`model` answers instead of `answers`, if there is one."""
+        self.port = ArrayPort()
+        self.slot = self.port.open(RATE)
+        self.playout = Playout(self.port, self.slot)
+        self.language = ScriptedLanguage(*answers)
+        self.voice = ScriptedVoice()
+        self.ear = ScriptedStream(deque(), lambda _: None)
+        self.protected: list[tuple[bool, int]] = []
+        self.inbox = Inbox()
+        self.meter = Meter()
+        self._audible = False
+        self.conversation = Conversation(
+            call_id="c1",
+            script=script,
+            inbox=self.inbox,
+            ear=self.ear,
+            mind=Mind(
+                model or self.language,
+                ToolBelt([*tools, *([EndCall()] if may_end_call else [])], lookup=lookup),
+                self.meter,
+            ),
+            mouth=Mouth(
+                self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.spoke
+            ),
+            timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_metrics.observe),
+            protect=lambda on: self.protected.append((on, self.port.written(self.slot))),
+        )
+        self.run = asyncio.ensure_future(self.conversation.run())
+
+    @property
+    def items(self) -> list[tuple[str, str]]:
+        """The transcript as (role, content)."""
+        return [(item["role"], item["content"]) for item in self.conversation.transcript.items()]
+
+    @property
+    def written_ms(self) -> int:
+        """How much was ever given to the port."""
+        return self.port.written(self.slot) * 1000 // RATE
+
+    async def starts_speaking(self) -> None:
+        """The caller's speech begins."""
+        now = float(self.port.now_ms)
+        self.inbox.media_events([SpeechStarted(now, now)])
+        await settle()
+
+    async def stops_speaking(self, text: str) -> None:
+        """The caller's turn ends; the ear heard `text`."""
+        now = float(self.port.now_ms)
+        self.ear.texts.append(text)
+        self.inbox.media_events([TurnEnded(now, now - 500, now, "model")])
+        await settle()
+
+    async def falls_silent(self, text: str) -> None:
+        """The caller may have finished; the ear has heard `text` so far."""
+        self.ear.settled = text
+        self.inbox.media_events([Speculate(self.port.now_ms)])
+        await settle()
+
+    async def goes_on(self) -> None:
+        """It was only a pause."""
+        self.inbox.media_events([SpeechResumed(self.port.now_ms)])
+        await settle()
+
+    def times_out(self) -> None:
+        """The time in which somebody should have spoken is over."""
+        self.inbox.put(NobodySpeaks())
+
+    async def makes_noise(self) -> None:
+        """The speech that began counts for nothing."""
+        self.inbox.media_events([TurnDropped(self.port.now_ms, "short")])
+        await settle()
+
+    async def says(self, text: str) -> None:
+        """A whole turn of the caller."""
+        await self.starts_speaking()
+        await self.stops_speaking(text)
+
+    async def interrupts(self) -> None:
+        """The caller interrupts: the engine flushes at once, the news comes a moment later."""
+        now = float(self.port.now_ms)
+        self.playout.flush()
+        self.inbox.media_events([SpeechStarted(now, now), Interrupted(now, now)])
+        await settle()
+
+    async def play(self, ms: int) -> None:
+        """Let the agent's sound be sent for so long."""
+        for _ in range(ms // TICK_MS):
+            await self._tick()
+
+    async def _tick(self) -> None:
+        before = self.port.taken(self.slot)
+        self.port.step()
+        taken = self.port.taken(self.slot)
+        now = float(self.port.now_ms)
+        if taken > before and not self._audible:
+            self.inbox.media_events([AgentStarted(now)])
+        if taken == before and self._audible:
+            self.inbox.media_events([AgentStopped(now)])
+        self._audible = taken > before
+        sent = [UtteranceSent(now, utterance) for utterance in self.playout.advance(taken)]
+        if sent:
+            self.inbox.media_events(sent)
+        await settle()
+
+    async def close(self) -> None:
+        """End the conversation, if it has not ended."""
+        self.run.cancel()
+        await asyncio.wait((self.run,))

@@ -1,0 +1,353 @@
+"""The tick engine on real speech, a virtual clock and arrays for a port."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from media.audio_port import TICK_MS, Samples
+from media.engine.call_audio import Broken, CallEvent, EngineCall, UtteranceSent
+from media.engine.engine import Engine
+from media.turns.events import (
+    AgentStarted,
+    AgentStopped,
+    Interrupted,
+    Pause,
+    Resume,
+    SpeechStarted,
+    TurnDropped,
+    TurnEnded,
+)
+from media.turns.settings import TurnSettings
+from tests.fakes.fake_parts import ArrayPort
+from tests.media.engine_harness import NO_MODEL, AnsweringJudge, DeafEar, Ear, Listener, Studio, WaitingJudge
+from tests.media.speech import silence, speech, tone
+
+
+def response_gap(text: str, *, lead_ms: int, rate: int = 8000, jitter_ms: int = 0, noise: int = 0) -> float:
+    """ms from the last speech sample on the wire to the agent's first, beyond the delay of 100 ms. The agent answers in
+    the tick in which it is told, with a tone."""
+    studio = Studio()
+    words = speech(text, rate)
+    caller = np.concatenate([silence(lead_ms, rate), words, silence(1000, rate)])
+    if noise:
+        caller = caller + np.random.default_rng(7).normal(0, noise, len(caller)).astype(np.int16)
+    call, listener, _ = studio.call(caller, rate=rate, jitter_ms=jitter_ms)
+
+    def answer(event: CallEvent) -> None:
+        if isinstance(event, TurnEnded):
+            call.playout.begin("tone")
+            call.playout.write(tone(100, rate))
+            call.playout.end()
+
+    listener.react = answer
+    studio.run(lead_ms + len(words) * 1000 // rate + 600)
+    first = int(np.flatnonzero(studio.port.sent(call.slot))[0]) * 1000 / rate
+    assert len(listener.of(TurnEnded)) == 1
+    # `first` is where the sound begins in the frame's stream; the frame leaves at that frame's tick.
+    end = lead_ms + len(words) * 1000 / rate
+    return first + TICK_MS - first % TICK_MS - end - 100
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+@pytest.mark.parametrize("text", ["hello there", "yes", "what is your address", "no thank you"])
+def test_the_answer_leaves_at_most_40_ms_after_the_endpoint_delay(text: str, rate: int) -> None:
+    gaps = [response_gap(text, lead_ms=lead, rate=rate) for lead in (500, 507, 513)]
+    assert all(-10 <= gap <= 40 for gap in gaps), gaps
+
+
+@pytest.mark.parametrize("jitter_ms", [20, 40])
+def test_the_jitter_buffer_does_not_delay_the_answer(jitter_ms: int) -> None:
+    gaps = [response_gap("hello there", lead_ms=lead, jitter_ms=jitter_ms) for lead in (500, 507, 513)]
+    assert all(-10 <= gap <= 40 for gap in gaps), gaps
+
+
+def test_line_noise_does_not_delay_the_answer() -> None:
+    gaps = [response_gap("what is your address", lead_ms=lead, noise=40) for lead in (1500, 1507, 1513)]
+    assert all(-10 <= gap <= 40 for gap in gaps), gaps
+
+
+def test_gaps_inside_a_sentence_do_not_end_the_turn() -> None:
+    studio = Studio()
+    sentence = speech("I would like to book a table for two people tomorrow night")
+    _, listener, _ = studio.call(np.concatenate([silence(500), sentence, silence(1000)]))
+    studio.run(500 + len(sentence) // 8 + 900)
+    assert len(listener.of(SpeechStarted)) == len(listener.of(TurnEnded)) == 1
+
+
+@pytest.mark.parametrize("amplitude", [0, 40, 400])
+def test_noise_alone_is_no_turn(amplitude: int) -> None:
+    studio = Studio()
+    noise = np.random.default_rng(5).normal(0, amplitude, 8000 * 5).astype(np.int16)
+    _, listener, _ = studio.call(noise)
+    studio.run(5000)
+    assert listener.of(TurnEnded) == []
+
+
+def test_the_ear_gets_the_turn_with_300_ms_before_it_and_nothing_else() -> None:
+    studio = Studio()
+    words = speech("what is your address")
+    caller = np.concatenate([silence(1500), words, silence(1500)])
+    _, listener, ear = studio.call(caller)
+    studio.run(3400)
+    (ended,) = listener.of(TurnEnded)
+    begin = caller.tobytes().find(np.trim_zeros(ear.sound, "b").tobytes()) // 2
+    assert begin / 8 == pytest.approx(ended.speech_start_ms - studio.start_ms - 300, abs=TICK_MS)
+    assert 0 < len(ear.sound) - (1500 * 8 + len(words) - begin) < 150 * 8
+    assert ear.discarded == 0
+
+
+def test_the_ear_forgets_speech_that_counts_for_nothing() -> None:
+    studio = Studio()
+    settings = TurnSettings(ultravad_eot_threshold=None, min_turn_duration=2000)
+    _, listener, ear = studio.call(np.concatenate([silence(500), speech("yes"), silence(500)]), settings)
+    studio.run(1500)
+    assert [event.reason for event in listener.of(TurnDropped)] == ["short"]
+    assert ear.discarded == 1
+
+
+def talking_agent(studio: Studio, caller: Samples, settings: TurnSettings = NO_MODEL) -> tuple[EngineCall, Listener]:
+    call, listener, _ = studio.call(caller, settings)
+    call.playout.begin("a long tone")
+    call.playout.write(tone(8000))
+    call.playout.end()
+    return call, listener
+
+
+def test_barge_in_silences_the_wire_within_60_ms_of_the_minimum() -> None:
+    studio = Studio()
+    words = speech("hold on please wait a moment")
+    call, listener = talking_agent(studio, np.concatenate([silence(1000), words, silence(1000)]))
+    studio.run(1600)
+    assert len(listener.of(Pause)) == 1
+    silent_from = (int(np.flatnonzero(studio.port.sent(call.slot))[-1]) + 1) / 8
+    assert 1100 <= silent_from <= 1160
+
+
+def test_an_interruption_flushes_and_tells_what_was_heard() -> None:
+    studio = Studio()
+    call, listener, _ = studio.call(np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
+    utterance = call.playout.begin("a long tone")
+    call.playout.write(tone(8000))
+    studio.run(1300)
+    assert listener.of(Pause)
+    call.words()
+    studio.run(200)
+    assert listener.of(Interrupted)
+    heard = call.playout.heard(utterance)
+    assert heard == len(np.trim_zeros(studio.port.sent(call.slot), "b"))
+    assert not call.playout.write(tone(100))
+    studio.run(1500)
+    assert call.playout.heard(utterance) == heard
+    assert len(listener.of(TurnEnded)) == 1
+
+
+def test_a_sound_without_words_only_pauses_the_agent() -> None:
+    studio = Studio()
+    call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hmm"), silence(9000)]))
+    studio.run(10_000)
+    assert len(listener.of(Pause)) == len(listener.of(Resume)) == 1
+    sent = studio.port.sent(call.slot)
+    assert np.count_nonzero(sent) == np.count_nonzero(tone(8000))
+    assert len(listener.of(AgentStopped)) == 1
+
+
+def test_a_protected_message_is_played_to_its_end() -> None:
+    studio = Studio()
+    call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please wait a moment")]))
+    call.protect(True)
+    studio.run(9000)
+    assert not listener.of(Pause)
+    assert np.count_nonzero(studio.port.sent(call.slot)[: 8 * 8100]) == np.count_nonzero(tone(8000))
+
+
+def test_the_agent_counts_as_audible_from_its_first_sound_to_its_last() -> None:
+    studio = Studio()
+    call, listener, _ = studio.call(silence(100))
+    first = call.playout.begin("one")
+    call.playout.answering(True)
+    call.playout.write(tone(100))
+    call.playout.end()
+    studio.run(300)  # an under-run in the middle of the answer
+    second = call.playout.begin("two")
+    call.playout.answering(False)
+    call.playout.write(tone(100))
+    call.playout.end()
+    studio.run(300)
+    assert [type(event) for event in listener.events] == [AgentStarted, UtteranceSent, UtteranceSent, AgentStopped]
+    assert [event.utterance for event in listener.of(UtteranceSent)] == [first, second]
+
+
+def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
+    studio = Studio()
+    call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
+    answers = iter([None, 0.0, 0.9])
+    call.judge = AnsweringJudge(answers)
+    studio.run(2500)
+    (ended,) = listener.of(TurnEnded)
+    assert ended.reason == "model"
+    assert ended.at_ms - ended.speech_end_ms == pytest.approx(500, abs=TICK_MS)
+
+
+def test_an_answer_from_another_thread_counts_at_the_next_tick() -> None:
+    studio = Studio()
+    call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
+    judge = call.judge = WaitingJudge(answers_at_the_end=False)
+    studio.run(2000)
+    assert listener.of(TurnEnded) == []
+    answering = threading.Thread(target=judge.waiting[-1], args=(0.9,))
+    answering.start()
+    answering.join()
+    studio.run(TICK_MS)
+    assert [ended.reason for ended in listener.of(TurnEnded)] == ["model"]
+    assert judge.discarded == 1
+
+
+def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_questions() -> None:
+    """The judge answers on the tick thread, when it is told that the turn has ended."""
+    studio = Studio()
+    words, more = speech("yes please", voice="rms"), speech("no", voice="rms")
+    caller = np.concatenate([silence(500), words, silence(450), more, silence(2000)])
+    settings = TurnSettings(turn_endpoint_delay=100, fallback_silence_ms=300, speculative_silence_ms=None)
+    call, listener, _ = studio.call(caller, settings)
+    call.judge = WaitingJudge(answers_at_the_end=True)
+    studio.run(len(caller) // 8)
+    first, second = listener.of(TurnEnded)
+    assert (first.reason, second.reason) == ("fallback", "model")
+    assert second.at_ms - second.speech_end_ms == pytest.approx(100, abs=2 * TICK_MS)
+
+
+def test_the_judge_is_fed_what_the_ear_gets() -> None:
+    studio = Studio()
+    call, _, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(1000)]), TurnSettings())
+    judge = call.judge = AnsweringJudge(iter([1.0]))
+    ear = call.ear = Ear()
+    studio.run(1800)
+    assert len(judge.fed) > 5 and np.array_equal(np.concatenate(judge.fed), ear.sound)
+
+
+def test_an_ear_that_raises_ends_its_own_call_alone() -> None:
+    studio = Studio()
+    caller = np.concatenate([silence(500), speech("hello there"), silence(1000)])
+    broken, broken_listener, _ = studio.call(caller)
+    broken.ear = DeafEar()
+    _, listener, _ = studio.call(caller)
+    studio.run(2000)
+    assert [str(event.error) for event in broken_listener.of(Broken)] == ["the recognizer is gone"]
+    assert isinstance(broken_listener.events[-1], Broken)
+    assert len(listener.of(TurnEnded)) == 1
+
+
+def test_a_listener_that_raises_ends_its_own_call_alone() -> None:
+    studio = Studio()
+    caller = np.concatenate([silence(500), speech("hello there"), silence(1000)])
+    _, failing, _ = studio.call(caller)
+
+    def fail(event: CallEvent) -> None:
+        if isinstance(event, SpeechStarted):
+            raise RuntimeError("the conversation is gone")
+
+    failing.react = fail
+    _, listener, _ = studio.call(caller)
+    studio.run(2000)
+    assert [str(event.error) for event in failing.of(Broken)] == ["the conversation is gone"]
+    assert failing.of(TurnEnded) == []
+    assert len(listener.of(TurnEnded)) == 1
+
+
+def test_a_stalled_tick_catches_up_with_all_that_was_said() -> None:
+    studio = Studio()
+    words = speech("what is your address")
+    caller = np.concatenate([silence(500), words, silence(2000)])
+    _, listener, ear = studio.call(caller)
+    studio.run(600)
+    studio.stall(380)
+    studio.run(1200)
+    (ended,) = listener.of(TurnEnded)
+    true_end = studio.start_ms + 500 + len(words) / 8
+    assert ended.speech_end_ms == pytest.approx(true_end, abs=40)
+    assert np.trim_zeros(ear.sound).tobytes() in caller.tobytes()
+
+
+def test_a_slot_that_changes_hands_gives_the_new_call_nothing_of_the_old() -> None:
+    studio = Studio(rows=1)
+    first, first_listener, _ = studio.call(np.concatenate([silence(300), speech("hello there")]))
+    studio.run(600)
+    studio.engine.remove(first.slot)
+    studio.port.close(first.slot)
+    second, listener, _ = studio.call(silence(100))
+    assert second.slot != first.slot
+    studio.run(2000)
+    assert listener.events == []
+    assert first_listener.of(TurnEnded) == []
+    assert studio.engine.stats.calls == 1
+
+
+def test_what_was_heard_is_known_after_the_call_left() -> None:
+    studio = Studio()
+    call, _, _ = studio.call(silence(100))
+    utterance = call.playout.begin("goodbye")
+    call.playout.write(tone(1000))
+    call.playout.end()
+    studio.run(200)
+    studio.engine.remove(call.slot)
+    studio.port.close(call.slot)
+    assert call.playout.heard(utterance) == 200 * 8
+    assert not call.playout.write(tone(100))
+
+
+def test_a_rate_without_a_voice_activity_model_is_refused() -> None:
+    studio = Studio()
+    with pytest.raises(ValueError, match="48000"):
+        studio.engine.add(studio.port.open(48000), NO_MODEL, Listener())
+
+
+def test_what_the_old_answer_begins_before_it_knows_of_the_interruption_is_not_sent() -> None:
+    studio = Studio()
+    call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
+    studio.run(1300)
+    call.words()
+    for _ in range(200 // TICK_MS):
+        studio.port.step()
+        studio.engine.tick()  # the event waits in the loop
+    stale = call.playout.begin("the next sentence")
+    assert stale.cut and not call.playout.write(tone(500))
+    studio.loop.run()
+    assert listener.of(Interrupted)
+    studio.run(1000)  # the caller's turn is over
+    fresh = call.playout.begin("the new answer")
+    assert call.playout.write(tone(100))
+    studio.run(200)
+    assert (call.playout.heard(stale), call.playout.heard(fresh)) == (0, 800)
+
+
+def test_the_tick_thread_runs_until_it_is_closed() -> None:
+    heard = threading.Event()
+    port = ArrayPort()
+    engine = Engine(port, lambda work: work())
+    listener = Listener()
+    listener.react = lambda event: heard.set() if isinstance(event, TurnEnded) else None
+    slot = port.open(8000, np.concatenate([silence(500), speech("yes"), silence(500)]))
+    engine.add(slot, NO_MODEL, listener)
+    engine.start()
+    assert heard.wait(30)
+    engine.close()
+    ticks = engine.stats.ticks
+    assert ticks > 0
+    assert not any(thread.name == "media-tick" for thread in threading.enumerate())
+
+
+def test_pieces_that_are_no_whole_frames_are_heard_as_well() -> None:
+    """A codec with frames of 30 ms gives one or two of them a tick."""
+    studio = Studio()
+    words = speech("what is your address")
+    _, listener, ear = studio.call(np.concatenate([silence(510), words, silence(1500)]))
+    for ms in [30, 0, 30, 15, 5] * 30:
+        studio.port.step(ms)
+        studio.engine.tick()
+        studio.loop.run()
+    (ended,) = listener.of(TurnEnded)
+    assert ended.speech_end_ms - studio.start_ms == pytest.approx(510 + len(words) / 8, abs=25)
+    assert words.tobytes() in ear.sound.tobytes()

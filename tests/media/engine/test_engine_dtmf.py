@@ -1,0 +1,88 @@
+"""Keys in the sound of a call, through the engine: told once, and never taken for speech."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from media.audio_port import Samples
+from media.engine.call_audio import CallEvent, DigitHeard
+from media.turns.events import Interrupted, Pause, SpeechStarted, TurnEnded
+from tests.media.dtmf.dtmf_signals import gap, key, sent
+from tests.media.engine_harness import Studio
+from tests.media.speech import silence, speech, tone
+
+
+def dialled(digits: str, rate: int = 8000, ms: float = 100, dbm0: float = -10.0) -> Samples:
+    """Half a second of silence, then keys with as much silence between them."""
+    tones = [key(digit, rate, ms=ms, low_dbm0=dbm0, high_dbm0=dbm0) for digit in digits]
+    parts = [part for tone in tones for part in (tone, gap(ms, rate))]
+    return sent(gap(500, rate), *parts, gap(500, rate), noise_dbm0=-50.0)
+
+
+@pytest.mark.parametrize("jitter_ms", [0, 60])
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_keys_are_told_once_with_the_time_at_which_they_arrived(rate: int, jitter_ms: int) -> None:
+    studio = Studio()
+    _, listener, _ = studio.call(dialled("19*#0A", rate), rate=rate, jitter_ms=jitter_ms)
+    studio.run(2500)
+    keys = listener.of(DigitHeard)
+    assert "".join(each.digit for each in keys) == "19*#0A"
+    expected = [studio.start_ms + 500 + 200 * number for number in range(6)]
+    assert [each.at_ms for each in keys] == pytest.approx(expected, abs=15)
+
+
+def test_a_key_is_told_within_100_ms(rate: int = 8000) -> None:
+    studio = Studio()
+    _, listener, _ = studio.call(dialled("7", ms=400), rate=rate)
+    told: list[int] = []
+
+    def note(event: CallEvent) -> None:
+        if isinstance(event, DigitHeard):
+            told.append(studio.port.now_ms - studio.start_ms)
+
+    listener.react = note
+    studio.run(1200)
+    assert len(told) == 1
+    assert 540 <= told[0] <= 600
+
+
+@pytest.mark.parametrize(("digits", "dbm0"), [("550812", -10.0), ("888888", -25.0)])
+@pytest.mark.parametrize("ms", [60, 100, 400])
+def test_keys_do_not_interrupt_the_agent_and_are_no_turn(digits: str, dbm0: float, ms: int) -> None:
+    """Faint ones are speech to the voice activity model."""
+    studio = Studio()
+    call, listener, _ = studio.call(dialled(digits, ms=ms, dbm0=dbm0))
+    call.playout.begin("a long sentence")
+    call.playout.write(tone(1500 + 12 * ms))
+    call.playout.end()
+    studio.run(1500 + 13 * ms)
+    assert "".join(each.digit for each in listener.of(DigitHeard)) == digits
+    assert not listener.of(Pause)
+    assert not listener.of(Interrupted)
+    assert not listener.of(TurnEnded)
+
+
+def test_speech_after_a_key_is_a_turn_and_the_ear_gets_no_key_in_it() -> None:
+    studio = Studio()
+    words = speech("hello there")
+    caller = np.concatenate([dialled("3"), words, sent(gap(20), key("4", ms=300)), silence(1500)])
+    _, listener, ear = studio.call(caller)
+    studio.run(len(caller) // 8)
+    assert [each.digit for each in listener.of(DigitHeard)] == ["3", "4"]
+    (started,) = listener.of(SpeechStarted)
+    assert started.began_ms == pytest.approx(studio.start_ms + len(dialled("3")) / 8, abs=60)
+    assert len(listener.of(TurnEnded)) == 1
+    behind = ear.sound[-800:]
+    assert not behind.any()
+
+
+def test_a_call_that_is_alone_in_its_row_begins_without_the_keys_of_the_last_one() -> None:
+    studio = Studio()
+    first, _, _ = studio.call(sent(gap(300), key("5", ms=1000)))
+    studio.run(600)
+    studio.engine.remove(first.slot)
+    studio.port.close(first.slot)
+    _, listener, _ = studio.call(sent(gap(300), key("5", ms=100), gap(300)))
+    studio.run(700)
+    assert [each.digit for each in listener.of(DigitHeard)] == ["5"]

@@ -1,0 +1,128 @@
+"""An audio engine with its port, clock and loop on arrays, and who listens to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from media.audio_port import TICK_MS, Samples
+from media.engine.call_audio import CallEvent, EngineCall
+from media.engine.engine import Engine
+from media.turns.settings import TurnSettings
+from tests.fakes.fake_parts import ArrayPort, Loop
+from tests.media.speech import silence
+
+Event = TypeVar("Event")
+NO_MODEL = TurnSettings(ultravad_eot_threshold=None)
+
+
+class Listener:
+    """Keeps the events of a call; `react` is called with each."""
+
+    def __init__(self) -> None:
+        self.events: list[CallEvent] = []
+        self.react: Callable[[CallEvent], None] = lambda _: None
+
+    def media_events(self, events: Sequence[CallEvent]) -> None:
+        for event in events:
+            self.events.append(event)
+            self.react(event)
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Ear:
+    """Keeps what it is fed."""
+
+    def __init__(self) -> None:
+        self.fed: list[Samples] = []
+        self.discarded = 0
+
+    def feed(self, samples: Samples) -> None:
+        self.fed.append(samples)
+
+    def discard(self) -> None:
+        self.discarded += 1
+
+    @property
+    def sound(self) -> Samples:
+        return np.concatenate([silence(0), *self.fed])
+
+
+class DeafEar(Ear):
+    """Raises at the first sound."""
+
+    def feed(self, samples: Samples) -> None:
+        raise RuntimeError("the recognizer is gone")
+
+
+class AnsweringJudge:
+    """Answers one question after the other at once, and keeps what it is fed."""
+
+    def __init__(self, answers: Iterator[float | None]) -> None:
+        self.answers = answers
+        self.fed: list[Samples] = []
+        self.discarded = 0
+
+    def feed(self, samples: Samples) -> None:
+        self.fed.append(samples)
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        answer(next(self.answers))
+
+    def discard(self) -> None:
+        self.discarded += 1
+
+
+class WaitingJudge(AnsweringJudge):
+    """Keeps the questions of the first turn; whether they are answered when it is over, on the tick thread, is up to
+    `answers_at_the_end`. It answers those of later turns with 0.9."""
+
+    def __init__(self, *, answers_at_the_end: bool) -> None:
+        super().__init__(iter([0.9]))
+        self.waiting: list[Callable[[float | None], None]] = []
+        self._answers = answers_at_the_end
+
+    def ask(self, answer: Callable[[float | None], None]) -> None:
+        if self.discarded:
+            super().ask(answer)
+        else:
+            self.waiting.append(answer)
+
+    def discard(self) -> None:
+        super().discard()
+        while self._answers and self.waiting:
+            self.waiting.pop()(None)
+
+
+class Studio:
+    """An engine with its port, clock and loop; `start_ms` is when the first call's sound begins."""
+
+    def __init__(self, rows: int = 4, port: ArrayPort | None = None) -> None:
+        self.port = port or ArrayPort(rows)
+        self.loop = Loop()
+        self.engine = Engine(self.port, self.loop.post, lambda: self.port.now_ms * 1_000_000)
+        self.start_ms = self.port.now_ms
+
+    def call(
+        self, caller: Samples, settings: TurnSettings = NO_MODEL, rate: int = 8000, jitter_ms: int = 0
+    ) -> tuple[EngineCall, Listener, Ear]:
+        listener, ear = Listener(), Ear()
+        call = self.engine.add(self.port.open(rate, caller, jitter_ms), settings, listener)
+        call.ear = ear
+        self.engine.tick()
+        return call, listener, ear
+
+    def run(self, ms: int) -> None:
+        for _ in range(ms // TICK_MS):
+            self.port.step()
+            self.engine.tick()
+            self.loop.run()
+
+    def stall(self, ms: int) -> None:
+        """The pump goes on, the tick thread does not."""
+        for _ in range(ms // TICK_MS):
+            self.port.step()

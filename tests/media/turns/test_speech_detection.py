@@ -1,0 +1,94 @@
+"""Where speech begins and ends, from probabilities and the level of the sound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from media.turns.events import SpeechStarted, SpeechStopped, TurnEnded
+from media.turns.turn_detector import Turns
+from tests.media.turns.turn_simulation import NO_MODEL, SILENCE, SPEECH, Talk
+
+
+def test_speech_starts_at_the_threshold_and_stops_well_under_it() -> None:
+    talk = Talk(replace(NO_MODEL, frame_activation_threshold=0.6, turn_endpoint_delay=50))
+    talk.pass_ms(500, 0.59)
+    assert talk.events == []
+    talk.pass_ms(100, 0.6).pass_ms(500, 0.46)
+    assert talk.kinds() == [SpeechStarted]
+    talk.pass_ms(50, 0.44)
+    assert talk.kinds() == [SpeechStarted, SpeechStopped, TurnEnded]
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 1.0])
+def test_an_extreme_threshold_still_lets_turns_begin_and_end(threshold: float) -> None:
+    talk = Talk(replace(NO_MODEL, frame_activation_threshold=threshold)).pass_ms(300, 1.0).pass_ms(300, 0.0)
+    assert len(talk.of(TurnEnded)) == 1
+
+
+def test_quiet_ends_speech_while_the_probability_is_still_falling() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(480, SPEECH, 32, False)
+    turns.tick(500, False, heard_ms=500, quiet_ms=0)
+    turns.tick(540, False, heard_ms=540, quiet_ms=40)
+    turns.frame(544, 0.8, 32, False, quiet_ms=44)
+    turns.frame(576, 0.5, 32, False, quiet_ms=76)
+    assert [type(event) for event in turns.tick(600, False, heard_ms=600, quiet_ms=100)] == [SpeechStopped, TurnEnded]
+
+
+def test_the_delay_counts_from_the_arrival_of_the_last_speech_however_late_it_is_heard() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, SPEECH, 100, False)
+    turns.tick(580, False, heard_ms=520, quiet_ms=20)
+    assert TurnEnded(600, 400, 500, "delay") in turns.tick(600, False, heard_ms=540, quiet_ms=40)
+
+
+def test_sound_after_a_quiet_end_is_judged_before_the_turn_ends() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, SPEECH, 32, False)
+    turns.tick(580, False, heard_ms=580, quiet_ms=80)
+    assert turns.tick(600, False, heard_ms=600, quiet_ms=5) == ()
+    turns.frame(612, SPEECH, 32, False, quiet_ms=0)
+    assert turns.talking
+
+
+def test_a_dip_of_the_probability_while_the_sound_stays_loud_is_no_end() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, SPEECH, 100, False)
+    turns.frame(700, SILENCE, 200, False, loud=True)
+    assert turns.talking
+    turns.frame(740, SILENCE, 40, False, loud=True)
+    assert TurnEnded(760, 400, 500, "delay") in turns.tick(760, False)
+
+
+def test_short_quiet_is_a_gap_while_the_model_is_sure_of_speech() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, 0.99, 100, False)
+    turns.tick(580, False, heard_ms=580, quiet_ms=80)
+    assert turns.talking
+    turns.tick(600, False, heard_ms=600, quiet_ms=100)
+    assert not turns.talking
+
+
+def test_quiet_does_not_reach_back_before_the_speech_that_it_ends() -> None:
+    turns = Turns(replace(NO_MODEL, min_turn_duration=0))
+    turns.frame(500, SPEECH, 100, False)
+    turns.frame(540, SILENCE, 40, False, quiet_ms=5000)
+    assert TurnEnded(540, 400, 400, "delay") in turns.tick(540, False)
+
+
+def test_a_turn_does_not_begin_before_the_one_before_it_has_ended() -> None:
+    turns = Turns(NO_MODEL)
+    turns.frame(500, SPEECH, 100, False)
+    turns.frame(540, SILENCE, 40, False)
+    assert TurnEnded(600, 400, 500, "delay") in turns.tick(600, False)
+    assert turns.frame(604, SPEECH, 20, False, onset_ms=250) == (SpeechStarted(604, 500, reopens=True),)
+
+
+def test_the_lead_decides_so_much_before_the_delay() -> None:
+    turns = Turns(NO_MODEL, lead_ms=20)
+    turns.frame(500, SPEECH, 500, False)
+    turns.frame(540, SILENCE, 40, False)
+    assert turns.tick(579, False) == ()
+    assert [type(event) for event in turns.tick(580, False)] == [SpeechStopped, TurnEnded]

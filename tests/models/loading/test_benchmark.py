@@ -1,0 +1,132 @@
+"""How quick the loaded models are, as they are really here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from media.audio_port import Samples
+from models.loading.benchmark import speeds_of
+from models.loading.capacity import Speeds
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from models.protocols import LanguageModel, SpeechToText, TextToSpeech
+from models.rule_based.responder import ExtractiveResponder
+from models.runtime.worker_threads import Workers
+from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
+from models.stt.sherpa.benchmark import Speed
+from models.stt.two_pass import SecondPass, Transcribes
+from models.tts.cache import Remembering, SpeechCache
+from models.tts.espeak.text_to_speech import EspeakTextToSpeech
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from models.tts.speed import TtsSpeed
+from models.turn_detection.lexical import LexicalEndOfTurn
+from tests.fakes.scripted_call import ScriptedEars, ScriptedVoice
+
+
+def catalogue(stt: SpeechToText, llm: LanguageModel, tts: TextToSpeech) -> Catalogue:
+    info = LanguageModelInfo(language_model_id(llm.name), llm.name, "builtin", 4096, True)
+    return Catalogue(stt, {info: llm}, [tts], LexicalEndOfTurn())
+
+
+async def measured(models: Catalogue, language: str | None = None) -> Speeds:
+    return await asyncio.to_thread(speeds_of, models, language)
+
+
+async def test_models_that_are_elsewhere_or_do_nothing_are_not_measured() -> None:
+    speeds = await measured(catalogue(ScriptedEars(), ExtractiveResponder(), ScriptedVoice()))
+    assert speeds.cost_nothing
+
+
+async def test_the_recognizer_and_the_voice_in_the_box_are_measured_with_what_they_are_for(
+    recognizer: PocketsphinxSpeechToText, flite: FliteTextToSpeech
+) -> None:
+    speeds = await measured(catalogue(recognizer, ExtractiveResponder(), Remembering(flite, SpeechCache())))
+    assert speeds.hearing is not None
+    assert speeds.speaking is not None
+    assert 0.01 < speeds.hearing.factor(1) < 2
+    assert 0.001 < speeds.speaking.factor < 2
+    assert speeds.speaking.threads == 1
+    assert speeds.judging is None, "words alone cost nothing"
+
+
+async def test_the_voice_is_that_of_the_language(espeak: EspeakTextToSpeech) -> None:
+    speeds = await measured(catalogue(ScriptedEars(), ExtractiveResponder(), espeak), "de")
+    assert speeds.speaking is not None
+    assert speeds.speaking.name == "espeak-ng"
+
+
+class BetterEars:
+    """Hears turns whole, as a second pass; no sound is brought to it here."""
+
+    name = "better"
+    speed = Speed({1: 0.13, 4: 0.12})
+
+    async def transcribe(self, blocks: Sequence[Samples], rate: int, language: str | None) -> str:
+        return ""
+
+
+async def test_behind_a_second_pass_both_recognizers_are_measured(recognizer: PocketsphinxSpeechToText) -> None:
+    both = SecondPass(SecondPass(recognizer, BetterEars()), cast(Transcribes, SimpleNamespace(name="elsewhere")))
+    speeds = await measured(catalogue(both, ExtractiveResponder(), ScriptedVoice()))
+    assert speeds.hearing is not None
+    assert (speeds.hearing.name, speeds.hearing.threads) == ("pocketsphinx", recognizer.threads)
+    assert 0.01 < speeds.hearing.factor(1) < 2
+    assert speeds.again is not None
+    assert (speeds.again.name, speeds.again.factors) == ("better", {1: 0.13, 4: 0.12})
+
+
+async def test_of_several_recognizers_the_slowest_counts() -> None:
+    names = {"quick": 0.01, "slow": 0.2, "usual": 0.1}
+    ears = {name: ScriptedEars() for name in names}
+    for name, factor in names.items():
+        cast(Any, ears[name]).name = name
+        cast(Any, ears[name]).speed = Speed({1: factor})
+    info = LanguageModelInfo(language_model_id("x"), "x", "builtin", 4096, True)
+    by_language: dict[str, SpeechToText] = {"de": ears["slow"], "fr": ears["usual"]}
+    models = Catalogue(ears["quick"], {info: ExtractiveResponder()}, [ScriptedVoice()], LexicalEndOfTurn(), by_language)
+    slowest, french = await measured(models), await measured(models, "fr")
+    assert slowest.hearing is not None and slowest.hearing.name == "slow"
+    assert french.hearing is not None and french.hearing.name == "usual"
+
+
+def test_what_others_do_meanwhile_is_not_the_recognizers_work() -> None:
+    workers = Workers(2, "test")
+    done = threading.Event()
+
+    class Job:
+        def step(self) -> bool:
+            work(time.thread_time)
+            done.set()
+            return False
+
+    def work(clock: Callable[[], float]) -> None:
+        until_s = clock() + 0.05
+        while clock() < until_s:
+            pass
+
+    before_s = workers.worked_s()
+    work(time.thread_time)
+    assert workers.worked_s() - before_s < 0.02
+    workers.submit(Job())
+    done.wait(10)
+    assert workers.worked_s() - before_s >= 0.05
+    workers.close()
+
+
+async def test_what_a_model_has_measured_itself_counts() -> None:
+    ears = ScriptedEars()
+    cast(Any, ears).speed = SimpleNamespace(real_time_factor={1: 0.2, 4: 0.1})
+    cast(Any, ears).threads = 2
+    voice = ScriptedVoice()
+    cast(Any, voice).speed = TtsSpeed(real_time_factor=0.15, first_sentence_ms=90, at_once=3)
+    speeds = await measured(catalogue(ears, ExtractiveResponder(), voice))
+    assert speeds.hearing is not None
+    assert (speeds.hearing.factors, speeds.hearing.threads) == ({1: 0.2, 4: 0.1}, 2)
+    assert speeds.speaking is not None
+    assert (speeds.speaking.factor, speeds.speaking.threads) == (pytest.approx(0.15), 3)

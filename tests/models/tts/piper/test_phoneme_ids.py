@@ -1,0 +1,165 @@
+"""Ids are those that Piper itself gives; the ONNX file is read and extended without a library for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from config.errors import ModelError, StartupError
+from models.model_files.known_models import read_known
+from models.tts.piper.duration_output import read_graph, with_output
+from models.tts.piper.phoneme_ids import PhonemeIds
+from models.tts.piper.phonemizer import Clause, Phonemizer
+from tests.models.tts.piper.reference_piper import PiperItself, by_piper_itself
+from tests.models.tts.piper.tiny_voice import network_of
+
+SENTENCES = {
+    "en-us": [
+        "Hello, world.",
+        "What is your name?",
+        "Yes: please wait; I will have a look!",
+        "He said \u201cstop\u201d. Then he left.",
+        "Thanks... I will call back",
+        "The office on the corner is open, the other one (really?!) is not. Mr. Smith owes 1,234.50 euros",
+        "One line\n\nand another one",
+    ],
+    "de": [
+        "Guten Tag, wie geht es Ihnen?",
+        "Einen Moment bitte \u2013 der Download l\u00e4uft.",
+        "Danke aus K\u00f6ln!",
+    ],
+    "fr": ["Bonjour, comment allez-vous ?", "Un instant; je regarde."],
+    "es": ["\u00bfC\u00f3mo est\u00e1 usted? Muy bien.", "Un momento, por favor."],
+    "cmn": ["\u4f60\u597d\u3002\u4f60\u662f\u8c01\uff1f"],
+}
+TEXTS = [(voice, text) for voice, texts in SENTENCES.items() for text in texts]
+
+
+@pytest.fixture(scope="module")
+def phonemizer() -> Iterator[Phonemizer]:
+    processes = Phonemizer(1)
+    yield processes
+    processes.close()
+
+
+@pytest.fixture(scope="module")
+def piper() -> PiperItself:
+    return by_piper_itself(TEXTS)
+
+
+def test_the_ids_of_texts_are_those_of_piper_itself(phonemizer: Phonemizer, piper: PiperItself) -> None:
+    for (voice, text), theirs in zip(TEXTS, piper.texts, strict=True):
+        ids = PhonemeIds(piper.ids)
+        sentences = ids.sentences(text, phonemizer.clauses(text, voice))
+        assert [list(sentence.ids) for sentence in sentences] == theirs, text
+        assert not ids.unknown
+
+
+def test_clauses_come_with_the_sign_that_ends_them_and_the_text_that_they_were_read_from(
+    phonemizer: Phonemizer,
+) -> None:
+    assert phonemizer.clauses("Hello, house. No", "en-us") == [
+        Clause("h\u0259l\u02c8o\u028a", ",", False, "Hello, h"),
+        Clause("h\u02c8a\u028as", ".", True, "ouse. N"),
+        Clause("n\u02c8o\u028a", "", True, "o"),
+    ]
+
+
+def test_what_is_read_of_all_clauses_is_the_text(phonemizer: Phonemizer) -> None:
+    for voice, text in [*TEXTS, ("en-us", "..."), ("de", "\u00e4\u00f6\U0001f600\u00fc, \u2014 ja"), ("de", "")]:
+        assert "".join(clause.read for clause in phonemizer.clauses(text, voice)) == text
+
+
+def test_a_sentence_without_words_is_left_out_and_leaves_nothing_behind(
+    phonemizer: Phonemizer, piper: PiperItself
+) -> None:
+    ids = PhonemeIds(piper.ids)
+    wordless = [Clause("", "?", True, "?! "), *phonemizer.clauses("Yes.", "en-us")]
+    assert ids.sentences("?! Yes.", wordless)[0].ids == ids.sentences("Yes.", wordless[1:])[0].ids
+
+
+def test_the_server_does_not_load_the_library(phonemizer: Phonemizer) -> None:
+    phonemizer.clauses("Hello", "en-us")
+    assert "espeakbridge" not in Path("/proc/self/maps").read_text()
+
+
+def test_texts_that_mean_nothing_and_unknown_voices_cost_no_process(phonemizer: Phonemizer) -> None:
+    with pytest.raises(ModelError, match="no voice for xx-none"):
+        phonemizer.clauses("Hello", "xx-none")
+    odd = phonemizer.clauses("Hello\0 \ud800", "en-us")
+    assert odd[0].phonemes.startswith(phonemizer.clauses("Hello", "en-us")[0].phonemes)
+
+
+def test_without_its_package_no_voice_of_the_list_is_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    voices = [model for model in read_known(tmp_path) if model.engine == "piper"]
+    assert voices and {model.missing_package for model in voices} == {None}
+
+    def missing(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("models.model_files.known_models.distribution", missing)
+    monkeypatch.setattr("models.tts.piper.phonemizer.distribution", missing)
+    assert {model.missing_package for model in voices} == {"piper-tts"}
+    with pytest.raises(StartupError, match=r"^Piper's voices need the package piper-tts: run `make setup` again$"):
+        Phonemizer(1)
+
+
+@pytest.mark.parametrize("content", [None, b"no library"])
+def test_a_package_that_is_damaged_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    if content is not None:
+        (tmp_path / "espeakbridge.so").write_bytes(content)
+    monkeypatch.setattr("models.tts.piper.phonemizer._folder", lambda: tmp_path)
+    with pytest.raises(StartupError, match=r"espeakbridge\.so: .*: run `make setup` again$") as caught:
+        Phonemizer(1)
+    assert "\n" not in caught.value.message
+
+
+def test_words_are_told_by_the_phonemes_where_there_are_as_many(phonemizer: Phonemizer, piper: PiperItself) -> None:
+    text = "Stop, a dog. It is 42 now."
+    sentences = PhonemeIds(piper.ids).sentences(text, phonemizer.clauses(text, "en-us"))
+    ends = [[text[: word.char_end] for word in sentence.words] for sentence in sentences]
+    assert ends == [["Stop,", "Stop, a", "Stop, a dog."], [text]]
+    for sentence in sentences:
+        places = [word.id_end for word in sentence.words]
+        assert places == sorted(set(places)) and places[-1] < len(sentence.ids)
+
+
+def test_phonemes_that_a_voice_does_not_know_are_left_out(phonemizer: Phonemizer, piper: PiperItself) -> None:
+    known = {phoneme: number for phoneme, number in piper.ids.items() if phoneme != "h"}
+    ids = PhonemeIds(known)
+    (sentence,) = ids.sentences("hi", phonemizer.clauses("hi", "en-us"))
+    assert ids.unknown == {"h"} and len(sentence.ids) > 5
+
+
+def test_a_graph_is_read_as_onnx_itself_reads_it() -> None:
+    model = network_of(16000, speakers=True, tells_lengths=False)
+    graph = read_graph(model.SerializeToString())
+    assert list(graph.inputs) == [each.name for each in model.graph.input]
+    assert list(graph.outputs) == ["output"] and graph.lengths == "rounded"
+
+
+def test_an_output_that_is_added_is_one_for_onnx_too() -> None:
+    content = network_of(16000, speakers=False, tells_lengths=False).SerializeToString()
+    longer = onnx.load_from_string(with_output(content, "rounded" * 40))
+    assert [each.name for each in longer.graph.output] == ["output", "rounded" * 40]
+    assert len(longer.graph.node) > 20
+
+
+def test_what_is_no_onnx_file_is_refused_wherever_it_is_cut() -> None:
+    content = network_of(16000, speakers=False, tells_lengths=False).SerializeToString()
+    for end in (0, 1, 5, 100, len(content) // 2, len(content) - 1):
+        with pytest.raises(ValueError, match="it "):
+            read_graph(content[:end])
+    random = np.random.RandomState(3)
+    for _ in range(300):
+        try:
+            read_graph(random.bytes(200))
+        except ValueError:
+            continue

@@ -1,0 +1,192 @@
+"""Debian's Kamailio as registrar and proxy with digest: a process with its own folder, ended by its own handle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any, Self
+from uuid import uuid4
+
+from tests.peers.sipp_baresip import Process, free_port
+
+_CONFIG = """
+#!KAMAILIO
+debug=1
+log_stderror=yes
+children=2
+tcp_children=2
+auto_aliases=no
+tcp_connection_lifetime=300
+{listen}
+alias="{realm}"
+{settings}
+loadmodule "kex.so"
+loadmodule "jsonrpcs.so"
+loadmodule "tm.so"
+loadmodule "sl.so"
+loadmodule "rr.so"
+loadmodule "pv.so"
+loadmodule "maxfwd.so"
+loadmodule "textops.so"
+loadmodule "siputils.so"
+loadmodule "xlog.so"
+loadmodule "htable.so"
+loadmodule "usrloc.so"
+loadmodule "registrar.so"
+loadmodule "auth.so"
+modparam("jsonrpcs", "transport", 4)
+modparam("jsonrpcs", "dgram_socket", "{folder}/rpc")
+modparam("jsonrpcs", "dgram_workers", 1)
+modparam("htable", "htable", "passwords=>size=8;")
+modparam("htable", "htable", "numbers=>size=8;")
+modparam("htable", "htable", "routes=>size=8;")
+modparam("usrloc", "timer_interval", 1)
+modparam("registrar", "max_expires", {max_expires})
+modparam("registrar", "min_expires", {min_expires})
+modparam("auth", "nonce_expire", {nonce_expire_s})
+modparam("auth", "algorithm", "{algorithm}")
+modparam("rr", "enable_full_lr", 1)
+
+request_route {{
+    if (!mf_process_maxfwd_header("10")) {{ sl_send_reply("483", "Too Many Hops"); exit; }}
+    if (is_method("CANCEL")) {{ if (t_check_trans()) {{ t_relay(); }} exit; }}
+    if (has_totag()) {{
+        loose_route();
+        t_relay();
+        exit;
+    }}
+    if (is_method("OPTIONS")) {{ sl_send_reply("200", "OK"); exit; }}
+    remove_hf("Route");
+    if (is_method("REGISTER")) {{
+        if (!pv_auth_check("{realm}", "$sht(passwords=>$au)", "0", "0")) {{ auth_challenge("{realm}", "0"); exit; }}
+        if ($au != $tU) {{ sl_send_reply("403", "Forbidden"); exit; }}
+        save("location");
+        exit;
+    }}
+    if (!is_method("INVITE")) {{ sl_send_reply("405", "Method Not Allowed"); exit; }}
+    if ($sht(numbers=>$rU) != $null) {{
+        if (!lookup("location", "sip:$sht(numbers=>$rU)@{realm}")) {{ sl_send_reply("404", "Not Found"); exit; }}
+    }} else {{
+        if (!pv_auth_check("{realm}", "$sht(passwords=>$au)", "0", "0")) {{ proxy_challenge("{realm}", "0"); exit; }}
+        consume_credentials();
+        if ($sht(routes=>$rU) == $null) {{ sl_send_reply("404", "Not Found"); exit; }}
+        $du = $sht(routes=>$rU);
+    }}
+    record_route();
+    t_relay();
+}}
+
+event_route[htable:mod-init] {{
+{tables}
+    return;
+}}
+"""
+
+
+class Kamailio(Process):
+    """A registrar and proxy on loopback; `async with`. A call for one of `numbers` goes to the contact that its user
+    has registered, without a password; every other INVITE must show one (407) and goes where `routes` says."""
+
+    def __init__(
+        self,
+        passwords: Mapping[str, str],
+        *,
+        numbers: Mapping[str, str] | None = None,
+        routes: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        realm: str = "pbx.example.net",
+        algorithm: str = "",
+        min_expires: int = 5,
+        max_expires: int = 3600,
+        nonce_expire_s: int = 300,
+        settings: str = "",
+    ) -> None:
+        """`passwords` by user; `numbers`: the user that each belongs to; `routes`: a `sip:` URI by the number dialled;
+        `settings`: more lines of its configuration."""
+        super().__init__()
+        self.host = host
+        self.port = free_port(host)
+        self._facts: dict[str, object] = {
+            "realm": realm, "algorithm": algorithm, "min_expires": min_expires, "max_expires": max_expires,
+            "nonce_expire_s": nonce_expire_s, "settings": settings,
+        }  # fmt: skip
+        self._tables = {"passwords": dict(passwords), "numbers": dict(numbers or {}), "routes": dict(routes or {})}
+
+    @property
+    def target(self) -> str:
+        """host:port."""
+        return f"{self.host}:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        tables = [
+            f'    $sht({table}=>{key}) = "{value}";'
+            for table, rows in self._tables.items()
+            for key, value in rows.items()
+        ]
+        listen = "\n".join(f"listen={kind}:{self.target}" for kind in ("udp", "tcp"))
+        config = _CONFIG.format(listen=listen, folder=self.folder, tables="\n".join(tables), **self._facts)
+        (self.folder / "kamailio.cfg").write_text(config.lstrip())
+        await self.start(
+            "kamailio", "-DD", "-E", "-f", str(self.folder / "kamailio.cfg"), "-P", str(self.folder / "pid"),
+            "-Y", str(self.folder), "-m", "32", "-M", "4", "-w", str(self.folder),
+        )  # fmt: skip
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    await self.rpc("core.version")
+                except OSError:
+                    if self.child.returncode is not None:
+                        raise AssertionError(f"kamailio: exit {self.child.returncode}\n{self.output()}") from None
+                    await asyncio.sleep(0.02)  # it says nowhere that it listens
+                else:
+                    return self
+
+    async def rpc(self, method: str, *parameters: object) -> Any:
+        """Call one of its remote procedures. Raises `OSError` while it does not listen, `AssertionError` for a
+        refusal."""
+        loop = asyncio.get_running_loop()
+        own = self.folder / f"answer-{uuid4().hex[:8]}"  # others may ask at the same time
+        with (
+            contextlib.ExitStack() as gone,
+            contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as asking,
+        ):
+            asking.setblocking(False)
+            asking.bind(str(own))
+            gone.callback(own.unlink)
+            asking.connect(str(self.folder / "rpc"))
+            await loop.sock_sendall(
+                asking, json.dumps({"jsonrpc": "2.0", "method": method, "params": parameters, "id": 1}).encode()
+            )
+            answer = json.loads(await asyncio.wait_for(loop.sock_recv(asking, 1 << 20), 5))
+        if "error" in answer:
+            raise AssertionError(f"kamailio: {method}: {answer['error']}")
+        return answer["result"]
+
+    async def set_password(self, user: str, password: str) -> None:
+        """From now on."""
+        await self.rpc("htable.sets", "passwords", user, password)
+
+    async def set_route(self, number: str, uri: str) -> None:
+        """Where a call for a number goes from now on."""
+        await self.rpc("htable.sets", "routes", number, uri)
+
+    async def contacts(self, user: str) -> list[str]:
+        """The contact URIs that a user has registered and that have not expired."""
+        aors = [
+            each["Info"]
+            for domain in (await self.rpc("ul.dump"))["Domains"]
+            for each in domain["Domain"]["AoRs"]
+            if each["Info"]["AoR"] == user
+        ]
+        contacts = [each["Contact"] for aor in aors for each in aor["Contacts"]]
+        return [each["Address"] for each in contacts if each["Expires"] not in ("expired", "deleted")]
+
+    async def until_bound(self, user: str, count: int = 1, timeout_s: float = 10) -> list[str]:
+        """Wait until a user has that many contacts; returns them."""
+        async with asyncio.timeout(timeout_s):
+            while len(found := await self.contacts(user)) != count:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.02)
+        return found

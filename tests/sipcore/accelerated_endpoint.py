@@ -1,0 +1,187 @@
+"""An endpoint whose clock runs 30 times as fast (libfaketime), in a process of its own: half a minute of SIP's timers
+passes in a second, and nothing of the endpoint is changed for it.
+
+Run as a program it takes calls (user `ring`: rings only) and makes those that its standard input names, one URI a line,
+hangs them up (`hangup CALL-ID`), and has the trunk at 127.0.0.1 that `trunk JSON` tells of; what happens to calls it
+writes to its standard output, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import structlog
+
+from sipcore.dialogs.leg import Leg
+from sipcore.endpoint import Endpoint
+from sipcore.resolver.target import Place, Target
+from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.trunks.trunk import Trunk
+from tests.peers.sipp_baresip import free_port
+
+SPEED = 30
+HURRIED = ("faketime", "-f", f"+0 x{SPEED}")
+
+
+class HurriedPhone:
+    """The process, from the outside."""
+
+    def __init__(self, child: asyncio.subprocess.Process, port: int, pid: int) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self._stdin, self._stdout = child.stdin, child.stdout
+        self._process = Path(f"/proc/{pid}")
+        self.target = f"127.0.0.1:{port}"
+        self._ends: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    @asynccontextmanager
+    async def started(cls, launcher: Sequence[str] = HURRIED, **settings: object) -> AsyncIterator[Self]:
+        """Start it. `launcher`: the command that starts it; `settings`: of `EndpointSettings`,
+        `tls` as a list of paths."""
+        port = free_port()
+        child = await asyncio.create_subprocess_exec(
+            *launcher,
+            sys.executable, "-m", "tests.sipcore.accelerated_endpoint", str(port), json.dumps(settings),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert child.stdout is not None
+        pid = json.loads(await asyncio.wait_for(child.stdout.readline(), 30))
+        phone = cls(child, port, pid)
+        try:
+            yield phone
+        finally:
+            phone._reading.cancel()
+            phone._stdin.close()
+            assert await asyncio.wait_for(child.wait(), 10) == 0
+
+    def call(self, uri: str) -> None:
+        """Let it call somebody."""
+        self._stdin.write(f"{uri}\n".encode())
+
+    def hang_up(self, call_id: str) -> None:
+        """Let it end a call."""
+        self._stdin.write(f"hangup {call_id}\n".encode())
+
+    def knows(self, host: str, port: int, *, registers: bool) -> None:
+        """Let it have a trunk over TLS, that it registers with or else asks with OPTIONS."""
+        trunk = {"host": host, "port": port, "registers": registers}
+        self._stdin.write(f"trunk {json.dumps(trunk)}\n".encode())
+
+    def holds(self) -> tuple[int, int]:
+        """Bytes of memory that it has, and open files, sockets among them."""
+        pages = int((self._process / "statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGESIZE"), len(list((self._process / "fd").iterdir()))
+
+    async def end_of(self, call_id: str) -> dict[str, Any]:
+        """How the call ended: `code`, `by_peer`, and `after_s` by its own clock."""
+        return await asyncio.wait_for(self._end(call_id), 40)
+
+    def has_ended(self, call_id: str) -> bool:
+        """Whether the call has ended already."""
+        return self._end(call_id).done()
+
+    def _end(self, call_id: str) -> asyncio.Future[dict[str, Any]]:
+        return self._ends.setdefault(call_id, asyncio.get_running_loop().create_future())
+
+    async def _read(self) -> None:
+        while line := await self._stdout.readline():
+            told = json.loads(line)
+            self._end(told["call_id"]).set_result(told)
+
+
+class Program:
+    """The process, from the inside."""
+
+    def __init__(self, port: int, settings: dict[str, Any]) -> None:
+        if "tls" in settings:
+            settings["tls"] = TlsFiles(*(Path(each) if each else None for each in settings["tls"]))
+        self._legs: dict[str, Leg] = {}
+        self._known = asyncio.Condition()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._endpoint = Endpoint(
+            EndpointSettings(host="127.0.0.1", port=port, codecs=("PCMU",), max_calls=40, **settings), self._take
+        )
+
+    async def run(self) -> None:
+        """Until the standard input ends."""
+        await self._endpoint.start()
+        self._endpoint.set_sources(["127.0.0.1"])
+        say(os.getpid())
+        async for line in lines_of(sys.stdin):
+            if line.startswith("hangup "):
+                self._later(self._hang_up(line.split()[1]))
+            elif line.startswith("trunk "):
+                await self._knows(**json.loads(line.removeprefix("trunk ")))
+            else:
+                self._later(self._place(line))
+        await self._endpoint.close()
+
+    async def _knows(self, host: str, port: int, registers: bool) -> None:
+        self._endpoint.set_hosts({Place(host, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+        trunk = Trunk(
+            key="trunk", host=host, port=port, transport="tls", outbound_proxy=None, user="ann", credentials=None,
+            registers=registers, follow_redirects=False, accept_refer=False, qualify_s=0 if registers else 60,
+            number="1",
+        )  # fmt: skip
+        await self._endpoint.set_trunks([trunk])
+
+    def _take(self, leg: Leg) -> None:
+        self._later(self._follow(leg, answered=leg.facts.request_user != "ring"))
+
+    async def _place(self, uri: str) -> None:
+        await self._follow(await self._endpoint.call(uri), answered=False)
+
+    async def _follow(self, leg: Leg, *, answered: bool) -> None:
+        async with self._known:
+            self._legs[leg.sip_call_id] = leg
+            self._known.notify_all()
+        since = asyncio.get_running_loop().time()
+        if answered:
+            with contextlib.suppress(ConnectionError):  # its end tells the same
+                await leg.answer()
+        elif leg.facts.direction == "inbound":
+            await leg.ringing()
+        end = await leg.ended
+        leg.release()
+        self._legs.pop(leg.sip_call_id, None)
+        after_s = asyncio.get_running_loop().time() - since
+        say({"call_id": leg.sip_call_id, "code": end.code, "by_peer": end.by_peer, "after_s": after_s})
+
+    async def _hang_up(self, call_id: str) -> None:
+        """The callee may know of a call before its leg is here."""
+        async with self._known:
+            await self._known.wait_for(lambda: call_id in self._legs)
+        await self._legs[call_id].hangup()
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def say(what: object) -> None:
+    """One line."""
+    print(json.dumps(what), flush=True)
+
+
+async def lines_of(stream: Any) -> AsyncIterator[str]:
+    """What comes, line by line."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stream)
+    while line := await reader.readline():
+        yield line.decode().strip()
+
+
+if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    asyncio.run(Program(int(sys.argv[1]), json.loads(sys.argv[2])).run())

@@ -1,0 +1,246 @@
+"""The background sound on the wire and in what is recorded: how loud when, and that it never clicks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from numpy.typing import NDArray
+
+from calls.session.background_audio import DUCKED, at_rate
+from media.audio_port import Samples, row_of
+from media.background.presets import PRESETS
+from tests.sipcore.loopback_phone import Call, Phone
+from tests.sipcore.tones import tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RATE = 8000
+HZ = 500
+VOLUME = 0.5
+PEAK = 10000
+TURNING = 2 * np.pi * HZ / RATE
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def call(phone: Phone) -> AsyncIterator[Call]:
+    """A call of two ticks' age."""
+    call = await phone.call()
+    await phone.ears.ticks(2)
+    yield call
+    await call.end()
+
+
+@pytest.fixture(scope="module")
+def sine() -> Samples:
+    """Whole periods, one second of them."""
+    return tone(RATE, HZ, 1.0, PEAK)
+
+
+def envelope(sound: NDArray[np.generic]) -> NDArray[np.float64]:
+    """The amplitude of a sine of HZ, once a period."""
+    period = RATE // HZ
+    whole = sound[: len(sound) // period * period].reshape(-1, period).astype(np.float64)
+    amplitude: NDArray[np.float64] = np.sqrt(2 * (whole**2).mean(axis=1))
+    return amplitude
+
+
+def roughness(sound: NDArray[np.generic]) -> float:
+    """How far the sound is from any sine of HZ whose amplitude changes slowly: the largest residue of its difference
+    equation. A step of n anywhere is one of about n."""
+    x = sound.astype(np.float64)
+    residue = x[2:] - 2 * np.cos(TURNING) * x[1:-1] + x[:-2]
+    return float(np.abs(residue).max())
+
+
+ROUNDING = 4.0
+"""What rounding to whole numbers adds to the residue, at most."""
+
+
+def ramp_residue(ms: float) -> float:
+    """The residue of a linear ramp from nothing to the volume, in so many ms: a bend is twice that."""
+    return 2 * VOLUME * PEAK / (ms * RATE / 1000) + ROUNDING
+
+
+async def test_it_swells_ducks_and_returns_without_a_click(phone: Phone, call: Call, sine: Samples) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED)
+    await phone.ears.ticks(30)
+    phone.pump.write(slot, np.zeros(RATE, np.int16))  # a second of speech that is not heard itself
+    await phone.ears.ticks(100)
+    phone.pump.set_background(slot, None, 0.0, 0.0)
+    await phone.ears.ticks(20)
+    level = envelope(track.said) / PEAK
+    full = np.flatnonzero(level > 0.99 * VOLUME)
+    low = np.flatnonzero(np.abs(level - VOLUME * DUCKED) < 0.005)
+    ms = 1000 / HZ
+    began = float(np.flatnonzero(level > 0.01)[0])
+    assert (full[0] - began) * ms == pytest.approx(200, abs=15), "it swells"
+    first_low = low[low > full[0]][0]
+    assert (first_low - full[full < first_low][-1]) * ms == pytest.approx(100 * (1 - DUCKED), abs=15), "it ducks"
+    back = full[full > first_low][0]
+    stayed = low[(low >= first_low) & (low < back)]
+    assert (stayed[-1] - first_low) * ms == pytest.approx(1000 - 100 * (1 - DUCKED) + 200, abs=40), "held for 200 ms"
+    assert (back - stayed[-1]) * ms == pytest.approx(400 * (1 - DUCKED), abs=25), "it returns"
+    assert level[-1] == 0, "it has ended"
+    assert roughness(track.said) <= ramp_residue(100)
+
+
+async def test_the_gap_between_two_sentences_does_not_lift_it(phone: Phone, call: Call, sine: Samples) -> None:
+    slot = call.taken_media.slot
+    phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED)
+    phone.pump.hold_open(slot, True)
+    phone.pump.write(slot, np.zeros(RATE // 2, np.int16))
+    await phone.ears.ticks(20)
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(40)  # 400 ms of it without any sound to send
+    phone.pump.write(slot, np.zeros(RATE // 2, np.int16))
+    await phone.ears.ticks(10)
+    assert envelope(track.said) / PEAK == pytest.approx(VOLUME * DUCKED, abs=0.005)
+
+
+async def test_another_sound_follows_when_the_first_has_faded_out(phone: Phone, call: Call, sine: Samples) -> None:
+    slot = call.taken_media.slot
+    phone.pump.set_background(slot, phone.pump.load_background(sine), VOLUME, VOLUME)
+    await phone.ears.ticks(20)
+    track = phone.ears.follow(slot)
+    phone.pump.set_background(slot, phone.pump.load_background(sine[RATE // HZ // 3 :]), VOLUME, VOLUME)
+    await phone.ears.ticks(30)
+    level = envelope(track.said) / PEAK
+    assert level.min() < 0.01
+    assert (level[0], level[-1]) == pytest.approx((VOLUME, VOLUME), abs=0.005)
+    seams = np.flatnonzero(level > VOLUME - 0.005)[-1]  # the sound is no whole number of periods any more
+    assert roughness(track.said[: seams // 2]) <= ramp_residue(200)
+
+
+async def test_another_loudness_of_the_same_sound_is_a_ramp_and_no_new_beginning(
+    phone: Phone, call: Call, sine: Samples
+) -> None:
+    slot, sound = call.taken_media.slot, phone.pump.load_background(sine)
+    phone.pump.set_background(slot, sound, VOLUME, VOLUME)
+    await phone.ears.ticks(20)
+    track = phone.ears.follow(slot)
+    phone.pump.set_background(slot, sound, VOLUME / 5, VOLUME / 5)
+    await phone.ears.ticks(30)
+    assert envelope(track.said)[-1] / PEAK == pytest.approx(VOLUME / 5, abs=0.005)
+    assert roughness(track.said) <= ramp_residue(200)
+
+
+async def test_volume_0_is_silence(phone: Phone, call: Call, sine: Samples) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    phone.pump.set_background(slot, phone.pump.load_background(sine), 0.0, 0.0)
+    await phone.ears.ticks(20)
+    phone.pump.write(slot, np.zeros(RATE // 5, np.int16))
+    await phone.ears.ticks(20)
+    assert not track.said.any()
+
+
+async def test_the_caller_hears_what_is_recorded(phone: Phone, call: Call, sine: Samples) -> None:
+    sent, heard = phone.ears.follow(call.taken_media.slot), phone.ears.follow(call.placed_media.slot)
+    phone.pump.set_background(call.taken_media.slot, phone.pump.load_background(sine), VOLUME, VOLUME * DUCKED)
+    await phone.ears.ticks(20)
+    phone.pump.write(call.taken_media.slot, np.zeros(RATE // 2, np.int16))
+    await phone.ears.ticks(60)
+    assert plateaus(envelope(sent.said)) == ["full", "ducked", "full"]
+    assert plateaus(envelope(heard.heard)) == ["full", "ducked", "full"]
+
+
+def plateaus(amplitudes: NDArray[np.float64]) -> list[str]:
+    """The levels at which the sound is for 20 ms at least, one after the other. A pump that comes late leaves gaps in
+    what the other side hears: they are no levels."""
+    levels = {"full": PEAK * VOLUME, "ducked": PEAK * VOLUME * DUCKED}
+    long = HZ * 20 // 1000
+    found: list[str] = []
+    for at in range(len(amplitudes) - long + 1):
+        spell = amplitudes[at : at + long]
+        for name, level in levels.items():
+            if np.all(np.abs(spell - level) < 0.02 * level) and found[-1:] != [name]:
+                found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("key", [preset.key for preset in PRESETS])
+async def test_a_preset_goes_on_over_its_end_as_it_is(phone: Phone, call: Call, key: str) -> None:
+    """The largest step around the seam is none that the sound does not have elsewhere."""
+    loop = at_rate(next(preset for preset in PRESETS if preset.key == key).render(), RATE)
+    end = loop[-RATE // 2 :], loop[: RATE // 2]
+    steps = np.abs(np.diff(loop.astype(int)))
+    slot = call.taken_media.slot
+    phone.pump.set_background(slot, phone.pump.load_background(np.concatenate(end)), 1.0, 1.0)
+    await phone.ears.ticks(20)
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(60)
+    inside = track.said[80:].astype(float)
+    middle = 80 + int(np.correlate(inside, end[1][:200].astype(float), "valid").argmax())
+    around = np.abs(np.diff(track.said[middle - 80 : middle + 80].astype(int)))
+    assert around.max() <= np.quantile(steps, 0.9999)
+
+
+def loop_of(length: int) -> Samples:
+    """A sawtooth whose every sample differs from its neighbours."""
+    return (np.arange(length) * 16 - length * 8).astype(np.int16)
+
+
+async def test_a_background_sound_loops_without_a_seam(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    loop = loop_of(1001)  # no multiple of a frame
+    phone.pump.set_background(slot, phone.pump.load_background(loop), 1.0, 0.2)
+    await phone.ears.ticks(20)  # it fades in
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(40)
+    start = int(np.flatnonzero(track.said == loop[0])[0])
+    expected = np.resize(loop, len(track.said) - start)
+    assert len(expected) > 5 * len(loop)
+    assert np.array_equal(track.said[start:], expected)
+
+
+async def test_a_background_sound_ducks_under_the_agent_and_adds_to_it(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 10000, np.int16)), 0.8, 0.2)
+    await phone.ears.ticks(20)
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(3)
+    phone.pump.write(slot, np.full(RATE // 2, 5000, np.int16))
+    await phone.ears.ticks(70)
+    speech = np.flatnonzero(np.abs(track.said - (5000.0 + 2000)) <= 2)
+    assert RATE * 0.3 < len(speech) < RATE * 0.5, "ducked under most of it, and added"
+    assert track.said[0] == pytest.approx(8000, abs=2)
+    assert track.said[-1] == pytest.approx(8000, abs=2), "it comes back after the agent"
+
+
+async def test_a_loud_background_clips_instead_of_wrapping(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.set_background(slot, phone.pump.load_background(np.full(500, 32000, np.int16)), 1.0, 1.0)
+    track = phone.ears.follow(slot)
+    phone.pump.write(slot, np.full(RATE // 2, 30000, np.int16))
+    await phone.ears.ticks(20)
+    assert track.said.max() == 32767
+    assert track.said.min() >= 0
+
+
+async def test_no_background_setting_outlives_its_call(phone: Phone) -> None:
+    await phone.ears.ticks(2)
+    first = await phone.call()
+    rows = {row_of(first.taken_media.slot), row_of(first.placed_media.slot)}
+    for media in (first.taken_media, first.placed_media):
+        phone.pump.set_background(media.slot, phone.pump.load_background(np.full(500, 9000, np.int16)), 1.0, 1.0)
+    await phone.ears.ticks(15)
+    await first.end()
+    await phone.ears.ticks(2)
+    second = await phone.call()
+    assert row_of(second.taken_media.slot) in rows
+    track = phone.ears.follow(second.taken_media.slot)
+    await phone.ears.ticks(15)
+    assert not track.said.any()
+    await second.end()
+
+
+@pytest.mark.parametrize("gain", [-0.1, 1.1, float("nan"), float("inf")])
+async def test_a_gain_outside_0_to_1_is_refused(phone: Phone, call: Call, gain: float) -> None:
+    sound = phone.pump.load_background(loop_of(100))
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        phone.pump.set_background(call.taken_media.slot, sound, gain, 0.5)

@@ -1,0 +1,97 @@
+"""Keys to and from telephones that others have written: sipp and baresip."""
+
+from __future__ import annotations
+
+import asyncio
+import wave
+from pathlib import Path
+
+import pytest
+
+from media.audio_port import Samples
+from media.dtmf.keys import DigitWay
+from sipcore.dialogs.leg import Leg
+from sipcore.settings import EndpointSettings
+from tests.media.dtmf.dtmf_signals import digits, gap, key, sent
+from tests.peers.sipp_baresip import Baresip, Sipp
+from tests.sipcore.loopback_phone import Phone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU", "PCMA"), max_calls=20)
+PCMU = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
+
+
+async def keys_until_the_end(leg: Leg) -> list[tuple[str, DigitWay]]:
+    """Answer; the keys that come until the peer hangs up."""
+    keys: list[tuple[str, DigitWay]] = []
+    leg.on_digit = lambda digit, way: keys.append((digit, way))
+    await leg.answer()
+    await asyncio.wait_for(leg.ended, 20)
+    leg.release()
+    return keys
+
+
+async def test_sipp_presses_keys_as_events(phone: Phone) -> None:
+    async with Sipp("keys_by_events", phone.target, hold_ms=3000, echo=False) as sipp:
+        keys = await keys_until_the_end(await phone.next_leg())
+        await sipp.finished()
+    assert keys == [(digit, "rfc4733") for digit in "19*#"]
+
+
+@pytest.mark.parametrize("transport", ["u1", "t1"])
+async def test_sipp_presses_keys_by_sip_info(phone: Phone, transport: str) -> None:
+    async with Sipp("keys_by_info", phone.target, keys=PCMU, hold_ms=300, transport=transport) as sipp:
+        keys = await keys_until_the_end(await phone.next_leg())
+        await sipp.finished()
+    assert keys == [(digit, "info") for digit in "4*#"]
+
+
+def write(path: Path, rate: int, samples: Samples) -> None:
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, rate, 0, "NONE", ""))
+        file.writeframes(samples.tobytes())
+
+
+@pytest.mark.parametrize(("codec", "rate"), [("PCMU/8000/1", 8000), ("G722/16000/1", 16000)])
+async def test_keys_in_the_sound_of_baresip_are_found(phone: Phone, tmp_path: Path, codec: str, rate: int) -> None:
+    tones = [part for digit in "0123456789*#ABCD" for part in (key(digit, rate, ms=120), gap(120, rate))]
+    await asyncio.to_thread(write, tmp_path / "keys.wav", rate, sent(gap(500, rate), *tones, gap(4000, rate)))
+    async with Baresip(codec, play=tmp_path / "keys.wav") as baresip:
+        await baresip.command("dial", phone.uri)
+        leg = await phone.next_leg()
+        media = await leg.answer()
+        track = phone.ears.follow(media.slot)
+        await phone.ears.ticks(250)
+        await leg.hangup()
+        await baresip.event("CALL_CLOSED")
+        leg.release()
+    assert digits(track.heard, rate) == "0123456789*#ABCD"
+
+
+@pytest.mark.parametrize("codec", ["PCMU/8000/1", "opus/48000/2"])
+async def test_baresip_hears_each_key_that_we_press_once(phone: Phone, codec: str) -> None:
+    async with Baresip(codec) as baresip:
+        leg = await phone.endpoint.call(f"sip:baresip@127.0.0.1:{baresip.port}")
+        await asyncio.wait_for(leg.connected(), 5)
+        await asyncio.wait_for(leg.send_digits("12w44#"), 10)
+        pressed = [(await baresip.event("CALL_DTMF_START"))["param"] for _ in range(5)]
+        await leg.hangup()
+        await baresip.event("CALL_CLOSED")
+        leg.release()
+    assert pressed == ["1", "2", "4", "4", "#"]
+
+
+async def test_a_peer_without_events_hears_tones(phone: Phone) -> None:
+    """sipp sends back what it hears."""
+    async with Sipp("hold", phone.target, keys=PCMU, hold_ms=3500) as sipp:
+        leg = await phone.next_leg()
+        media = await leg.answer()
+        track = phone.ears.follow(media.slot)
+        pressing = asyncio.create_task(leg.send_digits("159D*0#w77"))
+        while not pressing.done():
+            await phone.ears.tick()
+        await phone.ears.ticks(10)
+        await sipp.finished()
+        leg.release()
+    assert digits(track.heard) == digits(track.said) == "159D*0#77"

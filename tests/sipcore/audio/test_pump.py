@@ -1,0 +1,345 @@
+"""What the pump does with queued sound, by its counters and the samples of its ticks; both legs are in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from media.audio_port import (
+    FLAG_LIVE,
+    FLAG_PAUSED,
+    INFO_ARRIVAL_NS,
+    INFO_COLUMNS,
+    INFO_FLAGS,
+    INFO_QUEUED,
+    INFO_TAKEN,
+    Samples,
+    row_of,
+)
+from sipcore.audio.pump import Pump
+from tests.sipcore.loopback_phone import Call, Phone
+from tests.sipcore.tones import tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RATE = 8000
+FRAME = 160
+FADE = 40
+"""5 ms."""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def call(phone: Phone) -> AsyncIterator[Call]:
+    """A call of two ticks' age."""
+    call = await phone.call()
+    await phone.ears.ticks(2)
+    yield call
+    await call.end()
+
+
+def steps(seconds: float) -> Samples:
+    """Samples that name their own place: 1000, 1001, ... without a zero among them."""
+    return (1000 + np.arange(int(seconds * RATE)) % 20000).astype(np.int16)
+
+
+async def test_sound_goes_out_whole_and_in_order(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    written = steps(0.5)
+    assert phone.pump.write(slot, written) == len(written)
+    await phone.ears.ticks(30)
+    at = int(np.flatnonzero(track.said)[0]) - 1  # the ramp makes the first sample 0
+    assert np.array_equal(track.said[at + FADE : at + len(written)], written[FADE:])
+    assert not track.said[at + len(written) + FADE :].any()
+    assert phone.pump.taken(slot) == phone.pump.written(slot)
+
+
+async def test_flush_returns_what_was_sent_and_nothing_more_is_heard(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    begin = phone.pump.written(slot)
+    written = steps(2.0)
+    phone.pump.write(slot, written)
+    await phone.ears.ticks(17)
+    sent = phone.pump.flush(slot) - begin
+    await phone.ears.ticks(10)
+    assert 0 < sent < len(written)
+    at = int(np.flatnonzero(track.said)[0]) - 1
+    assert np.array_equal(track.said[at + FADE : at + sent], written[FADE:sent])
+    assert not track.said[at + sent + FADE :].any()
+    faded = written[sent : sent + FADE] * (1 - np.arange(FADE) / FADE)
+    assert np.abs(track.said[at + sent : at + sent + FADE] - faded).max() <= 1, "what would have come next, fading"
+    assert phone.pump.taken(slot) == phone.pump.written(slot) == begin + len(written)
+
+
+async def test_sound_written_after_a_flush_is_heard(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.write(slot, steps(1.0))
+    await phone.ears.ticks(5)
+    phone.pump.flush(slot)
+    track = phone.ears.follow(slot)
+    phone.pump.write(slot, np.full(800, 7000, np.int16))
+    await phone.ears.ticks(10)
+    assert int((track.said == 7000).sum()) in range(800 - FADE, 800 + 2)
+
+
+async def test_sound_that_replaces_sound_in_the_same_tick_does_not_click(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    for level in (15000, -15000, 15000, -15000):
+        phone.pump.flush(slot)
+        phone.pump.write(slot, np.full(RATE, level, np.int16))
+        await phone.ears.ticks(4)
+    assert np.abs(np.diff(track.said.astype(int))).max() <= 2 * 15000 / FADE + 20
+    assert track.said.min() == -15000
+
+
+async def test_pause_and_resume_lose_no_sample(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    begin = phone.pump.taken(slot)
+    written = steps(0.6)
+    phone.pump.write(slot, written)
+    await phone.ears.ticks(8)
+    phone.pump.pause(slot, True)
+    await phone.ears.ticks(2)
+    stopped_at = phone.pump.taken(slot) - begin
+    await phone.ears.ticks(6)
+    assert phone.pump.taken(slot) - begin == stopped_at, "the clock stands still"
+    assert track.info[-1][INFO_FLAGS] & FLAG_PAUSED
+    assert not track.said[-4 * FRAME :].any()
+    phone.pump.pause(slot, False)
+    await phone.ears.ticks(30)
+    assert phone.pump.taken(slot) - begin == len(written)
+    rest = written[stopped_at:]
+    end = int(np.flatnonzero(track.said == rest[-1])[0]) + 1
+    assert np.array_equal(track.said[end - len(rest) + FADE : end], rest[FADE:]), "it goes on where it stopped"
+
+
+def clicks(sound: Samples, hz: float) -> float:
+    """The largest residue of a sine's difference equation. A linear fade of 5 ms leaves twice its step a sample, a hard
+    edge as much as the sound's amplitude."""
+    x = sound.astype(float)
+    return float(np.abs(x[2:] - 2 * np.cos(2 * np.pi * hz / RATE) * x[1:-1] + x[:-2]).max())
+
+
+@pytest.mark.parametrize("hz", [300, 1000, 2500])
+@pytest.mark.parametrize("stop", ["pause", "flush"])
+async def test_stopped_speech_fades_in_its_own_sound(phone: Phone, call: Call, stop: str, hz: int) -> None:
+    slot, level = call.taken_media.slot, 10000
+    track = phone.ears.follow(slot)
+    for _ in range(4):  # wherever in its wave the tone is met
+        phone.pump.write(slot, tone(RATE, hz, 0.5, level))
+        await phone.ears.ticks(4)
+        if stop == "pause":
+            phone.pump.pause(slot, True)
+            await phone.ears.ticks(3)
+            phone.pump.pause(slot, False)
+            await phone.ears.ticks(2)
+        phone.pump.flush(slot)
+        await phone.ears.ticks(3)
+    assert np.abs(track.said).max() > 0.99 * level
+    assert not track.said[-2 * FRAME :].any()
+    assert clicks(track.said, hz) <= 2 * level / FADE + 4
+
+
+async def test_speech_stops_in_the_tick_that_is_told_to(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.write(slot, tone(RATE, 500, 2.0, 10000))
+    await phone.ears.ticks(5)
+    track = phone.ears.follow(slot)
+    phone.pump.pause(slot, True)
+    await phone.ears.ticks(3)
+    sounding = np.flatnonzero(track.said)
+    assert len(sounding) <= FRAME + FADE, "what the pump took before it was told, and the fade"
+
+
+async def test_flush_lifts_a_pause(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    phone.pump.write(slot, steps(1.0))
+    phone.pump.pause(slot, True)
+    await phone.ears.ticks(2)
+    phone.pump.flush(slot)
+    phone.pump.write(slot, steps(0.1))
+    await phone.ears.ticks(10)
+    assert phone.pump.taken(slot) == phone.pump.written(slot)
+
+
+async def test_under_runs_are_counted_only_while_more_is_to_come(phone: Phone, call: Call) -> None:
+    slot, pump = call.taken_media.slot, phone.pump
+    await phone.ears.ticks(5)
+    assert pump.slot_stats(slot).under_runs == 0
+    pump.hold_open(slot, True)
+    await phone.ears.ticks(5)
+    counted = pump.slot_stats(slot).under_runs
+    assert counted in range(4, 8)
+    pump.pause(slot, True)
+    await phone.ears.ticks(1)
+    paused = pump.slot_stats(slot).under_runs
+    await phone.ears.ticks(5)
+    assert pump.slot_stats(slot).under_runs == paused, "a pause is no under-run"
+    pump.pause(slot, False)
+    pump.hold_open(slot, False)
+    await phone.ears.ticks(1)
+    closed = pump.slot_stats(slot).under_runs
+    await phone.ears.ticks(5)
+    assert pump.slot_stats(slot).under_runs == closed
+
+
+async def test_an_under_run_gets_comfort_noise_and_silence_is_silent(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    silent = phone.ears.follow(slot)
+    await phone.ears.ticks(5)
+    assert not silent.said.any()
+    phone.pump.hold_open(slot, True)
+    await phone.ears.ticks(1)
+    noisy = phone.ears.follow(slot)
+    await phone.ears.ticks(10)
+    assert np.abs(noisy.said.astype(int)).max() <= 8
+    assert 3 < noisy.said.astype(float).std() < 6
+    assert len(np.unique(noisy.said)) > 10
+
+
+@pytest.mark.parametrize("level", [20000, -20000, 32767])
+async def test_edges_between_sound_and_silence_do_not_click(phone: Phone, call: Call, level: int) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    phone.pump.hold_open(slot, True)
+    phone.pump.write(slot, np.full(10 * FRAME + 50, level, np.int16))
+    await phone.ears.ticks(15)
+    largest_step = np.abs(np.diff(track.said.astype(int))).max()
+    assert largest_step <= abs(level) / FADE + 20
+    assert (track.said == level).sum() > 9 * FRAME
+
+
+async def test_what_nobody_reads_for_400_ms_gives_way_oldest_first(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(2)
+    await phone.ears.ticks(35, read=False)
+    phone.ears.read()
+    assert track.counts[-1] == 3200
+    assert track.positions[-1] > track.positions[-2] + track.counts[-2], "the gap shows in the position"
+    assert phone.pump.slot_stats(slot).over_runs > 0
+
+
+async def test_positions_count_every_sample_since_the_slot_opened(phone: Phone, call: Call) -> None:
+    track = phone.ears.follow(call.taken_media.slot)
+    await phone.ears.ticks(20)
+    ends = np.array(track.positions) + np.array(track.counts)
+    assert list(ends[:-1]) == track.positions[1:]
+    assert ends[-1] == phone.pump.slot_stats(call.taken_media.slot).frames_sent * FRAME
+
+
+async def test_info_tells_queue_clock_arrival_and_life(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    track = phone.ears.follow(slot)
+    await phone.ears.ticks(2)
+    phone.pump.write(slot, steps(1.0))
+    await phone.ears.ticks(10)
+    before, after = track.info[-2], track.info[-1]
+    assert after[INFO_QUEUED] + after[INFO_TAKEN] == phone.pump.written(slot)
+    assert after[INFO_TAKEN] - before[INFO_TAKEN] == track.counts[-1]
+    elapsed_ms = (after[INFO_ARRIVAL_NS] - before[INFO_ARRIVAL_NS]) / 1e6
+    assert elapsed_ms == pytest.approx(track.counts[-1] / 8, abs=15)
+    assert after[INFO_FLAGS] == FLAG_LIVE
+
+
+async def test_the_ring_takes_30_s_and_says_what_did_not_fit(phone: Phone, call: Call) -> None:
+    slot = call.taken_media.slot
+    assert phone.pump.write(slot, np.zeros(29 * RATE, np.int16)) == 29 * RATE
+    fitted = phone.pump.write(slot, np.zeros(5 * RATE, np.int16))
+    assert RATE <= fitted < 2 * RATE
+    phone.pump.flush(slot)
+    assert phone.pump.write(slot, np.zeros(30 * RATE, np.int16)) == 30 * RATE
+
+
+def every_operation(pump: Pump, slot: int) -> list[Callable[[], object]]:
+    return [
+        lambda: pump.rate(slot),
+        lambda: pump.write(slot, np.zeros(10, np.int16)),
+        lambda: pump.hold_open(slot, True),
+        lambda: pump.written(slot),
+        lambda: pump.taken(slot),
+        lambda: pump.flush(slot),
+        lambda: pump.pause(slot, True),
+        lambda: pump.set_background(slot, None, 0.0, 0.0),
+        lambda: pump.slot_stats(slot),
+        lambda: pump.release(slot),
+    ]
+
+
+async def test_a_handle_is_void_after_release_also_when_its_row_is_used_again(phone: Phone) -> None:
+    await phone.ears.ticks(2)  # the rows of the last call are free by then
+    first = await phone.call()
+    stale = first.taken_media.slot, first.placed_media.slot
+    await first.end()
+    await phone.ears.ticks(2)
+    second = await phone.call()
+    assert {row_of(slot) for slot in stale} == {row_of(second.taken_media.slot), row_of(second.placed_media.slot)}
+    for slot in (*stale, -1, 1 << 40, 39):
+        for operation in every_operation(phone.pump, slot):
+            with pytest.raises(KeyError):
+                operation()
+    assert phone.pump.write(second.taken_media.slot, steps(0.1)) == RATE // 10
+    await second.end()
+
+
+async def test_slots_are_given_back_when_calls_end(phone: Phone) -> None:
+    for _ in range(5):
+        call = await phone.call()
+        await phone.ears.ticks(1)
+        await call.end()
+    await phone.ears.ticks(3)
+    assert phone.pump.stats().calls == 0
+    assert phone.endpoint.live_legs == 0
+    assert phone.ears.read() <= 6, "the lowest free row is used first"
+
+
+async def test_a_slot_released_in_a_live_call_stays_closed(phone: Phone) -> None:
+    call = await phone.call()
+    slot = call.taken_media.slot
+    call.taken.release()
+    await phone.ears.ticks(3)
+    with pytest.raises(KeyError):
+        phone.pump.rate(slot)
+    call.taken.release()
+    await call.end()
+
+
+async def test_read_refuses_arrays_that_are_too_small(phone: Phone, call: Call) -> None:
+    rows = 1
+    heard = np.zeros((rows, 1000), np.int16)
+    with pytest.raises(ValueError, match="fewer rows"):
+        phone.pump.read(heard, heard.copy(), np.zeros(rows, np.int32), np.zeros((rows, INFO_COLUMNS), np.int64))
+
+
+async def test_audio_never_waits_for_python(phone: Phone, call: Call) -> None:
+    """A thread that spins holds the GIL all the time; every tick sends its frame, and queued sound never runs out."""
+    slot = call.taken_media.slot
+    phone.pump.write(slot, tone(RATE, 400, 10.0))
+    phone.pump.hold_open(slot, True)
+    stop = threading.Event()
+    spinning = threading.Thread(target=spin, args=(stop,))
+    spinning.start()
+    before_ticks, before = phone.pump.stats().ticks, phone.pump.slot_stats(slot)
+    try:
+        while phone.pump.stats().ticks < before_ticks + 150:
+            await phone.ears.tick()
+    finally:
+        after_ticks, after = phone.pump.stats().ticks, phone.pump.slot_stats(slot)
+        stop.set()
+        spinning.join()
+    assert abs((after.frames_sent - before.frames_sent) - (after_ticks - before_ticks)) <= 1
+    assert after.under_runs == 0
+    phone.pump.hold_open(slot, False)
+
+
+def spin(stop: threading.Event) -> None:
+    count = 0
+    while not stop.is_set():
+        count += 1

@@ -1,0 +1,235 @@
+"""Calls that we make, with a callee that answers to the letter."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.dialogs.invite import NotReached
+from sipcore.dialogs.leg import Leg, LegEnd
+from sipcore.messages.headers import Party
+from sipcore.settings import EndpointSettings
+from tests.peers.sipp_baresip import free_port
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.tones import from_mulaw, loudest_hz, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    """Whom we call."""
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+async def placed(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
+    """A call that has reached the callee and no further."""
+    leg = await phone.endpoint.call(f"sip:+49301@127.0.0.1:{raw.sip.port}")
+    return leg, await RawCallee.called(raw)
+
+
+async def end_of(leg: Leg) -> LegEnd:
+    """Wait for the leg's end and give its slot back."""
+    end = await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+    return end
+
+
+async def test_the_invite_shows_who_calls_and_has_the_call_id_that_was_asked_for(phone: Phone, raw: RawPhone) -> None:
+    uri = f"sip:+4930100@127.0.0.1:{raw.sip.port};transport=udp"
+    leg = await phone.endpoint.call(uri, caller=Party("+41441", 'Zoë "Z" \\ Co'), sip_call_id="the-call")
+    callee = await RawCallee.called(raw)
+    assert callee.invite.first_line == f"INVITE {uri} SIP/2.0"
+    assert callee.invite.header("Call-ID") == "the-call"
+    assert re.search(r";rport(;|$)", callee.invite.header("Via"))
+    assert re.fullmatch(r'"Zoë \\"Z\\" \\\\ Co" <sip:\+41441@127\.0\.0\.1>;tag=\S+', callee.invite.header("From"))
+    assert callee.invite.header("To").strip("<>") == "sip:+4930100@127.0.0.1"
+    assert (leg.sip_call_id, leg.facts.direction, leg.facts.to.user) == ("the-call", "outbound", "+4930100")
+    callee.refuses("486 Busy Here")
+    await end_of(leg)
+
+
+async def test_the_invite_asserts_who_calls_and_carries_headers_of_any_length(phone: Phone, raw: RawPhone) -> None:
+    long = "v" * 500
+    more = [("X-Order", "Käse"), ("Diversion", "<sip:1@h>"), *((f"X-{n}", long) for n in range(4))]
+    uri = f"sip:1@127.0.0.1:{raw.sip.port}"
+    leg = await phone.endpoint.call(uri, caller=Party("+41441", "Zoë"), headers=more)
+    callee = await RawCallee.called(raw)
+    assert callee.invite.header("P-Asserted-Identity") == '"Zoë" <sip:+41441@127.0.0.1>'
+    assert [(name, callee.invite.header(name)) for name, _ in more] == more
+    callee.refuses("486 Busy Here")
+    await end_of(leg)
+
+
+async def test_a_caller_without_a_name_is_just_an_address(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=Party("100", ""))
+    callee = await RawCallee.called(raw)
+    assert callee.invite.header("From").startswith("<sip:100@127.0.0.1>;tag=")
+    callee.refuses("486 Busy Here")
+    await end_of(leg)
+
+
+async def test_a_leg_rings_then_is_answered_and_both_sides_hear_each_other(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    connecting = asyncio.create_task(leg.connected())
+    callee.trying()
+    callee.rings()
+    await asyncio.wait_for(leg.rings, 5)
+    assert not leg.answered.done()
+    assert not connecting.done()
+    callee.answers()
+    media = await asyncio.wait_for(connecting, 5)
+    await callee.gets("ACK")
+    phone.pump.write(media.slot, tone(8000, 800, 0.4))
+    heard = from_mulaw(b"".join([(await raw.next_rtp()).payload for _ in range(25)]))
+    assert loudest_hz(heard, 8000) == pytest.approx(800, abs=10)
+    await callee.hangs_up()
+    end = await end_of(leg)
+    assert (end.code, end.by_peer) == (200, True)
+
+
+async def test_early_media_is_sound_but_no_answer(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    connecting = asyncio.create_task(leg.connected())
+    callee.rings(raw.offer("0"), "183 Session Progress")
+    await asyncio.wait_for(leg.rings, 5)
+    await phone.ears.ticks(5)
+    assert leg.has_sound
+    assert not leg.answered.done()
+    assert not connecting.done()
+    callee.answers()
+    await asyncio.wait_for(connecting, 5)
+    assert leg.answered.done()
+    hanging_up = asyncio.create_task(leg.hangup())
+    await callee.is_hung_up_on()
+    await hanging_up
+    assert not (await end_of(leg)).by_peer
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("486 Busy Here", ()),
+        ("480 Temporarily Unavailable", ()),
+        ("408 Request Timeout", ()),
+        ("487 Request Terminated", ()),
+        ("404 Not Found", ()),
+        ("603 Decline", ()),
+        ("503 Service Unavailable", ("Retry-After: 5",)),
+        ("302 Moved Temporarily", ("Contact: <sip:elsewhere@127.0.0.1:9>",)),
+        ("401 Unauthorized", ('WWW-Authenticate: Digest realm="pbx", nonce="n", algorithm=MD5',)),
+        ("407 Proxy Authentication Required", ('Proxy-Authenticate: Digest realm="pbx", nonce="n", algorithm=MD5',)),
+    ],
+)
+async def test_the_final_status_of_the_callee_is_the_end_s(
+    phone: Phone, raw: RawPhone, status: str, headers: tuple[str, ...]
+) -> None:
+    leg, callee = await placed(phone, raw)
+    callee.rings()
+    callee.refuses(status, *headers)
+    await callee.gets("ACK")
+    end = await end_of(leg)
+    assert (end.code, end.by_peer) == (int(status[:3]), True)
+    with pytest.raises(ConnectionError):
+        await leg.connected()
+
+
+async def test_a_redirect_is_not_followed(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    async with RawPhone(phone.target) as elsewhere:
+        callee.refuses("302 Moved Temporarily", f"Contact: <sip:x@127.0.0.1:{elsewhere.sip.port}>")
+        await end_of(leg)
+        await elsewhere.options()
+        assert elsewhere.sip.received.empty()
+
+
+async def test_hanging_up_while_it_rings_cancels(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    callee.rings()
+    await asyncio.wait_for(leg.rings, 5)
+    await leg.hangup()
+    await callee.is_cancelled()
+    await callee.gets("ACK")
+    end = await end_of(leg)
+    assert (end.code, end.by_peer) == (487, False)
+
+
+async def test_an_answer_that_crosses_the_cancel_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    callee.rings()
+    await asyncio.wait_for(leg.rings, 5)
+    await leg.hangup()
+    callee.answers()
+    await callee.gets("ACK")
+    await callee.is_hung_up_on()
+    assert not (await end_of(leg)).by_peer
+    assert not leg.answered.done()
+
+
+async def test_a_call_is_cancelled_only_when_the_callee_has_said_something(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3261 9.1."""
+    leg, callee = await placed(phone, raw)
+    await leg.hangup()
+    await end_of(leg)
+    assert (await callee.gets("INVITE")).header("Call-ID") == leg.sip_call_id, "it is sent again"
+    callee.trying()
+    await callee.is_cancelled()
+
+
+async def test_whether_the_callee_has_said_anything_is_known(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    assert await leg.progress() == 0
+    callee.trying()
+    await raw.options()
+    assert await leg.progress() == 100
+    assert not leg.rings.done()
+    callee.rings()
+    await asyncio.wait_for(leg.rings, 5)
+    assert await leg.progress() == 180
+    callee.refuses("486 Busy Here")
+    await end_of(leg)
+    assert await leg.progress() == 0
+
+
+async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_status(phone: Phone) -> None:
+    """As it is known before the INVITE waits for it, or after."""
+    try:
+        leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{free_port()};transport=tcp")
+    except NotReached as refused:
+        assert str(refused) in ("no INVITE could be sent", "no INVITE could be sent: nothing listens there")
+        assert phone.endpoint.live_legs == 0
+        return
+    end = await end_of(leg)
+    assert (end.code, end.by_peer) == (0, True)
+
+
+async def test_why_no_invite_could_be_sent_is_told_in_words(phone: Phone) -> None:
+    """From loopback no packet gets to another network: it is not even sent."""
+    words = "^no INVITE could be sent: this machine cannot send to that address from where SIP listens$"
+    with pytest.raises(ConnectionError, match=words):
+        await phone.endpoint.call("sip:x@192.0.2.1:5060")
+    assert phone.endpoint.live_legs == 0
+
+
+async def test_a_callee_over_tcp_is_reached_over_tcp(phone: Phone) -> None:
+    invites: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        invites.put_nowait(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        leg = await phone.endpoint.call(f"sip:x@127.0.0.1:{port};transport=tcp")
+        assert f"INVITE sip:x@127.0.0.1:{port};transport=tcp SIP/2.0".encode() in await invites.get()
+        await leg.hangup()
+        await end_of(leg)

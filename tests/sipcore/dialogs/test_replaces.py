@@ -1,0 +1,234 @@
+"""Attended transfers as PBXs do them: an INVITE with Replaces takes the other side's place in a call (RFC 3891)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.dialogs.leg import Leg, Media
+from sipcore.endpoint import EndpointSettings
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import Dialog, RawPhone, Rtp
+from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("G722", "PCMU"), max_calls=20)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    """Who calls first."""
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def heir(phone: Phone) -> AsyncIterator[RawPhone]:
+    """Who takes the call over."""
+    async with RawPhone(phone.target) as heir:
+        yield heir
+
+
+async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
+    """A call from the raw phone, answered."""
+    dialog = raw.dialog()
+    raw.invite(dialog, sdp)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    return dialog, leg, await answering
+
+
+def replaces(call_id: str, ours: str, theirs: str) -> tuple[str, str]:
+    """The headers of an INVITE that takes over a dialog, by our tag and by theirs."""
+    return f"Replaces: {call_id};to-tag={ours};from-tag={theirs}", "Require: replaces"
+
+
+def place_of(dialog: Dialog) -> tuple[str, str]:
+    """The same for a call that came in."""
+    return replaces(dialog.call_id, dialog.to.split("tag=")[1], dialog.tag)
+
+
+async def takes_over(heir: RawPhone, old: Dialog, sdp: str) -> Dialog:
+    """The heir in the place of the other side."""
+    new = heir.dialog()
+    heir.invite(new, sdp, headers=place_of(old))
+    await heir.accepted(new)
+    return new
+
+
+async def is_hung_up_on(raw: RawPhone, dialog: Dialog) -> None:
+    """The first caller gets a BYE."""
+    while not (bye := await raw.message()).first_line.startswith("BYE"):
+        pass
+    assert bye.header("Call-ID") == dialog.call_id
+    lines = [
+        "SIP/2.0 200 OK",
+        *(line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in bye.headers(name)),
+    ]
+    raw.send(("\r\n".join([*lines, "Content-Length: 0"]) + "\r\n\r\n").encode())
+
+
+async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+    """Hang up from the raw phone."""
+    await raw.bye(dialog)
+    assert (await asyncio.wait_for(leg.ended, 5)).by_peer
+    leg.release()
+
+
+async def hear_each_other(phone: Phone, raw: RawPhone, media: Media) -> None:
+    """Tones both ways, through the slot that the leg has had from the beginning."""
+    track = phone.ears.follow(media.slot)
+    while not raw.rtp.received.empty():
+        raw.rtp.received.get_nowait()
+    phone.pump.write(media.slot, tone(media.rate, 800, 0.4))
+    sound = tone(8000, 440, 0.4)
+    heard = []
+    for number, at in enumerate(range(0, len(sound), 160)):
+        raw.send_rtp(Rtp(0, number, at, mulaw(sound[at : at + 160]), number == 0))
+        heard.append(await raw.next_rtp())
+        phone.ears.read()
+    assert {packet.kind for packet in heard} == {0}
+    assert loudest_hz(from_mulaw(b"".join(each.payload for each in heard)), 8000) == pytest.approx(800, abs=10)
+    assert loudest_hz(track.heard, media.rate) == pytest.approx(440, abs=10)
+
+
+@pytest.mark.parametrize("first", ["0", "9"])
+async def test_the_leg_and_its_sound_go_on_with_who_takes_over(
+    phone: Phone, raw: RawPhone, heir: RawPhone, first: str
+) -> None:
+    old, leg, media = await connected(phone, raw, raw.offer(first))
+    new = await takes_over(heir, old, heir.offer("0"))
+    await is_hung_up_on(raw, old)
+    await hear_each_other(phone, heir, media)
+    assert not leg.ended.done()
+    assert phone.endpoint.live_legs == 1
+    await over(heir, new, leg)
+    assert phone.endpoint.live_legs == 0
+    with pytest.raises(KeyError):
+        phone.pump.rate(media.slot)
+
+
+async def test_a_place_can_be_taken_again_and_the_leg_hangs_up_on_the_last(
+    phone: Phone, raw: RawPhone, heir: RawPhone
+) -> None:
+    old, leg, media = await connected(phone, raw, raw.offer("0"))
+    new = await takes_over(heir, old, heir.offer("0"))
+    await is_hung_up_on(raw, old)
+    last = await takes_over(raw, new, raw.offer("0"))
+    await is_hung_up_on(heir, new)
+    await hear_each_other(phone, raw, media)
+    await leg.hangup()
+    await is_hung_up_on(raw, last)
+    assert not (await asyncio.wait_for(leg.ended, 5)).by_peer
+    leg.release()
+
+
+async def test_a_leg_on_hold_is_resumed_by_who_takes_over(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+    held: asyncio.Queue[bool] = asyncio.Queue()
+    leg.on_hold_change = held.put_nowait
+    old.cseq += 1
+    raw.send(raw.request("INVITE", old, body=raw.offer("0", "sendonly")))
+    await raw.accepted(old)
+    assert await asyncio.wait_for(held.get(), 5)
+    new = await takes_over(heir, old, heir.offer("0"))
+    assert not await asyncio.wait_for(held.get(), 5)
+    await over(heir, new, leg)
+
+
+async def test_who_takes_over_may_leave_the_offer_to_us(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+    old, leg, media = await connected(phone, raw, raw.offer("0"))
+    new = heir.dialog()
+    heir.invite(new, "", headers=place_of(old))
+    answer = await heir.final("INVITE")
+    assert (answer.status, "m=audio" in answer.body) == (200, True)
+    new.goes_on_with(answer)
+    heir._rtp_target = ("127.0.0.1", int(answer.body.split("m=audio ")[1].split()[0]))
+    heir.send(heir.request("ACK", new, body=heir.offer("0")))
+    await is_hung_up_on(raw, old)
+    await heir.next_rtp()
+    await hear_each_other(phone, heir, media)
+    await over(heir, new, leg)
+
+
+async def test_no_dialog_is_replaced_that_is_not_there(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+    call_id, ours, theirs = old.call_id, old.to.split("tag=")[1], old.tag
+    for wrong in ((f"x{call_id}", ours, theirs), (call_id, f"{ours}x", theirs), (call_id, ours, f"{theirs}x")):
+        heir.invite(heir.dialog(), heir.offer("0"), headers=replaces(*wrong))
+        assert (await heir.final("INVITE")).status == 481
+    assert phone.incoming.empty()
+    await over(raw, old, leg)
+
+
+async def test_another_trunk_takes_no_call_over(phone: Phone, raw: RawPhone) -> None:
+    old, leg, media = await connected(phone, raw, raw.offer("0"))
+    phone.endpoint.set_sources(["127.0.0.1", "127.0.0.3"])
+    async with RawPhone(phone.target, "127.0.0.3") as thief:
+        thief.invite(thief.dialog(), thief.offer("0"), headers=place_of(old))
+        assert (await thief.final("INVITE")).status == 403
+    phone.endpoint.set_sources(["127.0.0.1"])
+    await hear_each_other(phone, raw, media)
+    await over(raw, old, leg)
+
+
+async def test_an_address_of_the_same_trunk_may(phone: Phone, raw: RawPhone) -> None:
+    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+    phone.endpoint.set_sources(["127.0.0.1", "127.0.0.3"])
+    leg.may_be_taken_over = {"127.0.0.3"}.__contains__
+    async with RawPhone(phone.target, "127.0.0.3") as heir:
+        new = await takes_over(heir, old, heir.offer("0"))
+        await over(heir, new, leg)
+    phone.endpoint.set_sources(["127.0.0.1"])
+
+
+async def test_who_shares_no_codec_takes_nothing_over_and_may_try_again(
+    phone: Phone, raw: RawPhone, heir: RawPhone
+) -> None:
+    old, leg, media = await connected(phone, raw, raw.offer("0"))
+    heir.invite(heir.dialog(), heir.offer("4", "rtpmap:4 G723/8000"), headers=place_of(old))
+    assert (await heir.final("INVITE")).status == 488
+    await hear_each_other(phone, raw, media)
+    new = await takes_over(heir, old, heir.offer("0"))
+    await hear_each_other(phone, heir, media)
+    await over(heir, new, leg)
+
+
+async def test_a_full_server_lets_a_place_be_taken(phone: Phone, raw: RawPhone, heir: RawPhone) -> None:
+    old, leg, _ = await connected(phone, raw, raw.offer("0"))
+    phone.endpoint.set_accepting(False)
+    heir.invite(heir.dialog(), heir.offer("0"))
+    assert (await heir.final("INVITE")).status == 503
+    new = await takes_over(heir, old, heir.offer("0"))
+    phone.endpoint.set_accepting(True)
+    await over(heir, new, leg)
+
+
+async def test_a_call_of_ours_is_taken_over_too_even_while_it_rings(
+    phone: Phone, raw: RawPhone, heir: RawPhone
+) -> None:
+    for answered in (True, False):
+        leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+        callee = await RawCallee.called(raw)
+        callee.rings()
+        await asyncio.wait_for(leg.rings, 5)
+        if answered:
+            callee.answers()
+            await callee.gets("ACK")
+            await asyncio.wait_for(leg.connected(), 5)
+        new = heir.dialog()
+        ours = callee.invite.header("From").split("tag=")[1]
+        heir.invite(new, heir.offer("0"), headers=replaces(leg.sip_call_id, ours, callee.dialog.tag))
+        await heir.accepted(new)
+        if answered:
+            await callee.is_hung_up_on()
+        else:
+            await callee.is_cancelled()
+        media = await asyncio.wait_for(leg.connected(), 5)
+        await hear_each_other(phone, heir, media)
+        await over(heir, new, leg)

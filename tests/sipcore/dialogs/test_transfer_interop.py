@@ -1,0 +1,51 @@
+"""Transfers with phones that others have written: Debian's baresip asks for them, and takes the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sipcore.dialogs.leg import Leg
+from sipcore.endpoint import EndpointSettings
+from sipcore.messages.refer import Referral
+from tests.peers.sipp_baresip import Baresip
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.tones import loudest_hz, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("G722", "PCMU", "PCMA"), max_calls=20)
+
+
+@pytest.mark.parametrize("codec", ["PCMU/8000/1", "G722/16000/1"])
+async def test_baresip_hands_its_call_to_another_phone(phone: Phone, codec: str) -> None:
+    """The other phone has another codec; what it hears comes from the leg that was there before."""
+    async with Baresip(codec) as first, Baresip("PCMA/8000/1") as second:
+
+        async def reach(wanted: Referral, accept: Callable[[], Awaitable[None]]) -> Leg | int:
+            assert wanted.contact.user == "555"
+            await accept()
+            leg = await phone.endpoint.call(second.uri)
+            await leg.connected()
+            return leg
+
+        await first.command("dial", phone.uri)
+        leg = await phone.next_leg()
+        leg.on_refer = reach
+        media = await leg.answer()
+        await first.event("CALL_ESTABLISHED")
+        await first.command("transfer", f"sip:555@{phone.target}")
+        await second.event("CALL_ESTABLISHED")
+        await first.event("CALL_CLOSED")
+        track = phone.ears.follow(media.slot)
+        phone.pump.write(media.slot, tone(media.rate, 800, 0.6))
+        await phone.ears.ticks(60)
+        assert not leg.ended.done()
+        assert loudest_hz(track.heard, media.rate) == pytest.approx(440, abs=10)
+        await leg.hangup()
+        await second.event("CALL_CLOSED")
+        await asyncio.wait_for(leg.ended, 5)
+        leg.release()
+        rate, heard = second.heard()
+        assert loudest_hz(heard, rate) == pytest.approx(800, abs=10)

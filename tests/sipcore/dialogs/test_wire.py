@@ -1,0 +1,286 @@
+"""What goes over the wire, seen by a phone that is only bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from sipcore.dialogs.leg import Leg, Media
+from sipcore.settings import EndpointSettings
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.tones import delay_of, from_mulaw, loudest_hz, mulaw, sounding_s, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU", "PCMA"), max_calls=20)
+HZ = 600
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
+    """A call from the raw phone, answered."""
+    dialog = raw.dialog()
+    raw.invite(dialog, sdp)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    answer = await raw.accepted(dialog)
+    return dialog, leg, await answering, answer
+
+
+async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+    """Hang up from the raw phone."""
+    await raw.bye(dialog)
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+def packets_of(samples: np.ndarray[tuple[int], np.dtype[np.int16]], ptime: int) -> list[Rtp]:
+    size = 8 * ptime
+    parts = [samples[at : at + size] for at in range(0, len(samples) - size + 1, size)]
+    return [Rtp(0, number, number * size, mulaw(part), number == 0) for number, part in enumerate(parts)]
+
+
+async def test_packets_keep_their_sequence_and_clock_through_silence(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    packets = [await raw.next_rtp() for _ in range(10)]
+    phone.pump.write(media.slot, tone(8000, HZ, 0.1))
+    packets += [await raw.next_rtp() for _ in range(15)]
+    await over(raw, dialog, leg)
+    assert {(b.sequence - a.sequence) & 0xFFFF for a, b in itertools.pairwise(packets)} == {1}
+    assert {(b.timestamp - a.timestamp) & 0xFFFFFFFF for a, b in itertools.pairwise(packets)} == {160}
+
+
+async def test_heard_and_said_stay_aligned(phone: Phone, raw: RawPhone) -> None:
+    """An echo comes back after the same delay at the beginning and at the end of the call."""
+    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    echoing = asyncio.create_task(raw.echo())
+    track = phone.ears.follow(media.slot)
+    noise = (np.random.default_rng(5).standard_normal(8000 * 3) * 3000).astype(np.int16)
+    phone.pump.write(media.slot, noise)
+    await phone.ears.ticks(150)
+    echoing.cancel()
+    await over(raw, dialog, leg)
+    assert len(track.heard) == len(track.said)
+    delays = [delay_of(track.heard[at : at + 4000], track.said[at : at + 4000]) for at in (4000, 12000, 19000)]
+    assert max(delays) - min(delays) <= 330, "the jitter buffer adapts by a frame or two, nothing else moves"
+    assert 0 < delays[0] < 0.2 * 8000
+
+
+async def test_opus_is_offered_and_answered_as_rfc_7587_wants_it(phone: Phone, raw: RawPhone) -> None:
+    sdp = raw.offer("96", "rtpmap:96 opus/48000/2", "fmtp:96 stereo=1;sprop-stereo=1;useinbandfec=1")
+    dialog, leg, media, answer = await connected(phone, raw, sdp)
+    first, second = await raw.next_rtp(), await raw.next_rtp()
+    await over(raw, dialog, leg)
+    assert "a=rtpmap:96 opus/48000/2" in answer.body
+    assert "stereo=0" in answer.body
+    assert (media.codec.lower(), media.rate) == ("opus", 16000)
+    assert first.kind == 96
+    assert second.timestamp - first.timestamp == 960, "its RTP clock is 48 kHz whatever the rate"
+    assert not second.payload[0] & 0b100, "mono (RFC 6716 3.1)"
+
+
+async def test_a_held_call_keeps_its_slot_and_goes_on_when_resumed(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media, _ = await connected(phone, raw, raw.offer("0"))
+    assert not leg.on_hold
+    told: list[bool] = []
+    leg.on_hold_change = told.append
+    for attribute, held in (("sendonly", True), ("sendrecv", False), ("inactive", True), ("sendrecv", False)):
+        dialog.cseq += 1
+        raw.invite(dialog, raw.offer("0", attribute))
+        await raw.accepted(dialog)
+        await raw.options()
+        await phone.ears.ticks(2)
+        assert (leg.on_hold, told[-1]) == (held, held), attribute
+        assert phone.pump.rate(media.slot) == 8000
+    assert len(told) == 4
+    track = phone.ears.follow(media.slot)
+    while not raw.rtp.received.empty():
+        raw.rtp.received.get_nowait()
+    phone.pump.write(media.slot, tone(8000, HZ, 0.5))
+    got = []
+    for packet in packets_of(tone(8000, 440, 0.5), 20):
+        raw.send_rtp(packet)
+        got.append((await raw.next_rtp()).payload)
+        phone.ears.read()
+    await phone.ears.ticks(3)
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
+
+
+@pytest.mark.parametrize("held_by", ["a=inactive", "c=IN IP4 0.0.0.0"])
+async def test_a_call_that_begins_on_hold_has_sound_when_it_is_resumed(
+    phone: Phone, raw: RawPhone, held_by: str
+) -> None:
+    dialog = raw.dialog()
+    offer = raw.offer("0")
+    raw.invite(
+        dialog,
+        offer.replace("a=fmtp", f"{held_by}\r\na=fmtp")
+        if held_by[0] == "a"
+        else offer.replace("c=IN IP4 127.0.0.1", held_by),
+    )
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    assert (await raw.options()).status == 200
+    assert not answering.done()
+    assert not leg.ended.done()
+    dialog.cseq += 1
+    raw.invite(dialog, raw.offer("0"))
+    await raw.accepted(dialog)
+    media = await asyncio.wait_for(answering, 5)
+    assert not leg.on_hold
+    phone.pump.write(media.slot, tone(8000, HZ, 0.3))
+    got = [(await raw.next_rtp()).payload for _ in range(20)]
+    await over(raw, dialog, leg)
+    assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
+
+
+async def test_another_codec_after_a_reinvite_is_heard_at_the_old_rate(phone: Phone, raw: RawPhone) -> None:
+    sdp = raw.offer("96", "rtpmap:96 opus/48000/2")
+    dialog, leg, media, _ = await connected(phone, raw, sdp)
+    dialog.cseq += 1
+    raw.invite(dialog, raw.offer("0"))
+    await raw.accepted(dialog)
+    while (await raw.next_rtp()).kind != 0:
+        pass
+    track = phone.ears.follow(media.slot)
+    phone.pump.write(media.slot, tone(16000, HZ, 0.6))
+    got = []
+    for packet in packets_of(tone(8000, 440, 0.6), 20):
+        raw.send_rtp(packet)
+        got.append((await raw.next_rtp()).payload)
+        phone.ears.read()
+    await phone.ears.ticks(3)
+    assert phone.pump.rate(media.slot) == media.rate == 16000
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard, 16000) == pytest.approx(440, abs=10)
+    assert sounding_s(track.heard, 16000) == pytest.approx(0.6, abs=0.06)
+    assert loudest_hz(from_mulaw(b"".join(got)), 8000) == pytest.approx(HZ, abs=10)
+
+
+async def test_cancel_ends_a_ringing_leg(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    branch = raw.invite(dialog, raw.offer())
+    leg = await phone.next_leg()
+    await leg.ringing()
+    while (await raw.message()).status != 180:
+        pass
+    raw.send(raw.request("CANCEL", dialog, branch=branch))
+    assert (await raw.final("CANCEL")).status == 200
+    assert (await raw.final("INVITE")).status == 487
+    raw.send(raw.request("ACK", dialog, branch=branch))
+    end = await asyncio.wait_for(leg.ended, 5)
+    assert (end.code, end.by_peer) == (487, True)
+    with pytest.raises(ConnectionError, match="487"):
+        await leg.answer()
+    await leg.hangup()
+
+
+@pytest.mark.parametrize(("code", "retry_after_s"), [(486, None), (403, None), (603, None), (503, 7)])
+async def test_a_rejected_caller_gets_the_status_and_retry_after(
+    phone: Phone, raw: RawPhone, code: int, retry_after_s: int | None
+) -> None:
+    dialog = raw.dialog()
+    branch = raw.invite(dialog, raw.offer())
+    leg = await phone.next_leg()
+    await leg.reject(code, retry_after_s)
+    refusal = await raw.final("INVITE")
+    dialog.to = refusal.header("To")
+    raw.send(raw.request("ACK", dialog, branch=branch))
+    end = await asyncio.wait_for(leg.ended, 5)
+    assert refusal.status == end.code == code
+    assert refusal.header("Retry-After") == ("" if retry_after_s is None else str(retry_after_s))
+    assert not end.by_peer
+
+
+async def test_an_offer_without_a_codec_of_ours_is_refused_and_nobody_is_bothered(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("4", "rtpmap:4 G723/8000"))
+    assert (await raw.final("INVITE")).status == 488
+    await asyncio.sleep(0)
+    assert phone.incoming.empty()
+
+
+async def test_a_caller_that_vanishes_is_noticed_by_its_silence(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    for packet in packets_of(tone(8000, 440, 0.3), 20):
+        raw.send_rtp(packet)
+        await raw.next_rtp()
+        await phone.ears.tick()
+    assert leg.silence_s() < 0.2
+    await phone.ears.ticks(30)
+    assert leg.silence_s() > 0.4
+    await over(raw, dialog, leg)
+
+
+async def test_a_strangers_rtp_does_not_reach_a_call(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
+    port = int(answer.body.split("m=audio ")[1].split()[0])
+    track = phone.ears.follow(media.slot)
+    async with RawPhone(phone.target, "127.0.0.3") as stranger:
+        for packet in packets_of(tone(8000, 440, 0.5), 20):
+            stranger.rtp.transport.sendto(packet.pack(), ("127.0.0.1", port))
+            stranger.rtp.transport.sendto(b"\x80" * 3, ("127.0.0.1", port))
+            await raw.next_rtp()
+            phone.ears.read()
+        await phone.ears.ticks(3)
+        assert stranger.rtp.received.empty(), "nothing is sent to it either"
+    await over(raw, dialog, leg)
+    assert np.abs(track.heard.astype(int)).max(initial=0) < 100
+
+
+async def test_a_peer_cannot_make_us_call_somebody(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, _, _ = await connected(phone, raw, raw.offer("0"))
+    async with RawPhone(phone.target) as victim:
+        raw.within("REFER", dialog, Refer_To=f"<sip:victim@127.0.0.1:{victim.sip.port}>")
+        assert (await raw.final("REFER")).status == 603
+        assert (await raw.options()).status == 200
+        assert victim.sip.received.empty()
+    assert not leg.ended.done()
+    await over(raw, dialog, leg)
+
+
+async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    request = raw.request("INVITE", dialog, body=raw.offer()).replace(
+        b'"Raw \\"phone\\""', b'"' + b"\xff\xfe\x07 <script>" + "ж".encode() * 300 + b'"'
+    )
+    raw.send(request)
+    leg = await phone.next_leg()
+    await leg.reject(486)
+    name = leg.facts.sender.name
+    assert len(name) == 128
+    assert name.isprintable()
+    name.encode()  # no surrogates
+    assert (await raw.final("INVITE")).status == 486
+
+
+async def test_what_an_invite_carries_arrives_with_the_leg(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer(), headers=("X-Customer: Zoë", "Diversion: <sip:1@h>", "Authorization: Digest x=y"))
+    leg = await phone.next_leg()
+    assert leg.facts.headers == {"X-Customer": ("Zoë",), "Diversion": ("<sip:1@h>",)}
+    await leg.reject(486)
+    assert (await raw.final("INVITE")).status == 486
+
+
+async def test_a_call_id_that_is_no_text_is_served_like_any_other(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.send(raw.request("INVITE", dialog, body=raw.offer()).replace(b"Call-ID: raw", b"Call-ID: \xff\xferaw"))
+    leg = await phone.next_leg()
+    await leg.reject(486)
+    assert leg.sip_call_id == "\ufffd\ufffd" + dialog.call_id
+    assert (await raw.final("INVITE")).status == 486

@@ -1,0 +1,77 @@
+"""Reliable responses, session timers, UPDATE, re-INVITE and late offers with a phone that others have written: sipp."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sipcore.dialogs.leg import Leg
+from sipcore.settings import EndpointSettings
+from sipcore.trace.sip_message import SipMessage
+from tests.peers.sipp_baresip import Sipp
+from tests.sipcore.live_call import ended
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.tones import loudest_hz, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
+
+
+async def rings_until_acknowledged(phone: Phone, leg: Leg) -> None:
+    """Send 180 and answer its PRACK: sipp takes the next 200 for that, whatever it is."""
+    acknowledged = asyncio.Event()
+
+    def watch(message: SipMessage, *_: object) -> None:
+        if message.sent and (message.method, message.status) == ("PRACK", 200):
+            acknowledged.set()
+
+    watchers = phone.endpoint.sip_log.watchers
+    watchers.add(watch)
+    await leg.ringing()
+    await asyncio.wait_for(acknowledged.wait(), 5)
+    watchers.discard(watch)
+
+
+@pytest.mark.parametrize("transport", ["u1", "t1"])
+async def test_a_caller_with_reliable_responses_a_session_timer_and_hold(phone: Phone, transport: str) -> None:
+    async with Sipp("reliable_caller", phone.target, hold_ms=500, transport=transport) as sipp:
+        leg = await phone.next_leg()
+        holds: list[bool] = []
+        leg.on_hold_change = holds.append
+        await rings_until_acknowledged(phone, leg)
+        media = await leg.answer()
+        track = phone.ears.follow(media.slot)
+        while holds != [True, False] and not leg.ended.done():
+            await phone.ears.tick()
+        phone.pump.write(media.slot, tone(8000, 800, 0.3))
+        await phone.ears.ticks(20)
+        await sipp.finished()
+        assert (await ended(leg)).by_peer
+    assert holds == [True, False]
+    assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(800, abs=20), "it echoes what we say"
+
+
+async def test_a_caller_that_leaves_the_offer_to_us(phone: Phone) -> None:
+    async with Sipp("late_caller", phone.target, hold_ms=500) as sipp:
+        leg = await phone.next_leg()
+        await leg.ringing()
+        media = await leg.answer()
+        track = phone.ears.follow(media.slot)
+        phone.pump.write(media.slot, tone(8000, 800, 0.3))
+        await phone.ears.ticks(20)
+        await sipp.finished()
+        assert (await ended(leg)).by_peer
+    assert loudest_hz(track.heard, 8000) == pytest.approx(800, abs=20)
+
+
+async def test_a_callee_with_reliable_early_media(phone: Phone) -> None:
+    async with Sipp("reliable_callee", phone.target, hold_ms=500) as sipp:
+        leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{sipp.port}")
+        media = await asyncio.wait_for(leg.connected(), 8)
+        track = phone.ears.follow(media.slot)
+        phone.pump.write(media.slot, tone(8000, 800, 0.3))
+        await phone.ears.ticks(20)
+        await sipp.finished()
+        assert (await ended(leg)).by_peer
+    assert loudest_hz(track.heard, 8000) == pytest.approx(800, abs=20)

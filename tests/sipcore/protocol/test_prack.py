@@ -1,0 +1,170 @@
+"""Reliable provisional responses (RFC 3262), as caller and as callee."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.settings import EndpointSettings
+from tests.sipcore.live_call import assert_sound_flows, ended, placed
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+async def provisional(raw: RawPhone, status: int) -> Message:
+    """The next response of that status."""
+    while (message := await raw.message()).status != status:
+        pass
+    return message
+
+
+def prack(raw: RawPhone, dialog: Dialog, response: Message, rack: str | None = None) -> None:
+    """Acknowledge a reliable provisional response."""
+    early = Dialog(
+        dialog.call_id,
+        dialog.tag,
+        response.header("To"),
+        response.header("Contact").split("<")[1].split(">")[0],
+        dialog.cseq + 1,
+    )
+    rack = rack or f"{response.header('RSeq')} {response.header('CSeq')}"
+    raw.send(raw.request("PRACK", early, headers=(f"RAck: {rack}",)))
+    dialog.cseq += 1
+
+
+@pytest.mark.parametrize("header", ["Require: 100rel", "Supported: timer, 100rel"])
+async def test_a_caller_that_knows_reliable_responses_gets_them(phone: Phone, raw: RawPhone, header: str) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"), (header,))
+    leg = await phone.next_leg()
+    await leg.ringing()
+    ringing = await provisional(raw, 180)
+    assert "100rel" in ringing.header("Require")
+    assert int(ringing.header("RSeq")) > 0
+    again = await provisional(raw, 180)
+    assert again.header("RSeq") == ringing.header("RSeq"), "it is sent again until it is acknowledged"
+    prack(raw, dialog, ringing)
+    assert (await raw.final("PRACK")).status == 200
+    dialog.cseq -= 1  # the ACK of the INVITE has its number
+    answering = asyncio.create_task(leg.answer())
+    answer = await raw.accepted(dialog)
+    media = await answering
+    assert "RSeq" not in answer.text
+    await assert_sound_flows(phone, raw, media)
+    dialog.cseq += 1
+    await raw.bye(dialog)
+    await ended(leg)
+
+
+async def test_an_answer_does_not_wait_for_the_prack_of_a_180(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3262 3: only a session description in it would hold the answer back."""
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"), ("Supported: 100rel",))
+    leg = await phone.next_leg()
+    await leg.ringing()
+    answering = asyncio.create_task(leg.answer())
+    ringing = await provisional(raw, 180)
+    answer = await raw.accepted(dialog)
+    assert answer.body
+    await answering
+    prack(raw, dialog, ringing)
+    assert (await raw.final("PRACK")).status == 200, "a late one is welcome"
+    await raw.bye(dialog)
+    await ended(leg)
+
+
+async def test_nothing_is_asked_of_a_caller_that_does_not_know_them(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"))
+    leg = await phone.next_leg()
+    await leg.ringing()
+    ringing = await provisional(raw, 180)
+    await leg.reject(486)
+    assert (await raw.final("INVITE")).status == 486
+    assert "RSeq" not in ringing.text
+    assert "Require" not in ringing.text
+    await ended(leg)
+
+
+async def test_we_say_that_we_know_them_and_never_require_them(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    assert "100rel" in callee.invite.header("Supported")
+    assert "PRACK" in callee.invite.header("Allow")
+    assert callee.invite.header("Require") == ""
+    callee.refuses("486 Busy Here")
+    await ended(leg)
+
+
+async def test_early_media_by_a_reliable_183_is_heard_and_acknowledged_once(phone: Phone, raw: RawPhone) -> None:
+    leg, callee = await placed(phone, raw)
+    connecting = asyncio.create_task(leg.connected())
+    callee.listens()
+    for _ in range(2):  # the second is the first, sent again
+        callee.rings(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 7")
+    acknowledged = await callee.gets("PRACK")
+    assert acknowledged.header("RAck") == "7 " + callee.invite.header("CSeq")
+    callee.accepts(acknowledged)
+    await asyncio.wait_for(leg.rings, 5)
+    await phone.ears.ticks(3)
+    assert leg.has_sound
+    assert not leg.answered.done()
+    await assert_sound_flows(phone, raw, leg._media.result())
+    callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 9")  # 8 is missing
+    callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 8")
+    second = await callee.gets("PRACK")
+    assert second.header("RAck").startswith("8 "), "in order, and none of a gap (RFC 3262 4)"
+    callee.accepts(second)
+    callee.answers("")
+    await callee.gets("ACK")
+    media = await asyncio.wait_for(connecting, 5)
+    await assert_sound_flows(phone, raw, media)
+    await callee.hangs_up()
+    await ended(leg)
+
+
+async def test_an_early_session_changes_by_update(phone: Phone, raw: RawPhone) -> None:
+    """RFC 3311 5.1: once the first offer is answered reliably, another may follow before the call is answered."""
+    leg, callee = await placed(phone, raw)
+    connecting = asyncio.create_task(leg.connected())
+    callee.listens()
+    callee.rings(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 1")
+    callee.accepts(await callee.gets("PRACK"))
+    await asyncio.wait_for(leg.rings, 5)
+    async with RawPhone(phone.target) as announcer:
+        raw.send(callee.request("UPDATE", announcer.offer("0")))
+        updated = await raw.final("UPDATE")
+        assert (updated.status, updated.header("Content-Type")) == (200, "application/sdp")
+        announcer._rtp_target = raw._rtp_target
+        await assert_sound_flows(phone, announcer, leg._media.result())
+        callee.answers("")
+        await callee.gets("ACK")
+        media = await asyncio.wait_for(connecting, 5)
+        await assert_sound_flows(phone, announcer, media)
+    await callee.hangs_up()
+    await ended(leg)
+
+
+async def test_a_prack_that_acknowledges_nothing_stops_nothing(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"), ("Require: 100rel",))
+    leg = await phone.next_leg()
+    await leg.ringing()
+    ringing = await provisional(raw, 180)
+    prack(raw, dialog, ringing, rack="999999 1 INVITE")
+    await raw.final("PRACK")
+    assert (await provisional(raw, 180)).header("RSeq") == ringing.header("RSeq")
+    await leg.reject(486)
+    assert (await raw.final("INVITE")).status == 486
+    await ended(leg)

@@ -1,0 +1,243 @@
+"""What happens when half a minute or more has passed: session timers that run out (RFC 4028), answers that never come
+(RFC 3261 17). The endpoint's clock runs fast, and all cases run at once, each a test of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import pytest_asyncio
+
+from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Case = Callable[[HurriedPhone, RawPhone], Awaitable[None]]
+CASES: dict[str, Case] = {}
+TIMER = "Supported: timer"
+GIVES_UP_AFTER_S = 32
+"""64 * T1."""
+
+
+def case(function: Case) -> Case:
+    """One of those that run at once."""
+    CASES[function.__name__] = function
+    return function
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runs() -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """All cases, begun."""
+
+    async def run(case: Case, hurried: HurriedPhone) -> None:
+        async with asyncio.timeout(50), RawPhone(hurried.target) as raw:
+            await case(hurried, raw)
+
+    async with HurriedPhone.started(session_timer_s=90) as hurried:
+        runs = {name: asyncio.create_task(run(case, hurried)) for name, case in CASES.items()}
+        await asyncio.wait(runs.values())
+        yield runs
+
+
+@case
+async def the_server_refreshes_by_update_when_it_is_to_and_the_caller_knows_that(
+    hurried: HurriedPhone, raw: RawPhone
+) -> None:
+    dialog = await called(raw, TIMER, "Allow: INVITE, UPDATE", "Session-Expires: 90;refresher=uas")
+    for request in await refreshed(raw, "UPDATE", 2):
+        assert request.header("Session-Expires") == "90;refresher=uac"
+        assert request.body == ""
+    await hung_up(hurried, raw, dialog)
+
+
+@case
+async def the_server_refreshes_by_a_reinvite_otherwise(hurried: HurriedPhone, raw: RawPhone) -> None:
+    dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas")
+    for request in await refreshed(raw, "INVITE", 2):
+        assert "m=audio" in request.body
+    await hung_up(hurried, raw, dialog)
+
+
+@case
+async def a_caller_that_refreshes_stays_until_it_vanishes(hurried: HurriedPhone, raw: RawPhone) -> None:
+    dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uac")
+    await asyncio.sleep(1)
+    raw.within("UPDATE", dialog, Supported="timer", Session_Expires="90;refresher=uac")
+    refreshed = await raw.final("UPDATE")
+    assert (refreshed.status, refreshed.header("Session-Expires")) == (200, "90;refresher=uac")
+    raw.reply(await raw.asked("BYE"), "200 OK")
+    end = await hurried.end_of(dialog.call_id)
+    assert end["code"] == 408
+    assert_about(end["after_s"], 30 + 60)
+
+
+@case
+async def a_caller_that_never_refreshes_is_hung_up_on_before_the_session_expires(
+    hurried: HurriedPhone, raw: RawPhone
+) -> None:
+    """A third of the interval before its end (RFC 4028 10)."""
+    dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uac")
+    raw.reply(await raw.asked("BYE"), "200 OK")
+    assert_about((await hurried.end_of(dialog.call_id))["after_s"], 60)
+
+
+@case
+async def a_caller_that_answers_no_refresh_any_more_is_hung_up_on(hurried: HurriedPhone, raw: RawPhone) -> None:
+    dialog = await called(raw, TIMER, "Allow: UPDATE", "Session-Expires: 90;refresher=uas")
+    end = await hurried.end_of(dialog.call_id)
+    assert end["code"] == 408
+    assert_about(end["after_s"], 45 + 2 * GIVES_UP_AFTER_S)
+
+
+@case
+async def a_call_that_nobody_refreshes_by_agreement_goes_on(hurried: HurriedPhone, raw: RawPhone) -> None:
+    dialog = await called(raw)
+    await asyncio.sleep(5)
+    await hung_up(hurried, raw, dialog)
+    assert (await hurried.end_of(dialog.call_id))["after_s"] > 120
+
+
+@case
+async def a_callee_may_leave_the_refreshing_to_us(hurried: HurriedPhone, raw: RawPhone) -> None:
+    callee = await we_call(hurried, raw)
+    callee.answers(None, "Allow: UPDATE", "Require: timer", "Session-Expires: 90;refresher=uac")
+    request = await callee.gets("UPDATE")
+    raw.reply(request, "200 OK", "Session-Expires: 90;refresher=uac", "Require: timer")
+    await callee.gets("UPDATE")
+    await callee.hangs_up()
+
+
+@case
+async def a_callee_that_has_vanished_is_hung_up_on(hurried: HurriedPhone, raw: RawPhone) -> None:
+    callee = await we_call(hurried, raw)
+    callee.answers(None, "Require: timer", "Session-Expires: 90;refresher=uas")
+    await callee.is_hung_up_on()
+    assert_about((await hurried.end_of(callee.dialog.call_id))["after_s"], 60)
+
+
+@case
+async def an_update_that_crosses_a_request_of_the_peer_is_tried_again(hurried: HurriedPhone, raw: RawPhone) -> None:
+    await crossing(hurried, raw, "UPDATE", times=3)
+
+
+@case
+async def a_reinvite_that_crosses_a_request_of_the_peer_is_tried_again(hurried: HurriedPhone, raw: RawPhone) -> None:
+    await crossing(hurried, raw, "INVITE", times=2)
+
+
+async def crossing(hurried: HurriedPhone, raw: RawPhone, method: str, times: int) -> None:
+    """A call that is refreshed though that gets 491 several times."""
+    allow = ("Allow: UPDATE",) if method == "UPDATE" else ()
+    dialog = await called(raw, TIMER, "Session-Expires: 90;refresher=uas", *allow)
+    told: dict[str, str] = {}
+    await refreshed(raw, method, times, "491 Request Pending", told)
+    await refreshed(raw, method, 2, told=told)
+    await hung_up(hurried, raw, dialog)
+    assert (await hurried.end_of(dialog.call_id))["after_s"] > 45
+
+
+@case
+async def an_answer_that_is_not_acknowledged_is_sent_again_and_ends_the_call(
+    hurried: HurriedPhone, raw: RawPhone
+) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"))
+    answers = 0
+    while not (message := await raw.message()).first_line.startswith("BYE "):
+        answers += message.status == 200
+    raw.reply(message, "200 OK")
+    end = await hurried.end_of(dialog.call_id)
+    assert 5 <= answers <= 12, "after 0.5, 1, 2 s and every 4 s"
+    assert_about(end["after_s"], GIVES_UP_AFTER_S)
+
+
+@case
+async def a_reliable_ringing_that_is_not_acknowledged_ends_the_call(hurried: HurriedPhone, raw: RawPhone) -> None:
+    """RFC 3262 3."""
+    dialog = raw.dialog()
+    dialog.target = dialog.target.replace("100", "ring")
+    raw.invite(dialog, raw.offer("0"), ("Require: 100rel",))
+    assert (await raw.final("INVITE")).status == 504
+    assert_about((await hurried.end_of(dialog.call_id))["after_s"], GIVES_UP_AFTER_S)
+
+
+@case
+async def a_bye_that_is_not_answered_is_sent_again_and_the_call_is_over(hurried: HurriedPhone, raw: RawPhone) -> None:
+    dialog = await called(raw)
+    hurried.hang_up(dialog.call_id)
+    numbers: list[str] = []
+    while len(set(numbers)) == len(numbers):  # with a new one it would be another BYE
+        numbers.append((await raw.asked("BYE")).header("CSeq"))
+    end = await hurried.end_of(dialog.call_id)
+    assert end["after_s"] < GIVES_UP_AFTER_S + 10
+
+
+@case
+async def a_callee_that_says_nothing_is_given_up(hurried: HurriedPhone, raw: RawPhone) -> None:
+    callee = await we_call(hurried, raw)
+    end = await hurried.end_of(callee.dialog.call_id)
+    assert (end["code"], end["by_peer"]) == (0, True)
+    assert_about(end["after_s"], GIVES_UP_AFTER_S)
+
+
+@case
+async def a_callee_that_does_not_end_what_was_cancelled_is_given_up(hurried: HurriedPhone, raw: RawPhone) -> None:
+    """RFC 3261 9.1."""
+    callee = await we_call(hurried, raw)
+    callee.rings()
+    hurried.hang_up(callee.dialog.call_id)
+    callee.accepts(await callee.gets("CANCEL"))
+    assert not (await hurried.end_of(callee.dialog.call_id))["by_peer"]
+
+
+async def refreshed(
+    raw: RawPhone, method: str, times: int, status: str = "200 OK", told: dict[str, str] | None = None
+) -> list[Message]:
+    """That many refreshes, answered so. One that comes again, because its answer is late, gets what it was told (by
+    CSeq)."""
+    told = {} if told is None else told
+    requests: list[Message] = []
+    while len(requests) < times:
+        request = await raw.asked(method)
+        if request.header("CSeq") not in told:
+            told[request.header("CSeq")] = status
+            requests.append(request)
+        answer = told[request.header("CSeq")]
+        body = raw.offer("0") if request.body and answer == "200 OK" else ""
+        raw.reply(request, answer, "Session-Expires: 90;refresher=uac", "Require: timer", body=body)
+    return requests
+
+
+def assert_about(after_s: float, expected_s: float) -> None:
+    """Not before its time, and soon after it, for a clock that runs as fast as that of the server."""
+    assert expected_s - 5 < after_s < 1.5 * expected_s + 20
+
+
+async def called(raw: RawPhone, *headers: str) -> Dialog:
+    """A call from the raw phone, answered."""
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0"), headers)
+    await raw.accepted(dialog)
+    return dialog
+
+
+async def we_call(hurried: HurriedPhone, raw: RawPhone) -> RawCallee:
+    """A call to the raw phone that has come there."""
+    hurried.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    return await RawCallee.called(raw)
+
+
+async def hung_up(hurried: HurriedPhone, raw: RawPhone, dialog: Dialog) -> None:
+    """Nobody has hung up before the raw phone does."""
+    assert not hurried.has_ended(dialog.call_id)
+    dialog.cseq += 1
+    raw.send(raw.request("BYE", dialog))
+    assert (await hurried.end_of(dialog.call_id))["by_peer"]
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_that(runs: dict[str, asyncio.Task[None]], name: str) -> None:
+    await runs[name]

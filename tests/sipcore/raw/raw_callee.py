@@ -1,0 +1,104 @@
+"""The other side of the calls that we make: a raw phone that answers an INVITE as the test says."""
+
+from __future__ import annotations
+
+import re
+
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
+
+
+class RawCallee:
+    """One call to a `RawPhone`, from its INVITE on: `await RawCallee.called(phone)`."""
+
+    def __init__(self, phone: RawPhone, invite: Message) -> None:
+        self.phone = phone
+        self.invite = invite
+        self.dialog = Dialog(
+            call_id=invite.header("Call-ID"),
+            tag="callee",
+            to=invite.header("From"),
+            target=invite.header("Contact").split("<")[1].split(">")[0],
+        )
+
+    @classmethod
+    async def called(cls, phone: RawPhone) -> RawCallee:
+        """Wait for an INVITE; it is not answered yet."""
+        while not (message := await phone.message()).first_line.startswith("INVITE "):
+            pass
+        return cls(phone, message)
+
+    @property
+    def number(self) -> str:
+        """The user of the request URI."""
+        return self.invite.first_line.split("sip:")[1].split("@")[0]
+
+    def trying(self) -> None:
+        """100, which has no tag."""
+        self._send("100 Trying", self.invite, tag="")
+
+    def rings(self, sdp: str = "", status: str = "180 Ringing", *headers: str, tag: str | None = None) -> None:
+        """Say that the phone rings, with early media when there is an SDP answer; `tag` is that of a fork."""
+        self._send(status, self.invite, sdp, tag=tag, headers=headers)
+
+    def refuses(self, status: str, *headers: str) -> None:
+        """A final status that is no 2xx; its ACK is left in the queue."""
+        self._send(status, self.invite, headers=headers)
+
+    def answers(self, sdp: str | None = None, *headers: str, tag: str | None = None) -> None:
+        """200 with an SDP answer; our RTP goes to where the offer says. Its ACK is left in the queue."""
+        self.listens()
+        self._send("200 OK", self.invite, self.phone.offer("0") if sdp is None else sdp, tag=tag, headers=headers)
+
+    def listens(self) -> None:
+        """Let our RTP go to where the offer says."""
+        port = re.search(r"m=audio (\d+)", self.invite.body)
+        host = re.search(r"c=IN IP[46] (\S+)", self.invite.body)
+        assert port and host
+        self.phone._rtp_target = (host[1], int(port[1]))
+
+    def accepts(self, request: Message, sdp: str = "") -> None:
+        """200 to a CANCEL or a BYE."""
+        self._send("200 OK", request, sdp)
+
+    async def gets(self, method: str) -> Message:
+        """The next request of that kind; what comes before is passed over."""
+        while not (message := await self.phone.message()).first_line.startswith(f"{method} "):
+            pass
+        return message
+
+    async def is_cancelled(self) -> None:
+        """Wait for the CANCEL and do as it says."""
+        self.accepts(await self.gets("CANCEL"))
+        self.refuses("487 Request Terminated")
+
+    async def is_hung_up_on(self) -> None:
+        """Wait for the BYE and accept it."""
+        self.accepts(await self.gets("BYE"))
+
+    async def hangs_up(self) -> None:
+        """BYE, accepted."""
+        self.phone.send(self.request("BYE"))
+        assert (await self.phone.final("BYE")).status == 200
+
+    def request(self, method: str, body: str = "", headers: tuple[str, ...] = ()) -> bytes:
+        """Spell a request of the callee's within the call."""
+        self.dialog.cseq += 1
+        spelled = self.phone.request(method, self.dialog, body=body, headers=headers).decode()
+        ours = f"From: {self.invite.header('To')};tag={self.dialog.tag}"
+        return re.sub(r"^From: .*?(?=\r)", lambda _: ours, spelled, count=1, flags=re.MULTILINE).encode()
+
+    def _send(
+        self, status: str, request: Message, sdp: str = "", *, tag: str | None = None, headers: tuple[str, ...] = ()
+    ) -> None:
+        tag = self.dialog.tag if tag is None else tag
+        to = request.header("To")
+        lines = [
+            f"SIP/2.0 {status}",
+            *(line for name in ("Via", "From", "Call-ID", "CSeq") for line in request.headers(name)),
+            f"To: {to}" if not tag or "tag=" in to else f"To: {to};tag={tag}",
+            *([] if status.startswith("3") else [f"Contact: <sip:raw@{self.phone.named}:{self.phone.sip.port}>"]),
+            *headers,
+            *(["Content-Type: application/sdp"] if sdp else []),
+            f"Content-Length: {len(sdp.encode())}",
+        ]
+        self.phone.send(("\r\n".join(lines) + "\r\n\r\n" + sdp).encode())

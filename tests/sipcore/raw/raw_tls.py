@@ -1,0 +1,90 @@
+"""SIP over TLS with Python's own `ssl`: a client and a server that are just bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from sipcore.settings import TlsFiles
+from tests.sipcore.raw.raw_phone import Message, parse
+
+
+def client_context(files: TlsFiles) -> ssl.SSLContext:
+    """Trusts the files' authority alone."""
+    return ssl.create_default_context(cafile=files.authorities)
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """Shows the files' certificate."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    assert files.certificate
+    context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+@dataclass
+class Connection:
+    """A connection that carries SIP messages."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @classmethod
+    async def to(cls, host: str, port: int, context: ssl.SSLContext, name: str = "localhost", source: str = "") -> Self:
+        """Connect and shake hands with a server that must be `name`."""
+        local = (source, 0) if source else None
+        return cls(*await asyncio.open_connection(host, port, ssl=context, server_hostname=name, local_addr=local))
+
+    @property
+    def tls(self) -> ssl.SSLObject:
+        """What has been negotiated."""
+        found = self.writer.get_extra_info("ssl_object")
+        assert isinstance(found, ssl.SSLObject)
+        return found
+
+    async def message(self) -> Message:
+        """The next message, whole."""
+        async with asyncio.timeout(5):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            while head.strip() == b"":
+                head = await self.reader.readuntil(b"\r\n\r\n")
+            length = int(parse(head).header("Content-Length") or 0)
+            return parse(head + await self.reader.readexactly(length))
+
+    async def ended(self, timeout_s: float = 5) -> bool:
+        """Whether the other side ends the connection in that time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.reader.read()  # perhaps an alert, then the end
+                return True
+        except TimeoutError:
+            return False
+        except (ConnectionError, ssl.SSLError):
+            return True
+
+    def close(self) -> None:
+        """End it at once: PJSIP closes when the connection ends, and says nothing to a mere `close_notify`."""
+        self.writer.transport.abort()
+
+
+@asynccontextmanager
+async def serving(
+    context: ssl.SSLContext, host: str = "127.0.0.1"
+) -> AsyncIterator[tuple[int, asyncio.Queue[Connection]]]:
+    """A server: its port, and the connections that have come with a finished handshake."""
+    came: asyncio.Queue[Connection] = asyncio.Queue()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.put_nowait(Connection(reader, writer))
+
+    server = await asyncio.start_server(take, host, 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1], came
+    finally:
+        server.close()
+        while not came.empty():
+            came.get_nowait().close()

@@ -1,0 +1,205 @@
+"""Where requests to host names go: to what the table says, else nowhere, at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from sipcore.dialogs.leg import Leg
+from sipcore.resolver.target import Place, Target, Transport
+from tests.peers.sipp_baresip import free_port
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    phone.endpoint.set_hosts({})
+    unknown(phone)
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+def at(raw: RawPhone, transport: Transport = "udp") -> Target:
+    return Target(raw.host, raw.sip.port, transport)
+
+
+def unknown(phone: Phone) -> list[tuple[str, int]]:
+    """Names that were asked for in vain, told for the first time."""
+    with capture_logs() as logs:
+        phone.endpoint.log_guard_events()
+    return [(line["host"], line["count"]) for line in logs if line["event"] == "sip.unknown_name"]
+
+
+async def refused_by(raw: RawPhone, leg: Leg) -> None:
+    """The call has come; let it end."""
+    callee = await RawCallee.called(raw)
+    callee.refuses("486 Busy Here")
+    assert (await asyncio.wait_for(leg.ended, 5)).code == 486
+    leg.release()
+
+
+def accept(raw: RawPhone, request: Message) -> None:
+    """200 to a request within a call."""
+    lines = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in request.headers(name)]
+    raw.send("\r\n".join(["SIP/2.0 200 OK", *lines, "Content-Length: 0", "", ""]).encode())
+
+
+async def answered(phone: Phone, raw: RawPhone, dialog: Dialog, invite: bytes) -> Leg:
+    """A call of the raw phone that is up."""
+    raw.send(invite)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    await asyncio.wait_for(answering, 5)
+    return leg
+
+
+async def test_a_name_is_where_the_table_says(phone: Phone, raw: RawPhone) -> None:
+    phone.endpoint.set_hosts({Place("pbx.example", None, "udp"): [at(raw)]})
+    leg = await phone.endpoint.call("sip:100@PBX.example.")
+    await refused_by(raw, leg)
+
+
+async def test_each_port_and_transport_of_a_name_is_a_place_of_its_own(phone: Phone, raw: RawPhone) -> None:
+    elsewhere = Target("127.0.0.1", free_port(), "udp")
+    phone.endpoint.set_hosts(
+        {
+            Place("pbx.example", None, "udp"): [elsewhere],
+            Place("pbx.example", 5070, "udp"): [at(raw)],
+            Place("pbx.example", 5070, "tcp"): [elsewhere],
+        }
+    )
+    leg = await phone.endpoint.call("sip:100@pbx.example:5070")
+    await refused_by(raw, leg)
+
+
+async def test_the_second_target_is_tried_when_nobody_is_at_the_first(phone: Phone, raw: RawPhone) -> None:
+    closed = Target("127.0.0.1", free_port(), "tcp")
+    phone.endpoint.set_hosts({Place("pbx.example", None, "tcp"): [closed, at(raw)]})
+    leg = await phone.endpoint.call("sip:100@pbx.example;transport=tcp")
+    await refused_by(raw, leg)
+
+
+async def test_a_call_to_an_unknown_name_fails_at_once_and_the_name_is_told_once(phone: Phone, raw: RawPhone) -> None:
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await phone.endpoint.call("sip:100@nowhere.example")
+    assert unknown(phone) == [("nowhere.example", 2)]
+    with pytest.raises(ConnectionError):
+        await phone.endpoint.call("sip:100@nowhere.example")
+    assert unknown(phone) == []
+
+
+async def test_the_table_is_replaced_at_once(phone: Phone, raw: RawPhone) -> None:
+    phone.endpoint.set_hosts({Place("old.example", None, "udp"): [at(raw)]})
+    phone.endpoint.set_hosts({Place("new.example", None, "udp"): [at(raw)]})
+    with pytest.raises(ConnectionError):
+        await phone.endpoint.call("sip:100@old.example")
+    await refused_by(raw, await phone.endpoint.call("sip:100@new.example"))
+
+
+async def test_a_table_that_cannot_be_is_refused_and_the_old_one_stays(phone: Phone, raw: RawPhone) -> None:
+    phone.endpoint.set_hosts({Place("pbx.example", None, "udp"): [at(raw)]})
+    with pytest.raises(ValueError, match="no IP address"):
+        phone.endpoint.set_hosts({Place("a.example", None, "udp"): [Target("b.example", 5060, "udp")]})
+    many = {Place(f"n{number}.example", None, "udp"): [Target("192.0.2.1", 5060, "udp")] for number in range(4097)}
+    with pytest.raises(ValueError, match="at most 4096"):
+        phone.endpoint.set_hosts(many)
+    await refused_by(raw, await phone.endpoint.call("sip:100@pbx.example"))
+
+
+async def test_a_callers_contact_that_names_an_unknown_host_means_where_the_call_came_from(
+    phone: Phone, raw: RawPhone
+) -> None:
+    dialog = raw.dialog()
+    invite = raw.request("INVITE", dialog, body=raw.offer("0")).decode()
+    ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
+    leg = await answered(phone, raw, dialog, invite.replace(ours, "<sip:raw@PBX.unknown.example:5080;ob>").encode())
+    hanging_up = asyncio.ensure_future(leg.hangup())
+    bye = await raw.message()
+    assert bye.first_line == f"BYE sip:raw@{raw.host}:{raw.sip.port};ob SIP/2.0"
+    accept(raw, bye)
+    await hanging_up
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+    assert unknown(phone)[0][0] == "pbx.unknown.example"
+
+
+async def test_a_proxy_that_names_an_unknown_host_is_where_the_call_came_from(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    route = "Record-Route: <sip:proxy.unknown.example;lr;x=1>"
+    invite = raw.request("INVITE", dialog, body=raw.offer("0"), headers=(route,)).decode()
+    ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
+    leg = await answered(phone, raw, dialog, invite.replace(ours, "<sip:raw@behind.unknown.example>").encode())
+    hanging_up = asyncio.ensure_future(leg.hangup())
+    bye = await raw.message()
+    assert bye.first_line == "BYE sip:raw@behind.unknown.example SIP/2.0", "the proxy knows what it means"
+    assert bye.header("Route") == f"<sip:{raw.host}:{raw.sip.port};lr;x=1>"
+    accept(raw, bye)
+    await hanging_up
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def test_a_contact_that_is_known_is_kept(phone: Phone, raw: RawPhone) -> None:
+    async with RawPhone(phone.target) as other:
+        phone.endpoint.set_hosts({Place("pbx.example", 5080, "udp"): [at(other)]})
+        dialog = raw.dialog()
+        invite = raw.request("INVITE", dialog, body=raw.offer("0")).decode()
+        ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"
+        leg = await answered(phone, raw, dialog, invite.replace(ours, "<sip:raw@pbx.example:5080>").encode())
+        hanging_up = asyncio.ensure_future(leg.hangup())
+        bye = await other.message()
+        assert bye.first_line == "BYE sip:raw@pbx.example:5080 SIP/2.0"
+        accept(other, bye)
+        await hanging_up
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def test_a_callee_that_names_an_unknown_host_means_itself(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:100@{raw.host}:{raw.sip.port}")
+    callee = await RawCallee.called(raw)
+    contact = f"<sip:raw@{raw.host}:{raw.sip.port}>"
+    plain = raw.send
+    raw.send = lambda data: plain(data.replace(contact.encode(), b"<sip:raw@callee.unknown.example>"))  # type: ignore[method-assign]
+    callee.answers()
+    ack = await callee.gets("ACK")
+    assert ack.first_line == f"ACK sip:raw@{raw.host}:{raw.sip.port} SIP/2.0"
+    await asyncio.wait_for(leg.connected(), 5)
+    hanging_up = asyncio.ensure_future(leg.hangup())
+    callee.accepts(await callee.gets("BYE"))
+    await hanging_up
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def test_a_flood_of_unknown_names_is_counted_but_not_kept(phone: Phone, raw: RawPhone) -> None:
+    with capture_logs() as before:
+        phone.endpoint.log_guard_events()
+    assert not before
+    for number in range(50):
+        request = raw.request("OPTIONS", raw.dialog()).decode()
+        contact = f"<sip:raw@{raw.host}:{raw.sip.port}>"
+        raw.send(request.replace(contact, f"<sip:raw@host{number}.flood.example>").encode())
+        assert (await raw.final("OPTIONS")).status == 200
+    assert unknown(phone) == [], "nobody goes there"
+    for number in range(50):
+        dialog = raw.dialog()
+        request = raw.request("INVITE", dialog, body=raw.offer("0")).decode()
+        branch = request.split("branch=")[1].split(";")[0]
+        contact = f"<sip:raw@{raw.host}:{raw.sip.port}>"
+        raw.send(request.replace(contact, f"<sip:raw@host{number}.flood.example>").encode())
+        leg = await phone.next_leg()
+        await leg.reject(486)
+        assert (await raw.final("INVITE")).status == 486
+        raw.send(raw.request("ACK", dialog, branch=branch))
+    assert len(unknown(phone)) == 32

@@ -1,0 +1,152 @@
+"""Whatever names peers send, PJSIP asks no resolver for them: one that hangs would stop every call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.peers.certificate_authority import Authority
+from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import Message, RawPhone
+from tests.sipcore.raw.raw_tls import server_context, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHIM = Path(__file__).with_name("hanging_resolver.c")
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The names that were looked up in the process, a line each."""
+    file = tmp_path_factory.mktemp("resolver") / "asked"
+    file.touch()
+    return file
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom it trusts."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def phone(asked: Path, authority: Authority) -> AsyncIterator[HurriedPhone]:
+    """An endpoint whose process has a resolver that hangs."""
+    shim = asked.parent / "shim.so"
+    compiler = await asyncio.create_subprocess_exec("cc", "-shared", "-fPIC", "-o", str(shim), str(SHIM), "-ldl")
+    assert await compiler.wait() == 0
+    launcher = ("env", f"LD_PRELOAD={shim}", f"ASKED={asked}")
+    async with HurriedPhone.started(launcher, tls=["", "", str(authority.root)]) as phone:
+        yield phone
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: HurriedPhone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+def looked_up(asked: Path) -> list[str]:
+    return asked.read_text().split()
+
+
+def accept(raw: RawPhone, request: Message) -> None:
+    lines = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in request.headers(name)]
+    raw.send("\r\n".join(["SIP/2.0 200 OK", *lines, "Content-Length: 0", "", ""]).encode())
+
+
+def with_names(raw: RawPhone, message: bytes) -> bytes:
+    """The message, with a name where it tells its sender's address."""
+    return message.replace(f"<sip:raw@{raw.host}:{raw.sip.port}>".encode(), b"<sip:raw@pbx.hanging.example:5080>")
+
+
+async def test_the_shim_notes_what_is_looked_up(asked: Path) -> None:
+    shim = asked.parent / "own.so"
+    program = "import socket; socket.getaddrinfo('localhost', 1); socket.getaddrinfo('127.0.0.1', 1)"
+    compiler = await asyncio.create_subprocess_exec("cc", "-shared", "-fPIC", "-o", str(shim), str(SHIM), "-ldl")
+    assert await compiler.wait() == 0
+    own = asked.parent / "own"
+    child = await asyncio.create_subprocess_exec("env", f"LD_PRELOAD={shim}", f"ASKED={own}", "python3", "-c", program)
+    assert await child.wait() == 0
+    assert looked_up(own) == ["localhost"]
+
+
+async def test_the_start_asks_for_nothing(phone: HurriedPhone, asked: Path) -> None:
+    assert looked_up(asked) == []
+
+
+async def test_a_call_whose_sender_names_itself_is_answered_and_hung_up(
+    phone: HurriedPhone, raw: RawPhone, asked: Path
+) -> None:
+    route = ("Record-Route: <sip:proxy.hanging.example;lr>",)
+    for headers in ((), route):
+        dialog = raw.dialog()
+        raw.send(with_names(raw, raw.request("INVITE", dialog, body=raw.offer("0"), headers=headers)))
+        answer = await raw.final("INVITE")
+        dialog.to, dialog.target = answer.header("To"), answer.header("Contact").strip("<>")
+        raw.send(raw.request("ACK", dialog))
+        assert (await raw.options()).status == 200
+        phone.hang_up(dialog.call_id)
+        while not (bye := await raw.message()).first_line.startswith("BYE"):
+            pass
+        accept(raw, bye)
+        await phone.end_of(dialog.call_id)
+    assert looked_up(asked) == []
+
+
+async def test_an_answer_to_a_via_that_is_a_name_is_lost_and_nothing_else(
+    phone: HurriedPhone, raw: RawPhone, asked: Path
+) -> None:
+    via = f"Via: SIP/2.0/UDP {raw.host}:{raw.sip.port}"
+    for method in ("OPTIONS", "INVITE"):
+        request = raw.request(method, raw.dialog(), body=raw.offer("0") if method == "INVITE" else "")
+        raw.send(request.replace(via.encode(), b"Via: SIP/2.0/UDP via.hanging.example;maddr=maddr.hanging.example"))
+        raw.send(
+            request.replace(via.encode(), b"Via: SIP/2.0/UDP via.hanging.example").replace(b"branch=", b"branch=2")
+        )
+    assert (await raw.options()).status == 200
+    assert looked_up(asked) == []
+
+
+async def test_a_call_to_a_name_that_nobody_told_fails(phone: HurriedPhone, raw: RawPhone, asked: Path) -> None:
+    phone.call("sip:100@nowhere.hanging.example")
+    assert (await raw.options()).status == 200
+    assert looked_up(asked) == []
+
+
+async def test_a_callee_that_names_itself_is_called_and_hung_up(
+    phone: HurriedPhone, raw: RawPhone, asked: Path
+) -> None:
+    phone.call(f"sip:100@{raw.host}:{raw.sip.port}")
+    callee = await RawCallee.called(raw)
+    plain = raw.send
+    named = b";received=received.hanging.example"
+    raw.send = lambda data: plain(with_names(raw, data).replace(b";rport", b";rport" + named))  # type: ignore[method-assign]
+    callee.answers()
+    raw.send = plain  # type: ignore[method-assign]
+    await callee.gets("ACK")
+    phone.hang_up(callee.dialog.call_id)
+    accept(raw, await callee.gets("BYE"))
+    await phone.end_of(callee.dialog.call_id)
+    assert looked_up(asked) == []
+
+
+@pytest.mark.parametrize("registers", [True, False])
+@pytest.mark.parametrize("named", ["trunk.hanging.example", "other.hanging.example"])
+async def test_a_trunk_over_tls_is_known_by_its_certificate(
+    phone: HurriedPhone, raw: RawPhone, asked: Path, authority: Authority, registers: bool, named: str
+) -> None:
+    """Whether that is for its name or not."""
+    async with serving(server_context(authority.files(named, file=named))) as (port, came):
+        phone.knows("trunk.hanging.example", port, registers=registers)
+        connection = await asyncio.wait_for(came.get(), 8)
+        if named.startswith("trunk."):
+            assert (await connection.message()).first_line.startswith("REGISTER" if registers else "OPTIONS")
+        else:
+            assert await connection.ended()
+        assert (await raw.options()).status == 200
+    assert looked_up(asked) == []

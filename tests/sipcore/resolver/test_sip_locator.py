@@ -1,0 +1,191 @@
+"""Where a host takes SIP, as a real name server has it (RFC 3263, RFC 2782)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from sipcore.resolver.dns_client import NameServers
+from sipcore.resolver.dns_records import Answer, LookUpFailed, Srv
+from sipcore.resolver.sip_locator import Destination, Locator, in_order, literal
+from sipcore.resolver.target import Target, Transport
+from tests.peers.dnsmasq import NameServer, SlowNameServer
+from tests.peers.sipp_baresip import free_port
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RECORDS = (
+    "host-record=one.test,192.0.2.1",
+    "host-record=two.test,192.0.2.2,2001:db8::2",
+    "host-record=three.test,192.0.2.3,7",
+    "cname=alias.test,one.test",
+    # A carrier that says all there is to say: TCP first, then UDP.
+    "naptr-record=full.test,20,10,s,SIP+D2U,,_sip._udp.full.test",
+    "naptr-record=full.test,10,20,s,SIP+D2T,,_sip._tcp.full.test",
+    "naptr-record=full.test,10,10,s,SIPS+D2T,,_sips._tcp.full.test",
+    "naptr-record=full.test,5,10,u,E2U+sip,!^.*$!sip:x@y!",
+    "srv-host=_sip._tcp.full.test,one.test,5070,10,0",
+    "srv-host=_sip._udp.full.test,two.test,5080,20,0",
+    "srv-host=_sip._udp.full.test,three.test,5090,10,0",
+    "srv-host=_sips._tcp.full.test,one.test,5071,10,0",
+    "host-record=full.test,192.0.2.99",
+    # One that has SRV records alone.
+    "srv-host=_sip._tcp.some.test,one.test,5070,10,0",
+    # One that says that there is no SIP over UDP.
+    "srv-host=_sip._udp.none.test",
+    "host-record=none.test,192.0.2.98",
+    # A server whose own name is gone.
+    "srv-host=_sip._udp.half.test,gone.test,5060,10,0",
+    "srv-host=_sip._udp.half.test,one.test,5060,20,0",
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server() -> AsyncIterator[NameServer]:
+    async with NameServer(*RECORDS) as server:
+        yield server
+
+
+async def nothing(name: str) -> Answer[str]:
+    raise LookUpFailed(f"{name}: not known to the system")
+
+
+def locator(
+    *servers: tuple[str, int],
+    speaks: tuple[Transport, ...] = ("udp", "tcp"),
+    versions: tuple[int, ...] = (4,),
+    hosts: Path = Path("/nowhere"),
+    timeout_s: float = 5.0,
+) -> Locator:
+    return Locator(NameServers(servers, timeout_s, hosts), nothing, speaks, versions)
+
+
+@pytest.mark.parametrize(
+    ("place", "targets"),
+    [
+        (Destination("one.test", 5062), [Target("192.0.2.1", 5062, "udp")]),
+        (Destination("one.test", 5062, "tcp"), [Target("192.0.2.1", 5062, "tcp")]),
+        (Destination("one.test"), [Target("192.0.2.1", 5060, "udp")]),
+        (Destination("one.test", None, "tcp"), [Target("192.0.2.1", 5060, "tcp")]),
+        (Destination("one.test", None, "tls"), [Target("192.0.2.1", 5061, "tls")]),
+        (Destination("alias.test"), [Target("192.0.2.1", 5060, "udp")]),
+        (Destination("full.test", 5060, "udp"), [Target("192.0.2.99", 5060, "udp")]),
+        (
+            Destination("full.test", None, "udp"),
+            [Target("192.0.2.3", 5090, "udp"), Target("192.0.2.2", 5080, "udp")],
+        ),
+        (
+            Destination("full.test"),
+            [
+                Target("192.0.2.1", 5070, "tcp"),
+                Target("192.0.2.3", 5090, "udp"),
+                Target("192.0.2.2", 5080, "udp"),
+            ],
+        ),
+        (Destination("full.test", None, "tls"), [Target("192.0.2.1", 5071, "tls")]),
+        (Destination("some.test"), [Target("192.0.2.1", 5070, "tcp")]),
+        (Destination("none.test", None, "udp"), []),
+        (Destination("none.test", 5060), [Target("192.0.2.98", 5060, "udp")]),
+        (Destination("half.test", None, "udp"), [Target("192.0.2.1", 5060, "udp")]),
+        (Destination("nowhere.test"), []),
+        (Destination("nowhere.test", 5060), []),
+    ],
+)
+async def test_a_place_is_where_its_records_say(server: NameServer, place: Destination, targets: list[Target]) -> None:
+    found = await locator(server.address).locate(place)
+    assert (list(found.targets), found.whole) == (targets, True)
+
+
+async def test_tls_counts_where_it_is_spoken(server: NameServer) -> None:
+    found = await locator(server.address, speaks=("udp", "tcp", "tls")).locate(Destination("full.test"))
+    assert found.targets[:2] == (Target("192.0.2.1", 5071, "tls"), Target("192.0.2.1", 5070, "tcp"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "addresses"),
+    [((4,), ["192.0.2.2"]), ((6,), ["2001:db8::2"]), ((4, 6), ["192.0.2.2", "2001:db8::2"])],
+)
+async def test_addresses_are_of_the_versions_of_ip_that_are_spoken(
+    server: NameServer, versions: tuple[int, ...], addresses: list[str]
+) -> None:
+    found = await locator(server.address, versions=versions).locate(Destination("two.test", 5060))
+    assert [each.address for each in found.targets] == addresses
+
+
+async def test_what_was_found_holds_as_long_as_its_shortest_record(server: NameServer) -> None:
+    ask = locator(server.address)
+    assert (await ask.locate(Destination("one.test", 5060))).ttl_s == 60
+    assert (await ask.locate(Destination("full.test", None, "udp"))).ttl_s == 7
+
+
+async def test_the_hosts_file_comes_first(server: NameServer, tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# ours\n192.0.2.50 Full.test pbx # the PBX\n2001:db8::50 pbx\nnonsense pbx\n")
+    ask = locator(server.address, hosts=hosts, versions=(4, 6))
+    assert (await ask.locate(Destination("full.test"))).targets == (Target("192.0.2.50", 5060, "udp"),)
+    found = await ask.locate(Destination("pbx", 5070, "tcp"))
+    assert found.targets == (Target("192.0.2.50", 5070, "tcp"), Target("2001:db8::50", 5070, "tcp"))
+
+
+async def test_a_name_without_dns_is_what_the_systems_resolver_knows(server: NameServer) -> None:
+    async def system(name: str) -> Answer[str]:
+        assert name == "printer.test"
+        return Answer(("2001:db8::9", "192.0.2.9"), 60.0)
+
+    ask = Locator(NameServers([server.address]), system)
+    assert (await ask.locate(Destination("printer.test"))).targets == (Target("192.0.2.9", 5060, "udp"),)
+
+
+async def test_nobody_can_say_when_the_server_is_dead() -> None:
+    ask = locator(("127.0.0.1", free_port()), timeout_s=0.3)
+    for place in (Destination("one.test"), Destination("one.test", 5060), Destination("one.test", None, "udp")):
+        with pytest.raises(LookUpFailed, match=r"one\.test: "):
+            await ask.locate(place)
+
+
+async def test_the_next_server_is_asked_when_one_is_dead(server: NameServer) -> None:
+    ask = locator(("127.0.0.1", free_port()), server.address)
+    assert (await ask.locate(Destination("one.test", 5060))).targets == (Target("192.0.2.1", 5060, "udp"),)
+
+
+async def test_a_slow_server_keeps_nobody_waiting_beyond_the_time_that_it_has(server: NameServer) -> None:
+    async with SlowNameServer(server) as slow:
+        with pytest.raises(LookUpFailed, match="no answer in time"):
+            await locator(slow.address, timeout_s=0.2).locate(Destination("one.test", 5060))
+        asking = asyncio.ensure_future(locator(slow.address).locate(Destination("one.test", 5060)))
+        await slow.asked.wait()
+        slow.answers.set()
+        assert (await asking).targets == (Target("192.0.2.1", 5060, "udp"),)
+
+
+@pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.test", ".", "ü" * 80, "x" * 300])
+async def test_a_name_that_cannot_be_one_is_not_found(server: NameServer, impossible: str) -> None:
+    with pytest.raises(LookUpFailed):
+        await locator(server.address).locate(Destination(impossible, 5060))
+
+
+async def test_an_address_is_itself() -> None:
+    assert literal(Destination("192.0.2.1")) == (Target("192.0.2.1", 5060, "udp"),)
+    assert literal(Destination("2001:DB8::1", 5070, "tls")) == (Target("2001:db8::1", 5070, "tls"),)
+    assert literal(Destination("one.test")) is None
+
+
+SERVERS = [Srv(10, 60, 5060, "big"), Srv(10, 20, 5060, "small"), Srv(10, 0, 5060, "spare"), Srv(5, 1, 5060, "first")]
+
+
+async def test_priority_comes_before_weight_and_the_order_stays() -> None:
+    orders = {tuple(each.target for each in in_order(SERVERS, b"here")) for _ in range(5)}
+    assert len(orders) == 1
+    assert orders.pop()[0] == "first"
+
+
+async def test_equals_are_drawn_by_weight() -> None:
+    drawn = Counter(in_order(SERVERS[:3], number.to_bytes(4))[0].target for number in range(4000))
+    assert drawn["big"] / 4000 == pytest.approx(0.75, abs=0.03)
+    assert drawn["small"] / 4000 == pytest.approx(0.25, abs=0.03)
+    assert drawn["spare"] < 10

@@ -1,0 +1,73 @@
+"""A live call whose packets keep their distance, whatever else happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sipcore.dialogs.leg import Leg
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.tones import loudest_hz, tone
+
+BOUND_MS = 10.0
+"""Of the 99th percentile of how far two packets' distance is from 20 ms."""
+CALM_TICKS = 50
+
+
+@asynccontextmanager
+async def even_sound(phone: Phone) -> AsyncIterator[None]:
+    """While the block runs, a call goes on: its sound stays even, and is the same behind it. A machine that is busy
+    with something else shows that before the block, too, and is forgiven."""
+    call = await phone.call()
+    phone.pump.write(call.placed_media.slot, tone(8000, 700, 25))
+    await phone.ears.ticks(10)
+    phone.pump.stats(reset=True)
+    await phone.ears.ticks(CALM_TICKS)
+    calm = phone.pump.stats(reset=True).deviation_ms
+    yield
+    await phone.ears.ticks(10)
+    attacked = phone.pump.stats(reset=True).deviation_ms
+    track = phone.ears.follow(call.taken_media.slot)
+    await phone.ears.ticks(15)
+    assert not call.taken.ended.done()
+    assert loudest_hz(track.heard, 8000) == pytest.approx(700, abs=20)
+    await call.end()
+    assert attacked[1] < max(BOUND_MS, 3 * calm[1]), (calm, attacked)
+    assert attacked[2] < 1000, "nothing stands still"
+
+
+@asynccontextmanager
+async def turned_away(phone: Phone) -> AsyncIterator[None]:
+    """Calls that come in while the block runs are refused, some of them after an answer."""
+
+    async def turn_away(leg: Leg, answered: bool) -> None:
+        if answered:
+            answering = asyncio.create_task(leg.answer())
+            await asyncio.wait((answering,), timeout=0.05)
+            await leg.hangup()
+            await asyncio.gather(answering, return_exceptions=True)
+        else:
+            await leg.reject(486)
+        await leg.ended
+        leg.release()
+
+    tasks: set[asyncio.Task[None]] = set()
+    queue, number = phone.incoming, 0
+
+    async def watch() -> None:
+        nonlocal number
+        while True:
+            number += 1
+            tasks.add(asyncio.create_task(turn_away(await queue.get(), number % 10 == 0)))
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

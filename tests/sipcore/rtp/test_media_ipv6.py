@@ -1,0 +1,89 @@
+"""Sound over IPv6, on a server that listens on all addresses of both IP versions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.dialogs.leg import Leg, Media
+from sipcore.settings import EndpointSettings
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HZ, OUR_HZ = 440, 600
+ELSEWHERE = "2001:db8::7"
+"""An address of nobody."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def phone() -> AsyncIterator[Phone]:
+    async with Phone(EndpointSettings(codecs=("PCMU",), max_calls=10), host="::") as phone:
+        yield phone
+
+
+async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
+    dialog = raw.dialog()
+    raw.invite(dialog, sdp)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    answer = await raw.accepted(dialog)
+    return dialog, leg, await answering, answer
+
+
+async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+    await raw.bye(dialog)
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def talked(phone: Phone, raw: RawPhone, media: Media) -> tuple[float, float]:
+    """What both sides hear, Hz."""
+    track = phone.ears.follow(media.slot)
+    sound, got = mulaw(tone(8000, HZ, 0.02 * 40)), b""
+    phone.pump.write(media.slot, tone(8000, OUR_HZ, 3.0))
+    for number in range(40):
+        got += (await raw.next_rtp()).payload
+        raw.send_rtp(Rtp(0, number, number * 160, sound[number * 160 : (number + 1) * 160]))
+        phone.ears.read()
+    await phone.ears.ticks(3)
+    return loudest_hz(track.heard[-4800:], 8000), loudest_hz(from_mulaw(got[-4800:]), 8000)
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.1"])
+async def test_each_caller_gets_our_address_on_the_way_to_it(phone: Phone, host: str) -> None:
+    """For its sound, and for its RTCP (RFC 3605)."""
+    named = f"[{host}]" if ":" in host else host
+    async with RawPhone(f"{named}:{phone.settings.port}", host) as raw:
+        dialog, leg, media, answer = await connected(phone, raw, raw.offer("0"))
+        family = "IP6" if ":" in host else "IP4"
+        addresses = re.findall(r"^(?:c=|a=rtcp:\d+ )IN (IP\d) (\S+)", answer.body, re.MULTILINE)
+        assert addresses
+        assert set(addresses) == {(family, host)}
+        assert await talked(phone, raw, media) == (pytest.approx(HZ, abs=10), pytest.approx(OUR_HZ, abs=10))
+        await over(raw, dialog, leg)
+
+
+async def test_a_peer_whose_sdp_names_another_ipv6_address_is_heard_from_where_its_sip_comes(phone: Phone) -> None:
+    """The kernel lets both addresses in, the lock only one of them."""
+    async with RawPhone(f"[::1]:{phone.settings.port}", "::1") as raw, RawPhone("[::1]:9", "::1") as stranger:
+        offer = raw.offer("0").replace("c=IN IP6 ::1", f"c=IN IP6 {ELSEWHERE}")
+        dialog, leg, media, _ = await connected(phone, raw, offer)
+        for number in range(25):
+            raw.send_rtp(Rtp(0, number, number * 160, mulaw(tone(8000, HZ, 0.02))))
+            await phone.ears.tick()
+        assert raw._rtp_target
+        for number in range(25):
+            packet = Rtp(0, 900 + number, number * 160, mulaw(tone(8000, 1700, 0.02)))
+            stranger.rtp.transport.sendto(packet.pack(), raw._rtp_target)
+        assert await talked(phone, raw, media) == (pytest.approx(HZ, abs=10), pytest.approx(OUR_HZ, abs=10))
+        totals = phone.pump.rtp_totals(media.slot)
+        assert stranger.rtp.received.empty()
+        assert totals.foreign >= 25
+        await over(raw, dialog, leg)

@@ -1,0 +1,224 @@
+"""A request that nobody has confirmed makes us send for a second at most, and to third parties only comfort noise."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from sipcore.dialogs.leg import Leg, Media
+from sipcore.settings import EndpointSettings
+from tests.sipcore.live_call import LiveCall, ended, placed
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Datagrams, Dialog, Message, RawPhone, Rtp
+from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=20, srtp="optional")
+THIRD = "127.0.0.9"
+HZ = 600
+LOUD, QUIET = 2000, 40
+SECOND = 50
+"""Packets."""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+@asynccontextmanager
+async def third_party() -> AsyncIterator[tuple[Datagrams, Datagrams]]:
+    """RTP's and RTCP's ports at an address that SIP has not come from."""
+    loop = asyncio.get_running_loop()
+    for _ in range(50):
+        _, rtp = await loop.create_datagram_endpoint(Datagrams, local_addr=(THIRD, 0))
+        try:
+            _, rtcp = await loop.create_datagram_endpoint(Datagrams, local_addr=(THIRD, rtp.port + 1))
+            break
+        except OSError:
+            rtp.transport.close()
+    yield rtp, rtcp
+    rtp.transport.close()
+    rtcp.transport.close()
+
+
+def to_third(raw: RawPhone, rtp: Datagrams) -> str:
+    """An offer that wants its sound there."""
+    offer = raw.offer("0").replace(f"m=audio {raw.rtp.port}", f"m=audio {rtp.port}")
+    return offer.replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {THIRD}")
+
+
+async def taken(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media, Message]:
+    """A call whose 200 has come and gets no ACK; we speak."""
+    dialog = raw.dialog()
+    raw.invite(dialog, sdp)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    answer = await raw.final("INVITE")
+    assert answer.status == 200
+    media = await answering
+    phone.pump.write(media.slot, tone(8000, HZ, 4.0))
+    return dialog, leg, media, answer
+
+
+def drained(socket: Datagrams) -> list[bytes]:
+    """What has come so far."""
+    return [socket.received.get_nowait() for _ in range(socket.received.qsize())]
+
+
+def loudness(packets: list[bytes]) -> int:
+    """The highest amplitude in PCMU packets."""
+    return max(int(np.abs(from_mulaw(Rtp.unpack(packet).payload)).max()) for packet in packets)
+
+
+async def acknowledge(raw: RawPhone, dialog: Dialog, answer: Message) -> None:
+    dialog.goes_on_with(answer)
+    raw.send(raw.request("ACK", dialog))
+    await raw.settled()
+
+
+async def spoken(socket: Datagrams) -> bytes:
+    """The first half second of speech that comes."""
+    got = b""
+    while len(got) < 4000:
+        payload = Rtp.unpack(await asyncio.wait_for(socket.received.get(), 5)).payload
+        if got or np.abs(from_mulaw(payload)).max() > LOUD:
+            got += payload
+    return got
+
+
+async def test_a_third_party_gets_a_second_of_comfort_noise_without_an_ack(phone: Phone, raw: RawPhone) -> None:
+    async with third_party() as (rtp, rtcp):
+        dialog, leg, _, answer = await taken(phone, raw, to_third(raw, rtp))
+        await asyncio.sleep(1.2)
+        packets, reports = drained(rtp), len(drained(rtcp))
+        await asyncio.sleep(0.5)
+        assert 40 <= len(packets) <= SECOND
+        assert reports <= 2
+        assert loudness(packets) < QUIET
+        assert drained(rtp) == drained(rtcp) == []
+        await acknowledge(raw, dialog, answer)
+        assert loudest_hz(from_mulaw(await spoken(rtp)), 8000) == pytest.approx(HZ, abs=10)
+        await raw.bye(dialog)
+        await ended(leg)
+
+
+async def test_the_end_of_a_call_without_an_ack_is_not_told_to_a_third_party(phone: Phone, raw: RawPhone) -> None:
+    """RTCP would say BYE."""
+    async with third_party() as (rtp, rtcp):
+        _, leg, _, _ = await taken(phone, raw, to_third(raw, rtp))
+        await asyncio.sleep(1.1)
+        drained(rtp), drained(rtcp)
+        await leg.hangup()
+        await ended(leg)
+        await raw.settled()
+        assert drained(rtp) == drained(rtcp) == []
+
+
+async def test_speech_to_a_third_party_begins_with_the_ack(phone: Phone, raw: RawPhone) -> None:
+    """Nothing of it is lost."""
+    async with third_party() as (rtp, _):
+        dialog, leg, media, answer = await taken(phone, raw, to_third(raw, rtp))
+        await phone.ears.ticks(20)
+        assert phone.pump.taken(media.slot) == 0
+        await acknowledge(raw, dialog, answer)
+        await spoken(rtp)
+        assert 0 < phone.pump.taken(media.slot) < 3 * 8000
+        await raw.bye(dialog)
+        await ended(leg)
+
+
+async def test_a_packet_from_the_third_party_is_as_good_as_an_ack(phone: Phone, raw: RawPhone) -> None:
+    async with third_party() as (rtp, _):
+        _, leg, _, answer = await taken(phone, raw, to_third(raw, rtp))
+        await asyncio.sleep(1.1)
+        drained(rtp)
+        port = int(answer.body.split("m=audio ")[1].split()[0])
+        rtp.transport.sendto(Rtp(0, 1, 160, mulaw(tone(8000, 440, 0.02))).pack(), ("127.0.0.1", port))
+        await spoken(rtp)
+        await leg.hangup()
+        await ended(leg)
+
+
+async def test_the_callers_own_address_gets_a_second_of_speech_without_an_ack(phone: Phone, raw: RawPhone) -> None:
+    drained(raw.rtp)
+    dialog, leg, media, answer = await taken(phone, raw, raw.offer("0"))
+    await asyncio.sleep(1.2)
+    packets = drained(raw.rtp)
+    await asyncio.sleep(0.4)
+    assert 40 <= len(packets) <= SECOND
+    assert loudness(packets) > LOUD
+    assert drained(raw.rtp) == []
+    assert phone.pump.taken(media.slot) <= 8000, "the rest waits"
+    await acknowledge(raw, dialog, answer)
+    await spoken(raw.rtp)
+    await raw.bye(dialog)
+    await ended(leg)
+
+
+async def test_a_handshake_of_dtls_goes_on_for_a_second_too(phone: Phone, raw: RawPhone) -> None:
+    """Its first message would be sent again and again."""
+    async with third_party() as (rtp, _):
+        offer = to_third(raw, rtp).replace("RTP/AVP", "UDP/TLS/RTP/SAVP")
+        prints = ":".join(["AB"] * 32)
+        begun = time.monotonic()
+        dialog = raw.dialog()
+        raw.invite(dialog, f"{offer}a=setup:passive\r\na=fingerprint:SHA-256 {prints}\r\n")
+        leg = await phone.next_leg()
+        answering = asyncio.create_task(leg.answer())
+        answer = await raw.final("INVITE")
+        assert answer.status == 200, answer.text
+        first = await asyncio.wait_for(rtp.received.get(), 5)
+        assert first[0] == 22, "a handshake"
+        await asyncio.sleep(3.5 - (time.monotonic() - begun))  # it comes again after 1 and 3 s
+        assert len(drained(rtp)) <= 1
+        await acknowledge(raw, dialog, answer)
+        await raw.bye(dialog)
+        await ended(leg)
+        answering.cancel()
+
+
+async def test_early_sound_of_a_call_of_ours_goes_to_a_third_party_for_a_second(phone: Phone, raw: RawPhone) -> None:
+    async with third_party() as (rtp, _):
+        leg, callee = await placed(phone, raw)
+        callee.rings(to_third(raw, rtp), "183 Session Progress")
+        await asyncio.sleep(1.5)
+        packets = drained(rtp)
+        assert 40 <= len(packets) <= SECOND
+        assert loudness(packets) < QUIET
+        callee.answers(to_third(raw, rtp))
+        media = await asyncio.wait_for(leg.connected(), 5)
+        phone.pump.write(media.slot, tone(8000, HZ, 2.0))
+        await spoken(rtp)
+        await callee.hangs_up()
+        await ended(leg)
+
+
+async def test_a_confirmed_call_may_move_to_a_third_party(phone: Phone, raw: RawPhone) -> None:
+    call = await LiveCall.made(phone, raw)
+    async with third_party() as (rtp, _):
+        assert (await call.again(to_third(raw, rtp))).status == 200
+        phone.pump.write(call.media.slot, tone(8000, HZ, 2.0))
+        await spoken(rtp)
+        await call.over()
+
+
+async def test_who_holds_the_call_in_the_old_way_gets_nothing(phone: Phone, raw: RawPhone) -> None:
+    """What is sent to 0.0.0.0 comes to this machine."""
+    call = await LiveCall.made(phone, raw)
+    held = raw.offer("0").replace("c=IN IP4 127.0.0.1", "c=IN IP4 0.0.0.0")
+    assert (await call.again(held)).status == 200
+    assert call.leg.on_hold
+    drained(raw.rtp)
+    await phone.ears.ticks(15)
+    assert drained(raw.rtp) == []
+    assert (await call.again(raw.offer("0"))).status == 200
+    await raw.next_rtp()
+    await call.over()

@@ -1,0 +1,329 @@
+"""Whose sound is heard: the peer's, from where its SDP says or from where its SIP comes, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from media.audio_port import Samples
+from sipcore import _native
+from sipcore.dialogs.leg import Leg, Media
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Datagrams, Dialog, RawPhone, Rtp
+from tests.sipcore.tones import from_mulaw, loudest_hz, mulaw, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RATE = 8000
+PEER_HZ, FOREIGN_HZ, OUR_HZ = 440, 1700, 600
+FOREIGN_SSRC = 0xBAD
+PRIVATE = "127.77.0.1"
+"""Stands for the address that a peer behind a translator has at home."""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+@functools.cache
+def half_second(hz: float) -> bytes:
+    """Of a tone, in PCMU: made once, for a flood needs it a thousand times a second."""
+    return mulaw(tone(RATE, hz, 0.5, level=12000))
+
+
+def packet(number: int, hz: float, ssrc: int = 0x5150) -> Rtp:
+    """20 ms of an endless tone."""
+    sound = half_second(hz)
+    at = number * 160 % len(sound)
+    return Rtp(0, number, number * 160, (sound + sound)[at : at + 160], ssrc=ssrc)
+
+
+def foreign_level(heard: Samples) -> float:
+    """The highest amplitude of the foreign tone in any 40 ms."""
+    frames = heard[: len(heard) // 320 * 320].reshape(-1, 320) * np.hanning(320)
+    wave = np.exp(-2j * np.pi * FOREIGN_HZ * np.arange(320) / RATE)
+    return float(np.abs(frames @ wave).max(initial=0) * 4 / 320)
+
+
+async def flood(socket: Datagrams, target: tuple[str, int], ssrc: int = FOREIGN_SSRC) -> None:
+    """The foreign tone at 1,000 packets a second, until cancelled, however late this machine lets us send."""
+    sent = [packet(number, FOREIGN_HZ, ssrc).pack() for number in range(500)]
+    begun, number = time.monotonic(), 0
+    while True:
+        due = int((time.monotonic() - begun) * 1000)
+        last = min(due, number + 200)  # no more at once than a socket's buffer holds
+        while number < last:
+            socket.transport.sendto(sent[number % 500], target)
+            number += 1
+        await asyncio.sleep(0.02)
+
+
+@contextlib.asynccontextmanager
+async def attack(host: str, target: tuple[str, int]) -> AsyncIterator[Datagrams]:
+    """Somebody else at that address floods our port; what gets there from us waits in the queue."""
+    _, socket = await asyncio.get_running_loop().create_datagram_endpoint(Datagrams, local_addr=(host, 0))
+    flooding = asyncio.create_task(flood(socket, target))
+    try:
+        yield socket
+    finally:
+        flooding.cancel()
+        socket.transport.close()
+
+
+@dataclass
+class Talk:
+    """What the peer sends and gets: its next packet goes out whenever one of ours comes, so ours pace it."""
+
+    phone: Phone
+    raw: RawPhone
+    number: int = 0
+    got: bytes = b""
+
+    async def go(self, count: int, hz: float | None = PEER_HZ, ssrc: int = 0x5150) -> None:
+        """That many packets each way; hz None: the peer is silent."""
+        for _ in range(count):
+            self.got += (await self.raw.next_rtp()).payload
+            if hz is not None:
+                self.raw.send_rtp(packet(self.number, hz, ssrc))
+            self.number += 1
+            self.phone.ears.read()
+
+
+async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg, Media]:
+    dialog = raw.dialog()
+    raw.invite(dialog, sdp)
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    return dialog, leg, await answering
+
+
+async def over(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+    await raw.bye(dialog)
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def next_port(phone: Phone, raw: RawPhone) -> int:
+    """The port that the next call's sound will have: they are given in turn."""
+    dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
+    await over(raw, dialog, leg)
+    assert raw._rtp_target
+    return raw._rtp_target[1] + 2
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3"])
+async def test_a_flood_of_foreign_sound_is_not_heard_and_gets_nothing(phone: Phone, raw: RawPhone, host: str) -> None:
+    """Before the answer, before the peer's first packet, and while it speaks."""
+    target = ("127.0.0.1", await next_port(phone, raw))
+    async with attack(host, target) as attacker:
+        dialog = raw.dialog()
+        raw.invite(dialog, raw.offer("0"))
+        leg = await phone.next_leg()
+        await leg.ringing()
+        await phone.ears.ticks(10)
+        answering = asyncio.create_task(leg.answer())
+        await raw.accepted(dialog)
+        media = await answering
+        assert raw._rtp_target == target
+        track = phone.ears.follow(media.slot)
+        phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
+        talk = Talk(phone, raw)
+        await talk.go(5, hz=None)
+        await talk.go(50)
+        totals = phone.pump.rtp_totals(media.slot)
+        await over(raw, dialog, leg)
+        assert attacker.received.empty()
+    assert foreign_level(track.heard) < 200
+    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert loudest_hz(from_mulaw(talk.got[-RATE // 2 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
+    assert totals.received == pytest.approx(50, abs=1)
+    assert totals.lost == 0
+    if host == raw.host:  # else the kernel drops it: what that was is counted when the call is over
+        assert totals.foreign > 500
+
+
+async def test_the_foreign_tone_would_have_been_found() -> None:
+    """One packet among the peer's."""
+    sound = tone(RATE, PEER_HZ, 1.0)
+    sound[4000:4160] = tone(RATE, FOREIGN_HZ, 0.02, level=12000)
+    assert foreign_level(sound) > 2000
+    assert foreign_level(tone(RATE, PEER_HZ, 1.0)) < 50
+
+
+async def test_another_ssrc_in_the_peers_name_is_not_heard(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    track = phone.ears.follow(media.slot)
+    talk = Talk(phone, raw)
+    await talk.go(3)
+    assert raw._rtp_target
+    flooding = asyncio.create_task(flood(raw.rtp, raw._rtp_target))
+    await talk.go(50)
+    flooding.cancel()
+    totals = phone.pump.rtp_totals(media.slot)
+    await over(raw, dialog, leg)
+    assert foreign_level(track.heard) < 200
+    assert totals.received == pytest.approx(53, abs=1), "the last one may be on its way"
+    assert (totals.lost, totals.duplicate) == (0, 0)
+    assert totals.foreign > 500
+
+
+async def test_a_peer_that_changes_its_ssrc_is_heard_again_after_a_fifth_of_a_second(
+    phone: Phone, raw: RawPhone
+) -> None:
+    """A PBX that connects two callers does so, and begins to count anew."""
+    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    talk = Talk(phone, raw)
+    await talk.go(20)
+    talk.number = 40000
+    track = phone.ears.follow(media.slot)
+    await talk.go(40, hz=900, ssrc=0x1234)
+    totals = phone.pump.rtp_totals(media.slot)
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard[-RATE // 4 :], RATE) == pytest.approx(900, abs=10)
+    assert totals.lost == 0
+    assert totals.foreign == 0, "what was not heard was the peer's own"
+    assert 46 <= totals.received <= 52, "of 60"
+
+
+async def test_a_peer_behind_a_translator_is_heard_and_gets_our_sound(phone: Phone, raw: RawPhone) -> None:
+    """Its SDP names an address of its own network; its RTP comes from where its SIP does."""
+    offer = raw.offer("0").replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+    dialog, leg, media = await connected(phone, raw, offer)
+    phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
+    track = phone.ears.follow(media.slot)
+    for number in range(25):  # nothing of ours comes yet that could pace it
+        raw.send_rtp(packet(number, PEER_HZ))
+        await phone.ears.tick()
+    talk = Talk(phone, raw, number=25)
+    await talk.go(30)
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert loudest_hz(from_mulaw(talk.got[-RATE // 2 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
+
+
+async def test_a_peer_that_sends_from_another_port_is_on_probation_for_less_than_half_a_second(
+    phone: Phone, raw: RawPhone
+) -> None:
+    """Asymmetric, but at the announced address: it is heard then, and nobody else any more."""
+    async with RawPhone(phone.target) as elsewhere:
+        dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+        track = phone.ears.follow(media.slot)
+        assert raw._rtp_target
+        for number in range(50):
+            elsewhere.rtp.transport.sendto(packet(number, PEER_HZ).pack(), raw._rtp_target)
+            await phone.ears.tick()
+        totals = phone.pump.rtp_totals(media.slot)
+        async with attack("127.0.0.1", raw._rtp_target):
+            await phone.ears.ticks(30)
+        assert not elsewhere.rtp.received.empty(), "we send to where it sends from"
+        await over(raw, dialog, leg)
+    assert 24 <= totals.received <= 40, "of 50; the first came during the probation"
+    assert totals.foreign == 0, "and were the peer's own"
+    assert foreign_level(track.heard) < 200
+
+
+async def test_the_announced_place_takes_over_from_whom_probation_let_in(phone: Phone, raw: RawPhone) -> None:
+    async with RawPhone(phone.target) as elsewhere:
+        dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+        assert raw._rtp_target
+        for number in range(30):
+            elsewhere.rtp.transport.sendto(packet(number, FOREIGN_HZ).pack(), raw._rtp_target)
+            await phone.ears.tick()
+        flooding = asyncio.create_task(flood(elsewhere.rtp, raw._rtp_target))
+        raw.send_rtp(packet(0, PEER_HZ))
+        while not raw.rtp.received.empty():
+            raw.rtp.received.get_nowait()
+        track = phone.ears.follow(media.slot)
+        talk = Talk(phone, raw, number=1)
+        await talk.go(40)
+        flooding.cancel()
+        await over(raw, dialog, leg)
+    assert foreign_level(track.heard[-RATE // 2 :]) < 200
+    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+
+
+async def test_without_symmetric_rtp_we_send_to_where_the_sdp_says(phone: Phone, raw: RawPhone) -> None:
+    _native.rtp_symmetric(False)
+    try:
+        async with RawPhone(phone.target) as elsewhere:
+            dialog, leg, _ = await connected(phone, raw, raw.offer("0"))
+            assert raw._rtp_target
+            for number in range(30):
+                elsewhere.rtp.transport.sendto(packet(number, PEER_HZ).pack(), raw._rtp_target)
+                await raw.next_rtp()
+            assert elsewhere.rtp.received.empty()
+            await over(raw, dialog, leg)
+    finally:
+        _native.rtp_symmetric(True)
+
+
+async def test_a_reinvite_opens_the_lock_for_another_port_of_the_peer(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    await Talk(phone, raw).go(10)
+    async with RawPhone(phone.target) as moved:
+        moved._rtp_target = raw._rtp_target
+        dialog.cseq += 1
+        raw.invite(dialog, moved.offer("0"))
+        await raw.accepted(dialog)
+        assert raw._rtp_target
+        track = phone.ears.follow(media.slot)
+        flooding = asyncio.create_task(flood(raw.rtp, raw._rtp_target))
+        talk = Talk(phone, moved, number=7000)
+        phone.pump.write(media.slot, tone(RATE, OUR_HZ, 3.0))
+        await talk.go(40)
+        flooding.cancel()
+        await over(raw, dialog, leg)
+    assert foreign_level(track.heard) < 200, "the old port is nobody's any more"
+    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert loudest_hz(from_mulaw(talk.got[-RATE // 4 :]), RATE) == pytest.approx(OUR_HZ, abs=10)
+
+
+async def test_hold_and_resume_keep_whom_probation_let_in(phone: Phone, raw: RawPhone) -> None:
+    offers = [
+        raw.offer("0", attribute).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+        for attribute in ("sendrecv", "sendonly", "sendrecv")
+    ]
+    dialog, leg, media = await connected(phone, raw, offers[0])
+    for number in range(25):
+        raw.send_rtp(packet(number, PEER_HZ))
+        await phone.ears.tick()
+    for offer in offers[1:]:
+        dialog.cseq += 1
+        raw.invite(dialog, offer)
+        await raw.accepted(dialog)
+    before = phone.pump.rtp_totals(media.slot)
+    raw.send_rtp(packet(25, PEER_HZ))
+    while not raw.rtp.received.empty():
+        raw.rtp.received.get_nowait()
+    await Talk(phone, raw, number=26).go(15)
+    after = phone.pump.rtp_totals(media.slot)
+    await over(raw, dialog, leg)
+    assert after.foreign == before.foreign
+    assert after.received - before.received == pytest.approx(16, abs=1)
+
+
+async def test_rtcp_that_comes_before_the_peers_sound_is_not_foreign(phone: Phone, raw: RawPhone) -> None:
+    """From another port than the SDP's: nobody knows yet whose it is."""
+    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    assert raw._rtp_target
+    report = b"\x80\xc9\x00\x01" + (0x5150).to_bytes(4, "big")
+    async with RawPhone(phone.target) as elsewhere:
+        elsewhere.rtp.transport.sendto(report, (raw._rtp_target[0], raw._rtp_target[1] + 1))
+        await phone.ears.ticks(3)
+        assert phone.pump.rtp_totals(media.slot).foreign == 0
+        await Talk(phone, raw).go(3)
+        elsewhere.rtp.transport.sendto(report[:-4] + b"\0\0\0\1", (raw._rtp_target[0], raw._rtp_target[1] + 1))
+        await phone.ears.ticks(3)
+        assert phone.pump.rtp_totals(media.slot).foreign == 1, "now it is known"
+    await over(raw, dialog, leg)

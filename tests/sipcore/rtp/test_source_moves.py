@@ -1,0 +1,106 @@
+"""A call's sound follows its peer, and not a neighbour behind the same address: on real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import RawPhone, Rtp
+from tests.sipcore.rtp.test_rtp_attacks import (
+    FOREIGN_HZ,
+    PEER_HZ,
+    PRIVATE,
+    RATE,
+    connected,
+    foreign_level,
+    over,
+    packet,
+)
+from tests.sipcore.tones import loudest_hz, mulaw
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def other(phone: Phone) -> AsyncIterator[RawPhone]:
+    """Another port of the peer's address."""
+    async with RawPhone(phone.target) as other:
+        yield other
+
+
+def behind_nat(raw: RawPhone, *attributes: str) -> str:
+    return raw.offer("0", *attributes).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+
+
+async def test_a_neighbour_that_sends_now_and_then_does_not_get_the_call(
+    phone: Phone, raw: RawPhone, other: RawPhone
+) -> None:
+    """It begins first; its packets come every 60 ms."""
+    dialog, leg, media = await connected(phone, raw, behind_nat(raw))
+    track = phone.ears.follow(media.slot)
+    other._rtp_target = raw._rtp_target
+    for number in range(60):
+        if number % 3 == 0:
+            other.send_rtp(packet(number, FOREIGN_HZ, ssrc=66))
+        raw.send_rtp(packet(number, PEER_HZ))
+        await phone.ears.tick()
+    assert raw.rtp.received.qsize() > 20
+    assert other.rtp.received.empty()
+    await over(raw, dialog, leg)
+    assert foreign_level(track.heard) < 200
+    assert loudest_hz(track.heard[-RATE // 2 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+
+
+async def test_a_port_that_moves_without_a_word_is_heard_after_a_second(
+    phone: Phone, raw: RawPhone, other: RawPhone
+) -> None:
+    dialog, leg, media = await connected(phone, raw, raw.offer("0"))
+    other._rtp_target = raw._rtp_target
+    for number in range(20):
+        raw.send_rtp(packet(number, PEER_HZ))
+        await phone.ears.tick()
+    track = phone.ears.follow(media.slot)
+    for number in range(20, 100):
+        other.send_rtp(packet(number, PEER_HZ))
+        await phone.ears.tick()
+    assert leg.silence_s() < 0.5
+    assert other.rtp.received.qsize() > 15
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard[-RATE // 4 :], RATE) == pytest.approx(PEER_HZ, abs=10)
+    assert np.abs(track.heard[RATE // 4 : RATE // 2]).max() < 1000
+
+
+@pytest.mark.parametrize("hold", ["sendonly", "inactive"])
+async def test_a_neighbour_is_not_heard_on_hold_nor_after_it(
+    phone: Phone, raw: RawPhone, other: RawPhone, hold: str
+) -> None:
+    dialog, leg, media = await connected(phone, raw, behind_nat(raw))
+    other._rtp_target = raw._rtp_target
+    for number in range(25):
+        raw.send_rtp(packet(number, PEER_HZ))
+        await phone.ears.tick()
+    track = phone.ears.follow(media.slot)
+    for offer in (behind_nat(raw, hold), behind_nat(raw)):
+        dialog.cseq += 1
+        raw.invite(dialog, offer)
+        await raw.accepted(dialog)
+        for number in range(30):
+            other.send_rtp(Rtp(0, number, number * 160, mulaw(np.full(160, 9000, np.int16)), ssrc=66))
+            await phone.ears.tick()
+    totals, heard = phone.pump.rtp_totals(media.slot), track.heard
+    raw.send_rtp(packet(60, PEER_HZ))
+    await phone.ears.ticks(3)
+    assert phone.pump.rtp_totals(media.slot).received == totals.received + 1
+    await over(raw, dialog, leg)
+    assert totals.received <= 25
+    assert np.abs(heard[RATE // 4 :]).max() < 1000

@@ -1,0 +1,229 @@
+"""Encrypted sound, when it is optional: with phones that others have written, and byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from media.audio_port import Samples
+from sipcore.dialogs.leg import Leg, Media
+from sipcore.settings import EndpointSettings
+from tests.peers.sipp_baresip import Baresip
+from tests.sipcore.dialogs.test_wire import connected, over, packets_of
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp
+from tests.sipcore.raw.raw_srtp import SUITES, Keys, secured
+from tests.sipcore.tones import from_mulaw, loudest_hz, sounding_s, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=20, srtp="optional")
+PCMU = "PCMU/8000/1"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+async def both_hear(phone: Phone, baresip: Baresip, leg: Leg, media: Media) -> None:
+    """A second of talk, then the end of the call: each side has heard the other's tone."""
+    track = phone.ears.follow(media.slot)
+    await phone.ears.ticks(10)
+    phone.pump.write(media.slot, tone(8000, 1000, 0.6))
+    await phone.ears.ticks(45)
+    await leg.hangup()
+    await baresip.event("CALL_CLOSED")
+    leg.release()
+    rate, heard = baresip.heard()
+    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
+    assert sounding_s(track.heard, 8000) > 0.6
+    assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
+    assert 0.4 < sounding_s(heard, rate) < 0.65, "a peer may still be busy with the handshake when we begin"
+
+
+@pytest.mark.parametrize(
+    ("encryption", "keying"), [("", None), ("srtp", "sdes"), ("srtp-mand", "sdes"), ("dtls_srtp", "dtls")]
+)
+async def test_a_caller_is_heard_and_hears_whatever_encryption_it_offers(
+    phone: Phone, encryption: str, keying: str | None
+) -> None:
+    async with Baresip(PCMU, encryption=encryption) as baresip:
+        await baresip.command("dial", phone.uri)
+        leg = await phone.next_leg()
+        media = await leg.answer()
+        assert media.keying == keying
+        await baresip.event("CALL_ESTABLISHED")
+        await both_hear(phone, baresip, leg, media)
+
+
+@pytest.mark.parametrize(("encryption", "keying"), [("", None), ("srtp", "sdes")])
+async def test_a_callee_gets_keys_and_may_do_without(phone: Phone, encryption: str, keying: str | None) -> None:
+    async with Baresip(PCMU, encryption=encryption) as baresip:
+        leg = await phone.endpoint.call(baresip.uri)
+        media = await asyncio.wait_for(leg.connected(), 5)
+        assert media.keying == keying
+        await both_hear(phone, baresip, leg, media)
+
+
+async def test_our_offer_has_keys_and_the_plain_profile_so_that_every_pbx_can_answer(
+    phone: Phone, raw: RawPhone
+) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    callee = await RawCallee.called(raw)
+    callee.refuses("486 Busy Here")
+    await leg.ended
+    assert callee.invite.body.count("m=") == 1
+    assert " RTP/AVP " in callee.invite.body
+    assert [line.split()[1] for line in callee.invite.body.splitlines() if line.startswith("a=crypto:")] == [
+        "AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32", "AES_256_CM_HMAC_SHA1_32",
+    ]  # fmt: skip
+
+
+async def talk(
+    phone: Phone, raw: RawPhone, media: Media, theirs: Keys, ours: Keys, start: int = 0
+) -> tuple[Samples, Samples]:
+    """0.4 s each way: what we heard of their 440 Hz, and what they heard of our 600 Hz."""
+    track = phone.ears.follow(media.slot)
+    while not raw.rtp.received.empty():
+        raw.rtp.received.get_nowait()
+    phone.pump.write(media.slot, tone(8000, 600, 0.4))
+    got = b""
+    for packet in packets_of(tone(8000, 440, 0.4), 20):
+        placed = Rtp(0, packet.sequence + start, packet.timestamp + 160 * start, packet.payload)
+        raw.send_rtp_bytes(theirs.protect(placed.pack()))
+        got += ours.unprotect(await raw.next_rtp_bytes()).payload
+        phone.ears.read()
+    await phone.ears.ticks(4)
+    return track.heard, from_mulaw(got)
+
+
+@pytest.mark.parametrize("suite", list(SUITES))
+async def test_each_suite_is_spoken_as_its_rfc_wants_it(phone: Phone, raw: RawPhone, suite: str) -> None:
+    theirs = Keys.new(suite)
+    dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+    ours = Keys.from_sdp(answer.body)
+    assert " RTP/SAVP " in answer.body
+    assert f"a=crypto:1 {suite} inline:" in answer.body
+    assert ours.master != theirs.master
+    heard, said = await talk(phone, raw, media, theirs, ours)
+    await over(raw, dialog, leg)
+    assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
+
+
+async def test_the_first_suite_of_an_offer_that_we_speak_is_taken_with_its_tag(phone: Phone, raw: RawPhone) -> None:
+    offer = secured(raw.offer("0"), Keys.new("AES_256_CM_HMAC_SHA1_80"), Keys.new())
+    offer = offer.replace("a=crypto:1 ", "a=crypto:7 SOMETHING_NEW inline:AAAA\r\na=crypto:1 ")
+    dialog, leg, _, answer = await connected(phone, raw, offer)
+    await over(raw, dialog, leg)
+    assert "a=crypto:1 AES_256_CM_HMAC_SHA1_80 " in answer.body
+    assert answer.body.count("a=crypto") == 1
+
+
+async def test_a_reinvite_brings_new_keys_and_the_sound_goes_on(phone: Phone, raw: RawPhone) -> None:
+    theirs = Keys.new()
+    dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+    await talk(phone, raw, media, theirs, Keys.from_sdp(answer.body))
+    renewed = Keys.new()
+    dialog.cseq += 1
+    raw.invite(dialog, secured(raw.offer("0"), renewed))
+    again = await raw.accepted(dialog)
+    await raw.options()
+    heard, said = await talk(phone, raw, media, renewed, Keys.from_sdp(again.body), start=100)
+    await over(raw, dialog, leg)
+    assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
+    assert sounding_s(heard, 8000) > 0.3
+    assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
+
+
+@pytest.mark.parametrize("wrong", ["another key", "no encryption"])
+async def test_sound_with_wrong_keys_is_silence_and_counts_as_none(phone: Phone, raw: RawPhone, wrong: str) -> None:
+    theirs = Keys.new()
+    dialog, leg, media, _ = await connected(phone, raw, secured(raw.offer("0"), theirs))
+    track = phone.ears.follow(media.slot)
+    other = Keys.new()
+    for packet in packets_of(tone(8000, 440, 0.6), 20):
+        data = packet.pack()
+        raw.send_rtp_bytes(other.protect(data) if wrong == "another key" else data)
+        await phone.ears.tick()
+    silence_s = leg.silence_s()
+    await over(raw, dialog, leg)
+    assert abs(track.heard.astype(int)).max(initial=0) < 100
+    assert silence_s > 0.5, "so a call with nothing else ends as media_timeout"
+
+
+def with_bad(crypto: str) -> Keys:
+    """Its attribute says just that."""
+
+    class Bad(Keys):
+        def attribute(self, tag: int = 1) -> str:
+            return crypto
+
+    return Bad("", b"")
+
+
+@pytest.mark.parametrize(
+    "crypto",
+    [
+        "crypto:1 SOMETHING_NEW inline:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "crypto:1 AES_CM_128_HMAC_SHA1_80 inline:AAAA",
+        "crypto:1 AES_CM_128_HMAC_SHA1_80 inline:" + "!" * 40,
+        "crypto:1 AES_CM_128_HMAC_SHA1_80 inline:" + "A" * 4000,
+        "crypto:1 AES_CM_128_HMAC_SHA1_80",
+        "crypto:x",
+        "ptime:20",
+    ],
+    ids=["unknown suite", "short key", "no base64", "long key", "no key", "no tag", "no crypto at all"],
+)
+async def test_an_offer_whose_encryption_cannot_be_used_is_refused(phone: Phone, raw: RawPhone, crypto: str) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, secured(raw.offer("0"), with_bad(crypto)))
+    assert (await raw.final("INVITE")).status == 488
+    assert (await raw.options()).status == 200
+    assert phone.incoming.empty()
+
+
+async def test_keys_in_clear_sip_are_warned_of_once_for_a_peer_and_stand_in_no_log(phone: Phone) -> None:
+    with capture_logs() as logs:
+        async with RawPhone(phone.target, "127.0.0.8") as raw:
+            phone.endpoint.set_sources(["127.0.0.1", "127.0.0.8"])
+            theirs, answers = Keys.new(), []
+            for _ in range(2):
+                dialog, leg, _, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+                answers.append(answer)
+                await over(raw, dialog, leg)
+            phone.endpoint.set_sources(["127.0.0.1"])
+    warnings = [line for line in logs if line["event"] == "sip.srtp_keys_in_clear"]
+    assert [line["peer"] for line in warnings] == ["127.0.0.8"]
+    for keys in (theirs, *map(_keys_of, answers)):
+        assert keys.attribute().partition("inline:")[2] not in repr(logs)
+
+
+def _keys_of(answer: Message) -> Keys:
+    return Keys.from_sdp(answer.body)
+
+
+async def test_a_held_call_stays_encrypted_when_it_is_resumed(phone: Phone, raw: RawPhone) -> None:
+    theirs = Keys.new()
+    dialog, leg, media, answer = await connected(phone, raw, secured(raw.offer("0"), theirs))
+    for attribute in ("sendonly", "sendrecv"):
+        answer = await _again(raw, dialog, secured(raw.offer("0", attribute), theirs))
+        assert " RTP/SAVP " in answer.body
+    await raw.options()
+    heard, said = await talk(phone, raw, media, theirs, Keys.from_sdp(answer.body), start=100)
+    await over(raw, dialog, leg)
+    assert loudest_hz(heard, 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(said, 8000) == pytest.approx(600, abs=10)
+
+
+async def _again(raw: RawPhone, dialog: Dialog, sdp: str) -> Message:
+    dialog.cseq += 1
+    raw.invite(dialog, sdp)
+    return await raw.accepted(dialog)

@@ -1,0 +1,110 @@
+"""Encrypted sound, when it is required: nothing is said in the clear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.settings import EndpointSettings
+from tests.peers.sipp_baresip import Baresip
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.raw.raw_srtp import Keys, secured
+from tests.sipcore.rtp.test_srtp import PCMU, both_hear
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=20, srtp="required")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+async def test_a_plain_offer_gets_488_and_nobody_is_bothered(phone: Phone, raw: RawPhone) -> None:
+    raw.invite(raw.dialog(), raw.offer("0"))
+    assert (await raw.final("INVITE")).status == 488
+    assert (await raw.options()).status == 200
+    assert phone.incoming.empty()
+
+
+async def test_a_call_cannot_be_made_plain_by_a_reinvite(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, secured(raw.offer("0"), Keys.new()))
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    answer = await raw.accepted(dialog)
+    await answering
+    ours = Keys.from_sdp(answer.body)
+    dialog.cseq += 1
+    raw.invite(dialog, raw.offer("0"))
+    assert (await raw.final("INVITE")).status == 488
+    while not raw.rtp.received.empty():
+        raw.rtp.received.get_nowait()
+    for _ in range(3):
+        ours.unprotect(await raw.next_rtp_bytes())
+    await raw.bye(dialog)
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def test_a_call_ends_when_a_late_answer_makes_it_plain(phone: Phone, raw: RawPhone) -> None:
+    """The re-INVITE has no SDP, so that ours is the offer, and the ACK brings the answer (RFC 3261 14.1)."""
+    dialog = raw.dialog()
+    raw.invite(dialog, secured(raw.offer("0"), Keys.new()))
+    leg = await phone.next_leg()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    await answering
+    dialog.cseq += 1
+    raw.invite(dialog, "")
+    assert " RTP/SAVP " in (await raw.final("INVITE")).body
+    raw.send(raw.request("ACK", dialog, body=raw.offer("0")))
+    raw.reply(await raw.asked("BYE"), "200 OK")
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def test_our_offer_is_for_encrypted_sound_only(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    callee = await RawCallee.called(raw)
+    callee.refuses("488 Not Acceptable Here")
+    await leg.ended
+    assert callee.invite.body.count("m=") == 1
+    assert " RTP/SAVP " in callee.invite.body
+    assert "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:" in callee.invite.body
+
+
+async def test_a_callee_that_answers_in_the_clear_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
+    callee = await RawCallee.called(raw)
+    callee.answers()
+    await callee.is_hung_up_on()
+    await asyncio.wait_for(leg.ended, 5)
+    assert not leg.has_sound
+    assert raw.rtp.received.empty()
+
+
+@pytest.mark.parametrize(("encryption", "keying"), [("srtp-mand", "sdes"), ("dtls_srtp", "dtls")])
+async def test_an_encrypted_caller_is_heard_and_hears(phone: Phone, encryption: str, keying: str) -> None:
+    async with Baresip(PCMU, encryption=encryption) as baresip:
+        await baresip.command("dial", phone.uri)
+        leg = await phone.next_leg()
+        media = await leg.answer()
+        assert media.keying == keying
+        await baresip.event("CALL_ESTABLISHED")
+        await both_hear(phone, baresip, leg, media)
+
+
+async def test_an_encrypted_callee_is_heard_and_hears(phone: Phone) -> None:
+    async with Baresip(PCMU, encryption="srtp-mand") as baresip:
+        leg = await phone.endpoint.call(baresip.uri)
+        media = await asyncio.wait_for(leg.connected(), 5)
+        assert media.keying == "sdes"
+        await both_hear(phone, baresip, leg, media)

@@ -1,0 +1,73 @@
+"""Whose encrypted sound is heard: packets that are not signed with the call's keys never count."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.settings import EndpointSettings
+from tests.sipcore.dialogs.test_wire import connected, over, packets_of
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.raw.raw_srtp import Keys, secured
+from tests.sipcore.tones import from_mulaw, loudest_hz, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=20, srtp="required")
+PRIVATE = "127.77.0.1"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+async def test_a_peer_behind_a_translator_is_found_by_its_signed_packets(phone: Phone, raw: RawPhone) -> None:
+    """A stranger at the same host, who has spoken for longer, is not: it does not know the keys."""
+    theirs = Keys.new()
+    offer = secured(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+    dialog, leg, media, answer = await connected(phone, raw, offer)
+    ours = Keys.from_sdp(answer.body)
+    phone.pump.write(media.slot, tone(8000, 600, 4.0))
+    track = phone.ears.follow(media.slot)
+    assert raw._rtp_target
+    async with RawPhone(phone.target) as stranger:
+        forger = Keys.new()
+        for packet in packets_of(tone(8000, 1700, 0.6), 20):
+            stranger.rtp.transport.sendto(packet.pack(), raw._rtp_target)
+            stranger.rtp.transport.sendto(forger.protect(packet.pack()), raw._rtp_target)
+            await phone.ears.tick()
+        speech = packets_of(tone(8000, 440, 1.2), 20)
+        for packet in speech[:30]:  # nothing of ours comes yet that could pace it
+            raw.send_rtp_bytes(theirs.protect(packet.pack()))
+            await phone.ears.tick()
+        got = b""
+        for packet in speech[30:]:
+            got += ours.unprotect(await raw.next_rtp_bytes()).payload
+            raw.send_rtp_bytes(theirs.protect(packet.pack()))
+            phone.ears.read()
+        assert stranger.rtp.received.empty()
+    totals = phone.pump.rtp_totals(media.slot)
+    await over(raw, dialog, leg)
+    assert loudest_hz(track.heard[-4000:], 8000) == pytest.approx(440, abs=10)
+    assert loudest_hz(from_mulaw(got), 8000) == pytest.approx(600, abs=10)
+    assert totals.lost == 0
+    assert totals.received < 45, "the first 0.4 s were probation"
+
+
+async def test_a_clean_call_from_behind_a_translator_has_no_foreign_packets(phone: Phone, raw: RawPhone) -> None:
+    """What comes during the probation is the peer's own."""
+    theirs = Keys.new()
+    offer = secured(raw.offer("0"), theirs).replace("c=IN IP4 127.0.0.1", f"c=IN IP4 {PRIVATE}")
+    dialog, leg, _, _ = await connected(phone, raw, offer)
+    for packet in packets_of(tone(8000, 440, 0.8), 20):
+        raw.send_rtp_bytes(theirs.protect(packet.pack()))
+        await phone.ears.tick()
+    quality = leg.quality()
+    await over(raw, dialog, leg)
+    assert (quality.foreign, quality.malformed) == (0, 0)
+    assert 10 <= quality.received.packets <= 25

@@ -1,0 +1,122 @@
+"""Places for connections: so many of each source, and few of strangers, who take none from anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore import _native
+from sipcore.settings import EndpointSettings
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.native_harness import compiled
+from tests.sipcore.raw.raw_phone import RawPhone
+
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=10, refuse_unknown=True)
+OF_ONE, OF_STRANGER, OF_STRANGERS = 64, 4, 64
+a_call = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    sources = ("tests/sipcore/connections_by_number.c", "sipcore/native/connections.c", "sipcore/native/sources.c")
+    return compiled(tmp_path_factory.mktemp("connections"), *sources)
+
+
+@pytest.fixture
+def places(library: ctypes.CDLL) -> ctypes.CDLL:
+    library.forget()
+    return library
+
+
+def taken(places: ctypes.CDLL, sources: list[str], *, stranger: bool, first: int = 1) -> int:
+    """How many of these connections fit."""
+    return sum(places.add(first + number, source.encode(), stranger) for number, source in enumerate(sources))
+
+
+def test_a_site_of_ipv6_is_one_source(places: ctypes.CDLL) -> None:
+    assert taken(places, [f"2001:db8:1:2:{n:x}::1" for n in range(100)], stranger=False) == OF_ONE
+    assert taken(places, ["2001:db8:1:3::1"], stranger=False, first=200) == 1
+    assert taken(places, [f"192.0.2.{n}" for n in range(100)], stranger=False, first=300) == 100
+
+
+def test_strangers_have_places_of_their_own(places: ctypes.CDLL) -> None:
+    assert taken(places, ["192.0.2.1"] * 10, stranger=True) == OF_STRANGER
+    assert (
+        taken(places, [f"198.51.100.{n}" for n in range(200)], stranger=True, first=100) == OF_STRANGERS - OF_STRANGER
+    )
+    assert taken(places, ["192.0.2.1"] * 100, stranger=False, first=400) == OF_ONE
+
+
+def test_whose_message_belongs_to_a_call_is_no_stranger_any_more(places: ctypes.CDLL) -> None:
+    sources = [f"198.51.100.{n}" for n in range(OF_STRANGERS)]
+    assert taken(places, sources, stranger=True) == OF_STRANGERS
+    places.whole(1, 0)
+    assert taken(places, ["192.0.2.1"], stranger=True, first=100) == 0
+    places.whole(1, 1)
+    assert taken(places, ["192.0.2.1"], stranger=True, first=100) == 1
+
+
+# ---- the endpoint, when it tells strangers 403 ----
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+    _native.guard_patience(10_000)
+    phone.endpoint.log_guard_events()
+
+
+async def connect(phone: Phone, host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", phone.settings.port, local_addr=(host, 0))
+
+
+async def all_of(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the connection is closed."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := await asyncio.wait_for(reader.read(1000), 5):
+            said += more
+    return said
+
+
+@a_call
+async def test_a_strangers_connection_is_closed_when_it_has_been_told_403(phone: Phone, raw: RawPhone) -> None:
+    for method in ("OPTIONS", "INVITE"):
+        reader, writer = await connect(phone, "127.0.0.9")
+        writer.write(raw.request(method, raw.dialog(), via="TCP"))
+        said = await all_of(reader)
+        assert said.startswith(b"SIP/2.0 403 ") and said.endswith(b"\r\n\r\n")
+        writer.close()
+
+
+@a_call
+@pytest.mark.parametrize("said", ["ACK", "response", "nothing"])
+async def test_nothing_that_a_stranger_says_keeps_its_connection_open(phone: Phone, raw: RawPhone, said: str) -> None:
+    _native.guard_patience(300)
+    reader, writer = await connect(phone, "127.0.0.9")
+    request = raw.request("ACK", raw.dialog(), via="TCP")
+    spelled = {"ACK": request, "response": b"SIP/2.0 200 OK\r\n" + request.split(b"\r\n", 1)[1], "nothing": b"\r\n"}
+    writer.write(spelled[said])
+    assert (await all_of(reader)).strip() == b""
+    writer.close()
+
+
+@a_call
+async def test_strangers_connections_leave_room_for_known_peers(phone: Phone, raw: RawPhone) -> None:
+    """As many strangers as there are places in all."""
+    _native.guard_patience(10_000)
+    held = [await connect(phone, f"127.0.{1 + number // 64}.{2 + number % 64}") for number in range(150)]
+    reader, writer = await connect(phone, "127.0.0.1")
+    writer.write(raw.request("OPTIONS", raw.dialog(), via="TCP"))
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).startswith(b"SIP/2.0 200 ")
+    ended = [await asyncio.wait_for(all_of(reader), 5) for reader, _ in held[OF_STRANGERS:]]
+    assert set(ended) == {b""}
+    assert not any(reader.at_eof() for reader, _ in held[:OF_STRANGERS])
+    for _, each in (*held, (reader, writer)):
+        each.close()

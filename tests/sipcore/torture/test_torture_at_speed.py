@@ -1,0 +1,113 @@
+"""10,000 spoilt messages, and messages of every wrong size, while a call goes on: its sound stays even."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.settings import EndpointSettings
+from tests.sipcore.live_call import LiveCall
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.rtp.packet_spacing import even_sound, turned_away
+from tests.sipcore.torture.dialog_messages import AT_ONCE, HEADERS, beginnings, in_answer, packets, within_a_call
+from tests.sipcore.torture.message_mutator import Mutator
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU"), max_calls=100, max_invites_per_second=0)
+MESSAGES = 10_000
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+    phone.endpoint.log_guard_events()
+
+
+async def test_spoilt_requests_are_survived_and_the_sound_stays_even(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(4475)
+    source = beginnings(raw)
+    async with even_sound(phone), turned_away(phone):
+        for _ in range(MESSAGES // 2 // AT_ONCE):
+            for _ in range(AT_ONCE):
+                raw.send(mutate(next(source)))
+            await raw.settled()
+    await raw.settled()
+
+
+async def test_spoilt_requests_within_a_call_end_it_at_most(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(3261)
+    async with even_sound(phone):
+        for _ in range(MESSAGES // 4 // AT_ONCE):
+            await within_a_call(phone, raw, mutate)
+    await raw.settled()
+
+
+async def test_spoilt_answers_to_a_call_of_ours_end_it_at_most(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(6337)
+    async with even_sound(phone):
+        for _ in range(MESSAGES // 4 // AT_ONCE):
+            await in_answer(phone, raw, mutate)
+    await raw.settled()
+
+
+async def test_spoilt_rtp_and_rtcp_are_survived(phone: Phone, raw: RawPhone) -> None:
+    mutate = Mutator(3550)
+    call = await LiveCall.made(phone, raw)
+    assert raw._rtp_target is not None
+    host, port = raw._rtp_target
+    async with even_sound(phone):
+        for number, (rtp, rtcp) in zip(range(2000), packets(), strict=False):
+            raw.rtp.transport.sendto(mutate(rtcp), (host, port + 1))
+            raw.rtp.transport.sendto(mutate(rtp), (host, port))
+            if number % AT_ONCE == 0:
+                await raw.settled()
+    assert not call.leg.ended.done()
+    await call.over()
+
+
+EXCESSES = {
+    "64 KB of nothing": b"\0" * 65000,
+    "64 KB of one header": b"OPTIONS sip:100@h SIP/2.0\r\nX: " + b"y" * 64900,
+    "10,000 headers": b"OPTIONS sip:100@h SIP/2.0\r\n" + b"X: y\r\n" * 10000,
+    "10,000 parameters": b"OPTIONS sip:100@h SIP/2.0\r\nVia: SIP/2.0/UDP h" + b";a=b" * 10000,
+    "10,000 brackets": b"OPTIONS sip:100@h SIP/2.0\r\nTo: " + b"<" * 10000,
+    "an endless quotation": b'OPTIONS sip:100@h SIP/2.0\r\nTo: "' + b"\\" * 60000,
+}
+
+
+@pytest.mark.parametrize("what", EXCESSES)
+async def test_a_datagram_may_hold_anything(phone: Phone, raw: RawPhone, what: str) -> None:
+    for _ in range(20):
+        raw.send(EXCESSES[what])
+        await raw.settled()
+
+
+@pytest.mark.parametrize("line", ["m=audio 9 RTP/AVP 0", "a=x", "c=IN IP4 127.0.0.1", "a=rtpmap:0 PCMU/8000", "b=AS:1"])
+@pytest.mark.parametrize("count", [100, 300, 1000])
+async def test_an_offer_may_have_any_number_of_lines(phone: Phone, raw: RawPhone, line: str, count: int) -> None:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer("0") + f"{line}\r\n" * count)
+    await raw.settled()
+    await asyncio.sleep(0)
+    while not phone.incoming.empty():
+        await phone.incoming.get_nowait().reject(486)
+
+
+NOT_TEXT = [b"\0", b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\x1b[2J", b"\x7f", b"\xe2\x80\xae"]
+
+
+@pytest.mark.parametrize("odd", NOT_TEXT)
+async def test_bytes_that_are_no_text_are_survived_everywhere(phone: Phone, raw: RawPhone, odd: bytes) -> None:
+    request = raw.request("INVITE", raw.dialog(), body=raw.offer("0"), headers=HEADERS)
+    async with turned_away(phone):
+        for at in range(0, len(request), 7):
+            fresh = raw.request("INVITE", raw.dialog(), body=raw.offer("0"), headers=HEADERS)
+            raw.send(fresh[:at] + odd + fresh[at:])
+            if at % 210 == 0:
+                await raw.settled()
+        await raw.settled()

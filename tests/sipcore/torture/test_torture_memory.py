@@ -1,0 +1,54 @@
+"""What spoilt messages and calls that nobody ends leave behind, once SIP's half minutes have passed: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+
+from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.torture.message_mutator import Mutator
+
+ROUNDS, MESSAGES = 3, 800
+METHODS = ("INVITE", "INVITE", "OPTIONS", "REGISTER", "BYE", "CANCEL")
+TRANSACTIONS_LAST_S = 1.5
+"""Half a minute by the server's clock, and some more."""
+SPARE_BYTES = 2 << 20
+
+
+async def attack(raw: RawPhone, mutate: Mutator) -> None:
+    """Half of it spoilt, half of it calls that are begun and left."""
+    for number in range(MESSAGES):
+        method = METHODS[number % len(METHODS)]
+        request = raw.request(method, raw.dialog(), body=raw.offer("0") if method == "INVITE" else "")
+        raw.send(mutate(request) if number % 2 else request)
+        if number % 50 == 0:
+            await raw.settled()
+
+
+async def forgotten(hurried: HurriedPhone, idle_files: int) -> int:
+    """Wait until all calls are over and their sockets closed; the memory that is held then."""
+    for _ in range(400):
+        await asyncio.sleep(0.1)
+        if hurried.holds()[1] <= idle_files:
+            break
+    await asyncio.sleep(TRANSACTIONS_LAST_S)
+    memory, files = hurried.holds()
+    assert files <= idle_files
+    return memory
+
+
+@pytest.mark.timeout(180)
+async def test_memory_and_descriptors_come_back() -> None:
+    """What grows only at first is kept for use; what is lost is lost each time."""
+    mutate = Mutator(18)
+    held: list[int] = []
+    async with HurriedPhone.started() as hurried, RawPhone(hurried.target) as raw:
+        _, idle_files = hurried.holds()
+        for _ in range(ROUNDS):
+            await attack(raw, mutate)
+            held.append(await forgotten(hurried, idle_files))
+        await raw.settled()
+    assert min(after - before for before, after in itertools.pairwise(held)) < SPARE_BYTES

@@ -1,0 +1,213 @@
+"""What the tap sees of real calls: every message of known peers, in order, as it stood on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from secrets import token_hex
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from sipcore.dialogs.leg import Leg
+from sipcore.settings import EndpointSettings
+from sipcore.trace.sip_log import DialogKey, Kept
+from sipcore.trace.sip_message import SipMessage
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Dialog, RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=20, refuse_unknown=True)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    phone.endpoint.set_sources(["127.0.0.1"])
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+def kept(phone: Phone, key: DialogKey | None) -> list[Kept]:
+    """What is known of a dialog now."""
+    phone.endpoint.see_messages()
+    trail = phone.endpoint.sip_log.trail(key) if key else None
+    return list(trail or ())
+
+
+def told(messages: list[Kept]) -> list[str]:
+    return [f"{'>' if each.message.sent else '<'} {each.message.summary.split(' sip:')[0]}" for each in messages]
+
+
+async def answered(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
+    dialog = raw.dialog()
+    raw.invite(dialog, raw.offer())
+    leg = await phone.next_leg()
+    await leg.ringing()
+    answering = asyncio.create_task(leg.answer())
+    await raw.accepted(dialog)
+    await answering
+    return dialog, leg
+
+
+async def hung_up(raw: RawPhone, dialog: Dialog, leg: Leg) -> None:
+    await raw.bye(dialog)
+    await asyncio.wait_for(leg.ended, 5)
+    leg.release()
+
+
+async def test_a_call_is_seen_from_invite_to_bye(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg = await answered(phone, raw)
+    await hung_up(raw, dialog, leg)
+    messages = kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
+    assert told(messages) == [
+        "< INVITE", "> 100 Trying (INVITE)", "> 180 Ringing (INVITE)", "> 200 OK (INVITE)", "< ACK", "< BYE",
+        "> 200 OK (BYE)",
+    ]  # fmt: skip
+    invite, trying, *_ = (each.message for each in messages)
+    assert (invite.peer, invite.ours, invite.transport) == (f"127.0.0.1:{raw.sip.port}", phone.target, "udp")
+    assert (trying.peer, trying.cseq, trying.status) == (invite.peer, 1, 100)
+    assert [each.message.with_sdp for each in messages] == [True, False, False, True, False, False, False]
+    assert not any(each.again for each in messages)
+    times = [each.message.at_ns for each in messages]
+    assert times == sorted(times)
+    assert invite.text.startswith(
+        f"INVITE sip:100@127.0.0.1 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.1:{raw.sip.port};branch="
+    )
+
+
+async def test_the_text_is_what_the_peer_sent_and_got(phone: Phone, raw: RawPhone) -> None:
+    dialog, leg = await answered(phone, raw)
+    dialog.cseq += 1
+    raw.send(sent := raw.request("INFO", dialog, headers=("Subject: to the letter",)))
+    answer = await raw.final("INFO")
+    await hung_up(raw, dialog, leg)
+    messages = [each.message for each in kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag))]
+    assert sent in [message.raw for message in messages]
+    assert answer.text in [message.text.replace("\r\n", "\n").rstrip("\n") for message in messages]
+
+
+async def test_a_message_that_comes_or_goes_again_is_marked(phone: Phone, raw: RawPhone) -> None:
+    dialog = raw.dialog()
+    branch = raw.branch()
+    for _ in range(2):
+        raw.send(raw.request("INVITE", dialog, branch=branch))
+    leg = await phone.next_leg()
+    await leg.ringing()
+    raw.send(raw.request("INVITE", dialog, branch=branch))
+    for _ in range(3):
+        while (await raw.message()).status != 180:
+            pass
+        if len([each for each in kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag)) if each.again]) > 2:
+            break
+    await leg.reject(486)
+    refusal = await raw.final("INVITE")
+    dialog.to = refusal.header("To")
+    raw.send(raw.request("ACK", dialog, branch=branch))
+    messages = kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
+    assert {"< INVITE", "> 180 Ringing (INVITE)"} <= set(told([each for each in messages if each.again]))
+    assert [each.again for each in messages if each.message.status == 0][:1] == [False]
+
+
+async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -> None:
+    call = await phone.call()
+    call_id = call.placed.sip_call_id
+    assert call.taken.sip_call_id == call_id
+    await call.placed.hangup()
+    await asyncio.gather(call.placed.ended, call.taken.ended)
+    await raw.options()  # what was sent before it has been received
+    phone.endpoint.see_messages()
+    sip_log = phone.endpoint.sip_log
+    caller, callee = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee", call.taken.facts.sender_tag)
+    assert caller is not None and callee is not None and caller != callee
+    ours, theirs = kept(phone, caller), kept(phone, callee)
+    assert [told([each])[0].replace(">", "=").replace("<", ">").replace("=", "<") for each in theirs] == told(ours)
+    assert told(ours)[0] == "> INVITE" and told(ours)[-1] == "< 200 OK (BYE)"
+    assert sip_log.key_of(call_id, "callee", "another tag") is None
+
+
+async def test_strangers_leave_no_trace(phone: Phone, raw: RawPhone) -> None:
+    seen: list[SipMessage] = []
+    phone.endpoint.see_messages()
+    phone.endpoint.sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))
+    try:
+        async with RawPhone(phone.target, "127.0.0.9") as stranger:
+            stranger.invite(dialog := stranger.dialog(), "")
+            assert (await stranger.final()).status == 403
+            response = b"SIP/2.0 200 OK\r\n" + stranger.request("INVITE", dialog).split(b"\r\n", 1)[1]
+            stranger.send(response)
+        await raw.options()
+        phone.endpoint.see_messages()
+    finally:
+        phone.endpoint.sip_log.watchers.discard(watch)
+    assert [(message.method, message.status, message.sent) for message in seen] == [
+        ("OPTIONS", 0, False),
+        ("OPTIONS", 200, True),
+    ]
+
+
+async def test_a_call_without_a_codec_in_common_is_told_and_one_that_we_refuse_is_not(
+    phone: Phone, raw: RawPhone
+) -> None:
+    with capture_logs() as events:
+        raw.invite(hopeless := raw.dialog(), raw.offer("18"))
+        assert (await raw.final()).status == 488
+        raw.invite(raw.dialog(), raw.offer())
+        await (await phone.next_leg()).reject(404)
+        assert (await raw.final()).status == 404
+        phone.endpoint.see_messages()
+    told = [event for event in events if event["event"] == "sip.refused"]
+    assert [(event["code"], event["source"], event["sip_call_id"]) for event in told] == [
+        (488, "127.0.0.1", hopeless.call_id)
+    ]
+
+
+async def test_options_belong_to_no_call_and_are_counted(phone: Phone, raw: RawPhone) -> None:
+    phone.endpoint.see_messages()
+    sip_log = phone.endpoint.sip_log
+    before = sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]
+    answer = await raw.options()
+    phone.endpoint.see_messages()
+    assert (sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]) == (before[0] + 1, before[1] + 1)
+    assert sip_log.key_of(answer.header("Call-ID"), "callee") is None
+
+
+def flood(target: str, call_ids: list[str]) -> None:
+    """OPTIONS of 7 KB, one after the other, each answered."""
+    host, port = target.split(":")
+    padding = "".join(f"X-Padding-{number}: {'x' * 900}\r\n" for number in range(7))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.settimeout(5)
+        peer.connect((host, int(port)))
+        ours = f"127.0.0.1:{peer.getsockname()[1]}"
+        for number, call_id in enumerate(call_ids):
+            peer.send(
+                f"OPTIONS sip:{target} SIP/2.0\r\nVia: SIP/2.0/UDP {ours};branch=z9hG4bK-{call_id}\r\n"
+                f"From: <sip:flood@{ours}>;tag={number}\r\nTo: <sip:{target}>\r\nCall-ID: {call_id}\r\n"
+                f"CSeq: 1 OPTIONS\r\nMax-Forwards: 70\r\n{padding}Content-Length: 0\r\n\r\n".encode()
+            )
+            peer.recv(8000)
+
+
+async def test_when_nobody_takes_messages_the_oldest_are_lost_and_counted(
+    phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sipcore.trace.sip_log.GATHER_S", 60)
+    sip_log = phone.endpoint.sip_log
+    seen: list[SipMessage] = []
+    sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))
+    call_ids = [f"{token_hex(4)}-{number}" for number in range(1800)]
+    with capture_logs() as events:
+        await asyncio.to_thread(flood, phone.target, call_ids)
+        while not seen or seen[-1].call_id != call_ids[-1] or not seen[-1].sent:
+            phone.endpoint.see_messages()
+    sip_log.watchers.discard(watch)
+    assert sip_log.lost > 0
+    assert sum(event["count"] for event in events if event["event"] == "sip.messages_not_seen") == sip_log.lost
+    assert len(seen) + sip_log.lost == 2 * len(call_ids)
+    received = [message for message in seen if not message.sent]
+    numbers = [call_ids.index(message.call_id) for message in received]
+    assert numbers == sorted(numbers) and numbers[-1] == len(call_ids) - 1, "the newest are there, in order"
+    assert all(message.raw.endswith(b"\r\n\r\n") and b"X-Padding-6" in message.raw for message in received)

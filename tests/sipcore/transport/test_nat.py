@@ -1,0 +1,151 @@
+"""Behind an address translator: whoever is outside is told the public address, whoever is inside our own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from ipaddress import ip_network
+
+import pytest
+from structlog.testing import capture_logs
+
+from sipcore.messages.headers import Party
+from sipcore.security.digest import Credentials
+from sipcore.settings import EndpointSettings
+from sipcore.trunks.trunk import Trunk
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import Message, RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOST = "0.0.0.0"
+PUBLIC = "203.0.113.7"
+SETTINGS = EndpointSettings(
+    codecs=("PCMU",), max_calls=10, public_address=PUBLIC, local_networks=(ip_network("127.0.0.2/32"),)
+)
+SIDES = pytest.mark.parametrize(("peer", "told"), [("127.0.0.1", PUBLIC), ("127.0.0.2", "127.0.0.1")])
+
+
+@pytest.fixture(autouse=True)
+def both_are_known(phone: Phone) -> None:
+    phone.endpoint.set_sources(["127.0.0.1", "127.0.0.2"])
+
+
+def addresses_in(sdp: str) -> set[str]:
+    """Every address that an SDP names."""
+    return set(re.findall(r"IN IP[46] (\S+)", sdp))
+
+
+def contact_host(message: Message) -> str:
+    return message.header("Contact").split("@")[1].split(":")[0]
+
+
+@SIDES
+async def test_a_call_that_comes_in_is_answered_with_the_address_for_that_side(
+    phone: Phone, peer: str, told: str
+) -> None:
+    async with RawPhone(phone.target, peer) as raw:
+        dialog = raw.dialog()
+        raw.invite(dialog, raw.offer("0"))
+        leg = await phone.next_leg()
+        answering = asyncio.create_task(leg.answer())
+        answer = await raw.accepted(dialog)
+        await answering
+        dialog.cseq += 1
+        dialog.target = f"sip:100@127.0.0.1:{phone.settings.port}"  # the public address is nobody here
+        raw.invite(dialog, raw.offer("0"))
+        again = await raw.final("INVITE")
+        raw.send(raw.request("ACK", dialog))
+        await leg.hangup()
+        bye = await raw.message()
+        while not bye.first_line.startswith("BYE "):
+            bye = await raw.message()
+        leg.release()
+    for message in (answer, again):
+        assert contact_host(message) == told
+        assert addresses_in(message.body) == {told}
+    assert f" {told}:{phone.settings.port};" in bye.header("Via")
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+@SIDES
+async def test_a_call_that_goes_out_names_the_address_for_that_side(
+    phone: Phone, peer: str, told: str, transport: str
+) -> None:
+    async with RawPhone(phone.target, peer) as raw:
+        if transport == "tcp":
+            invite = await invite_over_tcp(phone, peer)
+        else:
+            leg = await phone.endpoint.call(f"sip:1@{peer}:{raw.sip.port}", caller=Party("100", ""))
+            callee = await RawCallee.called(raw)
+            callee.refuses("486 Busy Here")
+            ack = await callee.gets("ACK")
+            await leg.ended
+            invite = callee.invite
+            assert ack.header("Via") == invite.header("Via")
+    assert invite.header("Via").split()[1].startswith(f"{told}:")
+    assert contact_host(invite) == told
+    assert f"<sip:100@{told}>" in invite.header("From")
+    assert addresses_in(invite.body) == {told}
+
+
+async def invite_over_tcp(phone: Phone, peer: str) -> Message:
+    came: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.put_nowait(await reader.readuntil(b"\r\n\r\n") + await reader.read(2000))
+        writer.close()
+
+    server = await asyncio.start_server(take, peer, 0)
+    port = server.sockets[0].getsockname()[1]
+    leg = await phone.endpoint.call(f"sip:1@{peer}:{port};transport=tcp", caller=Party("100", ""))
+    data = (await asyncio.wait_for(came.get(), 5)).decode()
+    await leg.hangup()
+    server.close()
+    head, _, body = data.partition("\r\n\r\n")
+    return Message(head.split("\r\n", 1)[0], head.replace("\r\n", "\n"), body)
+
+
+@SIDES
+async def test_a_registration_names_the_address_for_that_side_and_finds_it_again(
+    phone: Phone, peer: str, told: str
+) -> None:
+    async with RawPhone(phone.target, peer) as registrar:
+        trunk = Trunk(
+            f"at {peer}", peer, registrar.sip.port, "udp", None, "ann", Credentials("ann", "secret"),
+            registers=True, follow_redirects=False, accept_refer=False, qualify_s=0,
+        )  # fmt: skip
+        registered = asyncio.Event()
+        with capture_logs() as logs:
+            phone.endpoint.on_trunk_status = lambda _, status: (
+                registered.set() if status.state == "registered" else None
+            )
+            await phone.endpoint.set_trunks([trunk])
+            request = await registrar.message()
+            assert request.first_line.startswith("REGISTER ")
+            registrar.send(accepting(request))
+            await asyncio.wait_for(registered.wait(), 5)
+            leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
+            request_2 = await registrar.message()
+            registrar.send(accepting(request_2))
+            await leaving
+    assert contact_host(request) == contact_host(request_2) == told
+    assert request.header("Via").split()[1].startswith(f"{told}:")
+    assert "trunk.registered" in [line["event"] for line in logs]
+
+
+def accepting(request: Message) -> bytes:
+    """200 to a REGISTER: the binding is there for 200 s, among those of others."""
+    copied = [line for name in ("Via", "From", "Call-ID", "CSeq") for line in request.headers(name)]
+    bindings = (
+        f"Contact: <sip:other@192.0.2.9>;expires=50, {request.header('Contact').partition(';expires')[0]};expires=200"
+    )
+    lines = ["SIP/2.0 200 OK", *copied, f"To: {request.header('To')};tag=r", bindings, "Content-Length: 0"]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def test_a_call_to_where_there_is_no_route_is_not_made(phone: Phone) -> None:
+    with pytest.raises(ConnectionError, match="no INVITE could be sent"):
+        await phone.endpoint.call("sip:x@[2001:db8::1]:5060", caller=Party("100", ""))
+    assert phone.endpoint.live_legs == 0

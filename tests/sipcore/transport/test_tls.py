@@ -1,0 +1,395 @@
+"""SIP over TLS: who may connect to us, and whom we connect to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from sipcore.dialogs.leg import Leg, LegEnd
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
+from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.transport.tls_identity import UnusableFile
+from sipcore.trunks.trunk import Trunk
+from tests.peers.certificate_authority import Authority
+from tests.peers.sipp_baresip import Baresip, free_port
+from tests.sipcore.accelerated_endpoint import HurriedPhone
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Message, RawPhone
+from tests.sipcore.raw.raw_tls import Connection, client_context, server_context, serving
+from tests.sipcore.tones import loudest_hz, sounding_s, tone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def phone(authority: Authority) -> AsyncIterator[Phone]:
+    files = authority.files("localhost", "127.0.0.1")
+    async with Phone(
+        EndpointSettings(codecs=("PCMU",), max_calls=20, tls_port=free_port(), tls=files, srtp="optional")
+    ) as phone:
+        yield phone
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+@asynccontextmanager
+async def connected(phone: Phone, context: ssl.SSLContext | None = None, source: str = "") -> AsyncIterator[Connection]:
+    """A TLS connection to the phone."""
+    context = context or client_context(phone.settings.tls)
+    connection = await Connection.to("127.0.0.1", phone.settings.tls_port, context, source=source)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+async def is_served(connection: Connection, raw: RawPhone) -> bool:
+    """Whether an OPTIONS over it is answered with 200."""
+    connection.writer.write(raw.request("OPTIONS", raw.dialog(), via="TLS"))
+    return (await connection.message()).status == 200
+
+
+@pytest.mark.parametrize(
+    ("version", "served"),
+    [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True)],
+)
+async def test_tls_1_2_and_1_3_are_spoken_and_nothing_older(
+    phone: Phone, raw: RawPhone, version: ssl.TLSVersion, served: bool
+) -> None:
+    context = client_context(phone.settings.tls)
+    with warnings.catch_warnings(action="ignore"):
+        context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    if served:
+        async with connected(phone, context) as connection:
+            assert await is_served(connection, raw)
+    else:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await Connection.to("127.0.0.1", phone.settings.tls_port, context)
+
+
+async def test_a_renewed_certificate_is_shown_to_new_connections_while_old_ones_go_on(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    async with connected(phone) as before:
+        assert await is_served(before, raw)
+        authority.files("localhost", "127.0.0.1")
+        identity = await phone.endpoint.renew_certificate()
+        assert phone.endpoint.certificate is identity
+        async with connected(phone) as after:
+            assert after.tls.getpeercert(True) != before.tls.getpeercert(True)
+            assert await is_served(after, raw)
+        assert await is_served(before, raw)
+
+
+async def test_files_that_cannot_be_used_change_nothing(phone: Phone, raw: RawPhone, authority: Authority) -> None:
+    key = phone.settings.tls.key
+    assert key
+    kept = key.read_bytes()
+    async with connected(phone) as before:
+        shown = before.tls.getpeercert(True)
+    key.write_bytes(kept[:100])
+    with pytest.raises(UnusableFile, match="holds no private key"):
+        await phone.endpoint.renew_certificate()
+    key.write_bytes(kept)
+    async with connected(phone) as after:
+        assert after.tls.getpeercert(True) == shown
+        assert await is_served(after, raw)
+
+
+async def test_renewing_again_and_again_keeps_no_descriptor(phone: Phone) -> None:
+    await phone.endpoint.renew_certificate()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        await phone.endpoint.renew_certificate()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_files_that_could_not_be_taken_keep_no_descriptor(
+    phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ports go on with those before."""
+    taken: list[object] = []
+
+    def renew(files: object) -> None:
+        taken.append(files)
+        if len(taken) == 1:
+            raise OSError("no port")
+
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("sipcore.transport.tls_listener._native.tls_renew", renew)
+    with pytest.raises(OSError, match="no port"):
+        await phone.endpoint.renew_certificate()
+    assert len(os.listdir("/proc/self/fd")) == before
+    monkeypatch.undo()
+    assert len(taken) == 2
+    async with connected(phone) as connection:
+        assert await is_served(connection, raw)
+
+
+async def test_more_sources_than_the_kernels_filter_holds_may_connect_all(phone: Phone, raw: RawPhone) -> None:
+    many = [f"127.{10 + number // 250}.{number % 250}.7" for number in range(2000)]
+    phone.endpoint.set_sources(["127.0.0.1", *many, "127.99.0.1"])
+    async with connected(phone, source="127.99.0.1") as connection:
+        assert await is_served(connection, raw)
+    phone.endpoint.set_sources(["127.0.0.1"])
+
+
+async def test_strangers_get_no_handshake_from_the_tls_port_until_they_are_known(phone: Phone, raw: RawPhone) -> None:
+    async def may_connect(source: str) -> bool:
+        with contextlib.suppress(TimeoutError, OSError):
+            async with asyncio.timeout(5), connected(phone, source=source) as connection:
+                return await is_served(connection, raw)
+        return False
+
+    assert not await may_connect("127.0.0.5")
+    phone.endpoint.set_sources(["127.0.0.1", "127.0.0.5", "192.0.2.0/24"])
+    assert await may_connect("127.0.0.5")
+    assert not await may_connect("127.0.0.6")
+    phone.endpoint.set_sources(["127.0.0.1"], ["127.0.0.4/30"])
+    assert await may_connect("127.0.0.6"), "a probe, by its network"
+    assert not await may_connect("127.0.0.8")
+    phone.endpoint.set_sources([f"192.0.{n // 250}.{n % 250}" for n in range(3000)] + ["127.0.0.1"])
+    assert await may_connect("127.0.0.1"), "more sources than the kernel takes: the guard alone judges"
+    phone.endpoint.set_sources(["127.0.0.1"])
+    assert not await may_connect("127.0.0.5")
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"OPTIONS sip:x SIP/2.0\r\n\r\n", b"\x16\x03\x01\x00\x05\x63\x00\x00\x01\x00", os.urandom(5000)]
+)
+async def test_what_is_no_tls_ends_that_connection_and_harms_nobody(
+    phone: Phone, raw: RawPhone, garbage: bytes
+) -> None:
+    phone.endpoint.log_guard_events()  # of others before
+    async with connected(phone) as other:
+        reader, writer = await asyncio.open_connection("127.0.0.1", phone.settings.tls_port)
+        writer.write(garbage)
+        assert await Connection(reader, writer).ended()
+        writer.close()
+        assert await is_served(other, raw)
+    with capture_logs() as logs:  # some may tell of sources that were turned away before
+        phone.endpoint.log_guard_events()
+    assert {line["peer"] for line in logs if line["event"] == "sip.tls_failed"} == {"127.0.0.1"}
+
+
+async def test_a_client_cannot_make_us_compute_by_renegotiating(phone: Phone, raw: RawPhone) -> None:
+    child = await asyncio.create_subprocess_exec(
+        "openssl", "s_client", "-connect", f"127.0.0.1:{phone.settings.tls_port}", "-tls1_2",
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    assert child.stdin and child.stdout
+    said = b""
+    async with asyncio.timeout(10):
+        while b"Extended master secret" not in said:
+            said += await child.stdout.read(4096)
+        child.stdin.write(b"R\n")
+        await child.stdin.drain()
+        while b"no renegotiation" not in said:
+            more = await child.stdout.read(4096)
+            assert more, said.decode()[-500:]
+            said += more
+        child.stdin.close()
+        await child.wait()
+    async with connected(phone) as other:
+        assert await is_served(other, raw)
+
+
+async def test_half_a_handshake_and_a_silent_connection_are_ended(authority: Authority) -> None:
+    """Five and ten seconds by the endpoint's clock, which is thirty times as fast."""
+    files, port = authority.files("localhost"), free_port()
+    paths = [str(files.certificate), str(files.key)]
+    async with HurriedPhone.started(tls_port=port, tls=paths):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"\x16\x03\x01\x02\x00\x01")
+        silent = await Connection.to("127.0.0.1", port, client_context(files))
+        assert await Connection(reader, writer).ended(3)
+        assert await silent.ended(3)
+        writer.close()
+        silent.close()
+
+
+async def test_baresip_calls_over_tls_with_encrypted_sound_and_is_called(phone: Phone, authority: Authority) -> None:
+    theirs = authority.files("127.0.0.1", file="baresip")
+    with capture_logs() as logs:
+        async with Baresip("PCMU/8000/1", encryption="srtp", tls=theirs) as baresip:
+            await baresip.command("dial", f"sip:100@127.0.0.1:{phone.settings.tls_port};transport=tls")
+            leg = await phone.next_leg()
+            await leg.answer()
+            await baresip.event("CALL_ESTABLISHED")
+            await both_hear(phone, baresip, leg)
+            leg = await phone.endpoint.call(baresip.uri)
+            await asyncio.wait_for(leg.connected(), 5)
+            await both_hear(phone, baresip, leg)
+    assert "sip.srtp_keys_in_clear" not in [line["event"] for line in logs]
+
+
+async def both_hear(phone: Phone, baresip: Baresip, leg: Leg) -> None:
+    media = await leg.connected()
+    assert media.keying == "sdes"
+    track = phone.ears.follow(media.slot)
+    async with asyncio.timeout(10):
+        while sounding_s(track.heard, 8000) < 0.3:  # it begins when it has a processor
+            await phone.ears.ticks(5)
+    phone.pump.write(media.slot, tone(8000, 1000, 0.4))
+    await phone.ears.ticks(30)
+    await leg.hangup()
+    await baresip.event("CALL_CLOSED")
+    leg.release()
+    rate, heard = baresip.heard()
+    assert loudest_hz(track.heard, 8000) == pytest.approx(440, abs=5)
+    assert loudest_hz(heard, rate) == pytest.approx(1000, abs=5)
+    assert sounding_s(heard, rate) > 0.3
+
+
+# ---- connections that we make ----
+
+
+async def end_of_call(
+    phone: Phone, server: TlsFiles, host: str = "127.0.0.1", scheme: str = "sip"
+) -> tuple[LegEnd | None, str]:
+    """Call a server with that certificate: None when the INVITE got there, else how it ended; and why, from the log."""
+    phone.endpoint.log_guard_events()  # of others before
+    with capture_logs() as logs:
+        async with serving(server_context(server)) as (port, came):
+            phone.endpoint.set_hosts({Place(host, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+            parameter = ";transport=tls" if scheme == "sip" else ""
+            leg = await phone.endpoint.call(f"{scheme}:1@{host}:{port}{parameter}")
+            arrived = asyncio.ensure_future(_first_message(came))
+            await asyncio.wait((arrived, leg.ended), return_when=asyncio.FIRST_COMPLETED, timeout=5)
+            end = None if arrived.done() else leg.ended.result()
+            arrived.cancel()
+            await leg.hangup()
+        phone.endpoint.log_guard_events()
+    return end, next((line["why"] for line in logs if line["event"] == "sip.tls_failed"), "")
+
+
+async def _first_message(came: asyncio.Queue[Connection]) -> str:
+    while True:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            return (await (await came.get()).message()).first_line
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "scheme"),
+    [
+        ("127.0.0.1", "127.0.0.1", "sip"),
+        ("sip.carrier.test", "sip.carrier.test", "sip"),
+        ("sip.carrier.test", "SIP.carrier.test", "sips"),
+        ("*.carrier.test", "sip.carrier.test", "sip"),
+    ],
+)
+async def test_a_server_that_proves_its_name_is_called(
+    phone: Phone, authority: Authority, name: str, host: str, scheme: str
+) -> None:
+    assert await end_of_call(phone, authority.files(name, file="carrier"), host, scheme) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "host", "why"),
+    [
+        (["other.carrier.test"], (-1, 9), "sip.carrier.test", "its certificate is for other.carrier.test"),
+        (["*.carrier.test"], (-1, 9), "a.sip.carrier.test", "its certificate is for *.carrier.test"),
+        (["*.test"], (-1, 9), "carrier.test", "its certificate is for *.test"),
+        (["sip.carrier.test"], (-1, 9), "127.0.0.1", "its certificate is for sip.carrier.test"),
+        (["sip.carrier.test"], (-9, -1), "sip.carrier.test", "its certificate has expired or is not valid yet"),
+        (["sip.carrier.test"], (1, 9), "sip.carrier.test", "its certificate has expired or is not valid yet"),
+    ],
+)
+async def test_a_server_that_does_not_prove_its_name_gets_no_message(
+    phone: Phone, authority: Authority, names: list[str], days: tuple[float, float], host: str, why: str
+) -> None:
+    end, told = await end_of_call(phone, authority.files(*names, days=days, file="carrier"), host)
+    assert end == LegEnd(0, end.reason if end else "", by_peer=True)
+    assert told == (f"{why}, not for {host}" if " is for " in why else why)
+
+
+async def test_a_certificate_of_an_unknown_authority_is_refused(phone: Phone, tmp_path: Path) -> None:
+    end, told = await end_of_call(phone, Authority(tmp_path, "Nobody").files("127.0.0.1"))
+    assert end is not None
+    assert told == "its certificate is from an authority that is not trusted here ([sip] tls_ca)"
+
+
+def answer_to(request: Message, status: str, *headers: str, body: str = "") -> bytes:
+    """Spell a response."""
+    copied = [line for name in ("Via", "From", "Call-ID", "CSeq", "Record-Route") for line in request.headers(name)]
+    to = request.header("To") + ("" if "tag=" in request.header("To") else ";tag=theirs")
+    kind = ["Content-Type: application/sdp"] if body else []
+    lines = [f"SIP/2.0 {status}", *copied, f"To: {to}", *headers, *kind, f"Content-Length: {len(body)}"]
+    return ("\r\n".join(lines) + "\r\n\r\n" + body).encode()
+
+
+async def test_a_trunk_is_reached_by_its_name_also_where_its_contact_is_an_address(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    """SNI has the name; the ACK goes to another port at an address that has just this name for us."""
+    context, asked = server_context(authority.files("sip.carrier.test", file="carrier")), []
+    context.sni_callback = lambda connection, name, _: asked.append(name)
+    async with serving(context) as (port, came), serving(context) as (other_port, came_there):
+        trunk = Trunk(
+            "1", "sip.carrier.test", port, "tls", None, "+49301", None,
+            registers=False, follow_redirects=False, accept_refer=False, qualify_s=0,
+        )  # fmt: skip
+        phone.endpoint.set_hosts({trunk.place: [Target("127.0.0.1", port, "tls")]})
+        leg = await phone.endpoint.call("100", trunk=trunk)
+        connection = await asyncio.wait_for(came.get(), 5)
+        invite = await connection.message()
+        contact = f"Contact: <sip:gate@127.0.0.1:{other_port};transport=tls>"
+        connection.writer.write(answer_to(invite, "200 OK", contact, body=raw.offer("0")))
+        there = await asyncio.wait_for(came_there.get(), 5)
+        assert (await there.message()).first_line.startswith("ACK sip:gate@127.0.0.1")
+        await asyncio.wait_for(leg.connected(), 5)
+        await leg.hangup()
+        bye = await there.message()
+        assert bye.first_line.startswith("BYE ")
+        there.writer.write(answer_to(bye, "200 OK"))
+        await asyncio.wait_for(leg.ended, 5)
+        leg.release()
+    assert asked[0] == "sip.carrier.test"
+
+
+async def test_a_registrar_calls_us_over_the_connection_that_we_made(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    async with serving(server_context(authority.files("sip.carrier.test", file="carrier"))) as (port, came):
+        trunk = Trunk(
+            "r", "sip.carrier.test", port, "tls", None, "ann", Credentials("ann", "secret"),
+            registers=True, follow_redirects=False, accept_refer=False, qualify_s=0,
+        )  # fmt: skip
+        phone.endpoint.set_hosts({trunk.place: [Target("127.0.0.1", port, "tls")]})
+        await phone.endpoint.set_trunks([trunk])
+        connection = await asyncio.wait_for(came.get(), 5)
+        register = await connection.message()
+        contact = register.header("Contact").partition(";expires")[0]
+        connection.writer.write(answer_to(register, "200 OK", f"Contact: {contact};expires=200"))
+        connection.writer.write(raw.request("INVITE", raw.dialog(), body=raw.offer("0"), via="TLS"))
+        leg = await phone.next_leg()
+        await leg.reject(486)
+        while (answer := await connection.message()).status < 200:
+            pass
+        assert (answer.status, answer.header("CSeq")) == (486, "1 INVITE")
+        leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
+        while not (bye := await connection.message()).first_line.startswith("REGISTER "):
+            pass
+        connection.writer.write(answer_to(bye, "200 OK"))
+        await leaving

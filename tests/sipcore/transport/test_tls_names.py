@@ -1,0 +1,153 @@
+"""A trunk over TLS whose host is a name: its certificate is for the name, wherever the name server says it is."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+
+from sipcore.dialogs.leg import Leg
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
+from sipcore.settings import EndpointSettings
+from sipcore.trunks.trunk import Trunk
+from tests.peers.certificate_authority import Authority
+from tests.peers.sipp_baresip import free_port
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.raw.raw_tls import Connection, client_context, server_context, serving
+from tests.sipcore.transport.test_tls import answer_to
+from tests.sipcore.trunks.test_registration_client import Watch
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+HOST = "sip.carrier.test"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def phone(authority: Authority) -> AsyncIterator[Phone]:
+    files = authority.files("localhost", "127.0.0.1")
+    async with Phone(EndpointSettings(codecs=("PCMU",), max_calls=20, tls_port=free_port(), tls=files)) as phone:
+        yield phone
+        await phone.endpoint.set_trunks([])
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+ALLOWED = Trunk(
+    key="a", host=HOST, port=None, transport="tls", outbound_proxy=None, user="100", credentials=None,
+    registers=False, follow_redirects=False, accept_refer=False, qualify_s=0,
+)  # fmt: skip
+REGISTERED = replace(ALLOWED, key="b", registers=True, credentials=Credentials("100", "hush"))
+BEHIND = replace(REGISTERED, key="c", host="carrier.test", outbound_proxy=Place(HOST, None, "tls"))
+
+
+@pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED, BEHIND], ids=["allowed", "registered", "behind a proxy"])
+async def test_a_certificate_for_the_name_of_a_trunk_is_good(phone: Phone, authority: Authority, trunk: Trunk) -> None:
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        phone.endpoint.set_hosts({Place(HOST, None, "tls"): [Target("127.0.0.1", port, "tls")]})
+        await phone.endpoint.set_trunks([trunk])
+        if trunk.registers:
+            connection = await asyncio.wait_for(came.get(), 5)
+            register = await connection.message()
+            assert register.first_line == f"REGISTER sip:{trunk.host};transport=tls SIP/2.0"
+        leg = await phone.endpoint.call("200", trunk=trunk)
+        if not trunk.registers:
+            connection = await asyncio.wait_for(came.get(), 5)
+        assert (await connection.message()).first_line.startswith("INVITE sip:200@")
+        await leg.hangup()
+        await phone.endpoint.set_trunks([])
+
+
+@pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED], ids=["allowed", "registered"])
+async def test_a_certificate_for_its_address_alone_is_not(phone: Phone, authority: Authority, trunk: Trunk) -> None:
+    async with serving(server_context(authority.files("127.0.0.1", file="carrier"))) as (port, came):
+        phone.endpoint.set_hosts({Place(HOST, None, "tls"): [Target("127.0.0.1", port, "tls")]})
+        await phone.endpoint.set_trunks([trunk])
+        leg = await phone.endpoint.call("200", trunk=trunk)
+        assert (await asyncio.wait_for(leg.ended, 5)).code in (0, 502, 503)
+        while not came.empty():
+            assert await came.get_nowait().reader.read() == b"", "it is told nothing"
+        await phone.endpoint.set_trunks([])
+
+
+async def test_a_trunk_at_an_address_wants_the_address_proved_whatever_name_somebody_else_has_for_it(
+    phone: Phone, authority: Authority
+) -> None:
+    watch = Watch(phone)
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        phone.endpoint.set_hosts({Place(HOST, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+        await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
+        detail = (await watch.until("failed", "b")).detail
+        assert detail == f"no connection to 127.0.0.1: its certificate is for {HOST}, not for 127.0.0.1"
+        with suppress(ConnectionError):
+            assert await (await came.get()).reader.read() == b""
+        await phone.endpoint.set_trunks([])
+
+
+async def test_a_connection_that_a_call_needs_is_not_used_to_register_with_its_address(
+    phone: Phone, raw: RawPhone, authority: Authority
+) -> None:
+    """Who connects to us and calls has a name; its Contact has the address."""
+    watch, settings = Watch(phone), phone.settings
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        phone.endpoint.set_hosts({Place(HOST, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+        caller, dialog = await Connection.to("127.0.0.1", settings.tls_port, client_context(settings.tls)), raw.dialog()
+        invite = raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS").decode()
+        there = f"sip:raw@127.0.0.1:{port};transport=tls"
+        caller.writer.write(re.sub("(?m)^Contact: .*$", f"Contact: <{there}>\r", invite).encode())
+        leg = await phone.next_leg()
+        answered = asyncio.create_task(leg.answer())
+        while (answer := await caller.message()).status != 200:
+            pass
+        dialog.to = answer.header("To")
+        caller.writer.write(raw.request("ACK", dialog, via="TLS"))
+        await answered
+        await leg.hangup()
+        called = await came.get()
+        bye = await called.message()
+        assert bye.first_line == f"BYE {there} SIP/2.0"
+        called.writer.write(answer_to(bye, "200 OK"))
+        await asyncio.wait_for(leg.ended, 5)
+        leg.release()
+
+        await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
+        told = "no connection to 127.0.0.1: its certificate is for another name"
+        assert (await watch.until("failed", "b")).detail == told
+        assert not await called.ended(0.1) and came.empty()
+        await phone.endpoint.set_trunks([])
+        caller.close()
+
+
+async def test_calls_in_the_making_while_their_connection_is_refused_all_end(
+    phone: Phone, authority: Authority
+) -> None:
+    """Whoever makes a call has PJSUA's lock and wants the connection's; whoever ends the connection must not have that
+    one and want PJSUA's."""
+    context = server_context(authority.files("127.0.0.1", file="carrier"))
+    for _ in range(4):
+        async with serving(context) as (port, _):
+            phone.endpoint.set_hosts({Place(HOST, None, "tls"): [Target("127.0.0.1", port, "tls")]})
+            await phone.endpoint.set_trunks([ALLOWED])
+            async with asyncio.timeout(10):
+                calls = [asyncio.create_task(phone.endpoint.call("200", trunk=ALLOWED)) for _ in range(12)]
+                legs = [leg for leg in await asyncio.gather(*calls, return_exceptions=True) if isinstance(leg, Leg)]
+                assert legs
+                for leg in legs:
+                    await leg.hangup()
+                    await leg.ended
+                    leg.release()
+    await phone.endpoint.set_trunks([])

@@ -1,0 +1,272 @@
+"""A trunk that registers over TLS where nobody can connect to us: whom it tells anything, what it says of the way back,
+and what an operator is told when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from sipcore.resolver.target import Place, Target
+from sipcore.security.digest import Credentials
+from sipcore.settings import EndpointSettings, TlsFiles
+from sipcore.trunks import qualify, registration
+from sipcore.trunks.trunk import Trunk
+from tests.peers.certificate_authority import Authority
+from tests.peers.sipp_baresip import free_port
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Message, RawPhone
+from tests.sipcore.raw.raw_tls import Connection, server_context, serving
+from tests.sipcore.transport.test_tls import answer_to
+from tests.sipcore.trunks.test_registration_client import Watch
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+HOST = "sip.carrier.test"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def phone(authority: Authority) -> AsyncIterator[Phone]:
+    """Without a TLS port."""
+    settings = EndpointSettings(codecs=("PCMU",), max_calls=4, tls=TlsFiles(authorities=authority.root))
+    async with Phone(settings) as phone:
+        yield phone
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def watch(phone: Phone) -> AsyncIterator[Watch]:
+    watch = Watch(phone)
+    yield watch
+    await phone.endpoint.set_trunks([])
+
+
+async def register_at(watch: Watch, port: int, **changes: Any) -> Trunk:
+    """A trunk of the carrier that has its server there."""
+    watch.endpoint.set_hosts({Place(HOST, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+    trunk = Trunk(
+        key="first", host=HOST, port=port, transport="tls", outbound_proxy=None, user="ann",
+        credentials=Credentials("ann", "s3cret"), registers=True, follow_redirects=False, accept_refer=False,
+        qualify_s=0,
+    )  # fmt: skip
+    trunk = replace(trunk, **changes)
+    await watch.endpoint.set_trunks([trunk])
+    return trunk
+
+
+async def all_that_comes(came: asyncio.Queue[Connection]) -> bytes:
+    """Over the first connection, until it ends or is broken off."""
+    heard, reader = b"", (await came.get()).reader
+    with suppress(ConnectionError):
+        while chunk := await reader.read(4096):
+            heard += chunk
+    return heard
+
+
+def accept(connection: Connection, request: Message) -> str:
+    """Answer a REGISTER with 200; returns its own Contact."""
+    contacts = [line.partition(": ")[2] for line in request.headers("Contact")]
+    bound = [f"Contact: {each};expires=200" for each in contacts if not each.endswith(";expires=0")]
+    connection.writer.write(answer_to(request, "200 OK", *([] if request.header("Expires") == "0" else bound)))
+    return contacts[0]
+
+
+def where(connection: Connection) -> str:
+    """What a Contact says that means the connection."""
+    return f"127.0.0.1:{connection.writer.get_extra_info('peername')[1]};transport=TLS>"
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "why"),
+    [
+        (["other.test"], (-1, 9), f"its certificate is for other.test, not for {HOST}"),
+        (["127.0.0.1"], (-1, 9), f"its certificate is for 127.0.0.1, not for {HOST}"),
+        (list("abcd"), (-1, 9), f"its certificate is for a, b, c, ..., not for {HOST}"),
+        ([f"{'x' * 60}.{'y' * 60}.{'z' * 60}.test", "w" * 60 + ".test"], (-1, 9), "its certificate is for x"),
+        ([], (-1, 9), f"its certificate is for test, not for {HOST}"),
+        ([HOST], (-9, -1), "its certificate has expired or is not valid yet"),
+    ],
+)  # fmt: skip
+async def test_who_does_not_prove_the_name_hears_nothing_and_the_operator_why(
+    watch: Watch, authority: Authority, names: list[str], days: tuple[float, float], why: str
+) -> None:
+    async with serving(server_context(authority.files(*names, days=days, file="carrier"))) as (port, came):
+        heard = asyncio.create_task(all_that_comes(came))
+        await register_at(watch, port)
+        detail = (await watch.until("failed")).detail or ""
+        assert detail.startswith(f"no connection to 127.0.0.1: {why}")
+        assert len(detail) < 300
+        assert await heard == b""
+
+
+@pytest.mark.parametrize("name", ["Test authority", "Nobody"])
+async def test_an_authority_that_is_not_ours_is_told_with_its_setting(watch: Watch, tmp_path: Path, name: str) -> None:
+    async with serving(server_context(Authority(tmp_path, name).files(HOST))) as (port, came):
+        heard = asyncio.create_task(all_that_comes(came))
+        await register_at(watch, port)
+        assert (await watch.until("failed")).detail == (
+            "no connection to 127.0.0.1: its certificate is from an authority that is not trusted here ([sip] tls_ca)"
+        )
+        assert await heard == b""
+
+
+def says_hello(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"220 mail.carrier.test\r\n")
+
+
+def hangs_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+@asynccontextmanager
+async def without_tls(answers: Callable[[asyncio.StreamWriter], None]) -> AsyncIterator[int]:
+    """A server's port."""
+    server = await asyncio.start_server(lambda _, writer: answers(writer), "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [(says_hello, "what answers there does not speak TLS"), (hangs_up, "it ended the connection")],
+)
+async def test_another_service_at_that_port_is_told_as_what_it_is(
+    watch: Watch, answers: Callable[[asyncio.StreamWriter], None], why: str
+) -> None:
+    async with without_tls(answers) as port:
+        await register_at(watch, port)
+        # PJSIP has OpenSSL's words for the first endpoint of a process only.
+        detail = str((await watch.until("failed")).detail).replace("Unknown error 494267", why)
+        told = {f"no connection to 127.0.0.1: {each}" for each in (why, "it ended the connection")}
+        if answers is hangs_up:  # of a connection that is reset at once there may be nothing to tell
+            told.add("no connection to 127.0.0.1")
+        assert detail in told, "whichever comes first"
+
+
+async def test_nobody_at_that_port_is_told(watch: Watch) -> None:
+    await register_at(watch, free_port())
+    told = "no connection to 127.0.0.1"
+    assert (await watch.until("failed")).detail in (told, f"{told}: nothing listens there")
+
+
+async def test_a_server_that_wants_a_certificate_of_ours_is_told(watch: Watch, authority: Authority) -> None:
+    context = server_context(authority.files(HOST, file="carrier"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with serving(context) as (port, _):
+        await register_at(watch, port)
+        detail = (await watch.until("failed")).detail or ""
+        assert detail.startswith("no connection to 127.0.0.1: ")
+
+
+async def test_a_trunk_that_is_only_asked_tells_the_same(
+    watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST_S", "MISSED_AGAIN_S"):
+        monkeypatch.setattr(qualify, name, 0.05)
+    async with serving(server_context(authority.files("other.test", file="carrier"))) as (port, came):
+        heard = asyncio.create_task(all_that_comes(came))
+        await register_at(watch, port, registers=False, qualify_s=1)
+        detail = (await watch.until("failed")).detail or ""
+        assert detail.startswith("no connection to 127.0.0.1 since ")
+        assert detail.endswith(f": its certificate is for other.test, not for {HOST}")
+        assert await heard == b""
+
+
+async def test_contacts_name_the_connection_and_what_a_lost_one_bound_is_taken_away(
+    watch: Watch, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        await register_at(watch, port)
+        first = await came.get()
+        bound = accept(first, await first.message())
+        assert bound.endswith(where(first))
+        await watch.until("registered")
+        await called(phone, first)
+
+        first.close()
+        second = await came.get()
+        request = await second.message()
+        assert [line.partition(": ")[2] for line in request.headers("Contact")][1:] == [f"{bound};expires=0"]
+        again = accept(second, request)
+        assert again != bound and again.endswith(where(second))
+        await called(phone, second)
+
+        leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
+        request = await second.message()
+        assert (request.header("Expires"), accept(second, request)) == ("0", again)
+        await leaving
+
+
+@pytest.mark.parametrize("credentials", [None, Credentials("ann", "s3cret")])
+async def test_calls_of_ours_name_the_connection_without_a_registration_too(
+    watch: Watch, authority: Authority, credentials: Credentials | None
+) -> None:
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        trunk = await register_at(watch, port, registers=False, credentials=credentials)
+        leg = await watch.endpoint.call("200", trunk=trunk)
+        connection = await came.get()
+        assert (await connection.message()).header("Contact").endswith(where(connection))
+        await leg.hangup()
+
+
+async def called(phone: Phone, connection: Connection) -> None:
+    """A call that comes over the connection is answered with a Contact that means it."""
+    async with RawPhone(phone.target) as raw:
+        dialog = raw.dialog()
+        connection.writer.write(raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS"))
+        leg = await phone.next_leg()
+        answered = asyncio.create_task(leg.answer())
+        while (answer := await connection.message()).status != 200:
+            pass
+        assert answer.header("Contact").endswith(where(connection))
+        dialog.to = answer.header("To")
+        connection.writer.write(raw.request("ACK", dialog, via="TLS"))
+        await answered
+        dialog.cseq += 1
+        connection.writer.write(raw.request("BYE", dialog, via="TLS"))
+        await asyncio.wait_for(leg.ended, 5)
+        assert (await connection.message()).header("CSeq").endswith("BYE")
+        leg.release()
+
+
+async def test_a_registration_that_is_renewed_over_its_connection_binds_one_contact(
+    watch: Watch, phone: Phone, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "refresh_after_s", lambda expires_s: 0.1)
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        await register_at(watch, port)
+        connection = await came.get()
+        bound = accept(connection, await connection.message())
+        for _ in range(2):
+            request = await connection.message()
+            assert request.headers("Contact") == [f"Contact: {bound}"]
+            accept(connection, request)
+        leaving = asyncio.create_task(phone.endpoint.set_trunks([]))
+        while (request := await connection.message()).header("Expires") != "0":
+            accept(connection, request)
+        accept(connection, request)
+        await leaving
+
+
+async def test_why_one_connection_ended_is_not_told_of_the_next(
+    watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
+    async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
+        await register_at(watch, port)
+        connection = await came.get()
+        accept(connection, await connection.message())
+        await watch.until("registered")
+    connection.close()  # when nobody listens there any more
+    assert (await watch.until("failed")).detail != "no connection to 127.0.0.1: it ended the connection"

@@ -1,0 +1,136 @@
+"""Trunks that come and go while calls are made: PJSUA gives the number of an account that is gone to the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.dialogs.leg import Leg
+from sipcore.messages.contact import Contact
+from sipcore.messages.headers import Party
+from sipcore.security.digest import Credentials
+from sipcore.trunks.trunk import Trunk
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+CHALLENGE = 'WWW-Authenticate: Digest realm="pbx", nonce="abc", algorithm=MD5'
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def without_trunks(phone: Phone) -> None:
+    await no_trunks(phone)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def other(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as other:
+        yield other
+
+
+def trunk(raw: RawPhone, key: str, user: str) -> Trunk:
+    return Trunk(
+        key=key, host=raw.host, port=raw.sip.port, transport="udp", outbound_proxy=None, user="100",
+        credentials=Credentials(user, f"{user}'s"), registers=False, follow_redirects=True, accept_refer=False,
+        qualify_s=0, number="100",
+    )  # fmt: skip
+
+
+def number_of(phone: Phone, key: str) -> int:
+    """PJSUA's, of the trunk's account."""
+    trunks = phone.endpoint._trunks
+    assert trunks
+    return trunks._lines[key].number
+
+
+async def no_trunks(phone: Phone) -> None:
+    """All go, and so do their accounts, once the last call is over."""
+    trunks = phone.endpoint._trunks
+    assert trunks
+    await phone.endpoint.set_trunks([])
+    async with asyncio.timeout(10):
+        while trunks._ended:
+            await asyncio.wait(trunks._ending, timeout=1)
+
+
+async def shown(leg: Leg, peer: RawPhone) -> str:
+    """What the call's INVITE answers a challenge with; then it is refused."""
+    callee = await RawCallee.called(peer)
+    callee.refuses("401 Unauthorized", CHALLENGE)
+    await callee.gets("ACK")
+    callee = await RawCallee.called(peer)
+    callee.refuses("486 Busy Here")
+    assert (await asyncio.wait_for(leg.ended, 5)).code == 486
+    return callee.invite.header("Authorization").split('username="')[1].split('"')[0]
+
+
+async def redirected(phone: Phone, raw: RawPhone, after: Trunk) -> Leg:
+    """A call through ann's trunk, which its peer redirects; before that is followed `after` takes the trunk's place,
+    and its account's number."""
+    before = trunk(raw, "ann", "ann")
+    exchanged = asyncio.Event()
+
+    async def follow(contact: Contact) -> str:
+        await no_trunks(phone)
+        await phone.endpoint.set_trunks([after])
+        exchanged.set()
+        return contact.user
+
+    await phone.endpoint.set_trunks([before])
+    number = number_of(phone, "ann")
+    leg = await phone.endpoint.call("900", trunk=before, caller=Party("100", ""), follow=follow)
+    callee = await RawCallee.called(raw)
+    callee.refuses("302 Moved Temporarily", "Contact: <sip:300@elsewhere.example>")
+    await callee.gets("ACK")
+    await asyncio.wait_for(exchanged.wait(), 15)
+    assert number_of(phone, after.key) == number
+    return leg
+
+
+async def test_a_redirect_that_is_followed_when_its_trunk_has_gone_ends_the_call(
+    phone: Phone, raw: RawPhone, other: RawPhone
+) -> None:
+    leg = await redirected(phone, raw, trunk(other, "bob", "bob"))
+    assert (await asyncio.wait_for(leg.ended, 5)).code == 302
+    for peer in (raw, other):
+        await peer.options()
+        assert peer.sip.received.empty()
+
+
+async def test_a_redirect_that_is_followed_when_its_trunk_has_changed_shows_what_it_is_now(
+    phone: Phone, raw: RawPhone
+) -> None:
+    leg = await redirected(phone, raw, trunk(raw, "ann", "new"))
+    assert await shown(leg, raw) == "new"
+
+
+async def test_what_is_left_of_a_trunk_that_has_gone_does_not_take_the_next_one_with_it(
+    phone: Phone, raw: RawPhone, other: RawPhone
+) -> None:
+    """Its pjsua2 object lives on in whatever still knows the call."""
+    bob = trunk(other, "bob", "bob")
+    leg = await redirected(phone, raw, bob)
+    await asyncio.wait_for(leg.ended, 5)
+    gc.collect()
+    again = await phone.endpoint.call("900", trunk=bob, caller=Party("100", ""))
+    assert await shown(again, other) == "bob"
+
+
+async def test_a_call_through_a_trunk_that_is_not_there_is_not_made(phone: Phone, raw: RawPhone) -> None:
+    """Without its account it would show no password, or another one's."""
+    await phone.endpoint.set_trunks([])
+    with pytest.raises(ConnectionError, match="the trunk is not there"):
+        await phone.endpoint.call("900", trunk=trunk(raw, "ann", "ann"), caller=Party("100", ""))
+    await raw.options()
+    assert raw.sip.received.empty()

@@ -1,0 +1,172 @@
+"""OPTIONS that we send to trunks without a registration, and what becomes of their status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from sipcore.resolver.target import Place, Target
+from sipcore.trunks import qualify
+from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk
+from tests.peers.sipp_baresip import free_port
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Message, RawPhone
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"FIRST_S": 0.05, "GIVE_UP_S": 0.3, "MISSED_AGAIN_S": 0.05}.items():
+        monkeypatch.setattr(qualify, name, seconds)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
+    async with RawPhone(phone.target) as raw:
+        yield raw
+    await phone.endpoint.set_trunks([])
+    phone.endpoint.set_hosts({})
+
+
+def trunk(key: str, host: str, port: int | None, **more: object) -> Trunk:
+    made = Trunk(
+        key=key, host=host, port=port, transport="udp", outbound_proxy=None, user="100", credentials=None,
+        registers=False, follow_redirects=False, accept_refer=False, qualify_s=1,
+    )  # fmt: skip
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def accept(raw: RawPhone, request: Message, status: str = "200 OK") -> None:
+    lines = [line for name in ("Via", "From", "Call-ID", "CSeq") for line in request.headers(name)]
+    to = f"To: {request.header('To')};tag=x"
+    raw.send("\r\n".join([f"SIP/2.0 {status}", *lines, to, "Content-Length: 0", "", ""]).encode())
+
+
+async def asked(raw: RawPhone) -> Message:
+    while not (message := await raw.message()).first_line.startswith("OPTIONS"):
+        pass
+    return message
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 - a status is told when it turns, not when its words change
+            await asyncio.sleep(0.005)
+
+
+async def test_a_peer_that_answers_is_there(phone: Phone, raw: RawPhone) -> None:
+    await phone.endpoint.set_trunks([trunk("a", raw.host, raw.sip.port)])
+    assert phone.endpoint.trunk_status("a").state == "listening"
+    request = await asked(raw)
+    assert request.first_line == f"OPTIONS sip:{raw.host}:{raw.sip.port} SIP/2.0"
+    assert request.header("Contact").startswith("<sip:trunkline@127.0.0.1:")
+    accept(raw, request, "404 Not Found")
+    await until(lambda: (phone.endpoint.trunk_status("a").detail or "").startswith("answers OPTIONS in "))
+    accept(raw, await asked(raw))
+
+
+async def test_a_peer_that_does_not_answer_fails_and_comes_back(phone: Phone, raw: RawPhone) -> None:
+    heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    phone.endpoint.on_trunk_status = lambda key, status: heard.put_nowait((key, status.state))
+    with capture_logs() as logs:
+        await phone.endpoint.set_trunks([trunk("a", raw.host, raw.sip.port), trunk("b", raw.host, raw.sip.port)])
+        told = {await asyncio.wait_for(heard.get(), 10) for _ in range(2)}
+    assert told == {("a", "failed"), ("b", "failed")}
+    assert [(line["event"], line["trunks"]) for line in logs] == [("trunk.unreachable", 2)]
+    status = phone.endpoint.trunk_status("a")
+    assert status.state == "failed"
+    assert (status.detail or "").startswith("no answer to OPTIONS since ")
+    assert (status.detail or "").endswith(" set sipQualifySeconds to 0")
+    questions = set()
+    while heard.empty():
+        request = await asked(raw)
+        questions.add(request.header("Call-ID"))
+        accept(raw, request)
+    assert {await heard.get(), await asyncio.wait_for(heard.get(), 5)} == {("a", "listening"), ("b", "listening")}
+    phone.endpoint.on_trunk_status = None
+
+
+async def test_numbers_at_one_place_are_asked_for_once(phone: Phone, raw: RawPhone) -> None:
+    await phone.endpoint.set_trunks([trunk(f"t{number}", raw.host, raw.sip.port) for number in range(20)])
+    accept(raw, await asked(raw))
+    await until(lambda: phone.endpoint.trunk_status("t19").detail != NO_ANSWER_YET)
+    assert raw.sip.received.empty()
+    assert len({phone.endpoint.trunk_status(f"t{number}") for number in range(20)}) == 1
+
+
+async def test_who_registers_or_wants_none_is_not_asked(phone: Phone, raw: RawPhone) -> None:
+    await phone.endpoint.set_trunks([trunk("quiet", raw.host, raw.sip.port, qualify_s=0)])
+    async with RawPhone(phone.target) as other:
+        await phone.endpoint.set_trunks(
+            [trunk("quiet", raw.host, raw.sip.port, qualify_s=0), trunk("b", other.host, other.sip.port)]
+        )
+        accept(other, await asked(other))
+        await until(lambda: phone.endpoint.trunk_status("b").detail != NO_ANSWER_YET)
+        accept(other, await asked(other))
+    assert raw.sip.received.empty()
+    assert phone.endpoint.trunk_status("quiet").detail == NEVER_ASKED
+
+
+async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Phone, raw: RawPhone) -> None:
+    async with RawPhone(phone.target) as other:
+        both = [trunk("a", raw.host, raw.sip.port), trunk("b", other.host, other.sip.port)]
+        await phone.endpoint.set_trunks(both)
+        accept(raw, await asked(raw))
+        accept(other, await asked(other))
+        await until(lambda: phone.endpoint.trunk_status("b").detail != NO_ANSWER_YET)
+        kept = phone.endpoint.trunk_status("b")
+        await phone.endpoint.set_trunks(both[1:])
+        assert phone.endpoint.trunk_status("b") == kept
+        assert phone.endpoint.trunk_status("a").state == "unregistered"
+        for _ in range(2):
+            accept(other, await asked(other))
+    assert raw.sip.received.empty()
+
+
+async def test_a_host_that_is_found_late_is_asked_at_once(
+    phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qualify, "MISSED_AGAIN_S", 3600)
+    await phone.endpoint.set_trunks([trunk("a", "pbx.example", None, qualify_s=3600)])
+    asked_for = phone.endpoint._qualifications
+    assert asked_for is not None
+    await until(lambda: any(each.unresolved for each in asked_for._asked.values()))
+    phone.endpoint.set_hosts({Place("pbx.example", None, "udp"): [Target(raw.host, raw.sip.port, "udp")]})
+    accept(raw, await asked(raw))
+    await until(lambda: (phone.endpoint.trunk_status("a").detail or "").startswith("answers OPTIONS in "))
+
+
+async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, raw: RawPhone) -> None:
+    place = Place("pbx.example", None, "udp")
+    dead, alive = Target("127.0.0.1", free_port(), "udp"), Target(raw.host, raw.sip.port, "udp")
+    phone.endpoint.set_hosts({place: [dead, alive]})
+    silent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    def demote(host: str, address: str) -> None:
+        silent.put_nowait((host, address))
+        phone.endpoint.set_hosts({place: [alive, dead]})
+
+    phone.endpoint.on_silent = demote
+    await phone.endpoint.set_trunks([trunk("a", "pbx.example", None)])
+    request = await asked(raw)
+    assert request.first_line == "OPTIONS sip:pbx.example SIP/2.0"
+    accept(raw, request)
+    await until(lambda: phone.endpoint.trunk_status("a").detail != NO_ANSWER_YET)
+    assert silent.get_nowait() == ("pbx.example", "127.0.0.1")
+    phone.endpoint.on_silent = None
+
+
+async def test_a_host_that_nobody_knows_and_a_closed_port_fail(phone: Phone, raw: RawPhone) -> None:
+    closed = free_port()
+    await phone.endpoint.set_trunks(
+        [trunk("name", "nowhere.example", None), trunk("port", "127.0.0.1", closed, transport="tcp")]
+    )
+    await until(lambda: {phone.endpoint.trunk_status(key).state for key in ("name", "port")} == {"failed"})
+    assert (phone.endpoint.trunk_status("name").detail or "").startswith("the host name is unknown since ")
+    assert (phone.endpoint.trunk_status("port").detail or "").startswith("no connection to 127.0.0.1 since ")

@@ -1,0 +1,393 @@
+"""Registering with registrars that say odd things, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from sipcore.resolver.target import Place, Target
+from sipcore.security import source_guard
+from sipcore.security.digest import Credentials, InboundDigest, parameters
+from sipcore.settings import EndpointSettings
+from sipcore.trunks import registration, registration_client
+from sipcore.trunks.trunk import Trunk, TrunkStatus
+from tests.log_capture import hearing
+from tests.sipcore.loopback_phone import Phone
+from tests.sipcore.raw.raw_phone import Message
+from tests.sipcore.raw.raw_registrar import RawRegistrar, accepts, challenge, challenges, credentials, knows, says
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SETTINGS = EndpointSettings(codecs=("PCMU",), max_calls=40)
+NUMBER = "+49401234"
+
+
+def trunk_at(registrar: RawRegistrar, **changes: Any) -> Trunk:
+    """A trunk that registers there as ann, with a password."""
+    trunk = Trunk(
+        key="first", host=registrar.host, port=registrar.port, transport="udp", outbound_proxy=None, user="ann",
+        credentials=Credentials("ann", "s3cret"), registers=True, follow_redirects=False, accept_refer=False,
+        qualify_s=0, number=NUMBER,
+    )  # fmt: skip
+    return replace(trunk, **changes)
+
+
+class Watch:
+    """An endpoint's trunks; `until` waits for a status."""
+
+    def __init__(self, phone: Phone) -> None:
+        self.endpoint = phone.endpoint
+        self.seen: list[tuple[str, TrunkStatus]] = []
+        self._news = asyncio.Event()
+        phone.endpoint.on_trunk_status = self._take
+
+    def _take(self, key: str, status: TrunkStatus) -> None:
+        self.seen.append((key, status))
+        self._news.set()
+
+    async def until(self, state: str, key: str = "first") -> TrunkStatus:
+        """Wait until the trunk is in that state."""
+        async with asyncio.timeout(8):
+            while self.endpoint.trunk_status(key).state != state:
+                self._news.clear()
+                await self._news.wait()
+        return self.endpoint.trunk_status(key)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def watch(phone: Phone) -> AsyncIterator[Watch]:
+    """The module's endpoint, without trunks before and after."""
+    watch = Watch(phone)
+    yield watch
+    await phone.endpoint.set_trunks([])
+
+
+async def test_a_trunk_registers_its_number_as_its_user(watch: Watch, phone: Phone) -> None:
+    async with RawRegistrar(accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        request = await registrar.next()
+        assert request.first_line == f"REGISTER sip:127.0.0.1:{registrar.port} SIP/2.0"
+        assert request.header("To") == "<sip:ann@127.0.0.1>"
+        assert request.header("From").startswith("<sip:ann@127.0.0.1>;tag=")
+        assert request.header("Contact") == f"<sip:{NUMBER}@127.0.0.1:{phone.settings.port}>"
+        assert request.header("Expires") == str(registration.EXPIRES_S)
+        status = await watch.until("registered")
+        assert str(status.detail).startswith("registered until ") and str(status.detail).endswith("Z at 127.0.0.1")
+
+
+@pytest.mark.parametrize("algorithm", ["MD5", "SHA-256"])
+@pytest.mark.parametrize("status", ["401 Unauthorized", "407 Proxy Authentication Required"])
+async def test_a_challenge_is_answered(watch: Watch, algorithm: str, status: str) -> None:
+    async with RawRegistrar(challenges("n1", algorithm=algorithm, status=status), accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        first, second = await registrar.next(), await registrar.next()
+        assert not credentials(first)
+        assert knows(second, "ann", "s3cret")
+        assert credentials(second)["algorithm"] == algorithm
+        assert _cseq(second) == _cseq(first) + 1
+        await watch.until("registered")
+
+
+async def test_who_authenticates_may_have_another_name_than_who_is_registered(watch: Watch) -> None:
+    async with RawRegistrar(challenges("n1"), accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar, credentials=Credentials("line7@example.net", "s3cret"))])
+        await registrar.next()
+        request = await registrar.next()
+        assert knows(request, "line7@example.net", "s3cret")
+        assert request.header("To") == "<sip:ann@127.0.0.1>"
+
+
+async def test_of_two_challenges_the_first_that_we_understand_is_answered(watch: Watch) -> None:
+    asked = (challenge("a", algorithm="SHA-512-256-sess"), challenge("b", algorithm="SHA-256"), challenge("c"))
+    async with RawRegistrar(says("401 Unauthorized", *asked), accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await registrar.next()
+        request = await registrar.next()
+        assert (credentials(request)["nonce"], credentials(request)["algorithm"]) == ("b", "SHA-256")
+        assert knows(request, "ann", "s3cret")
+        assert len(request.headers("Authorization")) == 1
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "407 Proxy Authentication Required"])
+async def test_a_question_that_we_have_asked_ourselves_is_not_answered(watch: Watch, status: str) -> None:
+    [(_, ours)] = InboundDigest(["MD5"]).challenge("127.0.0.1", 0)
+    nonce = parameters(ours)["nonce"]  # type: ignore[index]
+    before = source_guard.turned_away()["own_challenge"]
+    async with RawRegistrar(challenges(nonce, status=status), accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("failed")
+        assert not credentials(await registrar.next())
+        assert registrar.got.empty()
+        assert source_guard.turned_away()["own_challenge"] == before + 1
+        both = says(f"401 Unauthorized\n{challenge(nonce)}\n{challenge('theirs')}")
+        registrar.then(both, accepts())
+        await watch.endpoint.set_trunks([])
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("registered")
+        await registrar.next()
+        assert credentials(await registrar.next())["nonce"] == "theirs"
+
+
+async def test_a_stale_nonce_is_replaced_at_once(watch: Watch) -> None:
+    async with RawRegistrar(challenges("n1"), challenges("n2", stale=True), accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        nonces = [credentials(await registrar.next()).get("nonce") for _ in range(3)]
+        assert nonces == [None, "n1", "n2"]
+        await watch.until("registered")
+
+
+async def test_a_nonce_that_is_always_stale_is_not_replaced_for_ever(watch: Watch) -> None:
+    async with RawRegistrar(challenges("n1", stale=True)) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("failed")
+        assert registrar.got.qsize() <= 4
+
+
+async def test_a_wrong_password_is_tried_once_whatever_nonces_come(watch: Watch) -> None:
+    async with RawRegistrar(challenges("n1"), challenges("n2"), challenges("n3"), accepts()) as registrar:
+        with capture_logs() as logs:
+            await watch.endpoint.set_trunks([trunk_at(registrar)])
+            status = await watch.until("failed")
+        assert status.detail == "401 Unauthorized from 127.0.0.1: the user name or the password is wrong"
+        assert registrar.got.qsize() == 2
+        [told] = [each for each in logs if each["event"] == "trunk.failed"]
+        assert told["log_level"] == "warning" and told["why"] == status.detail
+        assert "s3cret" not in str(logs)
+
+
+async def test_a_challenge_of_an_unknown_kind_is_told(watch: Watch) -> None:
+    async with RawRegistrar(challenges("n1", algorithm="AKAv1-MD5")) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        status = await watch.until("failed")
+        assert str(status.detail).endswith("it asks for a kind of authentication that is not supported")
+
+
+async def test_too_brief_an_interval_is_made_longer(watch: Watch) -> None:
+    async with RawRegistrar(says("423 Interval Too Brief", "Min-Expires: 600"), accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        first, second = await registrar.next(), await registrar.next()
+        assert (first.header("Expires"), second.header("Expires")) == (str(registration.EXPIRES_S), "600")
+        assert first.header("Call-ID") == second.header("Call-ID")
+        assert _cseq(second) > _cseq(first)
+        await watch.until("registered")
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail"),
+    [
+        (says("403 Forbidden"), "403 Forbidden from 127.0.0.1"),
+        (says("503 Service Unavailable", "Retry-After: 60"), "503 Service Unavailable from 127.0.0.1"),
+        (says("500 Oh\x07no"), "500 Ohno from 127.0.0.1"),
+        (says("302 Moved", "Contact: <sip:elsewhere.example.net>"), "302 Moved from 127.0.0.1"),
+        (accepts(0), "200 OK from 127.0.0.1, but it has not kept the registration"),
+    ],
+)
+async def test_a_refusal_is_told_as_it_was_said(watch: Watch, answer: Any, detail: str) -> None:
+    async with RawRegistrar(answer) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        assert (await watch.until("failed")).detail == detail
+        assert registrar.got.qsize() == 1
+
+
+async def test_what_is_granted_to_our_contact_counts_not_what_others_have(watch: Watch) -> None:
+    def answer(request: Message) -> str:
+        others = "Contact: <sip:desk@192.0.2.9>;expires=7"
+        return "\n".join(("200 OK", others, f"{request.headers('Contact')[0]};expires=2", "Expires: 3600"))
+
+    async with RawRegistrar(answer) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        first = await registrar.next()
+        again = await registrar.next()
+        assert first.header("Call-ID") == again.header("Call-ID")
+        assert again.header("Contact") == first.header("Contact")
+        await watch.until("registered")
+
+
+async def test_a_registrar_that_forgets_our_contact_has_not_registered_us(watch: Watch) -> None:
+    async with RawRegistrar(
+        says("200 OK", "Contact: <sip:a@192.0.2.8>;expires=60", "Contact: <sip:b@192.0.2.9>;expires=60")
+    ) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        assert "has not kept" in str((await watch.until("failed")).detail)
+
+
+async def test_a_general_expiry_holds_where_the_contact_says_none(watch: Watch) -> None:
+    def answer(request: Message) -> str:
+        return "\n".join(("200 OK", request.headers("Contact")[0], "Expires: 2"))
+
+    async with RawRegistrar(answer) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await registrar.next()
+        await registrar.next()
+
+
+async def test_deleting_a_trunk_takes_its_contact_away_with_its_password(watch: Watch) -> None:
+    async with RawRegistrar(accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("registered")
+        bound = await registrar.next()
+        registrar.then(challenges("n9"), accepts())
+        await watch.endpoint.set_trunks([])
+        first, second = await registrar.next(), await registrar.next()
+        assert {first.header("Expires"), second.header("Expires")} == {"0"}
+        assert knows(second, "ann", "s3cret")
+        assert {each.header("Contact") for each in (bound, first, second)} == {bound.header("Contact")}
+        assert _cseq(bound) < _cseq(first) < _cseq(second)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (accepts(), ("info", "trunk.unregistered", None)),
+        (says("500 Oops"), ("warning", "trunk.not_unregistered", "500 Oops from 127.0.0.1")),
+    ],
+)
+async def test_the_operator_hears_whether_a_registrar_has_let_go(
+    watch: Watch, answer: Any, told: tuple[str, str, str | None]
+) -> None:
+    async with RawRegistrar(accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("registered")
+        registrar.then(answer)
+        with hearing("trunk.") as heard:
+            await watch.endpoint.set_trunks([])
+            events = [await asyncio.wait_for(heard.get(), 8) for _ in range(2)]
+        assert [each["event"] for each in events] == ["trunk.removed", told[1]]
+        assert (events[1]["level"], events[1].get("why"), events[1]["number"]) == (told[0], told[2], NUMBER)
+
+
+async def test_a_changed_password_registers_anew_behind_the_end_of_the_old(watch: Watch) -> None:
+    """The same contact with the same registrar: the order of what is sent decides, so it is one series."""
+    async with RawRegistrar(accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("registered")
+        before = await registrar.next()
+        await watch.endpoint.set_trunks([trunk_at(registrar, credentials=Credentials("ann", "other"))])
+        left, new = sorted([await registrar.next(), await registrar.next()], key=_cseq)
+        assert (left.header("Expires"), new.header("Expires")) == ("0", str(registration.EXPIRES_S))
+        assert {each.header("Call-ID") for each in (before, left, new)} == {before.header("Call-ID")}
+        await watch.until("registered")
+
+
+async def test_the_same_trunks_again_change_nothing(watch: Watch) -> None:
+    async with RawRegistrar(accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await watch.until("registered")
+        await registrar.next()
+        other = trunk_at(registrar, key="second", user="bob")
+        await watch.endpoint.set_trunks([trunk_at(registrar), other])
+        assert (await registrar.next()).header("To") == "<sip:bob@127.0.0.1>"
+        await watch.endpoint.set_trunks([other, trunk_at(registrar)])
+        await watch.until("registered", "second")
+        assert registrar.got.empty()
+
+
+async def test_a_silent_registrar_is_told_and_the_next_address_is_tried(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "GIVE_UP_S", 0.3)
+    async with RawRegistrar(says("")) as deaf, RawRegistrar(accepts(), host="127.0.0.2", port=deaf.port) as other:
+        place = Place("Registrar.example.net", deaf.port, "udp")
+        targets = [Target(each.host, each.port, "udp") for each in (deaf, other)]
+        watch.endpoint.set_hosts({place: targets[:1]})
+        await watch.endpoint.set_trunks([trunk_at(deaf, host="registrar.example.net")])
+        assert (await watch.until("failed")).detail == "no answer from 127.0.0.1"
+        await watch.endpoint.set_trunks([])
+        watch.endpoint.set_hosts({place: targets})
+        await watch.endpoint.set_trunks([trunk_at(deaf, host="registrar.example.net")])
+        status = await watch.until("registered")
+        assert str(status.detail).endswith(" at 127.0.0.2")
+        request = await other.next()
+        assert request.first_line == f"REGISTER sip:registrar.example.net:{deaf.port} SIP/2.0"
+        assert request.header("To") == "<sip:ann@registrar.example.net>"
+        assert not request.header("Route")
+        assert "failed" not in [status.state for _, status in watch.seen[-1:]]
+
+
+async def test_a_name_that_becomes_known_is_registered_with_at_once(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "LOOK_UP_S", 0)
+    async with RawRegistrar(accepts()) as registrar:
+        watch.endpoint.set_hosts({})
+        await watch.endpoint.set_trunks([trunk_at(registrar, host="registrar.example.net", port=None)])
+        assert (await watch.until("failed")).detail == "the host name is unknown"
+        place = Place("registrar.example.net", None, "udp")
+        watch.endpoint.set_hosts({place: [Target("127.0.0.1", registrar.port, "udp")]})
+        await watch.until("registered")
+        assert (await registrar.next()).first_line == "REGISTER sip:registrar.example.net SIP/2.0"
+
+
+async def test_an_outbound_proxy_gets_what_is_meant_for_the_registrar(watch: Watch) -> None:
+    async with RawRegistrar(accepts()) as proxy:
+        trunk = trunk_at(proxy, host="192.0.2.1", port=5060, outbound_proxy=Place(proxy.host, proxy.port, "udp"))
+        await watch.endpoint.set_trunks([trunk])
+        request = await proxy.next()
+        assert request.first_line == "REGISTER sip:192.0.2.1:5060 SIP/2.0"
+        assert request.header("Route") == f"<sip:127.0.0.1:{proxy.port};lr>"
+        await watch.until("registered")
+
+
+async def test_an_outbound_proxy_with_a_name_is_found_by_our_table(watch: Watch) -> None:
+    async with RawRegistrar(accepts()) as proxy:
+        place = Place("edge.example.net", None, "udp")
+        watch.endpoint.set_hosts({place: [Target(proxy.host, proxy.port, "udp")]})
+        await watch.endpoint.set_trunks([trunk_at(proxy, host="pbx.example.net", port=None, outbound_proxy=place)])
+        request = await proxy.next()
+        assert request.first_line == "REGISTER sip:pbx.example.net SIP/2.0"
+        assert request.headers("Route") == ["Route: <sip:edge.example.net;lr>"]
+
+
+async def test_a_registration_over_tcp_names_the_port_that_we_listen_on_and_comes_back_when_its_connection_is_lost(
+    watch: Watch, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "FIRST_RETRY_S", 0.2)
+    contact = f"Contact: <sip:{NUMBER}@127.0.0.1:{phone.settings.port};transport=TCP>"
+    async with RawRegistrar(accepts(), tcp=True) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
+        request = await registrar.next()
+        assert request.first_line == f"REGISTER sip:127.0.0.1:{registrar.port};transport=tcp SIP/2.0"
+        assert request.headers("Contact") == [contact]
+        await watch.until("registered")
+        registrar.hang_up()
+        again = await registrar.next()
+        assert again.header("Call-ID") == request.header("Call-ID")
+        assert again.headers("Contact") == [contact]
+
+
+async def test_nobody_at_the_other_end_is_told(watch: Watch) -> None:
+    async with RawRegistrar(accepts(), tcp=True) as registrar:
+        pass
+    await watch.endpoint.set_trunks([trunk_at(registrar, transport="tcp")])
+    told = "no connection to 127.0.0.1"
+    assert (await watch.until("failed")).detail in (told, f"{told}: nothing listens there")
+
+
+async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration_client, "KEEP_ALIVE_S", 0.1)
+    async with RawRegistrar(accepts()) as registrar:
+        await watch.endpoint.set_trunks([trunk_at(registrar)])
+        await registrar.next()
+        assert (await registrar.next()).text == ""
+
+
+async def test_many_trunks_start_one_after_the_other(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration_client, "PER_SECOND", 100)
+    loop = asyncio.get_running_loop()
+    async with RawRegistrar(accepts()) as registrar:
+        began_s = loop.time()
+        trunks = [trunk_at(registrar, key=str(each), user=f"u{each}", number=str(1000 + each)) for each in range(60)]
+        await watch.endpoint.set_trunks(trunks)
+        for _ in trunks:
+            await registrar.next()
+        assert loop.time() - began_s > 0.55
+        assert len({watch.endpoint.trunk_status(trunk.key).state for trunk in trunks} - {"registering"}) <= 1
+
+
+def _cseq(message: Message) -> int:
+    return int(message.header("CSeq").split()[0])

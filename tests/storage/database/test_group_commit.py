@@ -1,0 +1,205 @@
+"""Writes that wait at the same time share a commit, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from config.errors import Conflict
+from storage.accounts import organizations
+from storage.database.database import Database, StorageTrouble
+from storage.database.group_commit import MOST_PATIENT, MOST_TOGETHER
+from tests.storage.transaction_gate import Gate, add, names, names_in
+
+Work = Callable[[sa.Connection], object]
+
+
+@pytest.fixture(autouse=True)
+def _a_commit_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, a commit takes as many writes as it may."""
+    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 60.0)
+
+
+def _named(name: str) -> Work:
+    return lambda conn: organizations.create(conn, name)
+
+
+async def _behind_a_gate(database: Database, *works: Work) -> list[object]:
+    """What comes of works that gather while another write is under way."""
+    gate = Gate()
+    first = asyncio.create_task(database.write(lambda conn: gate.wait()))
+    await gate.reached()
+    waiting = [asyncio.create_task(database.write(work)) for work in works]
+    await asyncio.sleep(0)
+    gate.open()
+    await first
+    return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+
+async def _commits(database: Database) -> Callable[[], int]:
+    """Counts the commits from now on."""
+    seen: list[None] = []
+
+    def listen(conn: sa.Connection) -> None:
+        sa.event.listen(conn.engine, "commit", lambda _conn: seen.append(None))
+
+    await database.write(listen)
+    return lambda: len(seen) - 1
+
+
+async def test_writes_that_wait_share_a_commit(database: Database) -> None:
+    commits = await _commits(database)
+    await _behind_a_gate(database, *(_named(str(number)) for number in range(20)))
+    assert commits() == 2
+    assert len(await names(database)) == 20
+
+
+async def test_a_commit_has_a_bound(database: Database) -> None:
+    commits = await _commits(database)
+    await _behind_a_gate(database, *(_named(str(number)) for number in range(MOST_TOGETHER + 1)))
+    assert commits() == 3
+
+
+async def test_one_that_raises_leaves_nothing_and_the_others_stay(database: Database) -> None:
+    def half(conn: sa.Connection) -> None:
+        organizations.create(conn, "half")
+        organizations.create(conn, "first")
+
+    outcomes = await _behind_a_gate(database, _named("first"), half, _named("last"))
+    assert isinstance(outcomes[1], Conflict)
+    assert sorted(await names(database)) == ["first", "last"]
+
+
+async def test_one_that_runs_out_of_an_iterator_hangs_nobody(database: Database) -> None:
+    outcomes = await _behind_a_gate(database, _named("first"), lambda conn: next(iter(())), _named("last"))
+    assert isinstance(outcomes[1], RuntimeError)
+    assert sorted(await names(database)) == ["first", "last"]
+
+
+async def test_each_sees_what_those_before_it_wrote(database: Database) -> None:
+    outcomes = await _behind_a_gate(database, _named("a"), names_in, _named("b"), names_in)
+    assert outcomes[1] == ["a"]
+    assert sorted(outcomes[3]) == ["a", "b"]  # type: ignore[call-overload]
+
+
+async def test_when_sqlite_gives_up_the_transaction_nobody_is_told_of_success(database: Database) -> None:
+    def give_up(conn: sa.Connection) -> None:
+        conn.connection.rollback()
+        raise sqlite3.OperationalError("disk I/O error")
+
+    outcomes = await _behind_a_gate(database, _named("before"), give_up, _named("after"))
+    assert all(isinstance(outcome, sqlite3.OperationalError | StorageTrouble) for outcome in outcomes)
+    assert await names(database) == []
+    await add(database, "next")
+    assert await names(database) == ["next"]
+
+
+async def test_a_caller_that_is_gone_takes_nothing_with_it(database: Database) -> None:
+    gate = Gate()
+    first = asyncio.create_task(database.write(lambda conn: gate.wait()))
+    await gate.reached()
+    gone, stays = (asyncio.create_task(add(database, name)) for name in ("gone", "stays"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    gate.open()
+    await asyncio.gather(first, stays)
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert sorted(await names(database)) == ["gone", "stays"]
+
+
+async def test_closing_waits_for_what_was_handed_in(database: Database) -> None:
+    gate = Gate()
+
+    def late(conn: sa.Connection) -> None:
+        gate.wait()
+        organizations.create(conn, "late")
+
+    writing = asyncio.create_task(database.write(late))
+    await gate.reached()
+    waiting = asyncio.create_task(add(database, "later"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(database.close())
+    await asyncio.sleep(0)
+    with pytest.raises(StorageTrouble):
+        await add(database, "too late")
+    gate.open()
+    await asyncio.gather(writing, waiting, closing)
+    await database.open()
+    assert sorted(await names(database)) == ["late", "later"]
+
+
+async def test_what_nobody_waits_for_lets_others_go_first_and_goes_along_a_few_at_a_time(database: Database) -> None:
+    done: list[str] = []
+
+    def noting(name: str) -> Work:
+        return lambda conn: done.append(name)
+
+    commits, gate = await _commits(database), Gate()
+
+    def wait(conn: sa.Connection) -> None:
+        gate.wait()
+
+    first = asyncio.create_task(database.write(wait))
+    await gate.reached()
+    patient = [
+        asyncio.create_task(database.write(noting(str(number)), patient=True)) for number in range(MOST_PATIENT + 1)
+    ]
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(database.write(noting("caller")))
+    await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(first, waiting, *patient)
+    assert done == ["caller", *(str(number) for number in range(MOST_PATIENT + 1))]
+    assert commits() == 3
+
+
+async def _in_order_behind_a_gate(database: Database, *owners: str | None) -> list[str | None]:
+    """The owners of writes that gathered in this order, in the order in which they were done."""
+    done: list[str | None] = []
+
+    def noting(owner: str | None) -> Work:
+        return lambda conn: done.append(owner)
+
+    gate = Gate()
+    first = asyncio.create_task(database.write(lambda conn: gate.wait(), owner="first"))
+    await gate.reached()
+    waiting = [asyncio.create_task(database.write(noting(owner), owner=owner)) for owner in owners]
+    await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(first, *waiting)
+    return done
+
+
+async def test_owners_take_turns(database: Database) -> None:
+    done = await _in_order_behind_a_gate(database, *["many"] * 100, "few", None, "few")
+    assert done == ["many", "few", None, "many", "few", *["many"] * 98]
+
+
+async def test_a_commit_that_takes_long_takes_no_more(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 0.0)
+    commits = await _commits(database)
+    done = await _in_order_behind_a_gate(database, "many", "many", "many", "few", None)
+    assert done == ["many", "few", None, "many", "many"]
+    assert commits() == 6
+
+
+async def test_what_a_commit_leaves_keeps_its_order(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.database.database.LONGEST_TOGETHER_S", 0.0)
+    done: list[int] = []
+
+    def noting(number: int) -> Work:
+        return lambda conn: done.append(number)
+
+    gate = Gate()
+    first = asyncio.create_task(database.write(lambda conn: gate.wait()))
+    await gate.reached()
+    waiting = [asyncio.create_task(database.write(noting(number), patient=number > 2)) for number in range(6)]
+    await asyncio.sleep(0)
+    gate.open()
+    await asyncio.gather(first, *waiting)
+    assert done == list(range(6))

@@ -1,0 +1,423 @@
+"""Archives that a backup wrote come back as they were; others, however they are made, change nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+
+from config import secrets
+from config.errors import StartupError
+from config.settings import Settings
+from storage.accounts import organizations
+from storage.calls import calls, recordings
+from storage.database import lock, migrate
+from tests.trunkline.stored_data import SOUND, SOUND_FILE, store, within
+from trunkline.backup import atomic_moves
+from trunkline.backup.archive import HEAD, MANIFEST, ArchiveWriter, Entry, Manifest
+from trunkline.backup.backup import back_up
+from trunkline.backup.restore import restore
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """What a server has stored."""
+    settings = Settings(data_dir=tmp_path_factory.mktemp("house"))
+    migrate.bring_up_to_date(settings.data_dir / "trunkline.db")
+    store(settings)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def archive(house: Settings) -> Path:
+    """Its backup."""
+    path = house.data_dir.parent / "backup.tar"
+    back_up(house, str(path))
+    return path
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    """Every file but those by which processes know of each other."""
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not name.endswith(("lock", "-server", "-start"))}
+
+
+def _rows(settings: Settings) -> list[Any]:
+    with closing(sqlite3.connect(settings.data_dir / "trunkline.db")) as conn:
+        return [row for table in ("organizations", "calls", "facts") for row in conn.execute(f"SELECT * FROM {table}")]
+
+
+@pytest.mark.parametrize("name", ["backup.tar", "backup.tar.gz"])
+def test_what_is_restored_is_what_was_stored_without_files_that_no_row_knows(
+    house: Settings, tmp_path: Path, name: str
+) -> None:
+    written = back_up(house, str(tmp_path / name))
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == [name], "nothing else is left"
+    there = Settings(data_dir=tmp_path / "there")
+    restored = restore(there, str(tmp_path / name))
+    assert (restored.manifest, restored.kept, restored.key_missing) == (written.manifest, [], None)
+    before, after = _content(house.data_dir), _content(there.data_dir)
+    assert set(before) - set(after) == {"sounds/of-nobody.wav"}
+    assert all(after[name] == before[name] for name in after if name != "trunkline.db")
+    assert _rows(there) == _rows(house)
+    modes = {path.stat().st_mode & 0o777 for path in there.data_dir.rglob("*") if path.name in before}
+    assert modes <= {0o600}
+
+
+def test_an_ordinary_tar_reads_a_backup(archive: Path) -> None:
+    with tarfile.open(archive) as tar:
+        names = tar.getnames()
+        manifest = json.load(tar.extractfile(MANIFEST) or io.BytesIO())
+    assert (names[0], names[-1]) == (HEAD, MANIFEST)
+    assert set(names) == {HEAD, MANIFEST, *manifest["files"]}
+
+
+def test_a_file_that_was_deleted_is_noted_and_one_of_a_live_call_ends_where_its_header_says(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path / "house")
+    migrate.bring_up_to_date(settings.data_dir / "trunkline.db")
+    gone = store(settings)
+    (settings.data_dir / gone).unlink()
+
+    def ring(conn: sa.Connection) -> calls.Call:
+        (owner,) = organizations.all_of(conn)
+        return calls.create_inbound(
+            conn, organization_id=owner.id, agent_id=None, phone_number_id=None, provider="sip", call_sid="live",
+            customer_number="1",
+        )  # fmt: skip
+
+    within(settings, ring)  # has said nothing yet
+    live = within(settings, ring)
+    name = recordings.path_of(Path(), live.id, live.created_at).as_posix()
+    whole = b"RIFF" + (36 + 400).to_bytes(4, "little") + bytes(36) + bytes(400)
+    (settings.data_dir / name).write_bytes(whole + b"half an append")
+    manifest = back_up(settings, str(tmp_path / "b.tar")).manifest
+    assert (manifest.missing, manifest.files[name].size) == ([gone], len(whole))
+    restored = restore(Settings(data_dir=tmp_path / "there"), str(tmp_path / "b.tar"))
+    assert restored.unfinished.calls == 2
+    assert (tmp_path / "there" / name).read_bytes() == whole
+
+
+def test_what_is_there_is_kept_aside_and_only_on_demand(archive: Path, house: Settings, tmp_path: Path) -> None:
+    other = Settings(data_dir=tmp_path)
+    migrate.bring_up_to_date(tmp_path / "trunkline.db")
+    store(other)
+    (tmp_path / "trunkline.db-wal").write_bytes(b"of the old one")
+    (tmp_path / "models").mkdir()
+    before = _content(tmp_path)
+    with pytest.raises(StartupError, match="is there already: --replace keeps it aside"):
+        restore(other, str(archive))
+    assert _content(tmp_path) == before
+    (kept,) = restore(other, str(archive), replace=True).kept
+    assert _content(kept) == before
+    assert _rows(other) == _rows(house)
+    assert not (tmp_path / "trunkline.db-wal").exists(), "it is none of the new database's"
+    assert (tmp_path / "models").is_dir()
+
+
+def test_the_database_and_the_key_go_where_the_settings_say(archive: Path, house: Settings, tmp_path: Path) -> None:
+    url, key = f"sqlite+aiosqlite:///{tmp_path / 'db' / 'calls.db'}", tmp_path / "keys" / "key"
+    there = Settings(data_dir=tmp_path / "data").with_changes({"secret_key_file": key, "database": {"url": url}})
+    restore(there, str(archive))
+    assert key.read_bytes() == house.secret_key_path.read_bytes()
+    assert (tmp_path / "db" / "calls.db").exists()
+    assert set(_content(there.data_dir)) == {name for name in _content(house.data_dir) if "/" in name} - {
+        "sounds/of-nobody.wav"
+    }
+
+
+def test_a_backup_without_the_key_needs_the_right_one(house: Settings, tmp_path: Path) -> None:
+    bare = str(tmp_path / "bare.tar")
+    back_up(house, bare, with_key=False)
+    there = Settings(data_dir=tmp_path / "there")
+    assert restore(there, bare).key_missing == there.secret_key_path.absolute()
+    there.secret_key_path.write_bytes(house.secret_key_path.read_bytes())
+    assert restore(there, bare, replace=True).key_missing is None
+    there.secret_key_path.unlink()
+    secrets.load_or_create(there.secret_key_path)
+    with pytest.raises(StartupError, match="is not the key of this backup"):
+        restore(there, bare, replace=True)
+
+
+def test_a_backup_with_a_key_that_reads_nothing_is_refused(house: Settings, tmp_path: Path) -> None:
+    wrong = house.with_changes({"secret_key_file": tmp_path / "wrong.key"})
+    with pytest.raises(StartupError, match="there is no secret_key_file"):
+        back_up(wrong, str(tmp_path / "b.tar"))
+    secrets.load_or_create(wrong.secret_key_path)
+    with pytest.raises(StartupError, match="is not the one that the stored secrets were encrypted with"):
+        back_up(wrong, str(tmp_path / "b.tar"))
+    assert [path.name for path in tmp_path.iterdir()] == ["wrong.key"]
+
+
+def test_nothing_is_restored_under_a_running_server(archive: Path, tmp_path: Path) -> None:
+    with lock.hold(tmp_path), pytest.raises(StartupError, match=r"stop it.* then `trunkline restore FILE --replace`"):
+        restore(Settings(data_dir=tmp_path), str(archive))
+    assert _content(tmp_path) == {}
+
+
+@pytest.mark.parametrize("folder", ["", ".", "..", "/", "backups", "backups/"])
+def test_a_folder_is_no_place_for_a_backup(
+    house: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / "backups").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StartupError, match="is no plain file: name a file for the backup"):
+        back_up(house, folder)
+    assert _content(tmp_path) == {}
+
+
+def test_two_backups_into_one_file_do_not_meet(house: Settings, tmp_path: Path) -> None:
+    target = tmp_path / "b.tar"
+    back_up(house, str(target))
+    before = target.read_bytes()
+    holder = os.open(tmp_path / "b.tar.partial", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    with pytest.raises(StartupError, match="another backup is being written"):
+        back_up(house, str(target))
+    os.close(holder)
+    assert target.read_bytes() == before
+    back_up(house, str(target))  # over what was left, and over the older one
+    assert [path.name for path in tmp_path.iterdir()] == ["b.tar"]
+
+
+def _refused(archive: bytes, folder: Path) -> str:
+    """The complaint about an archive; nothing may have come of it."""
+    data_dir, file = folder / "data" / "in", folder / "bad.tar"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(archive)
+    with pytest.raises(StartupError) as refusal:
+        restore(Settings(data_dir=data_dir), str(file))
+    left = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    assert [name for name in left if not name.endswith((".lock", "-server"))] == ["bad.tar"], left
+    return str(refusal.value)
+
+
+def _with(archive: Path, *members: tarfile.TarInfo, format: int = tarfile.GNU_FORMAT) -> bytes:
+    """The archive with further members after its head."""
+    out = io.BytesIO()
+    with tarfile.open(archive) as old, tarfile.open(fileobj=out, mode="w", format=format) as new:
+        for each in old.getmembers():
+            new.addfile(each, old.extractfile(each))
+            for member in members if each.name == HEAD else ():
+                new.addfile(member, io.BytesIO(bytes(member.size)))
+    return out.getvalue()
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, **facts: Any) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type = kind
+    for fact, value in facts.items():
+        setattr(made, fact, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("member", "complaint"),
+    [
+        (_member("../../outside"), "which no backup does"),
+        (_member("/etc/outside"), "which no backup does"),
+        (_member(f"recordings/../../{SOUND}.wav"), "which no backup does"),
+        (_member("recordings"), "which no backup does"),
+        (_member("trunkline.db-wal", size=512), "which no backup does"),
+        (_member("a" * 200), "which is no plain file"),
+        (_member("recordings", tarfile.SYMTYPE, linkname="/etc"), "which is no plain file"),
+        (_member(SOUND_FILE, tarfile.LNKTYPE, linkname="/etc/passwd"), "which is no plain file"),
+        (_member("knowledge", tarfile.DIRTYPE), "which is no plain file"),
+        (_member(SOUND_FILE, tarfile.CHRTYPE, devmajor=1, devminor=5), "which is no plain file"),
+        (_member(SOUND_FILE, tarfile.FIFOTYPE), "which is no plain file"),
+        (_member(SOUND_FILE, pax_headers={"comment": "x"}), "which is no plain file"),
+        (_member(SOUND_FILE), "twice"),
+        (_member("sounds/7d1b4c6e-0c8f-4a53-9b52-5f7f3c1f0a11.wav"), "is not what was backed up"),
+    ],
+    ids=lambda value: value.name[:30] if isinstance(value, tarfile.TarInfo) else "",
+)
+def test_what_no_backup_holds_is_refused(
+    archive: Path, tmp_path: Path, member: tarfile.TarInfo, complaint: str
+) -> None:
+    assert complaint in _refused(_with(archive, member, format=tarfile.PAX_FORMAT), tmp_path)
+
+
+def test_an_archive_that_is_cut_off_or_altered_anywhere_is_refused(archive: Path, tmp_path: Path) -> None:
+    whole = archive.read_bytes()
+    dice = random.Random(7)
+    for length in (0, 1, 511, 512, 1024, *(dice.randrange(len(whole) - 1024) for _ in range(12))):
+        _refused(whole[:length], tmp_path)
+    compressed = gzip.compress(whole, 1, mtime=0)
+    assert "cut off" in _refused(compressed[: len(compressed) // 2], tmp_path)
+    with tarfile.open(archive) as tar:
+        files = [each for each in tar.getmembers() if each.name not in (HEAD, MANIFEST)]
+    for each in files:
+        at = each.offset_data + each.size // 2
+        altered = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        assert f"{each.name} is not what was backed up" in _refused(altered, tmp_path)
+    _refused(b"no archive at all" * 1000, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("junk", "complaint"),
+    [
+        (b"", "this is no backup of Trunkline: it is empty"),
+        (b"x", "this is no backup of Trunkline"),
+        (b"no archive at all" * 10, "this is no backup of Trunkline"),
+        (b"no archive at all" * 1000, "this is no backup of Trunkline"),
+        (bytes(600), "this is no backup of Trunkline"),
+        (bytes(100_000), "this is no backup of Trunkline"),
+        (b"SQLite format 3\0" + bytes(8000), "this is no backup of Trunkline"),
+        (b"PK\x03\x04" + b"x" * 5000, "this is no backup of Trunkline"),
+        (gzip.compress(b"no archive at all", mtime=0), "this is no backup of Trunkline"),
+        (gzip.compress(b"", mtime=0), "this is no backup of Trunkline: it is empty"),
+        (b"\x1f\x8b" + b"x" * 5000, "this is no backup of Trunkline, or a damaged one: it cannot be unpacked"),
+    ],
+)
+def test_junk_is_told_from_a_backup_that_is_cut_off(tmp_path: Path, junk: bytes, complaint: str) -> None:
+    assert _refused(junk, tmp_path) == complaint
+
+
+def test_what_is_wrong_with_a_backup_is_told(archive: Path, tmp_path: Path) -> None:
+    whole = archive.read_bytes()
+    packed = gzip.compress(whole, 1, mtime=0)
+    cut, damaged = "the archive is cut off: ", "the archive is damaged: "
+    for length in (100, 511, 512, 600, 5000, len(whole) - 2000):
+        assert _refused(whole[:length], tmp_path).startswith(cut)
+    for length in (len(packed) // 3, len(packed) * 9 // 10):
+        assert _refused(packed[:length], tmp_path).startswith(cut)
+    with tarfile.open(archive) as tar:
+        second = tar.getmembers()[1].offset
+    assert _refused(whole[: second + 20] + b"?" + whole[second + 21 :], tmp_path).startswith(damaged)
+    assert _refused(whole[:20] + b"?" + whole[21:], tmp_path).startswith(damaged)
+    stored = bytearray(gzip.compress(whole, 0))  # a head of 10 bytes, then blocks behind 5 bytes with their length
+    stored[10 + 5 + int.from_bytes(stored[11:13], "little") + 3] ^= 1
+    assert _refused(bytes(stored), tmp_path).startswith(damaged)
+
+
+def test_a_size_beyond_the_disk_is_refused_before_it_is_written(archive: Path, tmp_path: Path) -> None:
+    whole = archive.read_bytes()
+    head = whole[: 2 * tarfile.BLOCKSIZE]
+    for size in (1 << 50, (1 << 63) - 1):
+        huge = _member("trunkline.db", size=size).tobuf(tarfile.GNU_FORMAT)
+        assert "is too small for the backup" in _refused(head + huge + bytes(10_000), tmp_path)
+    assert "manifest is too long" in _refused(
+        head + _member(MANIFEST, size=1 << 40).tobuf(tarfile.GNU_FORMAT), tmp_path
+    )
+    assert "this is no backup" in _refused(
+        _member(HEAD, size=1 << 40).tobuf(tarfile.GNU_FORMAT) + bytes(10_000), tmp_path
+    )
+
+
+def test_nothing_that_an_archive_tells_of_itself_reaches_the_terminal_unread(tmp_path: Path) -> None:
+    for version, missing in (("\x1b[2J", []), ("1.0", ["\x1b[2J"]), ("1" * 65, [])):
+        out = io.BytesIO()
+        ArchiveWriter(out, Manifest(version, "0001", "2026", {}, missing), 0, lambda: None).close()
+        assert "its manifest is none" in _refused(out.getvalue(), tmp_path)
+
+
+def test_a_size_that_is_none_is_refused(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    endless: Any = float("inf")
+    files = {"trunkline.db": Entry(endless, "")}
+    ArchiveWriter(out, Manifest("1.0", "0001", "2026", files), 0, lambda: None).close()
+    assert "its manifest is none" in _refused(out.getvalue(), tmp_path)
+
+
+def test_root_restores_for_the_owner_of_the_data_directory(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that it makes there is given away, the locks that a server has to take and what it keeps aside included."""
+    given: set[str] = set()
+
+    def give(what: int | str | Path, user: int, group: int) -> None:
+        assert (user, group) == (tmp_path.stat().st_uid, tmp_path.stat().st_gid)
+        given.add(os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else str(what))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for name in ("chown", "fchown"):
+        monkeypatch.setattr(os, name, give)
+    settings = Settings(data_dir=tmp_path / "there")
+    settings.data_dir.mkdir()
+    for _ in range(2):
+        restore(settings, str(archive), replace=True)
+    names = {Path(each).name for each in given}
+    assert {path.name for path in settings.data_dir.rglob("*")} <= names
+    assert "restore.journal.partial" in names
+
+
+def test_a_newer_backup_is_refused(house: Settings, tmp_path: Path) -> None:
+    newer = Settings(data_dir=tmp_path / "newer")
+    restore_from = str(tmp_path / "b.tar")
+    back_up(house, restore_from)
+    restore(newer, restore_from)
+    with closing(sqlite3.connect(newer.data_dir / "trunkline.db")) as conn:
+        conn.execute("UPDATE alembic_version SET version_num = '9999'")
+        conn.commit()
+    with pytest.raises(StartupError, match="written by a newer version"):
+        back_up(newer, str(tmp_path / "new.tar"))
+    whole = Path(restore_from).read_bytes().replace(b'"trunklineBackup": 1', b'"trunklineBackup": 2')
+    assert "newer version" in _refused(whole, tmp_path / "bad")
+
+
+def test_a_backup_of_older_tables_is_brought_up_to_date_by_the_next_start(tmp_path: Path) -> None:
+    old, there = Settings(data_dir=tmp_path / "old"), Settings(data_dir=tmp_path / "there")
+    old.data_dir.mkdir()
+    alembic = migrate.alembic_settings()
+    engine = sa.create_engine(f"sqlite:///{old.data_dir / 'trunkline.db'}", poolclass=sa.NullPool)
+    with engine.begin() as conn:
+        alembic.attributes["connection"] = conn
+        command.upgrade(alembic, "0006")
+    assert back_up(old, str(tmp_path / "b.tar"), with_key=False).manifest.revision == "0006"
+    restore(there, str(tmp_path / "b.tar"))
+    migrate.bring_up_to_date(there.data_dir / "trunkline.db")
+    assert back_up(there, str(tmp_path / "b.tar"), with_key=False).manifest.revision == migrate.HEAD
+
+
+def test_a_restore_that_was_killed_between_its_moves_goes_on(
+    archive: Path, house: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each number of moves, until it survives them all."""
+    rename = Path.rename
+    for survives in range(20):
+        settings = Settings(data_dir=tmp_path / str(survives))
+        shutil.copytree(house.data_dir, settings.data_dir)
+        (settings.data_dir / SOUND_FILE).write_bytes(b"older")
+        left = survives
+
+        def killed(path: Path, target: Path) -> Path:
+            nonlocal left
+            if path.name != f"{atomic_moves.JOURNAL}.partial":
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+            return rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", killed)
+        try:
+            restore(settings, str(archive), replace=True)
+            over = True
+        except KeyboardInterrupt:
+            over = False
+        monkeypatch.setattr(Path, "rename", rename)
+        if not over:
+            with pytest.raises(StartupError, match="a restore was cut off"):
+                back_up(settings, str(tmp_path / "half.tar"))
+        atomic_moves.finish(settings.data_dir)
+        found = _content(settings.data_dir)
+        assert found[SOUND_FILE] == b"words"
+        assert [
+            content for name, content in found.items() if name.startswith("replaced-") and name.endswith(SOUND_FILE)
+        ] == [b"older"]
+        assert _rows(settings) == _rows(house)
+        if over:
+            return
+    raise AssertionError("it never came to its end")

@@ -1,0 +1,67 @@
+"""Keys that callers press, with the whole server over real SIP: each counts once, whatever ways it comes by."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.media.dtmf.dtmf_signals import gap, key, sent
+from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.sip_phone import PhoneCall, calling
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """The server of this module."""
+    async with open_place(tmp_path_factory.mktemp("place")) as place:
+        yield place
+
+
+async def press(call: PhoneCall, digit: str, ways: str) -> None:
+    """Press a key for 200 ms; a phone that sends events leaves the first 60 ms of its tone in the sound."""
+    if "tone" in ways:
+        call.say(sent(key(digit, ms=60 if "events" in ways else 200), gap(20)))
+    if "events" in ways:
+        call.press(digit)
+    call.say(sent(gap(60)))
+    await call.has_said()
+    if "info" in ways:
+        status = await call.phone.info(call.dialog, "dtmf-relay", f"Signal={digit}\r\nDuration=200\r\n".encode())
+        assert status == 200
+
+
+@pytest.mark.parametrize(
+    "ways", ["tone", "events", "info", "tone events", "tone info", "events info", "tone events info"]
+)
+async def test_an_entry_is_the_callers_whatever_ways_its_keys_come_by(place: Place, ways: str) -> None:
+    number = await place.line("Thank you. END", firstSpeaker="user")
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        await call.hears(25)
+        for digit in "4221#":
+            await press(call, digit, ways)
+        await call.hung_up()
+    found = await place.ended(call_id)
+    assert [(item["role"], item["content"]) for item in found["transcript"]] == [
+        ("user", "4221"),
+        ("assistant", "Thank you."),
+    ]
+
+
+async def test_digits_of_a_caller_who_hangs_up_at_once_are_in_the_transcript(place: Place) -> None:
+    number = await place.line("Thank you. END", firstSpeaker="user")
+    since = place.log.mark()
+    async with calling(place.target, number) as call:
+        call_id = await place.answered(since)
+        await call.hears(25)
+        call.press("4711")
+        await call.has_said()
+        await call.hears(5)
+        await call.hang_up()
+    found = await place.ended(call_id)
+    assert [(item["role"], item["content"]) for item in found["transcript"]] == [("user", "4711")]

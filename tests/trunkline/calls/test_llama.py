@@ -1,0 +1,170 @@
+"""A real call to a server whose language model is a GGUF file of random weights of 4 bits, installed in the
+models' folder and chosen by a setting; its grammar makes it use a tool as that must be used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from gguf import GGMLQuantizationType
+
+from calls.tools.builtin_tools import SEND_DTMF
+from config.settings import Settings
+from models.llm.llama.bindings import Chunk, Context
+from models.llm.llama.language_model import LlamaLanguageModel
+from models.loading import engines, loader
+from models.loading.catalogue import Catalogue, Closable, language_model_id
+from models.protocols import AnswerPart, ChatPrompt
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from tests.calls.http_server import serving
+from tests.fakes.fake_models import SureEars
+from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
+from tests.trunkline.caller_speech import words
+from tests.trunkline.phone_calls import NO_MODEL, Unsure, held
+from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_process import Receiver
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+PROMPT = "You are the assistant of a small hotel near the harbour. Answer the caller in one or two sentences. " * 6
+PARAMETERS = [
+    {"name": "people", "type": "integer", "required": True},
+    {"name": "smoking", "type": "boolean", "required": True},
+]
+
+
+class Booking(LlamaLanguageModel):
+    """Does not know that it could press keys. Tells when it has read ahead."""
+
+    prepared: ClassVar[asyncio.Event]
+
+    async def prepare(self, prompt: ChatPrompt) -> None:
+        await super().prepare(without_keys(prompt))
+        self.prepared.set()
+
+    async def answer(self, prompt: ChatPrompt, **more: Any) -> AsyncGenerator[AnswerPart, None]:
+        async with aclosing(super().answer(without_keys(prompt), **more)) as parts:
+            async for part in parts:
+                yield part
+
+
+def without_keys(prompt: ChatPrompt) -> ChatPrompt:
+    return replace(prompt, tools=[tool for tool in prompt.tools if tool.name != SEND_DTMF])
+
+
+def small(path: Path, name: str, _calls: int) -> LlamaLanguageModel:
+    """A model that answers each turn of the caller by using its tools."""
+    return Booking(
+        path,
+        name=name,
+        sequences=3,
+        capacity=2048,
+        threads=1,
+        most_tokens=200,
+        forces_tool=lambda prompt: bool(prompt.tools) and prompt.messages[-1].role == "user",
+    )
+
+
+def chosen(settings: Settings) -> Catalogue:
+    """The language model as at every start; ears that know the words at once."""
+    loaded = loader.load(settings.models_dir, llm=settings.models.llm, tts="flite", eot="lexical-end-of-turn")
+    ear = loaded.stt(None)
+    assert isinstance(ear, Closable)
+    ear.close()
+    info = next(info for info in loaded.language_models() if info.is_default)
+    return Catalogue(SureEars(), {info: loaded.llm(None)}, [FliteTextToSpeech()], Unsure())
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """A server that found the file in its folder."""
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "models").mkdir()
+    await asyncio.to_thread(write_tiny_gguf, folder / "models" / "harbour.gguf", kind=GGMLQuantizationType.Q4_0)
+    settings: dict[str, Any] = {"models": {"llm": "harbour"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "open_gguf", small)
+        async with open_place(folder, chosen, **settings) as place:
+            yield place
+
+
+async def test_it_is_the_default_of_the_models_that_are_listed(place: Place) -> None:
+    listed = await place.client.v1("GET", "slm-models")
+    assert [model["id"] for model in listed if model["isDefault"]] == [str(language_model_id("harbour"))]
+
+
+async def test_a_call_is_answered_with_what_a_tool_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the agent was told is read before the caller says a word; the tool is used as it must be."""
+    booked: list[dict[str, Any]] = []
+    read: list[int] = []
+    longest: list[int] = []
+    prepared = Booking.prepared = asyncio.Event()
+    evaluate = Context.evaluate
+
+    def counted(context: Context, chunks: Sequence[Chunk]) -> list[int]:
+        if prepared.is_set():
+            read.extend(len(chunk.tokens) for chunk in chunks)
+        return evaluate(context, chunks)
+
+    async def book(request: web.Request) -> web.Response:
+        booked.append(await request.json())
+        longest.append(max(read))
+        return web.json_response({"table": "by the window"})
+
+    monkeypatch.setattr(Context, "evaluate", counted)
+    said = words("a table for two please")
+    async with Receiver() as receiver, serving(book) as origin:
+        config = {"url": f"{origin}/tables", "method": "POST", "body": PARAMETERS}
+        tool = await place.client.v1("POST", "tools", {"name": "book table", "type": "http", "config": config})
+        agent = {"toolIds": [tool["id"]], "allowEndCall": False, "customerSilenceMs": 0, **NO_MODEL}
+        async with held(place, PROMPT, postCallWebhookUrl=receiver.url, **agent) as line:
+            await prepared.wait()
+            await line.agent_begins(line.says(said))
+            await line.phone.hears(200)
+            await line.phone.hang_up()
+        talk = await line.talk()
+        _, body = await receiver.about(line.call_id)
+    assert booked
+    for given in booked:
+        assert isinstance(given["people"], int)
+        assert isinstance(given["smoking"], bool)
+    assert longest[0] < 100
+    assert [role for role, _ in talk[:2]] == ["user", "assistant"]
+    assert json.loads(body)["transcriptUrl"]
+
+
+WANTED = [
+    {"name": "people", "description": "How many people come", "type": "number"},
+    {"name": "the day (of the visit)", "description": "Which day", "type": "string"},
+    {"name": "smoking", "description": "Whether they smoke", "type": "boolean"},
+]
+
+
+async def test_a_call_is_summed_up_and_its_values_are_found_by_the_model_after_it(place: Place) -> None:
+    """Random weights say nothing that is true, but what was asked for, in its form."""
+    async with Receiver() as receiver:
+        asked = {"postCallSummaryEnabled": True, "postCallExtractionSchema": WANTED, "toolIds": [], **NO_MODEL}
+        async with held(place, PROMPT, postCallWebhookUrl=receiver.url, allowEndCall=False, **asked) as line:
+            line.says(words("a table for two please"))
+            await place.log.event("turn.user", call_id=line.call_id)
+            await line.phone.hang_up()
+        call = await line.stored()
+        _, body = await receiver.about(line.call_id)
+    analysis, told = call["analysis"], json.loads(body)
+    assert (analysis["method"], "error" in analysis) == ("model", False)
+    assert 0 < len(analysis["summary"]) <= 600
+    assert list(analysis["extractions"]) == [each["name"] for each in WANTED]
+    kinds = {"number": (int, float), "string": str, "boolean": bool}
+    for each in WANTED:
+        value = analysis["extractions"][each["name"]]
+        assert value is None or isinstance(value, kinds[each["type"]])
+    assert (told["summary"], told["extractedData"]) == (analysis["summary"], analysis["extractions"])
+    [analysed] = place.log.all("call.analysed", call_id=line.call_id)
+    assert (analysed["method"], analysed["error"]) == ("model", None)

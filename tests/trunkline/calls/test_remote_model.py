@@ -1,0 +1,125 @@
+"""A call whose language model runs on another machine: llama-cpp-python's own server, as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from config import secrets
+from config.settings import Settings
+from media.audio_port import Samples
+from models.protocols import VoiceSettings
+from models.tts.flite.text_to_speech import FliteTextToSpeech
+from storage.agents import remote_models
+from storage.agents.remote_models import StoredRemoteModel
+from storage.database.database import Database
+from tests.models.remote.llama_server import KEY, MODEL, LlamaServer, llama_server, saying
+from tests.trunkline.caller_speech import words
+from tests.trunkline.phone_calls import NO_MODEL, held, scripted
+from tests.trunkline.server_in_process import Place, open_place
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+NAME = "gpu-box"
+REMOTE = (
+    "We are open on weekdays, and you will find us next to the train station, behind the old post office, between the "
+    "library and the little park where the fountain is, across from the bakery with the red door, not far from the "
+    "bridge over the river, where the boats to the islands leave every hour, near the market hall that opens early, "
+    "two streets up from the town hall, past the school and the cinema, on the left side of the square with the "
+    "chestnut trees, above the shop that sells bicycles and repairs them while you wait."
+)
+"""It takes its server ten seconds, of which the call needs one."""
+LOCAL = "We open at ten."
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gpu(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LlamaServer]:
+    """Slow enough to be killed while it answers."""
+    async with llama_server(tmp_path_factory.mktemp("gpu"), token_ms=40) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(gpu: LlamaServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """A server whose operator has added the remote model; the local one says what its prompt says."""
+
+    async def add(settings: Settings) -> None:
+        key = secrets.load_or_create(settings.secret_key_path)
+        stored = StoredRemoteModel(
+            name=NAME, kind="llm", base_url=gpu.base_url, model=MODEL, key_encrypted=key.encrypt(KEY),
+            context_length=4096, extra=saying(REMOTE),
+        )  # fmt: skip
+        database = Database(settings.database_url)
+        await database.open()
+        await database.write(lambda conn: remote_models.add(conn, stored))
+        await database.close()
+
+    folder: Path = tmp_path_factory.mktemp("place")
+    async with open_place(folder, scripted, prepare=add, egress={"allow": ["127.0.0.0/8"]}) as place:
+        yield place
+
+
+async def spoken(text: str) -> Samples:
+    """As the agent's voice says it, at 8 kHz."""
+    flite = await asyncio.to_thread(FliteTextToSpeech)
+    speech = await flite.synthesize(text, VoiceSettings("flite/slt", 1.0, 0.5, 8000))
+    flite.close()
+    return speech.samples
+
+
+def holds(sound: Samples, part: Samples) -> bool:
+    """Whether a part is heard in a sound: by their likeness where it is the greatest, 1 when they are the same."""
+    size = len(sound) + len(part)
+    likeness = np.fft.irfft(np.fft.rfft(sound, size) * np.conj(np.fft.rfft(part, size)), size)[: len(sound)]
+    energy = np.concatenate(([0.0], np.cumsum(np.pad(sound.astype(np.float64), (0, len(part))) ** 2)))
+    around = np.sqrt(np.maximum(energy[len(part) :] - energy[: -len(part)], 1e8))[: len(sound)]
+    return bool((likeness / (around * np.linalg.norm(part.astype(np.float64)))).max() > 0.8)
+
+
+async def test_the_remote_model_is_listed_and_is_the_default(place: Place) -> None:
+    listed = await place.client.v1("GET", "slm-models")
+    first, second = listed["items"] if isinstance(listed, dict) else listed
+    assert (first["name"], first["provider"], first["contextLength"], first["isDefault"]) == (
+        NAME,
+        "openai",
+        4096,
+        True,
+    )
+    assert (second["name"], second["isDefault"]) == ("prompted", False)
+
+
+async def test_a_remote_model_that_is_killed_mid_sentence_leaves_the_caller_with_an_answer(
+    place: Place, gpu: LlamaServer
+) -> None:
+    since = place.log.mark()
+    async with held(place, LOCAL, **NO_MODEL, turnEndpointDelay=500) as line:
+        await line.phone.hears(20)
+        line.says(words("hello there"))
+        await line.agent_begins()
+        await gpu.kill()
+        killed = len(line.phone.packets)
+        await line.answers(1)
+        await line.phone.hears(50)  # its end may still be on its way to a phone that has had no processor for a while
+        after = line.phone.sound(killed)
+        line.says(words("hello there"))
+        await line.answers(2)
+        await line.phone.hang_up()
+    (user, answer, again, second) = await line.talk()
+    assert (user, again) == (("user", "hello there"),) * 2
+    said, _, rest = answer[1].partition("… ")
+    assert len(said) > len("We are open on weekdays,")
+    assert REMOTE.startswith(said), "what came of the remote model's sentence was said"
+    assert rest == LOCAL, "and the local one answered behind it"
+    assert holds(after, await spoken(LOCAL)), "the caller hears it"
+    assert not holds(after, await spoken("They close at six.")), "and would not hear anything else"
+    assert second == ("assistant", LOCAL), "while the remote one is gone the local one answers at once"
+    fell = place.log.all("model.fell_back", since)
+    assert [(each["model"], each["to"], each["said_characters"] > 0) for each in fell] == [
+        (NAME, "prompted", True),
+        (NAME, "prompted", False),
+    ]
+    assert not [line for line in place.log.lines if KEY in line]

@@ -1,0 +1,148 @@
+"""What each turn-taking setting of an agent does to the sound of a real call: two calls side by side that differ in it
+alone. The recognizer knows the words at once, and the end-of-turn model always says 0.5."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from media.audio_port import Samples
+from tests.media.speech import silence
+from tests.trunkline.caller_speech import in_noise, white, words
+from tests.trunkline.phone_calls import LONG, NO_MODEL, THINKS_S, Line, answer_to, held, scripted, together
+from tests.trunkline.server_in_process import Place, open_place
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+QUESTION = "what are your opening hours"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """The server of this module."""
+    async with open_place(tmp_path_factory.mktemp("place"), scripted) as place:
+        yield place
+
+
+async def first_sound_counts(place: Place, first: Samples, **agent: Any) -> bool:
+    """Whether the agent answers what the caller says first; the next thing, 1.1 s later, it answers in any case. If the
+    agent has a greeting, the caller begins 400 ms after it."""
+    second = words("where are you located")
+    async with held(place, "Yes. END", **agent) as line:
+        begun = 20
+        if "agentGreeting" in agent:
+            begun = await line.agent_is_silent(await line.agent_begins(), 8) + 20
+        await line.phone.has_heard(begun)
+        at = line.says(first) + len(first) // 160
+        line.says(silence(1100))
+        line.says(second)
+        await line.phone.hung_up()
+        answered = await line.agent_begins(begun)
+    assert len([role for role, _ in await line.talk() if role == "user"]) == 1
+    assert answered < at + 50 or answered > at + 55 + len(second) // 160
+    return answered < at + 50
+
+
+def waits(gap_ms: float, wanted_ms: float) -> bool:
+    """The answer came when it should: a packet or so early, as the end of speech is known no better, or as much later
+    as a busy machine makes it."""
+    return wanted_ms - 30 <= gap_ms < wanted_ms + 400
+
+
+Pairs = dict[str, list[tuple[float, Line]]]
+GUARDED: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": "Hi.", "agentGreetingEnabled": True}
+SLOW: dict[str, Any] = {"prompt": "SLOW Yes. END", "ultravadEotThreshold": None, "turnEndpointDelay": 900}
+WAITS: dict[str, tuple[dict[str, Any], tuple[Any, Any]]] = {
+    "turnEndpointDelay": (NO_MODEL, (150, 900)),
+    "ultravadEotThreshold": ({"fallbackSilenceMs": 1300}, (0.4, 0.6)),
+    "fallbackSilenceMs": ({"ultravadEotThreshold": 0.9}, (400, 1500)),
+    "speculativeSilenceMs": (SLOW, (100, None)),
+}
+"""Setting: what else the agent has, and the two values."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def answers(place: Place) -> Pairs:
+    """For each setting of `WAITS`, how long the agent with either value waits with its answer, and the call. All these
+    calls are held at once."""
+    said = words("hello there")
+    asked = [(name, {**agent, name: value}) for name, (agent, values) in WAITS.items() for value in values]
+    found = await together(*(answer_to(place, said, **agent) for _, agent in asked))
+    return {name: [each for (of, _), each in zip(asked, found, strict=True) if of == name] for name in WAITS}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def counted(place: Place) -> dict[str, list[bool]]:
+    """For three settings whether what the caller said counted, with either value; all these calls are held at once."""
+    short, clear = words("hello"), words("hello there", "slt")
+    noisy = in_noise(clear, white(len(clear)), 3)
+    asked = [
+        *(("minTurnDuration", short, {"minTurnDuration": ms}) for ms in (50, 500)),
+        *(("frameActivationThreshold", noisy, {"frameActivationThreshold": p}) for p in (0.2, 0.97)),
+        *(("postSpeechCooldown", short, {"postSpeechCooldown": ms, **GUARDED}) for ms in (0, 1100)),
+    ]
+    found = await together(*(first_sound_counts(place, sound, **agent) for _, sound, agent in asked))
+    return {name: [each for (of, *_), each in zip(asked, found, strict=True) if of == name] for name, *_ in asked}
+
+
+async def test_the_answer_waits_for_turn_endpoint_delay(answers: Pairs) -> None:
+    (short, _), (long, line) = answers["turnEndpointDelay"]
+    assert waits(short, 150)
+    assert waits(long, 900)
+    assert [turn["endedBy"] for turn in await line.turns()] == ["delay"]
+
+
+async def test_sound_shorter_than_min_turn_duration_is_not_answered(counted: dict[str, list[bool]]) -> None:
+    assert counted["minTurnDuration"] == [True, False]
+
+
+async def test_sound_under_frame_activation_threshold_is_not_speech(counted: dict[str, list[bool]]) -> None:
+    assert counted["frameActivationThreshold"] == [True, False]
+
+
+async def test_what_is_said_within_post_speech_cooldown_is_not_answered(counted: dict[str, list[bool]]) -> None:
+    assert counted["postSpeechCooldown"] == [True, False]
+
+
+async def test_the_turn_ends_at_ultravad_eot_threshold(answers: Pairs) -> None:
+    (sure, early), (unsure, late) = answers["ultravadEotThreshold"]
+    assert waits(sure, 100)
+    assert waits(unsure, 1300)
+    ends = [(turn["endedBy"], turn["eotProbability"]) for line in (early, late) for turn in await line.turns()]
+    assert ends == [("model", 0.5), ("fallback", None)]
+
+
+async def test_a_turn_that_the_model_does_not_end_is_over_at_fallback_silence_ms(answers: Pairs) -> None:
+    (soon, _), (late, line) = answers["fallbackSilenceMs"]
+    assert waits(soon, 400)
+    assert waits(late, 1500)
+    assert [turn["endedBy"] for turn in await line.turns()] == ["fallback"]
+
+
+async def test_an_answer_that_was_begun_at_speculative_silence_ms_comes_earlier(answers: Pairs) -> None:
+    calls = answers["speculativeSilenceMs"]
+    (early, begun), (late, _) = calls
+    assert [[turn["speculated"] for turn in await line.turns()] for _, line in calls] == [[True], [False]]
+    assert waits(early, 900), "never before the turn is over"
+    assert waits(late, 900 + 1000 * THINKS_S)
+    (turn,) = await begun.turns()
+    assert turn["firstTokenMs"] < turn["turnEndMs"] < turn["agentStartMs"]
+    assert await begun.talk() == [("user", "hello there"), ("assistant", "Yes.")]
+
+
+async def test_the_agent_stops_after_min_interruption_duration(place: Place) -> None:
+    said = words(QUESTION)
+
+    async def stops_after(ms: int) -> float:
+        greeting: dict[str, Any] = {"firstSpeaker": "agent", "agentGreeting": LONG, "agentGreetingEnabled": True}
+        async with held(place, "Yes. END", minInterruptionDuration=ms, **greeting) as line:
+            await line.phone.has_heard(await line.agent_begins() + 50)
+            first = line.says(said)
+            await line.phone.hung_up()
+        return 20 * (line.spells()[0][1] - first)
+
+    soon, late = await together(stops_after(100), stops_after(800))
+    assert waits(soon, 100)
+    assert waits(late, 800)

@@ -1,0 +1,137 @@
+"""What `trunkline check` says of addresses, audio ports and trunks."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from config.settings import Settings
+from storage.accounts import organizations
+from storage.database import lock
+from storage.database.database import Database
+from storage.phone_numbers import phone_numbers
+from storage.phone_numbers.phone_numbers import PhoneNumberFields
+from tests.peers.dnsmasq import NameServer
+from trunkline.check import sip as check_sip
+from trunkline.server.control_socket import Control, Line
+
+
+@pytest.fixture
+def taken_ports() -> Iterator[list[int]]:
+    """Ports that another program uses, all of a range."""
+    with ExitStack() as stack:
+        first = 0
+        while not first:
+            with ExitStack() as tries:
+                start = tries.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                start.bind(("127.0.0.1", 0))
+                base = start.getsockname()[1]
+                ports = [start]
+                for port in range(base + 1, base + 4):
+                    other = tries.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                    try:
+                        other.bind(("127.0.0.1", port))
+                    except OSError:
+                        break
+                    ports.append(other)
+                if len(ports) == 4:
+                    first = base
+                    stack.push(tries.pop_all())
+        yield list(range(first, first + 4))
+
+
+def settings_of(data_dir: Path, **sip: Any) -> Settings:
+    return Settings(data_dir=data_dir).with_changes({"sip": sip})
+
+
+async def with_numbers(settings: Settings, *fields: Mapping[str, Any]) -> None:
+    def create(conn: sa.Connection) -> None:
+        owner = organizations.create(conn, "office")
+        for number, each in enumerate(fields):
+            made = PhoneNumberFields(number=str(100 + number), provider="sip", sip_mode="ip_allowlist", **each)
+            phone_numbers.create(conn, owner.id, made)
+
+    database = Database(settings.database_url)
+    await database.open()
+    await database.write(create)
+    await database.close()
+
+
+@pytest.mark.parametrize(
+    ("sip", "told"),
+    [
+        ({"host": "127.0.0.1"}, "peers are told 127.0.0.1"),
+        ({"public_address": "203.0.113.9"}, "peers are told 203.0.113.9, those in local_networks our own address"),
+        ({"host": "0.0.0.0"}, "peers are told the address on the way to them, by default "),
+        ({"host": "::"}, "peers are told the address on the way to them, by default "),
+    ],
+)
+async def test_what_peers_are_told_is_said(tmp_path: Path, sip: dict[str, Any], told: str) -> None:
+    assert (await check_sip.addresses(settings_of(tmp_path, **sip))).startswith(told)
+
+
+async def test_behind_nat_the_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_sip, "usual_address", lambda host, version: "10.0.0.5")
+    assert "set [sip] public_address" in await check_sip.addresses(settings_of(tmp_path))
+    monkeypatch.setattr(check_sip, "usual_address", lambda host, version: "203.0.113.5")
+    assert "public_address" not in await check_sip.addresses(settings_of(tmp_path))
+
+
+async def test_audio_ports_that_others_use_are_counted(
+    tmp_path: Path, taken_ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = f"{taken_ports[0]}-{taken_ports[-1]}"
+    settings = settings_of(tmp_path, host="127.0.0.1", rtp_ports="10000-19999")
+    narrow = settings.with_changes({"limits": {"max_calls": 1}, "sip": {"rtp_ports": ports}})
+    with pytest.raises(OSError, match=r"other programs use 4 of the ports: set \[sip\] rtp_ports"):
+        await check_sip.rtp_ports(narrow)
+    monkeypatch.setattr(lock, "held", lambda data_dir: True)
+    assert "in use by the running server" in await check_sip.rtp_ports(narrow)
+
+
+async def test_audio_ports_that_are_free_are_told(tmp_path: Path) -> None:
+    told = await check_sip.rtp_ports(settings_of(tmp_path, host="127.0.0.1"))
+    assert told.startswith("10000-19999 hold 5000 calls, max_calls is 250")
+
+
+async def test_without_trunks_nothing_is_looked_for(tmp_path: Path) -> None:
+    assert await check_sip.trunks(settings_of(tmp_path)) == "no phone number has one yet"
+
+
+async def test_trunks_whose_hosts_nobody_knows_are_named(tmp_path: Path) -> None:
+    async with NameServer("host-record=pbx.test,192.0.2.1") as server:
+        settings = settings_of(tmp_path, nameservers=["{}:{}".format(*server.address)])
+        known = [{"sip_ip": "127.0.0.1"}, {"sip_ip": "pbx.test"}]
+        await with_numbers(settings, *known, {"sip_ip": "gone.test"}, {"sip_ip": "gone.test"}, {"sip_ip": "lost.test"})
+        with pytest.raises(OSError) as told:
+            await check_sip.trunks(settings)
+    assert [each.split(" ")[1] for each in str(told.value).split("; ")] == ["gone.test", "lost.test"]
+
+
+async def test_trunks_that_are_found_are_counted(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    await with_numbers(settings, {"sip_ip": "127.0.0.1"}, {"sip_ip": "localhost"})
+    assert await check_sip.trunks(settings) == "2, all their hosts are found"
+
+
+async def test_a_running_server_tells_how_its_trunks_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(tmp_path)
+    await with_numbers(settings, {"sip_ip": "127.0.0.1"})
+    states: list[dict[str, Any]] = [{"number": str(at), "state": "listening", "detail": None} for at in (100, 101)]
+
+    async def status(question: Mapping[str, Any], line: Line) -> None:
+        for state in states:
+            line.tell(state)
+
+    monkeypatch.setattr(lock, "held", lambda data_dir: True)
+    async with Control(tmp_path, {"sip.status": status}).listening():
+        assert await check_sip.trunks(settings) == "2 listening"
+        states.append({"number": "102", "state": "failed", "detail": "403 Forbidden"})
+        with pytest.raises(OSError, match=r"^102: 403 Forbidden; see `trunkline sip status`"):
+            await check_sip.trunks(settings)

@@ -1,0 +1,185 @@
+"""`trunkline models`: an operator gets models, sees how they stand, and carries them to machines without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.models.llm.llama.tiny_gguf import write_tiny_gguf
+from tests.models.model_files.faulty_trials import write_faults
+from tests.models.model_files.file_server import FileServer, file_server, sha256
+from tests.models.model_files.tiny_model_files import FILES, model_of
+from tests.trunkline.server_process import TRUNKLINE, command, environment
+
+UNTRIED = ", but elsewhere/zipformer runs no stt here"
+"""What is said of `small`, whose files hold nothing that could be tried."""
+READY = f"ready{UNTRIED}"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FileServer]:
+    async with file_server(b"") as server:
+        server.files = {f"/{name}": content for name, content in FILES.items()}
+        yield server
+
+
+def furnished(folder: Path, server: FileServer, *, known: bool = True) -> Path:
+    """A data folder whose own list has the model `small`, at that server."""
+    (folder / "models").mkdir(parents=True)
+    model = model_of(FILES, server.origin, known=known, engine="elsewhere/zipformer")
+    (folder / "models/known_models.json").write_text(f"[{model.model_dump_json(exclude_none=True)}]")
+    return folder
+
+
+async def models(data: Path, *arguments: str | Path) -> tuple[int, str, str]:
+    return await command("models", *map(str, arguments), folder=data.parent, environment=environment(data, {}))
+
+
+def row(output: str, name: str) -> str:
+    """The line of a model, its blanks taken together."""
+    (line,) = [line for line in output.splitlines() if f" {name} " in line]
+    return " ".join(line.split())
+
+
+async def test_a_model_is_listed_got_verified_and_carried_over(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+    code, out, err = await models(data, "list")
+    assert (code, err) == (0, ""), err
+    assert row(out, "small") == f"stt small 7.6 kB MIT en not pulled{UNTRIED}"
+    assert row(out, "pocketsphinx") == "stt pocketsphinx - - - ready"
+    assert row(out, "lexical-end-of-turn") == "eot lexical-end-of-turn - - - ready"
+    assert "Apache-2.0 many not pulled" in row(out, "qwen3-0.6b-q4_0")
+
+    code, out, err = await models(data, "pull", "small")
+    assert code == 0, err
+    sums = [f"small: {name}, " for name in FILES]
+    assert [line.startswith(start) for line, start in zip(out.splitlines(), sums, strict=False)] == [True, True]
+    assert all(f"SHA-256 {sha256(content)}, as it should be" in out for content in FILES.values())
+    assert out.endswith(f"small: {READY}\n") and "small: encoder.onnx: 7 kB of 7 kB, 100 %" in err
+    assert (await models(data, "pull", "small"))[1] == f"small: was here already, {READY}\n"
+    assert await models(data, "verify") == (0, "ok    small: 2 files\n", "")
+
+    await asyncio.to_thread(shutil.make_archive, str(tmp_path / "usb"), "gztar", data / "models", "small")
+    other = await asyncio.to_thread(furnished, tmp_path / "other/data", server)
+    server.asked.clear()
+    assert await models(other, "import", tmp_path / "usb.tar.gz") == (0, f"small: {READY}\n", "")
+    assert await models(other, "verify", "small") == (0, "ok    small: 2 files\n", "")
+    assert server.asked == []
+
+    (other / "models/small/tokens.txt").write_bytes(b"tokenz" * 100)
+    assert await models(other, "verify") == (
+        1, "FAIL  small: tokens.txt has changed since it came: run `trunkline models pull small`\n", ""
+    )  # fmt: skip
+
+
+async def test_models_are_listed_as_they_can_be_used(server: FileServer, tmp_path: Path) -> None:
+    """In the order of `auto`; a file that is no model, and one that nothing here would run, are not called ready."""
+    data = tmp_path / "data"
+    (data / "models").mkdir(parents=True)
+    listed = [
+        model_of({"a.gguf": b"gguf"}, server.origin, name=name, kind=kind, engine="llama.cpp")
+        for name, kind in (("listed", "llm"), ("sentences", "embedding"))
+    ]
+    (data / "models/known_models.json").write_text(f"[{','.join(each.model_dump_json() for each in listed)}]")
+    await asyncio.to_thread(write_tiny_gguf, data / "models/a-own.gguf")
+    (data / "models/b-own.gguf").write_bytes(b"<html>not found</html>")
+    (data / "models/c-own.gguf").symlink_to("/media/usb/gone.gguf")
+    server.files["/a.gguf"] = b"gguf"
+    code, out, err = await models(data, "pull", "sentences")
+    assert (code, out.splitlines()[-1]) == (0, "sentences: ready, but llama.cpp runs no embedding here"), err
+    code, out, _ = await models(data, "list")
+    assert row(out, "a-own").endswith("- - ready") and "is no GGUF file" in row(out, "b-own")
+    assert row(out, "c-own").startswith("llm c-own - - - The model c-own cannot be read: No such file or directory")
+    assert row(out, "sentences").endswith("ready, but llama.cpp runs no embedding here")
+    assert out.index(" listed ") < out.index(" a-own ")
+
+
+async def test_what_comes_and_what_is_verified_is_tried(server: FileServer, tmp_path: Path) -> None:
+    """A file that is what it should be, and ends whoever loads it or is no model, is told at once."""
+    data = tmp_path / "data"
+    (data / "models").mkdir(parents=True)
+    tiny = await asyncio.to_thread(write_tiny_gguf, data / "models/a-own.gguf")
+    (data / "models/b-own.gguf").write_bytes(b"<html>not found</html>")
+    server.files = {"/model.gguf": tiny.read_bytes(), "/other.gguf": b"GGUF and no more"}
+    listed = [
+        model_of({file[1:]: server.files[file]}, server.origin, name=name, kind="llm", engine="llama.cpp")
+        for name, file in (("good", "/model.gguf"), ("bad", "/other.gguf"))
+    ]
+    entries = [each.model_dump(mode="json", exclude_none=True) for each in listed]
+    for entry in entries:
+        entry["files"][0]["role"] = "model"
+    (data / "models/known_models.json").write_text(json.dumps(entries))
+    code, out, err = await models(data, "pull", "good", "bad")
+    assert code == 0, err
+    assert "good: ready\n" in out and "bad: ready, but The language model " in out
+    faults = {**environment(data, {}), "PYTHONPATH": str(write_faults(tmp_path / "path", {"a-own": "SIGSEGV"}))}
+    code, out, err = await command("models", "verify", folder=tmp_path, environment=faults)
+    good, bad, own, other = out.splitlines()
+    assert (code, good) == (1, "ok    good: 1 file, passed its trial"), err
+    assert bad.startswith("FAIL  bad: The language model ") and other.startswith("FAIL  b-own: The language model ")
+    assert own.startswith("FAIL  a-own: the model a-own (") and "its trial was ended by SIGSEGV: choose another" in own
+
+
+async def test_sums_that_nobody_knew_are_shown(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server, known=False)
+    server.redirects = {"/encoder.onnx": "/store"}
+    server.files["/store"] = FILES["encoder.onnx"]
+    server.linked = {"X-Linked-ETag": f'"{sha256(FILES["encoder.onnx"])}"'}
+    code, out, err = await models(data, "pull", "small")
+    assert code == 0, err
+    assert f"SHA-256 {sha256(FILES['encoder.onnx'])}, as its host says; kept from now on" in out
+    assert f"SHA-256 {sha256(FILES['tokens.txt'])}, which nobody could vouch for; kept from now on" in out
+
+
+async def test_what_cannot_be_done_is_told_in_one_line(server: FileServer, tmp_path: Path) -> None:
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+    server.files["/tokens.txt"] = b"liars!" * 100
+    cases: list[tuple[list[str], str]] = [
+        (["pull", "small", "none"], "there is no model 'none' to get: see `trunkline models list`"),
+        (["pull", "small"], f"{server.origin}/tokens.txt is not what it should be: its SHA-256 is "),
+        (["verify", "none"], "there is no model 'none' to get"),
+        (["import", "nowhere"], "nowhere is no file and no folder"),
+    ]
+    for arguments, words in cases:
+        code, out, err = await models(data, *arguments)
+        last = err.splitlines()[-1]
+        assert (code, out) == (1, "") and last.startswith(f"trunkline: {words}"), err
+    assert row((await models(data, "list"))[1], "small") == f"stt small 7.6 kB MIT en not pulled: 92 % is here{UNTRIED}"
+    assert await models(tmp_path / "empty", "verify") == (
+        0, f"there are no model files in {tmp_path}/empty/models\n", ""
+    )  # fmt: skip
+
+
+async def test_an_interrupted_pull_goes_on(server: FileServer, tmp_path: Path) -> None:
+    """Ctrl-C, and the command once more."""
+    large = bytes(range(256)) * 20_000
+    model = model_of({"large.onnx": large}, server.origin)
+    listed = json.dumps([json.loads(model.model_dump_json(exclude_none=True))])
+    data = await asyncio.to_thread(furnished, tmp_path / "data", server)
+    (data / "models/known_models.json").write_text(listed)
+    server.files, server.stops_after = {"/large.onnx": large}, 3_000_000
+    # Whoever runs the tests in a shell's background has Ctrl-C ignored, and so would the command.
+    process = await asyncio.create_subprocess_exec(
+        "env", "--default-signal=INT", TRUNKLINE, "models", "pull", "small",
+        env=environment(data, {}), stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stderr is not None
+    interrupted = False
+    async for line in process.stderr:
+        if re.search(rb" [45]\d %", line) and not interrupted:
+            process.send_signal(signal.SIGINT)
+            interrupted = True
+    assert interrupted and await process.wait() == 130
+    server.stops_after = None
+    server.asked.clear()
+    assert (await models(data, "pull", "small"))[0] == 0
+    ((_, asked, _),) = server.asked
+    assert asked is not None and int(asked.removeprefix("bytes=").removesuffix("-")) > 1_500_000
+    assert (await models(data, "verify"))[0] == 0

@@ -1,0 +1,244 @@
+"""`trunkline models remote`: an operator adds models of other machines, tries them, and never sees a key again."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from config import secrets
+from config.errors import Conflict, NotFound, StartupError
+from config.settings import Settings
+from models.remote.config import DEFAULT_LIMITS, RemoteModel, RemoteVoice
+from models.remote.wav import wave_bytes
+from tests.calls.http_server import serving
+from tests.media.speech import speech
+from trunkline.check import remote_models
+from trunkline.cli.main import _parser
+from trunkline.wiring.remote_models import configured_in, settings_here
+
+KEY = "sk-hush-hush-of-the-gpu-box"
+LOOPBACK = {"egress": {"allow": ["127.0.0.0/8"]}}
+
+
+@pytest.fixture(autouse=True)
+def blocking_the_loop_fails() -> None:
+    """Commands have their process to themselves."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data")
+
+
+async def remote(settings: Settings, *arguments: str) -> int:
+    """Run one of the commands in this process."""
+    options = _parser().parse_args(["models", "remote", *arguments])
+    status: int = await options.command(options, settings)
+    return status
+
+
+def llm(url: str = "http://10.1.2.3:8000/v1", name: str = "gpu") -> tuple[str, ...]:
+    return ("add", name, "--kind", "llm", "--url", url, "--model", "qwen3-8b")
+
+
+async def test_a_model_is_added_listed_and_removed_and_its_key_is_never_shown_or_stored_in_clear(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{KEY}\n"))
+    limits = ("--first-timeout", "2.5", "--gap-timeout", "1")
+    more = ("--context", "32768", "--extra", '{"temperature": 0.3}', *limits)
+    assert await remote(settings, *llm(), "--key-stdin", *more) == 0
+    voice = ("--voice", "af_heart=en-US", "--voice", "other")
+    assert (
+        await remote(settings, "add", "voice", "--kind", "tts", "--url", "http://10.1.2.3", "--model", "k", *voice) == 0
+    )
+    assert await remote(settings, "list") == 0
+    out, err = capsys.readouterr()
+    rows = [" ".join(line.split()) for line in out.splitlines()[-3:]]
+    assert rows == [
+        "KIND NAME URL MODEL KEY MORE",
+        "llm gpu http://10.1.2.3:8000/v1 qwen3-8b yes 32768 tokens, first 2.5 s, gap 1 s",
+        "tts voice http://10.1.2.3/v1 k - voice af_heart (en-US), voice other",
+    ]
+    assert "in clear: take https" in err
+
+    def stored() -> list[str]:
+        with closing(sqlite3.connect(settings.data_dir / "trunkline.db")) as conn:
+            return ["\n".join(conn.iterdump())]
+
+    (dump,) = await asyncio.to_thread(stored)
+    assert "qwen3-8b" in dump
+    assert KEY not in dump + out + err
+    model, other = await configured_in(settings)
+    assert model == RemoteModel(
+        "gpu", "llm", "http://10.1.2.3:8000/v1", "qwen3-8b", KEY,
+        DEFAULT_LIMITS["llm"].__class__(first_s=2.5, gap_s=1), 32_768, extra={"temperature": 0.3},
+    )  # fmt: skip
+    assert KEY not in repr(model)
+    assert other.voices == (RemoteVoice("af_heart", "en-US"), RemoteVoice("other"))
+    assert (other.key, other.limits) == (None, DEFAULT_LIMITS["tts"])
+
+    with pytest.raises(Conflict):
+        await remote(settings, *llm())
+    assert await remote(settings, "remove", "gpu") == 0
+    with pytest.raises(NotFound):
+        await remote(settings, "remove", "gpu")
+    assert [each.name for each in await configured_in(settings)] == ["voice"]
+
+
+async def test_a_key_of_another_installation_is_told(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
+    await remote(settings, *llm(), "--key-stdin")
+    await asyncio.to_thread(settings.secret_key_path.unlink)
+    with pytest.raises(StartupError, match="is missing, and the database holds secrets that were encrypted with it"):
+        await configured_in(settings)
+    assert not settings.secret_key_path.exists()
+    await asyncio.to_thread(secrets.load_or_create, settings.secret_key_path)
+    with pytest.raises(StartupError, match="is not the one that the stored secrets were encrypted with"):
+        await configured_in(settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "noted"),
+    [
+        ("http://127.0.0.1:11434/v1", 'allow = ["127.0.0.1/32"]'),
+        ("http://localhost:11434/v1", 'allow = ["127.0.0.1/32"]'),
+        ("http://[::1]:11434/v1", 'allow = ["::1/128"]'),
+        ("http://192.168.1.20:11434/v1", None),
+        ("https://gpu.example.com/v1", None),
+    ],
+)
+async def test_whoever_adds_one_of_this_machine_is_told_which_setting_it_needs(
+    settings: Settings, capsys: pytest.CaptureFixture[str], url: str, noted: str | None
+) -> None:
+    assert await remote(settings, *llm(url)) == 0
+    err = capsys.readouterr().err
+    assert (noted in err) if noted else ("note:" not in err)
+    await remote(settings.with_changes({"egress": {"allow": ["127.0.0.0/8", "::1/128"]}}), *llm(url, "allowed"))
+    assert "refused" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        llm("http://ada:hush@gpu/v1"),
+        llm(name="../gpu"),
+        llm(name="auto"),
+        llm(name="off"),
+        ("add", "x", "--kind", "cat", "--url", "http://gpu/v1", "--model", "m"),
+        (*llm(), "--context", "0"),
+        (*llm(), "--context", "8k"),
+        (*llm(), "--first-timeout", "2s"),
+        (*llm(), "--first-timeout", "nan"),
+        (*llm(), "--extra", "[1]"),
+        (*llm(), "--voice", "a b"),
+    ],
+)
+async def test_what_is_wrong_is_refused_and_no_password_is_repeated(
+    settings: Settings, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    with pytest.raises(SystemExit):
+        await remote(settings, *arguments)
+    err = capsys.readouterr().err
+    assert "hush" not in err and "invalid _" not in err
+
+
+async def test_a_key_that_stays_on_this_machine_goes_over_no_network(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
+    await remote(settings, *llm("http://127.0.0.1:11434/v1"), "--key-stdin")
+    assert "in clear" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["pocketsphinx", "extractive-responder", "qwen3-0.6b-q4_0", "piper"])
+async def test_a_name_means_one_model(settings: Settings, name: str) -> None:
+    with pytest.raises(StartupError, match="local model"):
+        await remote(settings, *llm(name=name))
+
+
+@pytest.mark.parametrize(("line", "why"), [("", "one line"), ("with a blank", "printable"), ("smör", "printable")])
+async def test_a_key_is_one_word(settings: Settings, monkeypatch: pytest.MonkeyPatch, line: str, why: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(line))
+    with pytest.raises(StartupError, match=why):
+        await remote(settings, *llm(), "--key-stdin")
+
+
+async def test_a_voice_is_needed(settings: Settings) -> None:
+    with pytest.raises(StartupError, match="--voice"):
+        await remote(settings, "add", "voice", "--kind", "tts", "--url", "http://gpu/v1", "--model", "m")
+
+
+async def answer_as_a_box(request: web.Request) -> web.StreamResponse:
+    """A server that has one model of each kind; it wants the key."""
+    if request.headers.get("Authorization") != f"Bearer {KEY}":
+        return web.json_response({"error": {"message": "no key"}}, status=401)
+    answers: dict[str, Any] = {
+        "/v1/models": {"data": [{"id": "m"}, {"id": "n"}]},
+        "/v1/chat/completions": {"choices": [{"message": {"content": "Good morning."}, "finish_reason": "stop"}]},
+        "/v1/audio/transcriptions": {"text": "good morning"},
+        "/v1/embeddings": {"data": [{"embedding": [1, 0]}, {"embedding": [0.6, 0.8]}]},
+    }
+    if request.path == "/v1/audio/speech":
+        return web.Response(body=wave_bytes(speech("good morning"), 8000))
+    return web.json_response(answers[request.path])
+
+
+async def test_each_kind_is_tried_and_checked(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings.with_changes(LOOPBACK)
+    async with serving(answer_as_a_box) as origin:
+        for kind in ("llm", "stt", "tts", "embedding"):
+            monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
+            voice = ("--voice", "heart=en") if kind == "tts" else ()
+            arguments = ("--kind", kind, "--url", origin, "--model", "m" if kind != "stt" else "gone")
+            await remote(settings, "add", f"my-{kind}", *arguments, "--key-stdin", *voice)
+        await remote(settings, "add", "keyless", "--kind", "llm", "--url", origin, "--model", "m")
+        capsys.readouterr()
+        statuses = [await remote(settings, "test", f"my-{kind}") for kind in ("llm", "stt", "tts", "embedding")]
+        told = capsys.readouterr().out.splitlines()
+        assert statuses == [0, 0, 0, 0], told
+        assert [line.split(":")[0] for line in told] == ["my-llm", "my-stt", "my-tts", "my-embedding"]
+        expected = ("ms: Good morning.", "ms: good morning", "s of speech in", "2 vectors of 2 numbers")
+        assert all(part in line for part, line in zip(expected, told, strict=True)), told
+        assert await remote(settings, "test", "keyless") == 1
+        assert capsys.readouterr().out.startswith("FAIL  keyless answered with status 401 (no key)")
+        lines = dict(await _checked(settings))
+    assert lines["my-llm"] == ("remote llm", f"my-llm (m at {origin}/v1)")
+    assert lines["my-stt"] == ("remote stt", f"my-stt: {origin}/v1 has no model 'gone': it has m, n")
+    assert KEY not in json.dumps(lines)
+    (gone,) = [line for name, line in await _checked(settings) if name == "my-llm"]
+    assert "cannot be reached" in gone[1]
+
+
+async def _checked(settings: Settings) -> list[tuple[str, tuple[str, str]]]:
+    """Name of the model, of the line, and what it says."""
+    lines = []
+    for name, look in await remote_models.checks(settings):
+        try:
+            text = await look(settings)
+        except Exception as error:  # noqa: BLE001 - what the command prints of it
+            text = str(error)
+        lines.append((text.split(" ")[0].removesuffix(":"), (name, text)))
+    return lines
+
+
+async def test_of_a_setting_that_names_a_remote_model_the_best_is_loaded_here(settings: Settings) -> None:
+    await remote(settings, *llm())
+    named = settings.with_changes({"models": {"llm": "gpu", "stt": "pocketsphinx"}})
+    here = (await settings_here(named)).models
+    assert (here.llm, here.stt, here.stt_second) == ("auto", "pocketsphinx", "auto")
+    await remote(settings, "add", "ear", "--kind", "stt", "--url", "http://10.1.2.3", "--model", "m")
+    for changes in ({"stt": "ear"}, {"stt_second": "ear"}):
+        here = (await settings_here(settings.with_changes({"models": changes}))).models
+        assert (here.stt, here.stt_second) == ("auto", "off"), "turns are heard again once"
+    assert await settings_here(settings) is settings

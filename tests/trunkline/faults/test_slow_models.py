@@ -1,0 +1,121 @@
+"""Models that do not keep up: callers are told to go elsewhere, and calls that we are to make wait."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from config.settings import Settings
+from models.loading.catalogue import Catalogue, LanguageModelInfo, language_model_id
+from tests.fakes.fake_models import FragileVoice, PromptedLanguage, SureEars
+from tests.fakes.scripted_call import AlwaysOver
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.callees import desk
+from tests.trunkline.calls.test_outbound import body_for, start
+from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.sip_phone import calling, refusal
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class BusyLanguage(PromptedLanguage):
+    """Says how long it would let callers wait."""
+
+    wait_s = 0.0
+
+    def expected_wait_s(self) -> float:
+        return self.wait_s
+
+
+def busy_models(_: Settings) -> Catalogue:
+    language = BusyLanguage()
+    info = LanguageModelInfo(language_model_id(language.name), language.name, "builtin", 4096, True)
+    return Catalogue(SureEars(), {info: language}, [FragileVoice()], AlwaysOver())
+
+
+@pytest.fixture(scope="module")
+def quickly() -> Iterator[None]:
+    """What counts is the moment, not the last ten seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("calls.admission.model_load.EVENED_OUT_S", 0.01)
+        patch.setattr("calls.admission.model_load.LOOK_S", 0.05)
+        yield
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory, quickly: None) -> AsyncIterator[Place]:
+    folder = tmp_path_factory.mktemp("place")
+    async with open_place(folder, busy_models, limits={"slow_answers": "refuse"}) as place:
+        yield place
+
+
+async def become(place: Place, wait_s: float) -> None:
+    """The models let wait so long from now on, and the server has seen it."""
+    language, since = place.language, place.log.mark()
+    assert isinstance(language, BusyLanguage)
+    language.wait_s = wait_s
+    await place.log.event("models.slow" if wait_s else "models.keep_up_again", since=since)
+
+
+async def options(place: Place) -> int:
+    """What OPTIONS is answered with."""
+    async with RawPhone(place.target) as phone:
+        phone.send(phone.request("OPTIONS", phone.dialog()))
+        return (await phone.final("OPTIONS")).status
+
+
+async def page(place: Place, path: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(f"{place.server.api_origin}/{path}") as answer:
+        return await answer.text()
+
+
+async def test_callers_get_503_while_answers_wait_too_long_and_are_taken_again_afterwards(place: Place) -> None:
+    line = await place.line("Thank you.", customerSilenceMs=0)
+    async with calling(place.target, line) as call:
+        await become(place, 60.0)
+        refused = await refusal(place.target, line)
+        assert (refused.status, refused.header("Retry-After")) == (503, "10")
+        assert await options(place) == 503
+        assert "answers wait" in await page(place, "readyz")
+        assert "trunkline_models_slow 1.0" in await page(place, "metrics")
+        await call.hears(5)
+        await become(place, 0.0)
+        assert await options(place) == 200
+        async with calling(place.target, line) as second:
+            await second.hears(5)
+            await second.hang_up()
+        await call.hang_up()
+
+
+async def test_a_call_of_the_api_stays_queued_while_answers_wait_too_long_and_goes_out_afterwards(place: Place) -> None:
+    line = await place.line("Thank you.", customerSilenceMs=0)
+    async with desk(place.target) as phone, calling(place.target, line) as call:
+        await become(place, 60.0)
+        since = place.log.mark()
+        call_id = await start(place, await body_for(place, phone.port))
+        await place.log.event("call.waits_for_models", since=since)
+        assert (await place.client.call(call_id))["status"] == "queued"
+        await become(place, 0.0)
+        callee = await phone.called()
+        callee.rings()
+        await place.log.event("call.ringing", call_id=call_id)
+        await place.client.v1("POST", f"calls/{call_id}/hangup", {})
+        await call.hang_up()
+
+
+async def test_the_only_caller_is_taken_however_slow_the_models_are(place: Place) -> None:
+    line = await place.line("Thank you.", customerSilenceMs=0)
+    async with calling(place.target, line) as call:
+        await become(place, 60.0)
+        since = place.log.mark()
+        await call.hang_up()
+    await place.log.event("models.keep_up_again", since=since)
+    async with calling(place.target, line) as alone:
+        await alone.hears(5)
+        await alone.hang_up()
+    language = place.language
+    assert isinstance(language, BusyLanguage)
+    language.wait_s = 0.0

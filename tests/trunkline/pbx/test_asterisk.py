@@ -1,0 +1,193 @@
+"""Asterisk, set up with the blocks of docs/pbx/asterisk.md, and the whole server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from tests.peers.asterisk import Asterisk, needs_root
+from tests.peers.certificate_authority import Authority
+from tests.peers.sipp_baresip import free_port
+from tests.trunkline.recording_analysis import audible, read_wav
+from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.server_process import until
+
+pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
+
+PAGE = Path(__file__).parents[3] / "docs/pbx/asterisk.md"
+TESTS = """
+[tests]
+exten => talk,1,Answer()
+same => n,Milliwatt()
+exten => keys,1,Answer()
+same => n,SendDTMF(4711#,100,100)
+same => n,Wait(20)
+
+[from-trunkline]
+exten => 41000011,1,Goto(tests,talk,1)
+exten => 41000012,1,Answer()
+same => n,Wait(0.3)
+same => n,Hangup()
+exten => 41000021,1,Hangup(17)
+exten => 41000022,1,Ringing()
+same => n,Wait(20)
+exten => 41000023,1,Hangup(21)
+exten => 41000024,1,Hangup(1)
+"""
+
+
+def block(title: str) -> str:
+    """The configuration of that title on the page."""
+    found = re.search(rf"```ini\n(; {re.escape(title)}\n.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None, f"the page has no block {title}"
+    return found[1]
+
+
+def pbx(place: Place, how: str, extensions: str = "", changes: Mapping[str, str] = {}) -> Asterisk:
+    """Asterisk as the page sets it up, with the addresses and the keys of this test, and with `changes`."""
+    pjsip = re.sub("bind=0.0.0.0:506[01]", "bind=127.0.0.1:{port}", block(f"pjsip.conf, {how}"))
+    pjsip = pjsip.replace("198.51.100.5:5060", place.target).replace("198.51.100.5", "127.0.0.1")
+    pjsip = pjsip.replace("127.0.0.1:5061", f"127.0.0.1:{place.server.settings.sip.tls_port}")
+    pjsip = pjsip.replace("/etc/asterisk/keys/", "{folder}/")
+    for there, here in changes.items():
+        assert there in pjsip
+        pjsip = pjsip.replace(there, here)
+    return Asterisk({"pjsip.conf": pjsip, "extensions.conf": block(f"extensions.conf, {extensions or how}") + TESTS})
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom both sides trust."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> AsyncIterator[Place]:
+    """The server of this module."""
+    folder = tmp_path_factory.mktemp("place")
+    files = authority.files("127.0.0.1")
+    sip = {
+        "ring_timeout_s": 2, "tls_port": free_port(), "tls_cert": str(files.certificate), "tls_key": str(files.key),
+        "tls_ca": str(files.authorities), "srtp": "optional",
+    }  # fmt: skip
+    async with open_place(folder, sip=sip, limits={"max_outbound_per_second": 50}) as place:
+        yield place
+
+
+async def placed(place: Place, number_id: str, to: str) -> str:
+    """POST /calls; the call's id."""
+    agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+    body = {"agentId": agent_id, "phoneNumberId": number_id, "to": to}
+    return str((await place.client.v1("POST", "calls", body))["id"])
+
+
+def recorded_bytes(place: Place, call_id: str) -> int:
+    """How long its recording has become."""
+    return sum(path.stat().st_size for path in place.server.settings.data_dir.rglob(f"*{call_id}*.wav"))
+
+
+async def ends_as(place: Place, number_id: str, to: str) -> tuple[str, str]:
+    """Status and reason of the end of a call that is made to an extension."""
+    call = await place.ended(await placed(place, number_id, to))
+    return call["status"], call["endedReason"]
+
+
+async def test_extensions_dial_an_agent_through_the_trunk_by_address(place: Place) -> None:
+    async with pbx(place, "by address") as asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
+        await place.client.number("700", agent_id, sipPort=asterisk.port)
+        since = place.log.mark()
+        await asterisk.cli("channel originate Local/700@phones extension talk@tests")
+        call_id = await place.answered(since)
+        await until(lambda: recorded_bytes(place, call_id) > 1.2 * 16000 * 4)
+        await asterisk.cli("channel request hangup all")
+        call = await place.ended(call_id)
+        assert (call["status"], call["endedReason"], call["direction"]) == ("completed", "customer_ended", "inbound")
+        rate, sides = read_wav(await place.client.recording(call_id))
+        assert rate == 16000, "G.722 is what both prefer"
+        assert audible(sides[:, 0], rate).mean() > 0.7
+        spectrum = np.abs(np.fft.rfft(sides[rate // 2 : rate, 0].astype(float)))
+        assert np.argmax(spectrum) * 2 == pytest.approx(1004, abs=6), "the tone of Milliwatt()"
+
+
+async def test_keys_that_asterisk_sends_are_a_turn(place: Place) -> None:
+    async with pbx(place, "by address") as asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you. END", allowEndCall=True)
+        await place.client.number("701", agent_id, sipPort=asterisk.port)
+        since = place.log.mark()
+        await asterisk.cli("channel originate Local/701@phones extension keys@tests")
+        call = await place.ended(await place.answered(since))
+        assert call["transcript"][0] == {"role": "user", "content": "4711"}
+
+
+async def test_calls_go_out_and_end_as_asterisk_says(place: Place) -> None:
+    async with pbx(place, "by address") as asterisk:
+        number_id = await place.client.number("702", None, sipPort=asterisk.port)
+        ends = await asyncio.gather(
+            *(ends_as(place, number_id, f"+410000{to}") for to in ("11", "21", "22", "23", "24"))
+        )
+        assert ends == [
+            ("completed", "agent_ended"),
+            ("failed", "busy"),
+            ("no_answer", "no_answer"),
+            ("failed", "rejected"),
+            ("failed", "invalid_number"),
+        ]
+
+
+async def test_trunkline_registers_and_calls_go_both_ways(place: Place) -> None:
+    async with pbx(place, "by registration") as asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you. END", firstSpeaker="agent")
+        since = place.log.mark()
+        number_id = await place.client.number(
+            "703", agent_id, sipMode="registration", sipUsername="trunkline", sipPassword="a-long-password",
+            sipProxy=f"127.0.0.1:{asterisk.port}",
+        )  # fmt: skip
+        await place.log.event("trunk.registered", since=since)
+        assert (await place.client.v1("GET", f"phone-numbers/{number_id}"))["sipStatus"] == "registered"
+        assert "trunkline/sip:" in await asterisk.cli("pjsip show contacts")
+        await asterisk.cli("channel originate Local/700@phones extension talk@tests")
+        call = await place.ended(await place.answered(since))
+        assert (call["phoneNumberId"], call["endedReason"]) == (number_id, "agent_ended")
+        assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended"), "after a 401"
+        await place.client.v1("DELETE", f"phone-numbers/{number_id}")
+        await place.log.event("trunk.unregistered", since=since)
+        assert "trunkline/sip" not in await asterisk.cli("pjsip show contacts")
+
+
+async def test_calls_through_tls_are_encrypted_both_ways(place: Place, authority: Authority) -> None:
+    asterisk = pbx(place, "encrypted", "by address")
+    files = authority.files("127.0.0.1", file="asterisk")
+    for source, name in (
+        (files.certificate, "asterisk.crt"),
+        (files.key, "asterisk.key"),
+        (files.authorities, "ca.crt"),
+    ):
+        shutil.copy(source, asterisk.spool / name)
+    async with asterisk:
+        agent_id = await place.client.agent(systemPrompt="Thank you.", firstSpeaker="user")
+        trunk = {"sipPort": asterisk.port, "sipProtocol": "tls"}
+        number_id = await place.client.number("704", agent_id, **trunk)
+        since = place.log.mark()
+        await asterisk.cli("channel originate Local/704@phones extension talk@tests")
+        call_id = await place.answered(since)
+        await until(lambda: recorded_bytes(place, call_id) > 1.2 * 16000 * 4)
+        assert "SAVP" in await sdp_of(place, call_id)
+        await asterisk.cli("channel request hangup all")
+        await place.ended(call_id)
+        rate, sides = read_wav(await place.client.recording(call_id))
+        heard = audible(sides[:, 0], rate)
+        assert heard.any() and heard[heard.argmax() :].mean() > 0.7, "what Asterisk plays, from where it begins"
+        assert await ends_as(place, number_id, "+41000011") == ("completed", "agent_ended")
+
+
+async def sdp_of(place: Place, call_id: str) -> str:
+    """What both sides have said about the call's sound."""
+    return "\n".join(each["text"] for each in (await place.client.v1("GET", f"calls/{call_id}/sip"))["messages"])

@@ -1,0 +1,141 @@
+"""A number with a registration, from its creation over the API to its end, with Kamailio as its provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from bench.turn.scripted_models import WORDS
+from tests.media.speech import speech
+from tests.peers.kamailio import Kamailio
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.callees import TakenCall
+from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.sip_phone import PhoneCall
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+PROVIDER = "127.0.0.2"
+"""No other number's trunk is there."""
+ANN, BOB, OUTSIDE = "+49401234", "+49405678", "+41445550199"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def kamailio() -> AsyncIterator[Kamailio]:
+    """The provider, with two customers and a phone outside."""
+    passwords = {"ann": "s3cret", "bob": "swordfish"}
+    async with Kamailio(passwords, numbers={ANN: "ann", BOB: "bob"}, host=PROVIDER) as kamailio:
+        yield kamailio
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """The server of this module."""
+    async with open_place(tmp_path_factory.mktemp("place")) as place:
+        yield place
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def phone(kamailio: Kamailio) -> AsyncIterator[RawPhone]:
+    """A phone outside, behind the provider."""
+    async with RawPhone(kamailio.target) as phone:
+        await kamailio.set_route(OUTSIDE, f"sip:{phone.host}:{phone.sip.port}")
+        yield phone
+
+
+def registration(kamailio: Kamailio, user: str, password: str) -> dict[str, Any]:
+    """The trunk's part of a number's body."""
+    return {
+        "sipMode": "registration", "sipUsername": user, "sipPassword": password, "sipProxy": kamailio.target,
+    }  # fmt: skip
+
+
+async def number(place: Place, number: str, **trunk: Any) -> str:
+    """A number with an agent that thanks; its id. It has no sipIp."""
+    agent = await place.client.agent(systemPrompt="Thank you. END")
+    body = {"number": number, "provider": "sip", "agentId": agent, **trunk}
+    return str((await place.client.v1("POST", "phone-numbers", body))["id"])
+
+
+async def status(place: Place, number_id: str) -> tuple[str, str | None]:
+    """As the API tells it."""
+    found = await place.client.v1("GET", f"phone-numbers/{number_id}")
+    return found["sipStatus"], found["sipStatusDetail"]
+
+
+async def begin_call(place: Place, number_id: str) -> str:
+    """POST /calls; the call's id."""
+    found = await place.client.v1("GET", f"phone-numbers/{number_id}")
+    body = {"agentId": found["agentId"], "phoneNumberId": number_id, "to": OUTSIDE}
+    return str((await place.client.v1("POST", "calls", body))["id"])
+
+
+async def test_a_registration_from_its_number_s_creation_to_its_end(
+    place: Place, kamailio: Kamailio, phone: RawPhone
+) -> None:
+    ann = await number(place, ANN, **registration(kamailio, "ann", "s3cret"))
+    bob = await number(place, BOB, **registration(kamailio, "bob", "swordfish"))
+    for each in (ann, bob):
+        await place.log.event("trunk.registered", trunk=each)
+    state, detail = await status(place, ann)
+    assert state == "registered"
+    assert str(detail).startswith("registered until ") and str(detail).endswith(f"Z at {PROVIDER}")
+    [bobs] = await kamailio.contacts("bob")
+
+    since = place.log.mark()
+    async with PhoneCall(phone, ANN) as call:
+        call_id = await place.answered(since)
+        call.say(speech("hello there"))
+        await call.hung_up()
+    ended = await place.ended(call_id)
+    assert (ended["status"], ended["phoneNumberId"], ended["direction"]) == ("completed", ann, "inbound")
+    assert [item["content"] for item in ended["transcript"]] == [WORDS, "Thank you."]
+
+    out = await begin_call(place, ann)
+    callee = await RawCallee.called(phone)
+    assert callee.number == OUTSIDE
+    assert callee.invite.header("From").startswith(f"<sip:ann@{PROVIDER}>;tag=")
+    assert callee.invite.header("P-Asserted-Identity") == f"<sip:{ANN}@{PROVIDER}>"
+    async with TakenCall(callee) as call:
+        await place.answered(since=place.log.mark() - 1)
+        await call.hears(5)
+        await place.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "guess"})
+        told = await place.log.event("trunk.failed", trunk=bob)
+        assert told["number"] == (await place.client.v1("GET", f"phone-numbers/{bob}"))["number"]
+        assert told["why"] == f"401 Unauthorized from {PROVIDER}: the user name or the password is wrong"
+        assert await status(place, bob) == ("failed", told["why"])
+        await kamailio.until_bound("bob", 0)
+        await place.client.v1("PATCH", f"phone-numbers/{ann}", {"sipPassword": "guess"})
+        await place.log.event("trunk.failed", trunk=ann)
+        await call.hears(5)
+        call.say(speech("hello there"))
+        await call.hung_up()
+    assert (await place.ended(out))["endedReason"] == "agent_ended"
+    assert "swordfish" not in str(place.log.events) and "s3cret" not in str(place.log.events)
+
+    since = place.log.mark()
+    await place.client.v1("PATCH", f"phone-numbers/{bob}", {"sipPassword": "swordfish"})
+    await place.log.event("trunk.registered", trunk=bob, since=since)
+    assert await kamailio.until_bound("bob") == [bobs]
+    assert await place.client.status("DELETE", f"phone-numbers/{bob}") == 200
+    await kamailio.until_bound("bob", 0)
+    assert await place.client.status("DELETE", f"phone-numbers/{ann}") == 200
+
+
+async def test_a_trunk_that_has_just_been_stored_can_be_called_from(
+    place: Place, kamailio: Kamailio, phone: RawPhone
+) -> None:
+    """Nobody waits for its registration; INVITE is challenged by itself."""
+    trunk = registration(kamailio, "ann", "s3cret") | {
+        "sipAuthUser": "ann",
+        "sipOutboundProxy": f"sip:{kamailio.target}",
+    }
+    line = await number(place, ANN, **trunk)
+    call_id = await begin_call(place, line)
+    callee = await RawCallee.called(phone)
+    callee.refuses("486 Busy Here")
+    assert (await place.ended(call_id))["endedReason"] == "busy"
+    assert await place.client.status("DELETE", f"phone-numbers/{line}") == 200

@@ -1,0 +1,190 @@
+"""Whose trunks are whose, with the whole server over real SIP: two organizations, and an operator between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from tests.peers.dnsmasq import NameServer
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.server_process import Server, command
+from tests.trunkline.sip_phone import dialled, known
+from tests.trunkline.tenants import Tenant, is_answered, listed, run, tenant
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HERS, SHARED, DENIED = "127.0.0.61", "127.0.0.62", "127.0.0.63"
+NOT_GIVEN = "the operator has not given this trunk to the organization"
+ELSEWHERE = "its host name leads to an address that the operator has not given to the organization"
+
+
+@dataclass
+class World:
+    """A server whose second organization has come, its name server and its organizations."""
+
+    server: Server
+    names: NameServer
+    ann: Tenant
+    bob: Tenant
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        names = await stack.enter_async_context(NameServer(f"host-record=evil.test,{HERS}"))
+        host, port = names.address
+        server = Server(
+            tmp_path_factory.mktemp("tenants"), trunks={"policy": "auto"}, sip={"nameservers": [f"{host}:{port}"]}
+        )
+        keys = [await server.key(name) for name in ("ann", "bob")]
+        await stack.enter_async_context(server)
+        ann, bob = [
+            await stack.enter_async_context(tenant(server, name, key))
+            for name, key in zip(("ann", "bob"), keys, strict=True)
+        ]
+        await run(server, "trunk", "allow", "ann", HERS)
+        yield World(server, names, ann, bob)
+
+
+async def test_nobody_places_calls_through_anothers_trunk(world: World) -> None:
+    """Toll fraud: by its address, by a registration there, and by a name that leads there."""
+    number_id = await world.ann.client.number("900", world.ann.agent_id, sipIp=HERS)
+    await known(world.server.target, HERS)
+    bob = world.bob
+    assert await bob.refused_fields({"number": "901", "sipIp": HERS}) == ["sipIp"]
+    login = {"sipMode": "registration", "sipUsername": "bob", "sipPassword": "hush"}
+    assert await bob.refused_fields({"number": "901", **login, "sipProxy": f"{HERS}:5060"}) == ["sipProxy"]
+    assert await bob.refused_fields({"number": "901", "sipIp": "evil.test"}) == ["sipIp"]
+    await run(world.server, "trunk", "allow", "bob", "evil.test")
+    async with RawPhone(world.server.target, HERS) as phone:
+        trunk = {"sipIp": "evil.test", "sipPort": phone.sip.port, "sipQualifySeconds": 10}
+        evil_id = await bob.client.number("901", bob.agent_id, **trunk)
+        since = world.server.log.mark()
+        call_id = await bob.dials(evil_id, "+41445550199")
+        ended = await world.server.event("call.ended", since=since, call_id=call_id)
+        assert (ended["status"], ended["reason"]) == ("failed", "unreachable")
+        assert await bob.trunk_status(evil_id) == ("failed", ELSEWHERE)
+        await world.ann.client.v1("PATCH", f"phone-numbers/{number_id}", {"sipPort": phone.sip.port})
+        await world.ann.dials(number_id, "+41445550100")
+        callee = await RawCallee.called(phone)  # nothing of bob's has come before: no OPTIONS, no INVITE
+        assert callee.number == "+41445550100"
+        callee.refuses("486 Busy Here")
+        await is_answered(phone, "900")
+        phone.invite(dialled(phone, "901"), phone.offer())
+        assert (await phone.final("INVITE")).status == 404
+
+
+async def test_a_status_says_nothing_of_addresses_that_were_not_given(world: World) -> None:
+    """No scanner of this machine's ports: neither an answer nor a refusal there shows."""
+    bob = world.bob
+    assert await bob.refused_fields({"number": "902", "sipIp": "127.0.0.1", "sipPort": 22}) == ["sipIp"]
+    await world.names.change(f"host-record=evil.test,{HERS}", "host-record=scan.test,127.0.0.1")
+    await run(world.server, "trunk", "allow", "bob", "scan.test")
+    open_port, closed_port = world.server.api_port, world.server.api_port + 1
+    told = set()
+    for number, port in (("903", open_port), ("904", closed_port)):
+        trunk = {"sipIp": "scan.test", "sipPort": port, "sipProtocol": "tcp", "sipQualifySeconds": 10}
+        number_id = await bob.client.number(number, None, **trunk)
+        async with asyncio.timeout(10):
+            while (status := await bob.trunk_status(number_id))[0] != "failed":
+                pass  # a name's address is told to nobody; each question goes to the server and back
+        told.add(status)
+    assert told == {("failed", ELSEWHERE)}
+
+
+async def test_a_trunk_that_is_taken_back_is_used_no_more_while_live_calls_go_on(world: World) -> None:
+    server, ann = world.server, world.ann
+    await run(server, "trunk", "allow", "ann", f"{DENIED}/32", "--number", "91*")
+    assert await ann.refused_fields({"number": "920", "sipIp": DENIED}) == ["number"]
+    async with RawPhone(server.target, DENIED) as phone:
+        number_id = await ann.client.number("910", ann.agent_id, sipIp=DENIED, sipPort=phone.sip.port)
+        await known(server.target, DENIED)
+        dialog = dialled(phone, "910")
+        phone.invite(dialog, phone.offer())
+        await phone.accepted(dialog)
+        taken = await listed(server, "trunk", "deny", "ann", DENIED)
+        assert [(each["trunk"], each["state"]) for each in taken] == [(DENIED, "denied"), (DENIED, "refused")]
+        assert await ann.trunk_status(number_id) == ("failed", NOT_GIVEN)
+        body = {"agentId": ann.agent_id, "phoneNumberId": number_id, "to": "+41445550199"}
+        status, answer = await ann.answer("POST", "calls", body)
+        assert (status, [each["field"] for each in answer["details"]]) == (403, ["phoneNumberId"])
+        since = server.log.mark()
+        async with RawPhone(server.target, DENIED) as stranger:
+            stranger.invite(dialled(stranger, "910"), stranger.offer())
+            await server.event("sip.unknown_source", since=since, source=DENIED)
+            assert stranger.sip.received.empty()
+        await phone.bye(dialog)
+        await run(server, "trunk", "allow", "ann", DENIED)
+        await known(server.target, DENIED)
+        await is_answered(phone, "910")
+
+
+async def test_the_operator_sees_what_was_given_and_the_audit_log_who_did_it(world: World) -> None:
+    server = world.server
+    await run(server, "trunk", "allow", "ann", "SBC.example.", "--number", "+4930*")
+    await run(server, "trunk", "allow", "ann", "sbc.example", "--number", "+4930*")
+    [row] = [each for each in await listed(server, "trunk", "list") if each["trunk"] == "sbc.example"]
+    assert row.pop("since") is not None
+    assert row == {
+        "organization": "ann",
+        "trunk": "sbc.example",
+        "numberPattern": "+4930*",
+        "state": "allowed",
+        "numbers": [],
+    }
+    table = await run(server, "trunk", "list", "--org", "ann")
+    assert table.splitlines()[0] == "policy: approved (auto)"
+    assert any(line.split()[:4] == ["ann", "sbc.example", "+4930*", "allowed"] for line in table.splitlines())
+    assert "bob" not in table
+    await run(server, "trunk", "deny", "ann", "sbc.example")
+    entries = [each for each in await listed(server, "audit", "--org", "ann") if "action" in each]
+    mine = [(each["action"], each["detail"]) for each in entries if "sbc.example" in each["detail"]]
+    detail = "sbc.example for numbers +4930*"
+    assert mine == [("trunk.allow", detail), ("trunk.deny", detail)]
+    assert all(each["actor"] and each["at"] and each["organization"] == "ann" for each in entries)
+    assert f"trunk.allow       ann  {entries[0]['actor']}" in await run(server, "audit", "--org", "ann")
+
+
+async def test_what_cannot_be_given_is_told_in_one_line(world: World) -> None:
+    unicast, form = "takes a unicast address: ", "takes an IP address, a network as 192.0.2.0/24 or a host name"
+    nobody = "trunkline: there is no organization 'nobody': see `trunkline org list`"
+    cases: list[tuple[list[str], int, str]] = [
+        (["allow", "nobody", HERS], 1, nobody),
+        (["list", "--org", "nobody"], 1, nobody),
+        (["deny", "bob", "198.51.100.9"], 1, "trunkline: 198.51.100.9 was not given to this organization: see"),
+        (["allow", "bob", "224.0.0.1"], 2, f"{unicast}224.0.0.1 is multicast"),
+        (["allow", "bob", "169.254.169.254"], 2, f"{unicast}169.254.169.254 is a metadata service"),
+        (["allow", "bob", "0.0.0.0/8"], 2, f"{unicast}0.0.0.0/8 is this network"),
+        (["allow", "bob", "pbx.example:5060"], 2, form),
+        (["allow", "bob", "192.0.2.0/33"], 2, form),
+        (["allow", "bob", HERS, "--number", "+49[0]"], 2, "takes digits with * (any) and ? (one)"),
+    ]
+    told = await asyncio.gather(*(run(world.server, "trunk", *each, status=status) for each, status, _ in cases))
+    for (_, _, complaint), words in zip(cases, told, strict=True):
+        assert complaint in words.splitlines()[-1]
+
+
+async def test_a_second_organization_is_told_of(world: World) -> None:
+    """`org create` on a folder of its own, without a server."""
+    folder = Server(world.server.data_dir.parent / "fresh", trunks={"policy": "auto"})
+    folder.data_dir.parent.mkdir(exist_ok=True)
+
+    async def create(name: str) -> str:
+        code, out, err = await command(
+            "org", "create", name, folder=folder.data_dir.parent, environment=folder.environment
+        )
+        assert code == 0 and len(out.split()) == 1, err
+        return err
+
+    assert await create("first") == ""
+    second = await create("second")
+    assert second.startswith("note: with a second organization trunks are approved from now on ([trunks] policy)")
+    assert "trunkline trunk allow" in second and "trunkline trunk list" in second
+    third = await create("third one")
+    assert third.strip() == "note: numbers of third one need `trunkline trunk allow 'third one' HOST-OR-NETWORK`"

@@ -1,0 +1,161 @@
+"""`trunkline replay`: a call over real SIP, and what turn taking makes of its recording afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from config.settings import Settings
+from models.loading.catalogue import Catalogue
+from tests.fakes.fake_models import ready_models
+from tests.media.speech import silence, speech
+from tests.trunkline.server_in_process import open_place
+from tests.trunkline.sip_phone import calling
+from trunkline.replay.replay import Case, compare, find
+from trunkline.replay.report import Report, as_json, as_text
+from trunkline.replay.settings import changed
+from trunkline.replay.turn_comparison import Outcome
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+DELAY_MS = 300
+"""`turnEndpointDelay` of the agent: longer than the jitter buffer of a busy machine is deep."""
+HESITATION_MS = 600
+"""Of the caller, in the middle of the last turn."""
+
+
+@dataclass(frozen=True)
+class Story:
+    """A call that has ended, and models to hear it with again."""
+
+    case: Case
+    models: Catalogue
+
+    async def report(self, *assignments: str) -> Report:
+        """The call, and what becomes of it with the agent's settings and with changed ones."""
+        runs = [("as set now", self.case.settings)]
+        if assignments:
+            runs.append((" ".join(assignments), changed(self.case.settings, assignments)))
+        return await compare(self.case, runs, self.models)
+
+    async def replayed(self, *assignments: str) -> Outcome:
+        """The last of them."""
+        return (await self.report(*assignments)).columns[-1].outcome
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def story(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Story]:
+    """A caller who asks twice and hesitates in the last turn, which is taken for its end."""
+    folder = tmp_path_factory.mktemp("place")
+    hesitating = np.concatenate([speech("no thank you"), silence(HESITATION_MS), speech("that is all")])
+    async with open_place(folder) as place:
+        number = await place.line(
+            "We are open from nine to five.",
+            turnEndpointDelay=DELAY_MS,
+            ultravadEotThreshold=None,
+            firstSpeaker="agent",
+            agentGreetingEnabled=True,
+            agentGreeting="Good morning.",
+        )
+        since = place.log.mark()
+        async with calling(place.target, number) as call:
+            call_id = await place.answered(since)
+            await place.log.event("turn.agent", call_id=call_id)
+            for answers, said in enumerate(
+                (speech("when do you open"), speech("are you open on monday"), hesitating), 2
+            ):
+                await call.hears(50)
+                call.say(said)
+                await call.has_said()
+                await place.log.events_of("turn.agent", answers, call_id=call_id)
+            await call.hears(120)
+            await call.hang_up()
+        await place.ended(call_id)
+    models = ready_models(Settings())
+    yield Story(await find(Settings(data_dir=folder), call_id), models)
+    models.close()
+
+
+async def test_the_same_settings_decide_as_the_call_did(story: Story) -> None:
+    stored, replayed = (column.outcome for column in (await story.report()).columns)
+    assert len(stored.turns) == len(replayed.turns) == len(story.case.timeline) - 1
+    for before, after in zip(stored.turns, replayed.turns, strict=True):
+        assert after.end_ms == pytest.approx(before.end_ms, abs=40)
+        assert after.answer_ms == pytest.approx(before.answer_ms, abs=40)
+        assert (after.why, before.why) == ("delay", "delay")
+    late = [before.decided_ms - after.decided_ms for before, after in zip(stored.turns, replayed.turns, strict=True)]
+    assert min(late) >= -120, "a busy machine decides late, never early"
+    assert abs(median(late)) <= 40
+    assert stored.interruptions == replayed.interruptions
+
+
+async def test_a_longer_delay_decides_so_much_later_or_joins_turns(story: Story) -> None:
+    before, after = await story.replayed(), await story.replayed("turnEndpointDelay=1200")
+    for was, turn in zip(before.turns[:2], after.turns[:2], strict=True):
+        assert turn.end_ms == was.end_ms
+        assert turn.decided_ms - was.decided_ms == pytest.approx(900, abs=100)
+    assert len(after.turns) == len(before.turns) - 1, "the hesitation is none any more"
+    assert after.turns[-1].end_ms == before.turns[-1].end_ms
+    assert (before.cut_offs, after.cut_offs) == (1, 0)
+    assert [turn.cut_off for turn in before.turns] == [False, False, True, False]
+
+
+async def test_a_higher_threshold_hears_fewer_turns(story: Story) -> None:
+    before, after = await story.replayed(), await story.replayed("frameActivationThreshold=1")
+    assert len(after.turns) < len(before.turns), "voice activity is never that sure for long"
+
+
+async def test_a_replay_is_the_same_every_time(story: Story) -> None:
+    assert as_json(await story.report("turnEndpointDelay=500")) == as_json(await story.report("turnEndpointDelay=500"))
+
+
+async def test_a_short_turn_is_dropped_and_told_with_its_reason(story: Story) -> None:
+    before, after = await story.replayed(), await story.replayed("minTurnDuration=2000")
+    assert before.dropped is not None and after.dropped is not None
+    assert before.dropped.get("short", 0) == 0
+    assert after.dropped["short"] >= 2
+    assert len(after.turns) <= len(before.turns) - 2, "what interrupts the agent counts, however short it is"
+
+
+async def test_the_tables_stand_side_by_side(story: Story) -> None:
+    lines = as_text(await story.report("turnEndpointDelay=1200")).splitlines()
+    assert lines[0].startswith(f"call {story.case.call.id if story.case.call else None}: ")
+    assert [title in lines[2] for title in ("the call", "as set now", "turnEndpointDelay=1200")] == [True] * 3
+    rows = [line for line in lines if line[:4].strip().isdigit()]
+    assert len(rows) == len(story.case.timeline) - 1
+    assert [row.count("delay") for row in rows] == [3, 3, 3, 2]
+    assert rows[2].count("!") == 1
+    (counted,) = [line.split() for line in lines if line.startswith("turns")]
+    assert counted == ["turns", "4", "4", "3"]
+    assert all(len(line) <= 140 for line in lines)
+
+
+async def test_the_json_names_what_the_api_names(story: Story) -> None:
+    found = json.loads(as_json(await story.report("turnEndpointDelay=1200", "ultravadEotThreshold=null")))
+    call, now, other = found["timelines"]
+    assert call["settings"] is None
+    assert (now["settings"]["turnEndpointDelay"], other["settings"]["turnEndpointDelay"]) == (DELAY_MS, 1200)
+    first = call["turns"][0]
+    assert first["waitMs"] == pytest.approx(first["turnEndMs"] - first["speechEndMs"], abs=1)
+    assert first["responseGapMs"] == pytest.approx(story.case.timeline[1]["response_gap_ms"], abs=1)
+    assert now["turns"][0]["responseGapMs"] == pytest.approx(first["responseGapMs"], abs=80), "as it was recorded"
+    assert (call["endedTooEarly"], now["endedTooEarly"], other["endedTooEarly"]) == (None, 1, 0)
+
+
+async def test_who_changed_the_agent_or_deleted_it_is_told_so(story: Story) -> None:
+    assert (await story.report()).notes == []
+    agent, call = story.case.agent, story.case.call
+    assert agent is not None and call is not None
+    later = replace(agent, updated_at=call.updated_at)
+    for case, note in (
+        (replace(story.case, agent=later), "the agent was changed after this call"),
+        (replace(story.case, agent=None), "the agent was deleted"),
+        (replace(story.case, agent=None, call=None), "a recording alone"),
+    ):
+        (told,) = (await Story(case, story.models).report()).notes
+        assert told.startswith(note)

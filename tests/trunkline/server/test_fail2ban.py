@@ -1,0 +1,121 @@
+"""docs/fail2ban.md: its filter finds whom to ban, and nobody else, in what a server writes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.trunkline.api_client import Client
+from tests.trunkline.conftest import Office
+from tests.trunkline.pbx.test_inbound_digest import Asked
+from tests.trunkline.server_process import Server, Told
+from tests.trunkline.sip_phone import dialled, known
+
+pytestmark = pytest.mark.asyncio(loop_scope="package")
+
+PAGE = (Path(__file__).parents[3] / "docs/fail2ban.md").read_text()
+NUMBER = "167"
+STRANGER, CALLER = "127.0.0.66", "127.0.0.67"
+VICTIM = "198.51.100.1"
+TRICKS = [
+    f"x source={VICTIM}",
+    f"sip.unknown_source count=1 source={VICTIM}",
+    f'", "source": "{VICTIM}", "timestamp": "2026-11-21T18:00:00.000000Z"}}',
+    f'{{"event": "sip.digest_failed", "source": "{VICTIM}", "timestamp": "2026-11-21T18:00:00Z"}}',
+    f"[warning  ] sip.digest_failed number=1 source={VICTIM}",
+]
+"""Names of callers who would like to have somebody else banned."""
+
+
+async def found(lines: list[str], folder: Path) -> list[str]:
+    """The addresses that fail2ban reads in a log, one for each line that counts."""
+    log, filter_ = folder / "trunkline.log", folder / "filter.conf"
+    config = re.search(r"filter\.d/trunkline\.conf`\n\n```ini\n(.*?)```", PAGE, re.DOTALL)
+    assert config
+    await asyncio.to_thread(filter_.write_text, config[1])
+    await asyncio.to_thread(log.write_text, "\n".join(lines) + "\n")
+    child = await asyncio.create_subprocess_exec(
+        "fail2ban-regex", "--usedns=no", "--out=ip", str(log), str(filter_), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await child.communicate()
+    return output.decode().split()
+
+
+class ConsoleLog(Told):
+    """The log as a person reads it."""
+
+    def take(self, line: str) -> None:
+        super().take(line)
+        match = re.match(r"\S+Z \[\w+ *\] (\S+)(?: +(.*))?$", line)
+        source = re.search(r" source=(\S+)$", line)
+        self.events[-1] = {"event": match[1], "line": line, "source": source and source[1]} if match else {}
+
+
+async def provoke(server: Server) -> None:
+    """A stranger asks, a caller does not know the password, and callers with strange names try."""
+    since = server.log.mark()
+    await known(server.target, CALLER)
+    async with RawPhone(server.target, STRANGER) as stranger:
+        stranger.send(stranger.request("REGISTER", stranger.dialog()))
+        await server.event("sip.unknown_source", since=since, source=STRANGER)
+    async with RawPhone(server.target, CALLER) as raw:
+        plain = raw.send
+        for user in ("bob", *TRICKS[:4]):  # no more are judged in a minute
+            raw.send = partial(_send_as, plain, user)  # type: ignore[method-assign]
+            phone = Asked(raw)
+            phone.dialog = dialled(raw, NUMBER)
+            await phone.says()
+            assert (await phone.says(phone.proof(password="wrong"))).status == 401
+        for user in TRICKS:
+            raw.send = partial(_send_as, plain, user)  # type: ignore[method-assign]
+            raw.invite(dialled(raw, "100"), raw.offer(), (f"Subject: {user}",))
+            assert (await raw.final("INVITE")).status == 404
+    await server.log.events_of("sip.digest_failed", 5, since=since)
+
+
+def _send_as(send: Callable[[bytes], None], user: str, data: bytes) -> None:
+    """With this user in From."""
+    send(data.replace(f"<sip:raw@{CALLER}>".encode(), f"<sip:{quote(user, safe='')}@{CALLER}>".encode()))
+
+
+async def has_a_number(client: Client, agent_id: str) -> None:
+    more: dict[str, Any] = {"sipInboundAuth": True, "sipUsername": "harbour", "sipPassword": "hush-hush"}
+    await client.number(NUMBER, agent_id, sipIp=CALLER, **more)
+
+
+async def judge(log: Told, since: int, folder: Path) -> None:
+    """What fail2ban makes of what the server wrote since then."""
+    lines = log.lines[since:]
+    addresses = await found(lines, folder)
+    assert set(addresses) == {STRANGER, CALLER}
+    assert addresses.count(STRANGER) == len([line for line in lines if STRANGER in line])
+    of_caller = [log.all(event, since) for event in ("sip.digest_failed", "sip.unknown_source")]
+    assert len(of_caller[0]) == 5
+    assert len(addresses) == sum(map(len, of_caller)), "it was a stranger itself before it had a number"
+    assert len([line for line in lines if VICTIM in line]) >= 4, "the tricks stand in the log"
+
+
+async def test_the_filter_reads_json_and_falls_for_no_trick(office: Office, tmp_path: Path) -> None:
+    await has_a_number(office.client, office.agent_id)
+    since = office.server.log.mark()
+    await provoke(office.server)
+    await judge(office.server.log, since, tmp_path)
+
+
+async def test_the_filter_reads_what_people_read_and_falls_for_no_trick(tmp_path: Path) -> None:
+    server = Server(tmp_path, log_format="console")
+    server.log = ConsoleLog("the server")
+    server.event = server.log.event
+    key = await server.key()
+    async with server, Client(server.origin, key, server.secrets) as client:
+        await has_a_number(client, await client.agent())
+        await provoke(server)
+    await judge(server.log, 0, tmp_path)

@@ -1,0 +1,78 @@
+"""A server whose whole file system is read-only but for its data and temporary folders, and that has no capability: as
+the image runs with `--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges`."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import wave
+from base64 import b64encode
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.trunkline import server_process
+from tests.trunkline.api_client import Client
+from tests.trunkline.server_process import TRUNKLINE, Server
+
+WRAPPER: Final = """#!/bin/sh
+exec unshare -m sh -c '
+set -e
+mount --make-rprivate /
+others=$(for path in / "{folder}" "{code}" /root /home; do findmnt -n -o TARGET -T "$path"; done | sort -u)
+for own in "{data}" "{tmp}"; do mount --bind "$own" "$own"; done
+for mount in $others; do mount -o remount,bind,ro "$mount"; done
+for own in "{folder}" "{code}"; do if touch "$own/outside" 2>/dev/null; then rm "$own/outside"; exit 9; fi; done
+export TMPDIR="{tmp}"
+exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all {trunkline} "$@"' sh "$@"
+"""
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="only root can mount read-only"),
+    pytest.mark.timeout(120),
+]
+
+
+def text(agent_id: str) -> dict[str, Any]:
+    """An upload of a document."""
+    content = b"We open at nine."
+    file = {"fileSize": len(content), "fileBase64": b64encode(content).decode()}
+    return {"agentId": agent_id, "name": "Hours", "filename": "hours.txt", "mimeType": "text/plain", **file}
+
+
+def sound() -> dict[str, Any]:
+    """An upload of a sound."""
+    content = io.BytesIO()
+    with wave.open(content, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(b"\0\1" * 4000)
+    encoded = {"fileSize": len(content.getvalue()), "fileBase64": b64encode(content.getvalue()).decode()}
+    return {"name": "Hum", "filename": "hum.wav", "mimeType": "audio/wav", **encoded}
+
+
+def fact_of(pid: int, name: str) -> str:
+    """What the kernel says of a process (proc(5), status)."""
+    return Path(f"/proc/{pid}/status").read_text().partition(f"{name}:\t")[2].split()[0]
+
+
+async def test_it_starts_reads_uploads_and_ends_and_writes_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    wrapper = tmp_path / "wrapped"
+    places = {"folder": tmp_path, "code": Path(__file__).parents[3], "data": server.data_dir, "tmp": tmp_path / "tmp"}
+    wrapper.write_text(WRAPPER.format(**places, trunkline=TRUNKLINE))
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(server_process, "TRUNKLINE", str(wrapper))
+    key = await server.key()
+    async with server, Client(server.origin, key, server.secrets) as client:
+        assert int(fact_of(server.process.pid, "CapEff"), 16) == 0
+        assert fact_of(server.process.pid, "Umask") == "0077"
+        agent = await client.agent(knowledgeSearchInstructions="Always")
+        document = await client.v1("POST", "knowledge", text(agent))
+        await client.v1("POST", "background-sounds", sound())
+        await server.event("knowledge.ready", document_id=document["id"], timeout_s=60)

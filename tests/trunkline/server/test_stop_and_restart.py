@@ -1,0 +1,287 @@
+"""Servers that stop, are killed and start again: what becomes of calls, registrations, recordings and webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.peers.kamailio import Kamailio
+from tests.peers.sipp_baresip import RTP_PORTS
+from tests.sipcore.raw.raw_callee import RawCallee
+from tests.sipcore.raw.raw_phone import RawPhone, Rtp
+from tests.sipcore.raw.raw_registrar import RawRegistrar, accepts, says
+from tests.sipcore.tones import mulaw, tone
+from tests.trunkline.api_client import Client
+from tests.trunkline.callees import TakenCall
+from tests.trunkline.recording_analysis import audible, read_wav
+from tests.trunkline.server_process import Receiver, Server
+from tests.trunkline.sip_phone import PhoneCall, calling, known, refusal
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+PROVIDER = "127.0.0.2"
+"""No other number's trunk is there."""
+ANN, BOB, DIRECT, OUTSIDE = "+49401234", "+49405678", "100", "+41445550199"
+PLACES = 4
+FIRST_PORT = 30000 + (RTP_PORTS[0] - 10000) // 4 + 500
+"""Of just as many pairs as calls may live, so that each is soon used again."""
+
+
+@dataclass
+class Bindings:
+    """What a registrar has of a user, looked at all the time."""
+
+    kamailio: Kamailio
+    user: str
+    seen: list[list[str]] = field(default_factory=list)
+    """Every change."""
+    over: bool = False
+    _news: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def watch(self) -> None:
+        """Until it is over. Cancelling it might be lost: `asyncio.wait_for` of Python 3.11 may swallow it."""
+        while not self.over:
+            contacts = await self.kamailio.contacts(self.user)
+            if not self.seen or contacts != self.seen[-1]:
+                async with self._news:
+                    self.seen.append(contacts)
+                    self._news.notify_all()
+            await asyncio.sleep(0.02)
+
+    async def until(self, count: int) -> list[str]:
+        """Wait for so many contacts."""
+        async with asyncio.timeout(30), self._news:
+            await self._news.wait_for(lambda: bool(self.seen) and len(self.seen[-1]) == count)
+        return self.seen[-1]
+
+
+@dataclass
+class Site:
+    """A server with a number that is registered at a provider and one that is phoned straight."""
+
+    server: Server
+    client: Client
+    receiver: Receiver
+    kamailio: Kamailio
+    mute: RawRegistrar
+    """Another provider, which falls silent when a test says so."""
+    bindings: Bindings
+    agent_id: str
+    line_id: str
+    """Of the registered number."""
+
+    async def call_out(self) -> str:
+        """POST /calls from the registered number; the call's id."""
+        body = {"agentId": self.agent_id, "phoneNumberId": self.line_id, "to": OUTSIDE}
+        return str((await self.client.v1("POST", "calls", body))["id"])
+
+    async def told(self, call_id: str) -> tuple[str, str]:
+        """Status and reason of a call's end, as its webhook says."""
+        _, body = await self.receiver.about(call_id)
+        ended = json.loads(body)
+        found = await self.server_says(call_id)
+        assert (ended["status"], ended["event"]) == (found[0], "call.completed")
+        return found
+
+    async def server_says(self, call_id: str) -> tuple[str, str]:
+        """The same, as the log says."""
+        ended = await self.server.event("call.ended", call_id=call_id)
+        return ended["status"], ended["reason"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def _site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    server = Server(
+        tmp_path_factory.mktemp("site"),
+        limits={"max_calls": PLACES, "max_outbound_per_second": 0.4},
+        sip={"rtp_ports": f"{FIRST_PORT}-{FIRST_PORT + 2 * PLACES - 1}", "drain_timeout_s": 60},
+    )
+    key = await server.key()
+    kamailio = Kamailio({"ann": "s3cret"}, numbers={ANN: "ann"}, host=PROVIDER)
+    async with (
+        kamailio,
+        RawRegistrar(accepts()) as mute,
+        Receiver() as receiver,
+        server,
+        Client(server.origin, key, server.secrets) as client,
+    ):
+        agent_id = await client.agent(customerSilenceMs=0, postCallWebhookUrl=receiver.url)
+        server.secrets.add("s3cret")
+        trunk = {
+            "sipMode": "registration", "sipUsername": "ann", "sipPassword": "s3cret", "sipProxy": kamailio.target,
+        }  # fmt: skip
+        body = {"number": ANN, "provider": "sip", "agentId": agent_id, **trunk}
+        line_id = (await client.v1("POST", "phone-numbers", body))["id"]
+        elsewhere = {"number": BOB, "sipUsername": "bob", "sipProxy": f"{mute.host}:{mute.port}"}
+        await client.v1("POST", "phone-numbers", body | elsewhere)
+        await client.number(DIRECT, agent_id)
+        bindings = Bindings(kamailio, "ann")
+        watching = asyncio.create_task(bindings.watch())
+        await bindings.until(1)
+        await server.log.events_of("trunk.registered", 2)
+        yield Site(server, client, receiver, kamailio, mute, bindings, agent_id, line_id)
+        bindings.over = True
+        await watching
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(_site: Site) -> Site:
+    """It serves, and its number is registered."""
+    if not _site.server.serves:
+        await _site.server.start()
+    await known(_site.server.target)
+    await _site.bindings.until(1)
+    return _site
+
+
+@contextlib.asynccontextmanager
+async def outside(site: Site) -> AsyncIterator[RawPhone]:
+    """A phone behind the provider, and a caller of it."""
+    async with RawPhone(site.kamailio.target) as phone:
+        await site.kamailio.set_route(OUTSIDE, f"sip:{phone.host}:{phone.sip.port}")
+        yield phone
+
+
+async def test_a_drain_keeps_the_registration_for_the_calls_that_go_on_and_a_start_brings_it_back(site: Site) -> None:
+    server, since = site.server, site.server.log.mark()
+    [bound] = site.bindings.seen[-1]
+    seen = len(site.bindings.seen)
+    async with outside(site) as phone, outside(site) as callee_phone:
+        async with PhoneCall(phone, ANN) as inbound:
+            first = (await server.event("call.answered", since=since))["call_id"]
+            second = await site.call_out()
+            async with TakenCall(await RawCallee.called(callee_phone)) as outbound:
+                await server.event("call.answered", call_id=second)
+                server.signal(signal.SIGTERM)
+                await server.event("draining", since=since, live_calls=2)
+                refused = await refusal(server.target, DIRECT)
+                assert (refused.status, refused.header("Retry-After")) == (503, "10")
+                await outbound.hears(25)
+                await outbound.hang_up()
+                await site.server_says(second)
+                await inbound.hears(25)
+                assert site.bindings.seen[seen:] == []
+                await inbound.hang_up()
+        assert await server.ended() == 0
+    assert await site.bindings.until(0) == []
+    assert [await site.told(each) for each in (first, second)] == [("completed", "customer_ended")] * 2
+
+    await server.start()
+    await site.bindings.until(1)
+    async with outside(site) as phone, PhoneCall(phone, ANN) as again:
+        await again.hears(5)
+        await again.hang_up()
+    assert site.bindings.seen[seen:] == [[], [bound]], "one gap, and never two contacts"
+
+
+async def test_peers_that_do_not_answer_delay_no_stop(site: Site) -> None:
+    """Neither the BYE, nor the INVITE, nor the REGISTER."""
+    server, since = site.server, site.server.log.mark()
+    async with outside(site) as phone, calling(server.target, DIRECT) as mute:
+        calls = [(await server.event("call.answered", since=since))["call_id"], await site.call_out()]
+        await RawCallee.called(phone)
+        await server.event("call.placed", call_id=calls[1])
+        site.mute.then(says(""))
+        server.signal(signal.SIGINT)
+        await server.event("draining", since=since, live_calls=2)
+        await mute.hears(5)
+        server.signal(signal.SIGINT)
+        asked = asyncio.get_running_loop().time()
+        await mute.phone.asked("BYE")
+        assert await server.ended() == 0
+        assert asyncio.get_running_loop().time() - asked < 15, "32 s is how long SIP would wait"
+    assert [await site.server_says(each) for each in calls] == [
+        ("completed", "server_shutdown"),
+        ("failed", "server_shutdown"),
+    ]
+    await site.bindings.until(0)
+    site.mute.then(accepts())
+    await server.start()
+    assert [(await site.told(each))[1] for each in calls] == ["server_shutdown"] * 2
+
+
+@contextlib.asynccontextmanager
+async def goes_on_talking(phone: RawPhone) -> AsyncIterator[None]:
+    """A loud tone to where the call's sound went, whoever has that port now."""
+    sound = mulaw(tone(8000, 440, 1))
+
+    async def talk() -> None:
+        for number in range(100_000):
+            at = 160 * number % len(sound)
+            phone.send_rtp(Rtp(0, 5000 + number, 160 * (5000 + number), sound[at : at + 160], ssrc=0x0DD))
+            await asyncio.sleep(0.02)
+
+    talking = asyncio.create_task(talk())
+    try:
+        yield
+    finally:
+        talking.cancel()
+        await asyncio.wait((talking,))
+
+
+async def test_a_kill_closes_calls_keeps_recordings_and_registration_and_nothing_old_is_heard_again(site: Site) -> None:
+    server, since = site.server, site.server.log.mark()
+    bound, seen = site.bindings.seen[-1], len(site.bindings.seen)
+    async with outside(site) as callee_phone, RawPhone(server.target) as phone:
+        async with PhoneCall(phone, DIRECT) as inbound:
+            first = (await server.event("call.answered", since=since))["call_id"]
+            second = await site.call_out()
+            callee = await RawCallee.called(callee_phone)
+            async with TakenCall(callee) as outbound:
+                await server.event("call.answered", call_id=second)
+                ringing = await site.call_out()
+                (await RawCallee.called(callee_phone)).rings()
+                await server.event("call.ringing", call_id=ringing)
+                for call in (inbound, outbound):
+                    call.say(tone(8000, 440, 1))
+                await outbound.has_said()
+                await outbound.hears(75)
+                queued = await site.call_out()
+                await server.event("call.queued", call_id=queued)
+                await server.kill()
+        async with goes_on_talking(phone), goes_on_talking(callee_phone):
+            await server.start()
+            await site.bindings.until(1)
+            heard = await new_calls(site)
+            for old, bye in ((phone, phone.request("BYE", _next(inbound))), (callee_phone, callee.request("BYE"))):
+                old.send(bye)
+                assert (await old.final("BYE")).status == 481
+    ended = [await site.told(each) for each in (first, second, ringing, queued)]
+    assert ended == [("completed", "server_restart")] * 2 + [("failed", "server_restart")] * 2
+    for call_id in (first, second):
+        rate, sides = read_wav(await site.client.recording(call_id))
+        loud = audible(sides[:, 0], rate)
+        assert loud.sum() / 50 == pytest.approx(1, abs=0.2), "the tone that was said 1.5 s before the end"
+        assert 1 <= (len(loud) - loud.nonzero()[0][-1]) / 50 <= 2, "the last half second may be missing"
+    assert [new.mean() for new in heard] == [0] * PLACES, "they hear nothing of the calls before"
+    assert set(map(tuple, site.bindings.seen[seen:])) <= {tuple(bound)}, "one contact all the time"
+
+
+def _next(call: PhoneCall) -> Any:
+    call.dialog.cseq += 1
+    return call.dialog
+
+
+async def new_calls(site: Site) -> list[Any]:
+    """As many as there are ports for, the first one by the registered number's way; where there is sound from their
+    callers in the recordings."""
+    since = site.server.log.mark()
+    async with contextlib.AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(RawPhone(site.kamailio.target))
+        made = [await stack.enter_async_context(PhoneCall(provider, ANN))]
+        for _ in range(PLACES - 1):
+            made.append(await stack.enter_async_context(calling(site.server.target, DIRECT)))
+        for call in made:
+            await call.has_heard(50)
+        for call in made:
+            await call.hang_up()
+        ended = await site.server.log.events_of("call.ended", PLACES, since=since, reason="customer_ended")
+    recordings = [read_wav(await site.client.recording(each["call_id"])) for each in ended]
+    return [audible(sides[:, 0], rate) for rate, sides in recordings]

@@ -1,0 +1,98 @@
+"""A whole server in the process of the tests, whose models say what a test wants (`tests.fakes.fake_models`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import structlog
+
+from config.settings import Settings
+from models.loading.catalogue import Catalogue
+from storage.accounts import api_keys, organizations
+from tests.fakes.fake_models import PromptedLanguage, ready_models
+from tests.trunkline.api_client import Client
+from tests.trunkline.data_folder import furnish
+from tests.trunkline.server_process import LOOPBACK, Told, merged
+from tests.trunkline.sip_phone import known
+from trunkline.server.server import Server
+from trunkline.server.startup import running
+
+
+@dataclass
+class Place:
+    """The server in this process, an API client, its log, and its language model."""
+
+    server: Server
+    client: Client
+    log: Told
+    language: PromptedLanguage
+    numbers: int = 300
+
+    @property
+    def target(self) -> str:
+        """Where it takes calls."""
+        return f"127.0.0.1:{self.server.sip_port}"
+
+    async def line(self, prompt: str, **agent: Any) -> str:
+        """A new number whose agent answers with its prompt; returns the number."""
+        self.numbers += 1
+        number = str(self.numbers)
+        await self.client.number(number, await self.client.agent(systemPrompt=prompt, **agent))
+        return number
+
+    async def answered(self, since: int = 0) -> str:
+        """The id of the first call that was answered since."""
+        return str((await self.log.event("call.answered", since=since))["call_id"])
+
+    async def ended(self, call_id: str) -> dict[str, Any]:
+        """The call as the API tells it once it has ended."""
+        await self.log.event("call.ended", call_id=call_id)
+        return await self.client.call(call_id)
+
+
+@asynccontextmanager
+async def open_place(
+    data_dir: Path,
+    made: Callable[[Settings], Catalogue] = ready_models,
+    *,
+    prepare: Callable[[Settings], Awaitable[None]] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Place]:
+    """Start the server, with other models and changed settings, once its data were prepared; the log is kept beside the
+    one that is written."""
+    furnish(data_dir)
+    loop, log = asyncio.get_running_loop(), Told("the server")
+    log.begin()
+
+    def keep(_: object, level: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        loop.call_soon_threadsafe(log.take, json.dumps({**event, "level": level}, default=repr))
+        return event
+
+    before = structlog.get_config()
+    structlog.configure(processors=[keep, *before["processors"]])
+    loaded: list[Catalogue] = []
+
+    def load(settings: Settings) -> Catalogue:
+        loaded.append(made(settings))
+        return loaded[0]
+
+    changes = merged(merged(LOOPBACK, settings), {"sip": {"port": 0}, "api": {"port": 0}})
+    wanted = Settings(data_dir=data_dir).with_changes(changes)
+    if prepare is not None:
+        await prepare(wanted)
+    async with running(wanted, load) as server:
+        owner = await server.database.write(lambda conn: organizations.create(conn, "place"))
+        _, key = await server.database.write(lambda conn: api_keys.create(conn, owner.id))
+        language = cast(PromptedLanguage, loaded[0].llm(None))  # tests of others do not ask it
+        async with Client(server.api_origin, key, set()) as client:
+            place = Place(server, client, log, language)
+            await place.line("")
+            await known(place.target)
+            yield place
+    structlog.configure(**before)

@@ -1,0 +1,346 @@
+"""A whole server as a process of its own, as an operator starts it, and what a user of it has: an API key, a phone, a
+webhook receiver. Everything on loopback; nothing waits but for log lines, packets and ends of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import sqlalchemy as sa
+from aiohttp import web
+
+from storage.accounts import api_keys, organizations
+from storage.database.database import Database
+from tests.peers.sipp_baresip import RTP_PORTS, free_port
+from tests.trunkline.data_folder import furnish
+
+TRUNKLINE = str(Path(sys.executable).with_name("trunkline"))
+"""The command as set-up installs it."""
+LOOPBACK: dict[str, Any] = {
+    "log_format": "json",
+    "api": {"host": "127.0.0.1"},
+    "sip": {"host": "127.0.0.1", "rtp_ports": "{}-{}".format(*RTP_PORTS)},
+    "webhooks": {"allow_http": True},
+    "egress": {"allow": ["127.0.0.0/8"]},
+    "limits": {"requests_per_minute": 100_000, "slow_answers": "off"},
+    "trunks": {"policy": "open"},
+}
+
+
+def environment(data_dir: Path, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The environment of a command on this data folder; `settings` are nested as in `trunkline.toml`. Its home is the
+    folder `home` beside the data."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRUNKLINE_", "ORT_", "XDG_"))}
+    home = data_dir.absolute().parent / "home"
+    return {**kept, "HOME": str(home), "TRUNKLINE_DATA_DIR": str(data_dir), **dict(_variables("TRUNKLINE", settings))}
+
+
+def _variables(prefix: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = []
+    for name, value in settings.items():
+        key = f"{prefix}_{name.upper()}"
+        if isinstance(value, Mapping):
+            found += _variables(f"{key}_", value)
+        else:
+            found.append((key, value if isinstance(value, str) else json.dumps(value)))
+    return found
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings with changes."""
+    result = dict(base)
+    for name, value in changes.items():
+        result[name] = merged(base.get(name, {}), value) if isinstance(value, Mapping) else value
+    return result
+
+
+class Told:
+    """JSON objects that a process writes, one a line; `event` waits for one of them. Other lines are kept too."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self._news = asyncio.Event()
+        self._over = True
+
+    def begin(self) -> None:
+        """More will come."""
+        self._over = False
+
+    async def follow(self, stream: asyncio.StreamReader) -> None:
+        """Read to the end of the stream."""
+        async for raw in stream:
+            self.take(raw.decode(errors="replace").rstrip("\n"))
+        self._over = True
+        self._news.set()
+
+    def take(self, line: str) -> None:
+        """One more line; on the event loop."""
+        self.lines.append(line)
+        self.events.append(_parsed(line))
+        self._news.set()
+
+    def mark(self) -> int:
+        """Where the story stands: for `since`."""
+        return len(self.events)
+
+    def all(self, name: str, since: int = 0, **fields: Any) -> list[dict[str, Any]]:
+        """The events of that name and with these fields that have come since."""
+        return [event for event in self.events[since:] if _fits(event, name, fields)]
+
+    async def event(self, name: str, *, since: int = 0, timeout_s: float = 20, **fields: Any) -> dict[str, Any]:
+        """Wait for the first such event. Raises `AssertionError` when the process ends without it."""
+        return (await self.events_of(name, 1, since=since, timeout_s=timeout_s, **fields))[0]
+
+    async def events_of(
+        self, name: str, count: int, *, since: int = 0, timeout_s: float = 20, **fields: Any
+    ) -> list[dict[str, Any]]:
+        """Wait until there are so many."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while len(self.all(name, since, **fields)) < count and not self._over:
+                    self._news.clear()
+                    await self._news.wait()
+        found = self.all(name, since, **fields)
+        assert len(found) >= count, f"{self.name} told {len(found)} of {count} {name} {fields}; it ended: {self._over}"
+        return found
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _fits(event: Mapping[str, Any], name: str, fields: Mapping[str, Any]) -> bool:
+    return event.get("event") == name and all(event.get(key) == value for key, value in fields.items())
+
+
+class Server:
+    """`trunkline serve` on a data folder of its own. It can be started again after it has ended; its ports stay."""
+
+    running: ClassVar[list[Server]] = []
+    """Those whose log is of interest when a test fails."""
+
+    def __init__(self, folder: Path, *, fresh: bool = False, **settings: Any) -> None:
+        """`settings`: tables are merged with `LOOPBACK`, e.g. `sip={"rtp_timeout_s": 2}`; `fresh`: it has to make its
+        tables and preset sounds itself."""
+        self.data_dir = folder / "data"
+        if not fresh:
+            furnish(self.data_dir)
+        self.sip_port, self.api_port = free_port(), free_port()
+        self.target = f"127.0.0.1:{self.sip_port}"
+        self.origin = f"http://127.0.0.1:{self.api_port}"
+        self.settings = merged(merged(LOOPBACK, settings), {"sip": {"port": self.sip_port}})
+        self.settings = merged(self.settings, {"api": {"port": self.api_port}})
+        self.environment = environment(self.data_dir, self.settings)
+        self.log = Told("the server")
+        self.event = self.log.event
+        self.secrets: set[str] = set()
+        """What must never stand in the log."""
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """The process that was started last."""
+        assert self._process is not None, "not started"
+        return self._process
+
+    @property
+    def serves(self) -> bool:
+        """It was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> dict[str, Any]:
+        """Start it and wait until it is ready; returns what it says then. One that does not get ready is ended."""
+        since = self.log.mark()
+        self.log.begin()
+        self._process = await asyncio.create_subprocess_exec(
+            TRUNKLINE, "serve", cwd=self._folder, env=self.environment,
+            stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert self._process.stderr is not None
+        self._reading = asyncio.create_task(self.log.follow(self._process.stderr))
+        if self not in Server.running:
+            Server.running.append(self)
+        try:
+            return await self.event("ready", since=since, timeout_s=40)
+        except BaseException:
+            if self.serves:
+                await self.kill()
+            raise
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    async def ended(self, timeout_s: float = 20) -> int:
+        """Wait for its end; returns its exit status."""
+        async with asyncio.timeout(timeout_s):
+            status = await self.process.wait()
+            assert self._reading is not None
+            await self._reading
+        return status
+
+    async def kill(self) -> None:
+        """`kill -9`."""
+        self.signal(signal.SIGKILL)
+        await self.ended()
+
+    async def close(self) -> None:
+        """Stop it, at once. Raises `AssertionError` when its log shows a secret or is no log."""
+        try:
+            if self.serves:
+                self.signal(signal.SIGINT)
+                self.signal(signal.SIGINT)
+                await self.ended()
+        except TimeoutError:
+            await self.kill()
+            raise
+        finally:
+            Server.running.remove(self)
+        self.check_log()
+        left = [path for path in (self._folder / "home").rglob("*") if not path.is_dir()]
+        assert not left, "it writes nothing but its data"
+
+    def check_log(self) -> None:
+        """Every line of the log is an event, and none shows a secret."""
+        strange = [line for line, event in zip(self.log.lines, self.log.events, strict=True) if not event]
+        assert not strange, strange
+        shown = [line for line in self.log.lines if any(secret in line for secret in self.secrets)]
+        assert not shown, shown
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def key(self, organization: str = "office", max_calls: int | None = None) -> str:
+        """An API key of a new organization, put straight into the database."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+
+        def create(conn: sa.Connection) -> str:
+            owner = organizations.create(conn, organization, max_calls=max_calls)
+            return api_keys.create(conn, owner.id, requests_per_minute=100_000)[1]
+
+        async with self.database() as database:
+            text = await database.write(create)
+        self.secrets.add(text)
+        return text
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[Database]:
+        """The database, beside the server or without it."""
+        database = Database(f"sqlite+aiosqlite:///{self.data_dir / 'trunkline.db'}")
+        await database.open()
+        try:
+            yield database
+        finally:
+            await database.close()
+
+
+class Receiver:
+    """A webhook receiver on loopback: keeps every request, answers 200, once `answers` is set."""
+
+    def __init__(self) -> None:
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self._by_call: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        app = web.Application()
+        app.router.add_post("/hook", self._take)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/hook"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    async def about(self, call_id: str, timeout_s: float = 20) -> tuple[dict[str, str], bytes]:
+        """Headers and body of the first request about a call."""
+        async with asyncio.timeout(timeout_s):
+            await self._by_call[call_id].wait()
+        return next(request for request in self.received if json.loads(request[1])["callId"] == call_id)
+
+    async def _take(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.received.append((dict(request.headers), body))
+        self._by_call[json.loads(body)["callId"]].set()
+        await self.answers.wait()
+        return web.Response()
+
+
+class Caller(Told):
+    """`python -m trunkline.demo.scripted_caller` with a script; it tells what it hears."""
+
+    def __init__(self, **script: Any) -> None:
+        super().__init__("the caller")
+        self._script = script
+
+    async def __aenter__(self) -> Self:
+        self.begin()
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "trunkline.demo.scripted_caller",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(self._script).encode())
+        self.process.stdin.close()
+        self._reading = asyncio.create_task(self.follow(self.process.stdout))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+        await self._reading
+
+
+async def command(
+    *arguments: str, folder: Path, environment: Mapping[str, str], timeout_s: float = 40
+) -> tuple[int, str, str]:
+    """Run a command line to its end: exit status, stdout and stderr."""
+    process = await asyncio.create_subprocess_exec(
+        TRUNKLINE, *arguments, cwd=folder, env=environment, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), timeout_s)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def until(holds: Callable[[], Any], timeout_s: float = 10, every_s: float = 0.02) -> None:
+    """Wait for something that no event tells, such as a file of another process."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(every_s)

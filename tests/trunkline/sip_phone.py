@@ -1,0 +1,156 @@
+"""A phone that a test plays to the letter: it holds a call, says sound and digits, and keeps what it hears."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Self
+
+import numpy as np
+
+from media.audio_port import Samples
+from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone, Rtp, parse
+from tests.sipcore.tones import from_mulaw, mulaw
+
+FRAME = 160
+"""Samples of a packet: 20 ms at 8 kHz."""
+SILENCE = b"\xff" * FRAME
+EVENT = 101
+"""Payload type of telephone-event in the phone's offer."""
+
+
+class PhoneCall:
+    """A G.711 call of a phone at 127.0.0.1. Every packet that comes is answered by one, so both keep the same pace."""
+
+    def __init__(self, phone: RawPhone, number: str) -> None:
+        self.phone = phone
+        self.dialog = dialled(phone, number)
+        self.packets: list[Rtp] = []
+        self._to_say: deque[tuple[int, bytes]] = deque()
+        self._came = asyncio.Event()
+        self._talking: asyncio.Task[None] | None = None
+
+    @property
+    def sip_call_id(self) -> str:
+        """The Call-ID."""
+        return self.dialog.call_id
+
+    async def __aenter__(self) -> Self:
+        self.phone.invite(self.dialog, self.phone.offer())
+        await self.phone.accepted(self.dialog)
+        self._talking = asyncio.create_task(self._talk())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._talking is not None:
+            self._talking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._talking
+
+    async def hears(self, packets: int) -> Samples:
+        """Wait for so many more packets; the sound of them. Raises `TimeoutError` when they stay away."""
+        start = len(self.packets)
+        await self.has_heard(start + packets)
+        return self.sound(start)
+
+    async def has_heard(self, packets: int) -> None:
+        """Wait until so many packets have come since the beginning."""
+        async with asyncio.timeout(packets * 0.02 + 10):
+            while len(self.packets) < packets:
+                self._came.clear()
+                await self._came.wait()
+
+    def sound(self, since: int = 0) -> Samples:
+        """What has been heard since that packet, int16 at 8 kHz."""
+        return from_mulaw(b"".join(packet.payload for packet in self.packets[since:]))
+
+    def say(self, samples: Samples) -> None:
+        """Say this, at 8 kHz, from the next packet on."""
+        coded = mulaw(np.pad(samples, (0, -len(samples) % FRAME)))
+        self._to_say.extend((0, coded[at : at + FRAME]) for at in range(0, len(coded), FRAME))
+
+    async def has_said(self) -> None:
+        """Wait until all of it is on its way."""
+        while self._to_say:
+            await self.hears(1)
+
+    def press(self, digits: str) -> None:
+        """Dial digits as RFC 4733 events of 100 ms each; three packets say the end of one."""
+        for digit in digits:
+            code = "0123456789*#ABCD".index(digit)
+            lengths = [(160 * n, False) for n in range(1, 5)] + [(800, True)] * 3
+            self._to_say.extend(
+                (EVENT, bytes((code, 0x80 * end + 10)) + length.to_bytes(2, "big")) for length, end in lengths
+            )
+            self._to_say.append((0, SILENCE))
+
+    async def hang_up(self) -> None:
+        """BYE, answered with 200."""
+        await self.phone.bye(self.dialog)
+
+    async def hung_up(self, timeout_s: float = 20) -> None:
+        """Wait for the other side's BYE and answer it."""
+        async with asyncio.timeout(timeout_s):
+            while not (message := parse(await self.phone.sip.received.get())).first_line.startswith("BYE "):
+                pass
+        self.phone.send(answer_200(message))
+
+    async def _talk(self) -> None:
+        timestamp = began = 0
+        while True:
+            self.packets.append(Rtp.unpack(await self.phone.rtp.received.get()))
+            self._came.set()
+            kind, payload = self._to_say.popleft() if self._to_say else (0, SILENCE)
+            began = timestamp if kind == 0 or (payload[1] & 0x80 == 0 and payload[2:] == b"\0\xa0") else began
+            sent = payload if kind else self._over_the_line(payload)
+            self.phone.send_rtp(Rtp(kind, len(self.packets), began if kind else timestamp, sent))
+            timestamp += FRAME
+
+    def _over_the_line(self, payload: bytes) -> bytes:
+        """What leaves the phone when its caller says this."""
+        return payload
+
+
+def dialled(phone: RawPhone, number: str) -> Dialog:
+    """A dialog with this number."""
+    dialog = phone.dialog()
+    dialog.target = f"sip:{number}@127.0.0.1"
+    dialog.to = f"<{dialog.target}>"
+    return dialog
+
+
+def answer_200(request: Message) -> bytes:
+    """200 to a request of the other side."""
+    copied = [line for name in ("Via", "From", "To", "Call-ID", "CSeq") for line in request.headers(name)]
+    return ("\r\n".join(["SIP/2.0 200 OK", *copied, "Content-Length: 0"]) + "\r\n\r\n").encode()
+
+
+@asynccontextmanager
+async def calling(target: str, number: str = "100") -> AsyncIterator[PhoneCall]:
+    """A call to a number, answered."""
+    async with RawPhone(target) as phone, PhoneCall(phone, number) as call:
+        yield call
+
+
+async def refusal(target: str, number: str) -> Message:
+    """The final answer to an INVITE that is not accepted."""
+    async with RawPhone(target) as phone:
+        dialog = dialled(phone, number)
+        branch = phone.invite(dialog, phone.offer())
+        answer = await phone.final("INVITE")
+        dialog.to = answer.header("To")
+        phone.send(phone.request("ACK", dialog, branch=branch))
+        return answer
+
+
+async def known(target: str, host: str = "127.0.0.1") -> None:
+    """Wait until the server answers this address: it learns of a new trunk a moment after the API has stored it."""
+    async with RawPhone(target, host) as phone, asyncio.timeout(10):
+        while True:
+            phone.send(phone.request("OPTIONS", phone.dialog()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await phone.final("OPTIONS")
+                    return

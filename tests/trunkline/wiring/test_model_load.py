@@ -1,0 +1,28 @@
+"""How many calls are expected when measuring the models goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from config.settings import Settings
+from models.loading.capacity import Speeds
+from models.loading.catalogue import Catalogue
+from tests.calls.call_service_harness import scripted_catalogue
+from tests.fakes.scripted_call import ScriptedEars, ScriptedLanguage, ScriptedVoice
+from trunkline.wiring import model_load
+
+
+def test_whatever_goes_wrong_in_measuring_no_number_is_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Catalogue) -> Speeds:
+        raise ZeroDivisionError("a speed of nothing")
+
+    monkeypatch.setattr(model_load, "speeds_of", fails)
+    models = scripted_catalogue(ScriptedLanguage(), ScriptedEars(), ScriptedVoice())
+    with capture_logs() as lines:
+        assert model_load._expected_calls(Settings(data_dir=tmp_path), models) is None
+    assert [line["event"] for line in lines] == ["models.not_measured"]

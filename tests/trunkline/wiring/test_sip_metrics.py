@@ -1,0 +1,88 @@
+"""SIP in `/metrics`, of a server that holds a call, is asked by strangers, and has trunks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from sipcore.trace.sip_log import SipLog
+from tests.sipcore.raw.raw_phone import RawPhone
+from tests.sipcore.trace.test_sip_log import message
+from tests.trunkline.server_in_process import Place, open_place
+from tests.trunkline.sip_phone import PhoneCall, refusal
+
+in_this_module = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    async with open_place(tmp_path_factory.mktemp("place")) as place:
+        yield place
+
+
+async def figures(place: Place) -> dict[str, float]:
+    """By name and labels."""
+    _, body = await place.client.get("/metrics")
+    lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def grown(before: dict[str, float], after: dict[str, float], name: str) -> float:
+    return after[name] - before.get(name, 0)
+
+
+@in_this_module
+async def test_a_call_is_counted_by_its_messages_and_its_setup_is_timed(place: Place) -> None:
+    number = await place.line("Hello.")
+    before, since = await figures(place), place.log.mark()
+    async with RawPhone(place.target) as phone, PhoneCall(phone, number) as call:
+        call_id = await place.answered(since)
+        await phone.info(call.dialog, "made-up", b"x")
+        phone.send(invented := phone.request("MAKEUP", call.dialog))
+        phone.send(invented)
+        await call.hang_up()
+    await place.ended(call_id)
+    place.server.endpoint.see_messages()
+    after = await figures(place)
+    for direction, method, kind, least in [
+        ("received", "INVITE", "request", 1), ("sent", "INVITE", "1xx", 2), ("sent", "INVITE", "2xx", 1),
+        ("received", "BYE", "request", 1), ("sent", "BYE", "2xx", 1), ("received", "other", "request", 2),
+    ]:  # fmt: skip
+        name = f'trunkline_sip_messages_total{{direction="{direction}",kind="{kind}",method="{method}"}}'
+        assert grown(before, after, name) == least, name
+    assert grown(before, after, 'trunkline_sip_retransmissions_total{direction="received"}') == 1
+    assert grown(before, after, 'trunkline_call_setup_seconds_count{direction="inbound"}') == 1
+    assert 0 < grown(before, after, 'trunkline_call_setup_seconds_sum{direction="inbound"}') < 10
+    assert grown(before, after, 'trunkline_ended_calls_total{direction="inbound",reason="customer_ended"}') == 1
+    assert after["trunkline_sip_messages_not_seen_total"] == 0
+    assert not any("MAKEUP" in name for name in after)
+
+
+@in_this_module
+async def test_trunks_are_counted_by_state_and_no_label_names_a_number(place: Place) -> None:
+    number_id = await place.client.number("80199", None, sipIp="127.0.0.81")
+    await place.server.sources.refresh()
+    assert (await refusal(place.target, "999")).status == 404
+    numbers = await place.client.v1("GET", "phone-numbers?limit=100")
+    found = await figures(place)
+    while found['trunkline_trunks{state="listening"}'] < len(numbers):
+        found = await figures(place)  # the trunks are read by another task
+    assert found['trunkline_trunks{state="failed"}'] == 0
+    (usable,) = (name for name in found if name.startswith("trunkline_trunk_usable"))
+    assert 'sip_mode="ip_allowlist"' in usable
+    assert found[usable] == 1
+    told = " ".join(found)
+    assert not any(each["id"] in told or f'"{each["number"]}"' in told for each in numbers)
+    assert number_id not in told
+
+
+def test_the_setup_of_a_call_is_timed_once_from_its_first_invite_to_its_first_200() -> None:
+    sip_log = SipLog()
+    told: list[tuple[str, float]] = []
+    sip_log.on_answered = lambda role, seconds: told.append((role, seconds))
+    for at_ns, method, status in [(0, "INVITE", 0), (1, "INVITE", 180), (2, "INVITE", 200), (3, "INVITE", 200)]:
+        at = 10**12 + at_ns * 10**9
+        sip_log.add([message(method, status, sent=bool(status), tags=("a", "b"))._replace(at_ns=at)], at_ns)
+    assert told == [("callee", 2.0)]
