@@ -28,9 +28,10 @@ from calls.admission.number_routing import (
     only_address,
 )
 from calls.call_record import sip_metadata
+from calls.outbound.dialer import WayOut
 from calls.session.call_session import LiveCall
 from calls.session.dependencies import Equipment
-from calls.session.outbound_call import OutboundCall, WayOut
+from calls.session.outbound_call import OutboundCall
 from calls.session.snapshot import CallNow
 from calls.session.transfer import Transfers
 from config.errors import TooMany, TrunklineError, Unavailable

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
 from uuid import uuid4
 
 import sqlalchemy as sa
@@ -19,16 +16,16 @@ from calls.call_record import sip_metadata
 from calls.call_record.end_reason import status_of
 from calls.call_record.outcome import Outcome
 from calls.outbound import permissions
+from calls.outbound.dialer import WayOut, trunk_problem
+from calls.outbound.pacing import done_before
 from calls.outbound.permissions import Cleared
 from calls.session.call_session import LiveCall
 from calls.session.dependencies import Equipment
 from calls.session.snapshot import CallNow
-from calls.session.transfer import Guide, NumberNow, Transfers
-from calls.trunks.provisioning import destinations_of
+from calls.session.transfer import Guide, Transfers
 from config.clock import utc_now
 from sipcore.dialogs.leg import Leg
-from sipcore.messages.contact import Follow
-from sipcore.messages.headers import HeaderLines, Party
+from sipcore.messages.headers import Party
 from sipcore.trunks.trunk import Trunk
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, Queued
@@ -38,109 +35,6 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_rules import Policy
 
 log = structlog.get_logger()
-
-
-def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
-    """Why no call can go out from this number; None when one can. `tcp`: this server speaks SIP over TCP."""
-    if number.source is None:
-        return "the number has no trunk: set sipMode and its fields"
-    if not tcp and any(place and place.transport == "tcp" for place in destinations_of(number)):
-        return "its trunk is reached over TCP, which this server does not speak"
-    return None
-
-
-class Pace:
-    """At most so many starts a second, evenly spread: a bucket that holds one token. Times are seconds of any clock
-    that only goes forward."""
-
-    def __init__(self, per_second: float) -> None:
-        self._gap_s = 1 / per_second
-        self._next_s = float("-inf")
-
-    def wait_s(self, now_s: float) -> float:
-        """How long until the next start is allowed."""
-        return max(0.0, self._next_s - now_s)
-
-    def started(self, now_s: float) -> None:
-        """Something was started now, or a timer's imprecision too early."""
-        self._next_s = max(now_s, self._next_s) + self._gap_s
-
-
-class Turns:
-    """Lets calls out one after the other, in the order in which they ask, at the pace of the settings."""
-
-    def __init__(self, per_second: float, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._pace = Pace(per_second)
-        self._clock_s = clock_s
-        self._first = asyncio.Lock()  # fair: who waits longest is next
-
-    async def take(self) -> None:
-        """Wait for a turn. Who is cancelled meanwhile takes none from the others."""
-        async with self._first:
-            await asyncio.sleep(self._pace.wait_s(self._clock_s()))
-            self._pace.started(self._clock_s())
-
-    async def taken_before(self, ending: asyncio.Future[EndedReason]) -> bool:
-        """Wait for a turn; False when the call is ended first."""
-        return await _done_before(ending, self.take())
-
-
-async def _done_before(ending: asyncio.Future[EndedReason], waiting: Coroutine[Any, Any, None]) -> bool:
-    """Wait for something; False, and it is cancelled, when the call is ended first."""
-    turn = asyncio.ensure_future(waiting)
-    await asyncio.wait((turn, ending), return_when=asyncio.FIRST_COMPLETED)
-    if ending.done():
-        turn.cancel()
-    await asyncio.wait((turn,))
-    return not ending.done()
-
-
-class Dial(Protocol):
-    """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
-
-    def __call__(
-        self,
-        to: str,
-        *,
-        trunk: Trunk | None,
-        caller: Party | None,
-        sip_call_id: str | None,
-        headers: HeaderLines,
-        follow: Follow | None,
-    ) -> Awaitable[Leg]:
-        """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
-
-
-@dataclass(frozen=True)
-class WayOut:
-    """How calls leave. `trunk_of` gives the trunk of a number that has one, ready for use, or raises `ConnectionError`.
-    `tcp`: this server speaks SIP over TCP. With `load`, calls wait until the models keep up."""
-
-    dial: Dial
-    trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
-    turns: Turns
-    tcp: bool = True
-    load: Load | None = None
-    trunk_policy: Policy = "open"
-
-    async def trunk(self, number: PhoneNumber) -> Trunk:
-        """The trunk of a number, ready for use. Raises `ConnectionError`."""
-        problem = trunk_problem(number, tcp=self.tcp)
-        if problem is not None:
-            raise ConnectionError(problem)
-        return await self.trunk_of(number)
-
-    async def reach(self, number: NumberNow, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]) -> Leg:
-        """Call somebody for a call that goes on with them, unless it is `ending` when its turn has come. Raises
-        `ConnectionError`."""
-        if not await self.turns.taken_before(ending):
-            raise ConnectionError("the call has ended")
-        now = await number()
-        trunk = await self.trunk(now)
-        if ending.done():
-            raise ConnectionError("the call has ended")
-        caller = Party(now.number, now.name or "")
-        return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
 
 
 @dataclass(frozen=True)
@@ -231,7 +125,7 @@ class OutboundCall:
         load, turns = self._way_out.load, self._way_out.turns
         if load is None:
             return await turns.taken_before(self._ending)
-        return await _done_before(self._ending, load.turn(turns.take))
+        return await done_before(self._ending, load.turn(turns.take))
 
     def _comes_in(self) -> bool:
         """Beside the others; False when there is no room any more."""

@@ -13,6 +13,7 @@ import structlog
 
 from calls.admission.number_routing import SecondLegs, SourceNames
 from calls.outbound import permissions
+from calls.outbound.dialer import NumberNow
 from calls.outbound.permissions import Elsewhere, PeersWish
 from calls.trunks.provisioning import destinations_of
 from sipcore.dialogs.leg import Leg
@@ -35,12 +36,8 @@ def trunk_of(number: PhoneNumber, names_of: SourceNames) -> Callable[[str], bool
     return lambda address: not sources.isdisjoint(names_of(address))
 
 
-NumberNow = Callable[[], Awaitable[PhoneNumber]]
-"""The number that a call is made from, as it is stored now. Raises `ConnectionError` when none may be made."""
-
-
 class Reach(Protocol):
-    """Calls somebody through a number's trunk: `calls.session.outbound_call.WayOut.reach`."""
+    """Calls somebody through a number's trunk: `calls.outbound.dialer.WayOut.reach`."""
 
     def __call__(
         self, number: NumberNow, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]

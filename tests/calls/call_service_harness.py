@@ -18,11 +18,12 @@ from calls.admission.model_load import Load
 from calls.admission.number_routing import Ceilings
 from calls.call_record.billing import RateCard
 from calls.egress.client import EgressClient, EgressRules, Lanes
+from calls.outbound.dialer import WayOut
+from calls.outbound.pacing import Turns
 from calls.post_call.analysis import Analyst
 from calls.post_call.finalizer import AfterCall
 from calls.service import CallService
 from calls.session.dependencies import Equipment
-from calls.session.outbound_call import Turns, WayOut
 from calls.tools.http_tool import Outside
 from config.secrets import Secrets
 from config.sections import BillingSettings

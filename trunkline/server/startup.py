@@ -25,6 +25,8 @@ from calls.knowledge.ingestion import KnowledgeWorker
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import KnowledgeMeanings
 from calls.outbound.audit_log import forget_regularly
+from calls.outbound.dialer import WayOut
+from calls.outbound.pacing import Turns
 from calls.post_call.analysis import Analyst
 from calls.post_call.finalizer import AfterCall
 from calls.post_call.retention import Retention
@@ -32,7 +34,6 @@ from calls.quota_monitor import QuotaKeeper
 from calls.service import CallService
 from calls.session.background_audio import Backgrounds
 from calls.session.dependencies import Equipment
-from calls.session.outbound_call import Turns, WayOut
 from calls.trunks.provisioning import TrunkLines, TrunkMaker
 from calls.trunks.source_allowlist import TrunkSources
 from calls.trunks.trunk_policy import TrunkGate

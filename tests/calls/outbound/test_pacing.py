@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calls.session.outbound_call import Pace, Turns
+from calls.outbound.pacing import Pace, Turns
 from config.clock import utc_now
 from tests.calls.call_service_harness import open_house, until
 from tests.calls.outbound_calls import callee, queue

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
-from calls.session.outbound_call import trunk_problem
+from calls.outbound.dialer import trunk_problem
 from config.clock import utc_now
 from models.protocols import TextDelta
 from sipcore.messages.headers import Party
