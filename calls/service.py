@@ -14,19 +14,11 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
+from calls.admission.capacity import Ceilings, SecondLegs
 from calls.admission.digest_auth import Door, Unproven
 from calls.admission.model_load import Load
-from calls.admission.number_routing import (
-    RETRY_AFTER_S,
-    Admitted,
-    Ceilings,
-    Refused,
-    SecondLegs,
-    SourceNames,
-    admitted,
-    find_target,
-    only_address,
-)
+from calls.admission.number_routing import Admitted, SourceNames, admitted, find_target, only_address
+from calls.admission.rejection import RETRY_AFTER_S, Refused
 from calls.call_record import sip_metadata
 from calls.outbound.dialer import WayOut
 from calls.session.call_session import LiveCall

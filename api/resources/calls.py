@@ -16,7 +16,7 @@ from api.routing.route import Asked, Exchange, File, Listed, Many, NoQuery, One,
 from api.schemas.addresses import HOST_NAME, IPV4, IPV6, PORT
 from api.schemas.base import NoBody
 from api.schemas.calls import Call, CallCreate, CallListItem, CallQuery, LinkQuery, Transcript
-from calls.outbound import permissions
+from calls.outbound import audit_log, permissions
 from config.clock import utc_now
 from config.errors import Conflict, FieldProblem, Invalid, NotFound, Unavailable
 from config.links import recording_path, signed_url
@@ -54,7 +54,7 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
         metadata=body.metadata,
     )
     attempt = outbound_audit.note(conn, wish, "queued", call_id=stored.id)
-    exchange.after_commit.extend((partial(permissions.tell, attempt), services.call_queued))
+    exchange.after_commit.extend((partial(audit_log.tell, attempt), services.call_queued))
     return Call.of(stored, None)
 
 

@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 from api.auth.authentication import CALLER
 from api.routing.route import Exchange
 from api.schemas.base import UUID_PATTERN
-from calls.outbound import permissions
+from calls.outbound import audit_log
 from calls.outbound.permissions import Refusal
 from config.errors import Invalid, TrunklineError
 from sipcore.messages.headers import printable
@@ -55,7 +55,7 @@ def noting(exchange: Exchange[Any, Any], wish: Wish) -> Iterator[None]:
 def note_refused(conn: sa.Connection, wish: Wish, refusal: Refusal) -> None:
     """Store that it was refused, and why."""
     detail = printable(_told(refusal.error), LONGEST_DETAIL)
-    permissions.tell(outbound_audit.note(conn, wish, refusal.verdict, detail=detail))
+    audit_log.tell(outbound_audit.note(conn, wish, refusal.verdict, detail=detail))
 
 
 def _told(error: TrunklineError) -> str:

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from bench.worker_process import obey
 from calls.call_record.outcome import Outcome
-from calls.egress.client import EgressClient, EgressRules, tls_context
+from calls.egress.address_rules import EgressRules
+from calls.egress.client import EgressClient, tls_context
 from calls.post_call.finalizer import AfterCall
 from calls.webhooks.delivery import Deliverer, DeliveryPolicy
 from config import logging as logs

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from calls import metrics
-from calls.admission.number_routing import Refused
+from calls.admission.rejection import Refused
 from config.secrets import Secrets
 from sipcore.dialogs.leg import LegFacts
 from sipcore.messages.headers import HeaderLines, printable, uri_place, uri_user

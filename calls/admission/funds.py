@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from calls.admission.number_routing import Refused
+from calls.admission.rejection import Refused
 from calls.call_record.billing import has_no_funds
 from config.sections import BillingSettings
 from storage.accounts import organizations

@@ -10,10 +10,9 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
 import aiohttp
@@ -21,18 +20,10 @@ from aiohappyeyeballs import AddrInfoType
 from multidict import CIMultiDictProxy
 from yarl import URL
 
+from calls.egress.address_rules import EgressRules
 from calls.egress.threaded_resolver import NamesInThreads, asking_for
-from calls.fair_semaphore import FairPlaces
 from config.errors import EgressError
-from config.special_addresses import METADATA, Address, Network, embedded
 
-TUNNELS: Final = (IPv6Network("64:ff9b:1::/48"), IPv6Network("2001::/32"))
-"""They hold IPv4 addresses too: NAT64 of a network's own (RFC 8215), at a place that only the network knows, and Teredo
-(RFC 4380), which has two of them."""
-V4_COMPATIBLE: Final = IPv6Network("::/96")
-"""RFC 4291 2.5.5.1, deprecated, and still understood by some stacks."""
-THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
-"""RFC 1122: reaches the own host on Linux."""
 NOT_ALLOWED: Final = "is not allowed"
 """Marks a refusal: the errors of a host's several addresses come as one `OSError` that has only their texts."""
 CHUNK: Final = 16 * 1024
@@ -44,49 +35,6 @@ class AddressRefused(OSError):
 
     def __init__(self, address: str) -> None:
         super().__init__(errno.EACCES, f"address {address} {NOT_ALLOWED}")
-
-
-def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address carries (mapped, compatible, translated, 6to4, NAT64), else itself."""
-    if isinstance(address, IPv6Address) and address in V4_COMPATIBLE and int(address) > 1:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return embedded(address)
-
-
-def _networks(cidrs: Iterable[str]) -> tuple[Network, ...]:
-    return tuple(ip_network(cidr, strict=False) for cidr in cidrs)
-
-
-class EgressRules:
-    """Which addresses may be connected to. Loopback, link-local (metadata services with it), multicast, reserved,
-    unspecified and tunnels' addresses are refused unless `allow` lists them; `deny` adds to what is refused, and
-    wins."""
-
-    def __init__(self, allow: Sequence[str] = (), deny: Sequence[str] = ()) -> None:
-        """Both are lists of CIDR blocks. Raises `ValueError` for one that is none."""
-        self._allow = _networks(allow)
-        self._deny = _networks(deny)
-
-    def permits(self, address: str) -> bool:
-        """Whether `address` (a literal, an IPv6 zone is ignored) may be connected to."""
-        given = ip_address(address.partition("%")[0])
-        faces = {given, _embedded(given)}
-        if any(face in network for face in faces for network in self._deny):
-            return False
-        if any(face in network for face in faces for network in self._allow):
-            return True
-        return not any(_special(face) for face in faces)
-
-
-def _special(address: Address) -> bool:
-    return (
-        address.is_loopback
-        or address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-        or (isinstance(address, IPv4Address) and (address in THIS_NETWORK or address.is_reserved))
-        or any(address in network for network in (*METADATA, *TUNNELS))
-    )
 
 
 @dataclass(frozen=True)
@@ -235,14 +183,6 @@ class EgressClient:
         """Close every connection."""
         await self._session.close()
         await self._names.close()
-
-
-class Lanes(FairPlaces):
-    """How many requests are under way at once: `most` in all, and at most `most_of_one` of each organization, so that
-    those with slow servers leave room for the others, however many they are."""
-
-    def __init__(self, most: int = 128, most_of_one: int = 32) -> None:
-        super().__init__(most, most_of_one)
 
 
 def _told(error: Exception) -> str:

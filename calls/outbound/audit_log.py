@@ -1,4 +1,4 @@
-"""Keeps the audit log from growing without end."""
+"""The audit log of outbound dial attempts: entries of queued calls that are not dialled, and pruning of old entries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+import sqlalchemy as sa
 import structlog
 
 from config.clock import utc_now
 from storage.accounts import audit_log, organizations
 from storage.calls import outbound_audit
+from storage.calls.calls import Call
+from storage.calls.outbound_audit import Attempt, Wish
 from storage.database.database import Database, StorageTrouble
 
 KEPT: Final = timedelta(days=400)
@@ -21,6 +24,36 @@ PIECE: Final = 500
 """Rows that are removed in one transaction: others that write wait for milliseconds."""
 
 log = structlog.get_logger()
+
+
+def note_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
+    """Tell the audit log that a call was queued, and not dialled."""
+    queued = outbound_audit.that_queued(conn, call.id)
+    wish = Wish(
+        organization_id=call.organization_id,
+        phone_number_id=call.phone_number_id,
+        destination=call.customer_number,
+        client=None if queued is None else queued.client,
+        number=None if queued is None else queued.number,
+        api_key_id=None if queued is None else queued.api_key_id,
+        api_key_prefix=None if queued is None else queued.api_key_prefix,
+    )
+    return outbound_audit.note(conn, wish, "not_dialled", call_id=call.id, detail=why)
+
+
+def tell(attempt: Attempt) -> None:
+    """A line of the log for what stands in the audit log."""
+    log.info(
+        "outbound.attempt",
+        verdict=attempt.verdict,
+        destination=attempt.destination,
+        organization_id=attempt.organization_id,
+        phone_number_id=attempt.phone_number_id,
+        api_key_id=attempt.api_key_id,
+        client=attempt.client,
+        call_id=attempt.call_id,
+        detail=attempt.detail,
+    )
 
 
 async def forget_old(database: Database) -> int:

@@ -8,41 +8,28 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 import sqlalchemy as sa
-import structlog
 
-from calls.admission.number_routing import InsufficientFunds
+from calls.admission.rejection import InsufficientFunds
 from calls.call_record.billing import has_no_funds
 from config.clock import utc_now
 from config.errors import FieldProblem, Invalid, NotGranted, TooMany, TrunklineError
-from sipcore.messages.headers import printable
 from storage.accounts import api_keys, organizations
 from storage.accounts.organizations import Organization
 from storage.agents import agents
 from storage.agents.agents import Agent
 from storage.calls import outbound_audit
 from storage.calls.calls import Call
-from storage.calls.outbound_audit import Attempt, Verdict, Wish
+from storage.calls.outbound_audit import Verdict
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from storage.phone_numbers.trunk_rules import Policy
 
 _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 """E.164, or an internal extension."""
-Elsewhere = Literal["redirect", "refer"]
-"""How a peer asks for another destination: it answers with 3xx, or sends REFER in a call."""
-TakePlace = Callable[[sa.Connection, Organization], None]
-"""Takes a place for a leg that is no call of its own, in the transaction that grants it. Raises `TooMany` or
-`Unavailable` when there is none."""
-_GRANTED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirected", "refer": "referred"}
-_REFUSED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
-MOST_REFUSED: Final = 100
-"""Refused wishes of a number's peers in a minute that are worth a row each."""
 MINUTE: Final = timedelta(seconds=60)
-
-log = structlog.get_logger()
 
 
 def permitted(number: PhoneNumber, organization: Organization, destination: str) -> str | None:
@@ -150,113 +137,3 @@ def cleared(conn: sa.Connection, call: Call, policy: Policy = "open") -> Cleared
     if attempt is not None and attempt.api_key_id is not None and api_keys.is_revoked(conn, attempt.api_key_id):
         return "the API key was revoked"
     return Cleared(number, agent)
-
-
-def note_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
-    """Tell the audit log that a call was queued, and not dialled."""
-    queued = outbound_audit.that_queued(conn, call.id)
-    wish = Wish(
-        organization_id=call.organization_id,
-        phone_number_id=call.phone_number_id,
-        destination=call.customer_number,
-        client=None if queued is None else queued.client,
-        number=None if queued is None else queued.number,
-        api_key_id=None if queued is None else queued.api_key_id,
-        api_key_prefix=None if queued is None else queued.api_key_prefix,
-    )
-    return outbound_audit.note(conn, wish, "not_dialled", call_id=call.id, detail=why)
-
-
-@dataclass(frozen=True)
-class PeersWish:
-    """Whom the peer of a live call, at the address `peer`, wants to have called. `refusal`: why that cannot be,
-    whatever the rules are; None when they decide. `from_number`: the call's number as it was when the call began."""
-
-    by: Elsewhere
-    destination: str
-    peer: str
-    refusal: str | None = None
-    from_number: str | None = None
-
-
-def elsewhere(
-    conn: sa.Connection, call: Call, number: PhoneNumber | None, wanted: PeersWish, take_place: TakePlace
-) -> bool:
-    """Whether to call whom the peer of a live call wants to have called; `number` is that of the call as it is stored
-    now, None when it was deleted. The trunk must allow it, the prefixes and the caps too. A REFER needs money and a
-    place as well, as a call of its own does: while the one who asks is there it is one more. Stored in the audit log
-    either way, for a transaction that writes; of refused ones `MOST_REFUSED` for a number and minute, as a peer may
-    send as many as it likes."""
-    organization = organizations.get(conn, call.organization_id)
-    if number is None or organization is None:
-        why: str | None = "the number was deleted"
-    else:
-        why = wanted.refusal or _reason_against(conn, number, organization, wanted, take_place)
-    verdict: Verdict = _GRANTED[wanted.by] if why is None else _REFUSED[wanted.by]
-    wish = Wish(
-        organization_id=call.organization_id,
-        phone_number_id=call.phone_number_id,
-        destination=printable(wanted.destination),
-        client=wanted.peer,
-        number=wanted.from_number if number is None else number.number,
-    )
-    if why is None or not _floods(conn, wish):
-        tell(outbound_audit.note(conn, wish, verdict, call_id=call.id, detail=why))
-    return why is None
-
-
-def still_granted(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
-    """The number of a call as it is stored now, when a REFER to this destination may still be obeyed: it has waited for
-    its turn. None when not."""
-    number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
-    organization = organizations.get(conn, call.organization_id)
-    if number is None or organization is None or not number.sip_allow_refer:
-        return None
-    return None if permitted(number, organization, destination) is None else number
-
-
-def _floods(conn: sa.Connection, wish: Wish) -> bool:
-    full_since = outbound_audit.nth_newest(
-        conn,
-        MOST_REFUSED,
-        utc_now() - MINUTE,
-        organization_id=wish.organization_id,
-        phone_number_id=wish.phone_number_id,
-        verdicts=tuple(_REFUSED.values()),
-    )
-    return full_since is not None
-
-
-def _reason_against(
-    conn: sa.Connection, number: PhoneNumber, organization: Organization, wanted: PeersWish, take_place: TakePlace
-) -> str | None:
-    """The place is taken last: only where nothing is against it."""
-    if not (number.sip_allow_redirect if wanted.by == "redirect" else number.sip_allow_refer):
-        return "the trunk does not allow it"
-    if permitted(number, organization, wanted.destination) is None:
-        return "calls from this number may not go there"
-    if wanted.by == "refer" and has_no_funds(organization):
-        return "the organization has no funds"
-    if wait_for_pace_s(conn, number, organization, utc_now()) is not None:
-        return "too many calls per minute"
-    if wanted.by == "refer":
-        try:
-            take_place(conn, organization)
-        except TrunklineError as full:
-            return f"no place for one more call: {full.message}"
-    return None
-
-
-def tell(attempt: Attempt) -> None:
-    """A line of the log for what stands in the audit log."""
-    log.info(
-        "outbound.attempt",
-        verdict=attempt.verdict,
-        destination=attempt.destination,
-        organization_id=attempt.organization_id,
-        phone_number_id=attempt.phone_number_id,
-        api_key_id=attempt.api_key_id,
-        client=attempt.client,
-        call_id=attempt.call_id,
-        detail=attempt.detail,
-    )

@@ -5,7 +5,6 @@ and the webhook that tells of both, in one transaction. Any other is closed at o
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context
@@ -23,11 +22,12 @@ from calls import metrics
 from calls.call_record.billing import FREE, RateCard, charge, count
 from calls.call_record.metering import Usage
 from calls.call_record.outcome import Outcome
-from calls.post_call.analysis import Analyst, is_wanted, nothing_found
+from calls.post_call.analysis import Analyst, is_wanted
 from calls.post_call.redaction import redactor
 from calls.post_call.unstored_calls import UnstoredCalls
-from config.clock import iso, utc_now
-from config.links import recording_path, signed_url, transcript_path
+from calls.post_call.webhook_payload import event_body
+from config.clock import utc_now
+from config.links import signed_url
 from config.secrets import Secrets
 from storage.agents import agents
 from storage.agents.agents import Agent
@@ -49,32 +49,6 @@ RECOVERED_AT_ONCE: Final = 4
 
 log = structlog.get_logger()
 T = TypeVar("T")
-
-
-def event_body(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
-    """The `call.completed` payload of an ended call, UTF-8 JSON. `link` makes a path an absolute, signed address. Every
-    value that the agent wants is there, null when it is not known."""
-    payload = {
-        "event": "call.completed",
-        "callId": call.id,
-        "organizationId": call.organization_id,
-        "agentId": call.agent_id,
-        "phoneNumberId": call.phone_number_id,
-        "direction": call.direction,
-        "status": call.status,
-        "customerNumber": call.customer_number,
-        "durationSeconds": call.duration_seconds or 0,
-        "startedAt": None if call.started_at is None else iso(call.started_at),
-        "endedAt": None if call.ended_at is None else iso(call.ended_at),
-        "recordingUrl": link(recording_path(call.id)) if call.recorded else None,
-        "transcriptUrl": link(transcript_path(call.id)) if call.transcript else None,
-        "summary": call.analysis["summary"] if call.analysis else None,
-        "extractedData": call.analysis["extractions"] if call.analysis else nothing_found(agent),
-        "contextVariables": call.context_variables,
-        "metadata": call.metadata,
-    }
-    # Half of a character is no UTF-8, and no reason for a call not to end.
-    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
 class AfterCall:

@@ -15,7 +15,7 @@ from calls.admission.model_load import Load
 from calls.call_record import sip_metadata
 from calls.call_record.end_reason import status_of
 from calls.call_record.outcome import Outcome
-from calls.outbound import permissions
+from calls.outbound import audit_log, permissions
 from calls.outbound.dialer import WayOut, trunk_problem
 from calls.outbound.pacing import done_before
 from calls.outbound.permissions import Cleared
@@ -48,7 +48,7 @@ def _depart(conn: sa.Connection, call: Call, policy: Policy) -> Cleared | str:
     """The transaction before the INVITE: its Call-ID is stored, or why there is none."""
     cleared = permissions.cleared(conn, call, policy)
     if isinstance(cleared, str):
-        permissions.tell(permissions.note_not_dialled(conn, call, cleared))
+        audit_log.tell(audit_log.note_not_dialled(conn, call, cleared))
     else:
         calls.placed(conn, call.id, str(call.call_sid))
     return cleared

@@ -11,10 +11,11 @@ from typing import Protocol
 import sqlalchemy as sa
 import structlog
 
-from calls.admission.number_routing import SecondLegs, SourceNames
-from calls.outbound import permissions
+from calls.admission.capacity import SecondLegs
+from calls.admission.number_routing import SourceNames
+from calls.outbound import transfer_permissions
 from calls.outbound.dialer import NumberNow
-from calls.outbound.permissions import Elsewhere, PeersWish
+from calls.outbound.transfer_permissions import Elsewhere, PeersWish
 from calls.trunks.provisioning import destinations_of
 from sipcore.dialogs.leg import Leg
 from sipcore.messages import reason_header
@@ -90,7 +91,7 @@ class Guide:
         """What a REFER that was granted is made from, when its turn has come. Raises `ConnectionError`."""
         try:
             number = await self._database.read(
-                lambda conn: permissions.still_granted(conn, self._call, destination), lane="calls"
+                lambda conn: transfer_permissions.still_granted(conn, self._call, destination), lane="calls"
             )
         except StorageTrouble as trouble:
             raise ConnectionError(f"the number is not read: {trouble.cause}") from trouble
@@ -98,13 +99,15 @@ class Guide:
             raise ConnectionError("calls from this number may not go there any more")
         return number
 
-    async def _ask(self, by: Elsewhere, contact: Contact, refusal: str, take_place: permissions.TakePlace) -> bool:
+    async def _ask(
+        self, by: Elsewhere, contact: Contact, refusal: str, take_place: transfer_permissions.TakePlace
+    ) -> bool:
         def decide(conn: sa.Connection) -> bool:
             number = phone_numbers.get(conn, self._call.organization_id, self._call.phone_number_id or "")
             wanted = PeersWish(by, contact.user or contact.written, contact.peer, refusal or None, self._number.number)
             if number is not None:
                 wanted = self._within_the_trunk(number, wanted, contact)
-            return permissions.elsewhere(conn, self._call, number, wanted, take_place)
+            return transfer_permissions.elsewhere(conn, self._call, number, wanted, take_place)
 
         try:
             return await self._database.write(decide)

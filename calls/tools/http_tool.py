@@ -13,7 +13,8 @@ import structlog
 
 from calls import metrics
 from calls.call_record.context_variables import ContextValue
-from calls.egress.client import EgressClient, HttpAnswer, Lanes
+from calls.egress.client import EgressClient, HttpAnswer
+from calls.egress.concurrency import Lanes
 from calls.tools.http_request import Template, ToolRequest, Unfillable
 from calls.tools.http_response import LONGEST_ERROR, redacted, text_of
 from calls.tools.toolset import ToolResult, parameter_names

@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
+from calls.admission.capacity import Ceilings
 from calls.admission.digest_auth import Door
 from calls.admission.funds import caller_check
 from calls.admission.model_load import Load
-from calls.admission.number_routing import Ceilings
 from calls.call_record.billing import RateCard
-from calls.egress.client import EgressClient, EgressRules, Lanes
+from calls.egress.address_rules import EgressRules
+from calls.egress.client import EgressClient
+from calls.egress.concurrency import Lanes
 from calls.outbound.dialer import WayOut
 from calls.outbound.pacing import Turns
 from calls.post_call.analysis import Analyst

@@ -10,7 +10,8 @@ from functools import cache
 
 from aiohttp import web
 
-from calls.egress.client import EgressClient, EgressRules, tls_context
+from calls.egress.address_rules import EgressRules
+from calls.egress.client import EgressClient, tls_context
 
 LOOPBACK = EgressRules(allow=["127.0.0.0/8", "::1/128"])
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -23,7 +23,7 @@ from cryptography.fernet import Fernet
 from api.app import create_app
 from api.services import Services
 from api.serving.listener import listen
-from calls.admission.number_routing import Ceilings, SecondLegs
+from calls.admission.capacity import Ceilings, SecondLegs
 from config.clock import utc_now
 from config.errors import TooMany
 from config.secrets import Secrets

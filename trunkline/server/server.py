@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from calls.admission.model_load import Load
-from calls.admission.number_routing import RETRY_AFTER_S
+from calls.admission.rejection import RETRY_AFTER_S
 from calls.service import CallService
 from calls.trunks.source_allowlist import TrunkSources
 from calls.webhooks.delivery import Deliverer

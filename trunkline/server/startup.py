@@ -15,9 +15,9 @@ import structlog
 from api.app import create_app
 from api.services import Services
 from api.serving.listener import listen
+from calls.admission.capacity import Ceilings
 from calls.admission.digest_auth import Door
 from calls.admission.funds import caller_check
-from calls.admission.number_routing import Ceilings
 from calls.call_record.billing import RateCard
 from calls.call_record.sip_trace import SipTrails
 from calls.knowledge.indexer import KnowledgeKeeper

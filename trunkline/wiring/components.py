@@ -12,7 +12,8 @@ import structlog
 from prometheus_client import REGISTRY
 
 from calls import metrics
-from calls.egress.client import EgressClient, Lanes
+from calls.egress.client import EgressClient
+from calls.egress.concurrency import Lanes
 from calls.tools.http_tool import Outside
 from calls.trunks.host_tracker import Places
 from calls.trunks.trunk_policy import TrunkGate

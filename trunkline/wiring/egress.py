@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from calls.egress.client import EgressClient, EgressRules, tls_context
+from calls.egress.address_rules import EgressRules
+from calls.egress.client import EgressClient, tls_context
 from config.errors import StartupError
 from config.settings import Settings
 

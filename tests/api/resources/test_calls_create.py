@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from calls.admission.number_routing import Ceilings
+from calls.admission.capacity import Ceilings
 from storage.accounts import api_keys, organizations
 from storage.calls import calls
 from tests.api.conftest import Api

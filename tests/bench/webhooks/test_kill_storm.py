@@ -12,7 +12,7 @@ import pytest
 from bench.webhooks.faulty_receiver import Arrival, verified
 from bench.webhooks.invariants import Kill, Recorded, Storm, cut, faults
 from bench.webhooks.kill_storm import Plan, rows_of, storm
-from calls.webhooks.delivery import signature_headers
+from calls.webhooks.signing import signature_headers
 
 SMALL = Plan(
     events=40, kills=3, life_s=0.7, start_s=0.5, whole_server=False, timeout_s=0.6, delays_s=(0.05,) * 4,

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from calls.admission.model_load import ONE_BY_ONE_S, Gate, Load
-from calls.admission.number_routing import Refused
+from calls.admission.rejection import Refused
 from calls.session.call_session import LiveCall
 from sipcore.trunks.trunk import Trunk
 from storage.phone_numbers.phone_numbers import PhoneNumber

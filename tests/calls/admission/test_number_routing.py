@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls import service
-from calls.admission.number_routing import Ceilings
+from calls.admission.capacity import Ceilings
 from storage.calls import calls
 from storage.database.database import READERS, StorageTrouble
 from storage.phone_numbers import phone_numbers, trunk_grants

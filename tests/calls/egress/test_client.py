@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from calls.egress.client import EgressRules, tls_context
+from calls.egress.address_rules import EgressRules
+from calls.egress.client import tls_context
 from config.errors import EgressError
 from tests.calls.http_server import LOOPBACK, client_with, serving
 

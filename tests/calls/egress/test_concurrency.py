@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from calls.egress.client import Lanes
+from calls.egress.concurrency import Lanes
 
 
 async def in_a_lane(lanes: Lanes, organization: str, begun: list[str], end: asyncio.Event) -> None:

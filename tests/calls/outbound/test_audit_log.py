@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.outbound import audit_log, permissions
-from calls.outbound.permissions import Elsewhere, PeersWish
+from calls.outbound import audit_log, transfer_permissions
+from calls.outbound.transfer_permissions import Elsewhere, PeersWish
 from config.clock import utc_now
 from storage import tables
 from storage.accounts import audit_log as audit_entries
@@ -43,7 +43,7 @@ def _goes(conn: sa.Connection, call: Call, by: Elsewhere, destination: str) -> b
     """Whether the peer gets who it wants."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     wanted = PeersWish(by, destination, "192.0.2.1", from_number="100")
-    return permissions.elsewhere(conn, call, number, wanted, lambda *_: None)
+    return transfer_permissions.elsewhere(conn, call, number, wanted, lambda *_: None)
 
 
 def _log(conn: sa.Connection, owner: str) -> list[Told]:
@@ -92,7 +92,7 @@ async def test_what_a_peer_sends_elsewhere_counts_like_every_call(database: Data
 async def test_a_peer_cannot_flood_the_log(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_redirect=True)
-        for _ in range(permissions.MOST_REFUSED + 20):
+        for _ in range(transfer_permissions.MOST_REFUSED + 20):
             assert not _goes(conn, call, "refer", "300")
         assert len(outbound_audit.told_after(conn, call.organization_id, BEGINNING, "", limit=999)) == 100
         assert _goes(conn, call, "redirect", "300")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.number_routing import Ceilings
+from calls.admission.capacity import Ceilings
 from calls.post_call import finalizer
 from config.errors import TooMany, Unavailable
 from storage.accounts import organizations

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.outbound import permissions
+from calls.outbound import audit_log
 from sipcore.messages.headers import Party
 from sipcore.trunks.trunk import Trunk
 from storage import tables
@@ -203,7 +203,7 @@ async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
             raise StorageTrouble("the disk is full")
 
         monkeypatch.setattr(calls, "placed", full)
-        monkeypatch.setattr(permissions, "note_not_dialled", full)
+        monkeypatch.setattr(audit_log, "note_not_dialled", full)
         house.turns.gate.set()
         if revoked:
             assert how(await ended(house, call)) == ("failed", "unreachable")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.number_routing import Ceilings, SecondLegs
+from calls.admission.capacity import Ceilings, SecondLegs
 from calls.post_call.analysis import Analyst
 from config.clock import utc_now
 from config.errors import ModelError

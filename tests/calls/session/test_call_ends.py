@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls.admission.number_routing import Ceilings
+from calls.admission.capacity import Ceilings
 from calls.session import conversation_runner
 from config.errors import ModelError
 from sipcore.dialogs.leg import Media

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.admission.number_routing import Ceilings
+from calls.admission.capacity import Ceilings
 from calls.post_call import unstored_calls
 from storage import tables
 from storage.calls import calls

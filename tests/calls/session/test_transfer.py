@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.number_routing import Ceilings
-from calls.outbound import permissions
+from calls.admission.capacity import Ceilings
+from calls.outbound import transfer_permissions
 from sipcore.messages.contact import Contact
 from sipcore.messages.headers import Party
 from sipcore.messages.refer import Referral, read
@@ -263,7 +263,7 @@ async def test_a_transfer_whose_granting_is_not_stored_takes_no_place(
             raise StorageTrouble("the disk is full")
 
         with monkeypatch.context() as broken:
-            broken.setattr(permissions, "tell", full)
+            broken.setattr(transfer_permissions, "tell", full)
             await refused(phone, wish())
         asked = Asked(phone, wish())
         (await callee(house)).ends(486)

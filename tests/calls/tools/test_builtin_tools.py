@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
-from calls.egress.client import Lanes
+from calls.egress.concurrency import Lanes
 from calls.knowledge.context_injection import LONGEST
 from calls.knowledge.prefetch import PASSAGES, Lookup
 from calls.knowledge.search import KnowledgeSearch

@@ -11,7 +11,8 @@ from cryptography.fernet import Fernet
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from calls.egress.client import EgressRules, Lanes
+from calls.egress.address_rules import EgressRules
+from calls.egress.concurrency import Lanes
 from calls.tools.http_response import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP
 from calls.tools.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
 from calls.tools.toolset import ToolBelt, ToolResult

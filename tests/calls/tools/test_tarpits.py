@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from cryptography.fernet import Fernet
 
-from calls.egress.client import Lanes
+from calls.egress.concurrency import Lanes
 from calls.tools.http_tool import CallContext, HttpTool, Outside
 from config.clock import utc_now
 from config.secrets import Secrets

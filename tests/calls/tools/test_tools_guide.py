@@ -10,7 +10,7 @@ from aiohttp import web
 from cryptography.fernet import Fernet
 
 from api.schemas.tools import ToolCreate
-from calls.egress.client import Lanes
+from calls.egress.concurrency import Lanes
 from calls.tools.http_tool import CallContext, HttpTool, Outside
 from calls.tools.toolset import ToolBelt, function_name
 from config.clock import utc_now

@@ -11,7 +11,8 @@ from aiohttp import web
 from cryptography.fernet import Fernet
 
 from calls.call_record.context_variables import ContextValue
-from calls.egress.client import EgressRules, Lanes
+from calls.egress.address_rules import EgressRules
+from calls.egress.concurrency import Lanes
 from calls.tools.http_tool import CallContext, HttpTool, Outside
 from config.clock import utc_now
 from config.secrets import Secrets

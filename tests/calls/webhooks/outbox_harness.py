@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from aiohttp import web
 
-from calls.egress.client import EgressClient, EgressRules, tls_context
+from calls.egress.address_rules import EgressRules
+from calls.egress.client import EgressClient, tls_context
 from calls.webhooks.delivery import Deliverer, DeliveryPolicy
 from config.secrets import Secrets
 from storage.accounts import organizations

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from calls.egress.client import EgressRules
+from calls.egress.address_rules import EgressRules
 from config.secrets import Secrets
 from storage.database.database import Database
 from tests.calls.webhooks.outbox_harness import Receiver, delivering, listening, put, stored

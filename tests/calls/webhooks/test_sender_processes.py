@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.webhooks import delivery as webhooks
+from calls.webhooks import delivery
 from calls.webhooks.receiver_concurrency import Pace
 from config.secrets import Secrets
 from storage import tables
@@ -99,7 +99,7 @@ async def test_two_processes_never_send_the_same_attempt_and_what_a_dead_one_had
             await ours.idle()
         assert await claimants(database) == Counter()
     told = sendings(receiver)
-    assert {delivery for delivery, _ in told} == {each.id for each in deliveries}
+    assert {delivery_id for delivery_id, _ in told} == {each.id for each in deliveries}
     assert {number for _, number in told} == {"1"}
     assert sorted(told.values()) == [1] * (40 - AT_FIRST) + [2] * AT_FIRST
     assert {each for each, count in told.items() if count == 2} <= set(before)
@@ -131,7 +131,7 @@ async def test_an_attempt_is_claimed_before_its_first_byte_goes_out(
 async def test_what_was_claimed_too_long_ago_is_not_sent(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "LATEST_START_S", -1.0)
+    monkeypatch.setattr(delivery, "LATEST_START_S", -1.0)
     await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets) as deliverer:
         await deliverer.idle()
@@ -142,7 +142,7 @@ async def test_what_was_claimed_too_long_ago_is_not_sent(
 async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_nor_looked_for_again_and_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "CLAIM_S", -60)
+    monkeypatch.setattr(delivery, "CLAIM_S", -60)
     receiver.hold = asyncio.Event()
     real, looks = claims.expired, []
 
@@ -151,7 +151,7 @@ async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_
         return looks[-1]
 
     monkeypatch.setattr(claims, "expired", counted)
-    delivery = await put(database, f"{receiver.origin}/hook")
+    delivery_id = await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets, timeout_s=60) as deliverer:
         await receiver.arrived.wait()
         await until(lambda: looks[-1:] and looks[-1])
@@ -162,7 +162,7 @@ async def test_an_attempt_of_ours_that_outlasts_its_claim_is_neither_sent_again_
         assert len(looks) <= before + 7
         receiver.hold.set()
         await deliverer.idle()
-    assert (await stored(database, delivery))[0].status == "succeeded"
+    assert (await stored(database, delivery_id))[0].status == "succeeded"
     assert len(receiver.got) == 1
 
 
@@ -182,11 +182,11 @@ async def test_a_healthy_receiver_waits_for_no_dead_ones_with_thousands_of_event
             await put_many(database, f"http://127.0.0.1:{port}/hook", 1000 if port == ports[0] else 5)
         async with delivering(database, secrets, timeout_s=60) as deliverer:
             await until(lambda: len(came) == len(ports) * AT_FIRST)
-            delivery = await put(database, f"{receiver.origin}/hook")
+            delivery_id = await put(database, f"{receiver.origin}/hook")
             deliverer.wake()
             await receiver.arrived.wait()
             await until(lambda: deliverer._lanes.under_way == len(came))
-            assert (await stored(database, delivery))[0].status == "succeeded"
+            assert (await stored(database, delivery_id))[0].status == "succeeded"
             assert Counter(came) == dict.fromkeys(ports, AT_FIRST), "none has ended meanwhile, and no more have begun"
 
 
@@ -224,7 +224,7 @@ async def test_a_drain_begins_nothing_more_and_lets_what_is_under_way_end(
 async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent_again(
     database: Database, secrets: Secrets, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, tries = webhooks.webhook_deliveries.record_attempt, []
+    real, tries = delivery.deliveries.record_attempt, []
 
     def fails_twice(*arguments: object, **named: object) -> object:
         tries.append(named)
@@ -232,12 +232,12 @@ async def test_what_was_sent_is_recorded_once_the_database_takes_it_and_not_sent
             raise StorageTrouble("the disk is full")
         return real(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(webhooks.webhook_deliveries, "record_attempt", fails_twice)
-    monkeypatch.setattr(webhooks, "TROUBLE_PAUSE_S", 0.01)
-    delivery = await put(database, f"{receiver.origin}/hook")
+    monkeypatch.setattr(delivery.deliveries, "record_attempt", fails_twice)
+    monkeypatch.setattr(delivery, "TROUBLE_PAUSE_S", 0.01)
+    delivery_id = await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets) as deliverer:
         await deliverer.idle()
-    assert (await stored(database, delivery))[0].status == "succeeded"
+    assert (await stored(database, delivery_id))[0].status == "succeeded"
     assert len(receiver.got) == 1
     assert len(tries) == 3
 
@@ -247,15 +247,15 @@ async def test_no_attempt_is_made_before_its_time_by_the_clock_wherever_that_is_
 ) -> None:
     receiver.statuses = [500]
     looks: list[datetime] = []
-    delivery = await put(database, f"{receiver.origin}/hook")
+    delivery_id = await put(database, f"{receiver.origin}/hook")
     async with delivering(database, secrets, delays=(3600,)) as deliverer:
         await deliverer.idle()
-        _, (_, waiting) = await stored(database, delivery)
+        _, (_, waiting) = await stored(database, delivery_id)
         due_at = waiting.next_attempt_at
         assert due_at is not None
 
         async def set_to(now: datetime) -> None:
-            monkeypatch.setattr(webhooks, "utc_now", lambda: (looks.append(now), now)[1])
+            monkeypatch.setattr(delivery, "utc_now", lambda: (looks.append(now), now)[1])
             deliverer.wake()
             await deliverer.idle()
             assert now in looks

@@ -10,7 +10,7 @@ import time
 import pytest
 from cryptography.fernet import Fernet
 
-from calls.webhooks.delivery import signature_headers
+from calls.webhooks.signing import signature_headers
 from config.clock import utc_now
 from config.secrets import Secrets
 from storage.database.database import Database

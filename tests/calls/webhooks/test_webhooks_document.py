@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from calls.webhooks.delivery import signature_headers
+from calls.webhooks.signing import signature_headers
 from config.secrets import Secrets
 from storage.database.database import Database
 from tests.calls.webhooks.outbox_harness import Receiver, delivering, put

@@ -1,0 +1,31 @@
+"""Rejection of calls: the SIP status of an inbound call, and the API error for an organization without funds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.errors import TrunklineError
+from sipcore.messages.headers import HeaderLines
+
+RETRY_AFTER_S: Final = 10
+"""What a caller is told when the server is full or draining."""
+
+
+class InsufficientFunds(TrunklineError):
+    """A paid plan has nothing left to pay calls with."""
+
+    status = 402
+
+    def __init__(self) -> None:
+        super().__init__("Insufficient funds. Please top up your balance.")
+
+
+class Refused(TrunklineError):
+    """The call is not taken; `code` is the final SIP status, `retry_after_s` goes into Retry-After, `headers` into the
+    answer as well."""
+
+    def __init__(self, code: int, why: str, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
+        super().__init__(why)
+        self.code: Final = code
+        self.retry_after_s: Final = retry_after_s
+        self.headers: Final = headers

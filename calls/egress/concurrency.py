@@ -1,0 +1,13 @@
+"""Concurrency of outbound HTTP requests, shared fairly between organizations."""
+
+from __future__ import annotations
+
+from calls.fair_semaphore import FairPlaces
+
+
+class Lanes(FairPlaces):
+    """How many requests are under way at once: `most` in all, and at most `most_of_one` of each organization, so that
+    those with slow servers leave room for the others, however many they are."""
+
+    def __init__(self, most: int = 128, most_of_one: int = 32) -> None:
+        super().__init__(most, most_of_one)

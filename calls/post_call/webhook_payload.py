@@ -1,0 +1,38 @@
+"""The `call.completed` webhook payload of an ended call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from calls.post_call.analysis import nothing_found
+from config.clock import iso
+from config.links import recording_path, transcript_path
+from storage.agents.agents import Agent
+from storage.calls.calls import Call
+
+
+def event_body(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
+    """The `call.completed` payload of an ended call, UTF-8 JSON. `link` makes a path an absolute, signed address. Every
+    value that the agent wants is there, null when it is not known."""
+    payload = {
+        "event": "call.completed",
+        "callId": call.id,
+        "organizationId": call.organization_id,
+        "agentId": call.agent_id,
+        "phoneNumberId": call.phone_number_id,
+        "direction": call.direction,
+        "status": call.status,
+        "customerNumber": call.customer_number,
+        "durationSeconds": call.duration_seconds or 0,
+        "startedAt": None if call.started_at is None else iso(call.started_at),
+        "endedAt": None if call.ended_at is None else iso(call.ended_at),
+        "recordingUrl": link(recording_path(call.id)) if call.recorded else None,
+        "transcriptUrl": link(transcript_path(call.id)) if call.transcript else None,
+        "summary": call.analysis["summary"] if call.analysis else None,
+        "extractedData": call.analysis["extractions"] if call.analysis else nothing_found(agent),
+        "contextVariables": call.context_variables,
+        "metadata": call.metadata,
+    }
+    # Half of a character is no UTF-8, and no reason for a call not to end.
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
