@@ -26,8 +26,9 @@ def native_extension() -> Extension:
     library_dir = pjsip_flags("--variable=libdir")[0]
     return Extension(
         "sipcore._native",
-        sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).glob("*.c*")),
-        depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).glob("*.h")),
+        sources=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).rglob("*.c*")),
+        depends=sorted(str(path.relative_to(ROOT)) for path in (ROOT / SOURCES).rglob("*.h")),
+        include_dirs=[str(SOURCES)],
         extra_compile_args=[
             "-O3",
             "-Wall",

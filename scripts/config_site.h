@@ -33,8 +33,8 @@
 /* Otherwise any host that sends RTP to a call's port takes over its audio within 25 ms. */
 #define PJMEDIA_TRANSPORT_SWITCH_REMOTE_ADDR 0
 
-/* How far the RTP clock moves behind each key that is sent as RFC 4733 events: the length that sipcore/native/dial.c gives
- * them. The default of 200 would let it run ahead by 100 ms a key. */
+/* How far the RTP clock moves behind each key that is sent as RFC 4733 events: the length that
+ * sipcore/native/pump/dtmf_sender.c gives them. The default of 200 would let it run ahead by 100 ms a key. */
 #define PJMEDIA_DTMF_DURATION_MSEC 100
 
 /* Else the start waits for a resolver to know the machine's own name, which it often does not, or not soon. */

@@ -32,13 +32,13 @@ compile() { # OBJECT SOURCE
 build_native() {
     scripts/build-pjsip.sh sanitize
     description=build/pjsip-sanitize/lib/pkgconfig/libpjproject.pc
-    flags="$(pkg-config --cflags $description) -I$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
+    flags="-Isipcore/native $(pkg-config --cflags $description)"
     options="-g -O1 -DNDEBUG $address_options $coverage_options"
-    key=$({ cat sipcore/native/* tests/fuzz/native/*; readlink -f build/pjsip-sanitize; echo "$options"; } | sha256sum)
+    key=$({ find sipcore/native tests/fuzz/native -type f | sort | xargs tail -n +1; readlink -f build/pjsip-sanitize; echo "$options"; } | sha256sum)
     [ "$(cat "$made/native/key" 2>/dev/null)" = "$key" ] && return
     rm -rf "$made/native"
     mkdir -p "$made/native/ours"
-    sources=$(grep -L 'PyObject\|^#include "python_' sipcore/native/*.c)
+    sources=$(find sipcore/native -name '*.c' ! -path 'sipcore/native/python/*' | sort)
     watched "compiling our parsers" "" "" compile_all
     watched "linking a program for each" "" "" link_all
     echo "$key" >"$made/native/key"

@@ -13,7 +13,7 @@ status=0
 # The extension beside the one that is installed, once for each content.
 build_extension() { # KIND COMPILER PJSIP OPTIONS LINK_OPTIONS
     folder=$root/build/sanitize/$1
-    key=$({ cat setup.py sipcore/native/*; readlink -f "$3"; echo "$2 $4"; } | sha256sum)
+    key=$({ find setup.py sipcore/native -type f | sort | xargs tail -n +1; readlink -f "$3"; echo "$2 $4"; } | sha256sum)
     [ "$(cat "$folder/key" 2>/dev/null)" = "$key" ] && return
     mkdir -p "$folder"
     watched "compiling the extension ($1)" "" "" env CC="$2" CXX="$2" LDSHARED="$2 -shared" \
@@ -80,8 +80,10 @@ address() {
 thread() {
     build_extension thread gcc build/pjsip "$thread_options" "$thread_options"
     rm -f build/sanitize/thread/report.*
-    usual=$(for part in pump tap background digits rtp_attacks rtp_moves rtp_ports media_quality media_packets connections \
-        guard_limits names replaces call_table srtp tls endpoint; do echo "tests/sipcore/test_$part.py"; done)
+    usual=$(for part in audio/test_pump trace/test_message_tap audio/test_background audio/test_dtmf rtp/test_rtp_attacks \
+        rtp/test_source_moves rtp/test_port_pool audio/test_media_quality rtp/test_media_packets \
+        security/test_connection_limit security/test_guard_limits resolver/test_host_table dialogs/test_replaces \
+        dialogs/test_call_table rtp/test_srtp transport/test_tls test_endpoint; do echo "tests/sipcore/$part.py"; done)
     run_tests thread "$thread_runtime" "$root/build/pjsip" "${TESTS:-$usual}"
     run_messages thread "$thread_runtime" "$root/build/pjsip"
     tell_reports thread

@@ -53,7 +53,7 @@ add_pjsua2() {
 build_extension() {
     prefix=$(readlink -f build/pjsip)
     suffix=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-    key=$({ cat setup.py sipcore/native/*; echo "$prefix $suffix"; } | sha256sum | cut -c 1-16)
+    key=$({ find setup.py sipcore/native -type f | sort | xargs tail -n +1; echo "$prefix $suffix"; } | sha256sum | cut -c 1-16)
     kept=${XDG_CACHE_HOME:-$HOME/.cache}/trunkline/native-$key.so
     built=sipcore/_native$suffix
     if [ ! -e "$kept" ]; then

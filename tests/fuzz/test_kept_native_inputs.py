@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -22,9 +21,9 @@ def pjsip(*asked: str) -> list[str]:
 def compiled(name: str, folder: Path) -> Path:
     """The harness; what it tests it finds in the extension."""
     library = folder / f"{name}.so"
-    python = f"-I{sysconfig.get_path('include')}"
+    ours = f"-I{ROOT}/sipcore/native"
     subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", library, NATIVE / f"fuzz_{name}.c", NATIVE / "stack.c", python,
+        ["cc", "-shared", "-fPIC", "-o", library, NATIVE / f"fuzz_{name}.c", NATIVE / "stack.c", ours,
          *pjsip("--cflags", "--libs"), f"-Wl,-rpath,{pjsip('--variable=libdir')[0]}"],
         check=True,
     )  # fmt: skip
@@ -50,9 +49,9 @@ def test_a_harness_ends_the_process_where_an_invariant_does_not_hold(tmp_path: P
         '{ (void)data; must(size > 99999, "long"); return 0; }\n'
     )
     library = tmp_path / "broken.so"
-    python = f"-I{sysconfig.get_path('include')}"
+    ours = f"-I{ROOT}/sipcore/native"
     subprocess.run(
-        ["cc", "-shared", "-fPIC", "-o", library, source, NATIVE / "stack.c", python, *pjsip("--cflags", "--libs")],
+        ["cc", "-shared", "-fPIC", "-o", library, source, NATIVE / "stack.c", ours, *pjsip("--cflags", "--libs")],
         check=True,
     )
     command = [sys.executable, "-m", "tests.fuzz.native_replay", str(library), str(source)]

@@ -13,7 +13,7 @@ def compiled(folder: Path, *sources: str) -> ctypes.CDLL:
     """A library of these files, whose names begin at the root of the project."""
     library = folder / "part.so"
     files = [str(ROOT / source) for source in sources]
-    options = ["-shared", "-fPIC", f"-Wl,-rpath,{_pjsip('--variable=libdir')[0]}"]
+    options = ["-shared", "-fPIC", f"-I{ROOT}/sipcore/native", f"-Wl,-rpath,{_pjsip('--variable=libdir')[0]}"]
     subprocess.run(["cc", *options, "-o", str(library), *files, *_pjsip("--cflags", "--libs")], check=True)
     return ctypes.CDLL(str(library))
 

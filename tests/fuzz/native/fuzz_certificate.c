@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../sipcore/native/literal.h"
-#include "../../../sipcore/native/tls_borrowed.h"
-#include "../../../sipcore/native/tls_peer.h"
+#include "net/ip_literal.h"
+#include "tls/unverified_address.h"
+#include "tls/peer_verify.h"
 
 #define MOST 8
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "../../../sipcore/native/challenge.h"
+#include "registration/auth_challenge.h"
 
 static bool is_challenge(const pjsip_hdr *header)
 {

@@ -6,8 +6,8 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-#include "../../../sipcore/native/rtp_gate.h"
-#include "../../../sipcore/native/slot.h"
+#include "rtp/send_gate.h"
+#include "pump/slot.h"
 
 #define STEP_NS 20000000LL
 

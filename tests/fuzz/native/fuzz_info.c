@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "../../../sipcore/native/info.h"
+#include "sip/dtmf_info.h"
 
 static const char none[] = "None=\r\n", key[] = "Signal=?\r\nDuration=160\r\n";
 

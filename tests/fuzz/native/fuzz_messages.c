@@ -2,7 +2,7 @@
  * rest is the packet. */
 #include "stack.h"
 
-#include "../../../sipcore/native/guard.h"
+#include "guard/guard.h"
 
 #define MOST_BYTES_SENT 8000
 

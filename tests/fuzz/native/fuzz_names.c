@@ -6,9 +6,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "../../../sipcore/native/literal.h"
-#include "../../../sipcore/native/names.h"
-#include "../../../sipcore/native/sources.h"
+#include "net/ip_literal.h"
+#include "net/host_table.h"
+#include "net/ip_set.h"
 
 #define MOST 16
 #define SIGN '='

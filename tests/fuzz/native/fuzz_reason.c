@@ -5,7 +5,7 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-#include "../../../sipcore/native/reason.h"
+#include "sip/reason_header.h"
 
 static const char *const messages[] = {"BYE sip:h SIP/2.0\r\n", "CANCEL sip:h SIP/2.0\r\n", "SIP/2.0 603 Decline\r\n",
                                        "SIP/2.0 180 Ringing\r\n"};

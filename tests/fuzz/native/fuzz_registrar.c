@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../../../sipcore/native/binding.h"
+#include "registration/contact_binding.h"
 
 #define ASKED_S 300
 

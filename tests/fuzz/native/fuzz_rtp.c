@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../sipcore/native/rtp_lock.h"
-#include "../../../sipcore/native/rtp_packet.h"
-#include "../../../sipcore/native/rtp_quality.h"
+#include "rtp/source_lock.h"
+#include "rtp/rtp_packet.h"
+#include "rtp/rtp_stats.h"
 
 #define HOSTS 4                 /* the last of them is never announced, nor does SIP come from there */
 

@@ -6,9 +6,9 @@
 
 #include <pjsua-lib/pjsua_internal.h>
 
-#include "../../../sipcore/native/address.h"
-#include "../../../sipcore/native/sdp.h"
-#include "../../../sipcore/native/secrecy.h"
+#include "sip/local_address.h"
+#include "net/sdp.h"
+#include "rtp/srtp.h"
 
 #define PRINTED 64000
 

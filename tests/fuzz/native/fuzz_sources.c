@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../sipcore/native/sources.h"
+#include "net/ip_set.h"
 
 #define MOST 64
 

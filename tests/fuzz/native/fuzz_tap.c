@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "../../../sipcore/native/tap.h"
+#include "net/message_tap.h"
 
 #define BATCH (64u << 10)       /* at least one of the longest records */
 

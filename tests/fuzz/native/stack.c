@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../../sipcore/native/address.h"
-#include "../../../sipcore/native/challenge.h"
-#include "../../../sipcore/native/guard.h"
-#include "../../../sipcore/native/limits.h"
-#include "../../../sipcore/native/literal.h"
-#include "../../../sipcore/native/media_places.h"
-#include "../../../sipcore/native/names.h"
-#include "../../../sipcore/native/refer.h"
-#include "../../../sipcore/native/rtp_ports.h"
-#include "../../../sipcore/native/tap.h"
+#include "sip/local_address.h"
+#include "registration/auth_challenge.h"
+#include "guard/guard.h"
+#include "guard/invite_rate_limit.h"
+#include "net/ip_literal.h"
+#include "rtp/media_address_policy.h"
+#include "net/host_table.h"
+#include "sip/refer.h"
+#include "rtp/port_pool.h"
+#include "net/message_tap.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)

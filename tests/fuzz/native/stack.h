@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../../../sipcore/native/register.h"
+#include "registration/register.h"
 
 /* Stands in an input for the local tag of the one dialog that there is; as long as PJSIP's own tags. */
 #define LOCAL_TAG "the-tag-that-this-end-has-chosen-xxx"

@@ -17,9 +17,11 @@ PEER, STRAY = 40000, 50000
 
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    parts = ("rtp_lock.c", "rtp_candidates.c")
+    parts = ("rtp/source_lock.c", "rtp/source_probation.c")
     library = compiled(
-        tmp_path_factory.mktemp("lock"), "tests/sipcore/rtp_lock_by_ms.c", *(f"sipcore/native/{part}" for part in parts)
+        tmp_path_factory.mktemp("lock"),
+        "tests/sipcore/rtp/source_lock_by_ms.c",
+        *(f"sipcore/native/{part}" for part in parts),
     )
     library.make.restype = ctypes.c_void_p
     return library

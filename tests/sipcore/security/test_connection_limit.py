@@ -23,7 +23,11 @@ a_call = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    sources = ("tests/sipcore/connections_by_number.c", "sipcore/native/connections.c", "sipcore/native/sources.c")
+    sources = (
+        "tests/sipcore/security/connection_limit_by_number.c",
+        "sipcore/native/guard/connection_limit.c",
+        "sipcore/native/net/ip_set.c",
+    )
     return compiled(tmp_path_factory.mktemp("connections"), *sources)
 
 

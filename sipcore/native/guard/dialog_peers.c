@@ -1,0 +1,87 @@
+/* See dialog_peers.h. */
+#include "guard/dialog_peers.h"
+
+#include "net/host_table.h"
+#include "net/ip_set.h"
+
+#include <string.h>
+
+#define PLACES 8 /* of one dialog; further ones must be in its route set */
+
+typedef struct peers {
+    int count;
+    address_key_t place[PLACES];
+} peers_t;
+
+static pj_status_t on_tx(pjsip_tx_data *tdata);
+
+static pjsip_module module = {
+    .name = {"mod-trunkline-dialog-peers", 26},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 3,
+    .on_tx_request = on_tx,
+    .on_tx_response = on_tx,
+};
+
+static bool contains(const peers_t *peers, const address_key_t *key)
+{
+    for (int i = 0; peers && i < peers->count; i++)
+        if (memcmp(&peers->place[i], key, sizeof *key) == 0)
+            return true;
+    return false;
+}
+
+/* The dialog is locked. */
+static void note(pjsip_dialog *dialog, const address_key_t *key)
+{
+    peers_t *peers = dialog->mod_data[module.id];
+    if (!peers)
+        peers = dialog->mod_data[module.id] = PJ_POOL_ZALLOC_T(dialog->pool, peers_t);
+    if (peers->count < PLACES && !contains(peers, key))
+        peers->place[peers->count++] = *key;
+}
+
+/* Our answers go to where the dialog's requests come from, our requests to where its answers come from. */
+static pj_status_t on_tx(pjsip_tx_data *tdata)
+{
+    pjsip_dialog *dialog = pjsip_tdata_get_dlg(tdata);
+    address_key_t key;
+    if (!dialog || !address_key(&tdata->tp_info.dst_addr, &key))
+        return PJ_SUCCESS;
+    pj_grp_lock_acquire(dialog->grp_lock_);
+    note(dialog, &key);
+    pj_grp_lock_release(dialog->grp_lock_);
+    return PJ_SUCCESS;
+}
+
+int dialog_peers_install(void)
+{
+    return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
+}
+
+void dialog_peers_remove(void)
+{
+    if (module.id != -1)
+        pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
+}
+
+static bool leads_to(const void *uri, const pj_sockaddr *source)
+{
+    const pjsip_uri *bare = uri ? pjsip_uri_get_uri(uri) : NULL;
+    return bare && (PJSIP_URI_SCHEME_IS_SIP(bare) || PJSIP_URI_SCHEME_IS_SIPS(bare)) &&
+           names_lead_to((const pjsip_sip_uri *)bare, source);
+}
+
+bool dialog_peers_has(const pjsip_dialog *dialog, const pj_sockaddr *source)
+{
+    address_key_t key;
+    if (module.id == -1 || !address_key(source, &key))
+        return false;
+    if (contains(dialog->mod_data[module.id], &key) || leads_to(dialog->target, source))
+        return true;
+    const pjsip_route_hdr *route = dialog->route_set.next;
+    for (; route != &dialog->route_set; route = route->next)
+        if (leads_to(route->name_addr.uri, source))
+            return true;
+    return false;
+}

@@ -1,0 +1,384 @@
+#define _GNU_SOURCE
+#include "guard/guard.h"
+
+#include "guard/response_source.h"
+#include "sip/call_table.h"
+#include "guard/connection_limit.h"
+#include "guard/dialog_peers.h"
+#include "net/force_close.h"
+#include "guard/parse_errors.h"
+#include "sip/glare.h"
+#include "sip/replaces.h"
+#include "sip/dtmf_info.h"
+#include "guard/invite_rate_limit.h"
+#include "net/ip_literal.h"
+#include "rtp/port_pool.h"
+#include "net/host_table.h"
+#include "guard/sdp_policy.h"
+#include "rtp/srtp.h"
+#include "net/ip_set.h"
+#include "net/message_tap.h"
+#include "tls/tls_listener.h"
+#include "net/drop_counters.h"
+#include "sip/uas_conformance.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PATIENCE_MS 10000   /* a connection has so long to send a whole message */
+#define LOOK_MS 500         /* between two looks for those that have not */
+
+typedef char address_t[PJ_INET6_ADDRSTRLEN];
+
+static struct {
+    pthread_mutex_t lock;
+    sources_t *known, *probes;
+    bool refuse_unknown, accepting;
+    int retry_after_s, patience_ms;
+} guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10, .patience_ms = PATIENCE_MS};
+
+static pjsip_tp_state_callback next_state_callback;
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void guard_set_sources(const char *const *known, int known_count, const char *const *probes, int probe_count)
+{
+    sources_t *k = sources_make(known, known_count), *p = sources_make(probes, probe_count);
+    pthread_mutex_lock(&guard.lock);
+    sources_t *old_k = guard.known, *old_p = guard.probes;
+    guard.known = k;
+    guard.probes = p;
+    pthread_mutex_unlock(&guard.lock);
+    sources_free(old_k);
+    sources_free(old_p);
+}
+
+void guard_set_patience(int milliseconds)
+{
+    pthread_mutex_lock(&guard.lock);
+    guard.patience_ms = milliseconds;
+    pthread_mutex_unlock(&guard.lock);
+}
+
+void guard_set_answers(bool refuse_unknown_with_403, bool accepting, int retry_after_s)
+{
+    pthread_mutex_lock(&guard.lock);
+    guard.refuse_unknown = refuse_unknown_with_403;
+    guard.accepting = accepting;
+    guard.retry_after_s = retry_after_s;
+    pthread_mutex_unlock(&guard.lock);
+}
+
+/* RFC 3261 8.2.2: out-of-dialog requests have no To tag. */
+static bool out_of_dialog(const pjsip_rx_data *rdata)
+{
+    return rdata->msg_info.to && rdata->msg_info.to->tag.slen == 0;
+}
+
+/* Its tags are seen by everybody on the way: only those whom the dialog is with, and other trunks, may send requests in it. */
+static bool in_dialog(const pjsip_rx_data *rdata, bool from_known)
+{
+    if (out_of_dialog(rdata) || !rdata->msg_info.from || !rdata->msg_info.cid)
+        return false;
+    pjsip_dialog *dialog = pjsip_ua_find_dialog(&rdata->msg_info.cid->id, &rdata->msg_info.to->tag,
+                                                &rdata->msg_info.from->tag, PJ_TRUE);
+    bool found = dialog && (from_known || dialog_peers_has(dialog, &rdata->pkt_info.src_addr));
+    if (dialog)
+        pjsip_dlg_dec_lock(dialog);
+    return found;
+}
+
+/* Where the request came from that has begun it. */
+static bool came_from(pjsip_transaction *tsx, const pj_sockaddr *source)
+{
+    pj_sockaddr first;
+    pj_grp_lock_acquire(tsx->grp_lock);
+    bool same = literal_address(&tsx->res_addr.dst_host.addr.host, &first) && sources_same_host(&first, source);
+    pj_grp_lock_release(tsx->grp_lock);
+    return same;
+}
+
+/* A request that came already, or the CANCEL or ACK of one (RFC 3261 17.2.3). */
+static bool in_transaction(pjsip_rx_data *rdata, bool from_known)
+{
+    const pjsip_method *method = &rdata->msg_info.msg->line.req.method;
+    pjsip_transaction *tsx = NULL;
+    pj_str_t key;
+    if (method->id == PJSIP_CANCEL_METHOD)
+        method = pjsip_get_invite_method();
+    if (pjsip_tsx_create_key(rdata->tp_info.pool, &key, PJSIP_ROLE_UAS, method, rdata) == PJ_SUCCESS)
+        tsx = pjsip_tsx_layer_find_tsx2(&key, PJ_TRUE);
+    if (!tsx)
+        return false;
+    bool found = from_known || came_from(tsx, &rdata->pkt_info.src_addr);
+    pj_grp_lock_dec_ref(tsx->grp_lock);
+    return found;
+}
+
+static void answer(pjsip_rx_data *rdata, int code, int retry_after_s)
+{
+    const pj_str_t allow = pj_str("Allow"), methods = pj_str("INVITE, ACK, CANCEL, BYE, OPTIONS");
+    const bool options = rdata->msg_info.msg->line.req.method.id == PJSIP_OPTIONS_METHOD;
+    pj_pool_t *pool = rdata->tp_info.pool;
+    pjsip_hdr headers;
+    pj_list_init(&headers);
+    if (code == 503)
+        pj_list_push_back(&headers, pjsip_retry_after_hdr_create(pool, retry_after_s));
+    if (code == 405)
+        pj_list_push_back(&headers, pjsip_generic_string_hdr_create(pool, &allow, &methods));
+    if (options && code != 403)
+        uas_describe(pool, &headers);
+    pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, code, NULL, &headers, NULL);
+}
+
+/* Of a flood nothing is kept. */
+static void answer_unseen(pjsip_rx_data *rdata, int code, int retry_after_s)
+{
+    tap_mute(true);
+    answer(rdata, code, retry_after_s);
+    tap_mute(false);
+}
+
+/* A stranger's connection ends with what it has been told. */
+static pj_bool_t refuse_stranger(pjsip_rx_data *rdata, bool refuse)
+{
+    pjsip_transport *transport = rdata->tp_info.transport;
+    if (refuse && rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
+        answer_unseen(rdata, 403, 0);
+    if ((transport->flag & PJSIP_TRANSPORT_RELIABLE) && transport->dir == PJSIP_TP_DIR_INCOMING)
+        pjsip_transport_shutdown(transport);
+    return PJ_TRUE;
+}
+
+/* What may begin something (RFC 3261 8.2.1). PJSUA would say 200 to a MESSAGE that nobody reads. */
+static bool may_begin(pjsip_method_e method)
+{
+    return method == PJSIP_INVITE_METHOD || method == PJSIP_ACK_METHOD || method == PJSIP_CANCEL_METHOD;
+}
+
+static pj_bool_t let_in(pjsip_rx_data *rdata)
+{
+    names_settle_target(rdata);
+    if (sdp_guard_takes(rdata)) {
+        secrecy_await_handshake(rdata);
+        return PJ_FALSE;
+    }
+    if (rdata->msg_info.msg->line.req.method.id == PJSIP_ACK_METHOD) {
+        sdp_guard_drop(rdata);
+        return PJ_FALSE;
+    }
+    sdp_guard_refuse(rdata);
+    return PJ_TRUE;
+}
+
+bool guard_knows(const pj_sockaddr *source)
+{
+    address_key_t address;
+    if (!address_key(source, &address))
+        return false;
+    pthread_mutex_lock(&guard.lock);
+    bool known = sources_contain(guard.known, &address);
+    pthread_mutex_unlock(&guard.lock);
+    return known;
+}
+
+bool guard_listens_to(const pj_sockaddr *source)
+{
+    address_key_t address;
+    if (!address_key(source, &address))
+        return false;
+    pthread_mutex_lock(&guard.lock);
+    bool listens = sources_contain(guard.known, &address) || sources_contain(guard.probes, &address);
+    pthread_mutex_unlock(&guard.lock);
+    return listens;
+}
+
+static pj_bool_t on_response(pjsip_rx_data *rdata)
+{
+    bool asked = guard_knows(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
+    connections_whole(rdata->tp_info.transport, asked);
+    if (!asked) {
+        turned_away(AWAY_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
+        return PJ_TRUE;
+    }
+    if (answers_us(rdata))
+        tap_received(rdata);
+    glare_on_response(rdata);
+    if (!sdp_guard_takes(rdata))
+        sdp_guard_drop(rdata);
+    names_settle_via(rdata);
+    names_settle_target(rdata);
+    return PJ_FALSE;
+}
+
+/* Called for every request before the transaction layer sees it; PJ_TRUE ends its way here. A call that was let in goes
+ * on to its end, whoever is unknown or refused by now. */
+static pj_bool_t on_request(pjsip_rx_data *rdata)
+{
+    const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
+    const char *source = rdata->pkt_info.src_name;
+    address_key_t address;
+    bool has_address = address_key(&rdata->pkt_info.src_addr, &address);
+    pthread_mutex_lock(&guard.lock);
+    bool known = has_address && sources_contain(guard.known, &address);
+    bool probe = method == PJSIP_OPTIONS_METHOD && has_address && sources_contain(guard.probes, &address);
+    bool refuse = guard.refuse_unknown, accepting = guard.accepting;
+    int retry_after_s = guard.retry_after_s;
+    pthread_mutex_unlock(&guard.lock);
+    bool of_call = in_dialog(rdata, known), forged = uas_is_forged_cancel(rdata);
+    bool ongoing = of_call || (in_transaction(rdata, known) && !forged);
+    bool admitted = known || ongoing || (probe && out_of_dialog(rdata));
+    connections_whole(rdata->tp_info.transport, admitted);
+
+    if (!admitted) {
+        turned_away(AWAY_UNKNOWN_SOURCE, source);
+        return refuse_stranger(rdata, refuse);
+    }
+    rdata->msg_info.via->maddr_param.slen = 0; /* answers go to where requests come from, not to a group (RFC 3261 18.2.2) */
+    if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !limits_take(&address, now_ms())) {
+        turned_away(AWAY_TOO_MANY_INVITES, source);
+        answer_unseen(rdata, 503, LIMITS_BURST_S);
+        return PJ_TRUE;
+    }
+    tap_received(rdata);
+    if (uas_is_malformed(rdata)) {
+        if (method != PJSIP_ACK_METHOD)
+            answer(rdata, 400, 0);
+        return PJ_TRUE;
+    }
+    if (forged) {
+        answer(rdata, 481, 0);
+        return PJ_TRUE;
+    }
+    if (ongoing || !out_of_dialog(rdata)) {
+        if (of_call && uas_answers(rdata))
+            return PJ_TRUE;
+        info_spell_key(rdata);
+        return let_in(rdata);
+    }
+    if (method == PJSIP_OPTIONS_METHOD)
+        answer(rdata, accepting ? 200 : 503, retry_after_s);
+    else if (!may_begin(method))
+        answer(rdata, method == PJSIP_BYE_METHOD ? 481 : 405, 0);
+    else if (method == PJSIP_INVITE_METHOD && !accepting && !handover_asked(rdata)) /* which is no further call */
+        answer(rdata, 503, retry_after_s);
+    else if (method == PJSIP_INVITE_METHOD && !rtp_ports_left()) {
+        rtp_ports_miss();
+        answer(rdata, 503, retry_after_s);
+    }
+    else {
+        call_table_make_room();
+        return let_in(rdata);
+    }
+    return PJ_TRUE;
+}
+
+static void peer_of(const pjsip_transport *transport, address_t peer)
+{
+    pj_sockaddr_print(&transport->key.rem_addr, peer, sizeof(address_t), 0);
+}
+
+/* A stranger's connection is closed at once, or when it has been told 403: however many come, they take none of the
+ * sockets that calls need. */
+static bool may_connect(pjsip_transport *transport)
+{
+    address_t peer = {0};
+    address_key_t address;
+    peer_of(transport, peer);
+    if (!address_key(&transport->key.rem_addr, &address))
+        return false;
+    pthread_mutex_lock(&guard.lock);
+    bool known = sources_contain(guard.known, &address) || sources_contain(guard.probes, &address);
+    bool allowed = known || guard.refuse_unknown; /* who is to be told 403 must be listened to */
+    if (!allowed)
+        turned_away(AWAY_UNKNOWN_SOURCE, peer);
+    pthread_mutex_unlock(&guard.lock);
+    if (allowed && !connections_add(transport, &address, !known, now_ms())) {
+        turned_away(AWAY_TOO_MANY_CONNECTIONS, peer);
+        return false;
+    }
+    return allowed;
+}
+
+static void on_transport_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
+{
+    if (state == PJSIP_TP_STATE_CONNECTED && transport->dir == PJSIP_TP_DIR_INCOMING && !may_connect(transport))
+        disconnect(transport);
+    if (state == PJSIP_TP_STATE_DISCONNECTED || state == PJSIP_TP_STATE_DESTROY)
+        connections_remove(transport);
+    tls_on_state(transport, state, info);
+    if (next_state_callback)
+        next_state_callback(transport, state, info);
+}
+
+static pj_status_t on_data(pjsip_tp_rx_data *data)
+{
+    connections_began(data->tp, now_ms());
+    return PJ_SUCCESS;
+}
+
+/* On PJSIP's worker, as everything that ends a connection of its. */
+static void look_for_slow(pj_timer_heap_t *heap, pj_timer_entry *timer)
+{
+    const pj_time_val again = {0, LOOK_MS};
+    pjsip_transport *slow;
+    (void)heap;
+    pthread_mutex_lock(&guard.lock);
+    int patience_ms = guard.patience_ms;
+    pthread_mutex_unlock(&guard.lock);
+    while ((slow = connections_slow(now_ms(), patience_ms))) {
+        address_t peer = {0};
+        peer_of(slow, peer);
+        turned_away(AWAY_SLOW_CONNECTION, peer);
+        disconnect(slow);
+        pjsip_transport_dec_ref(slow);
+    }
+    tls_turn_strangers_away();
+    pjsip_endpt_schedule_timer(pjsua_get_pjsip_endpt(), timer, &again);
+}
+
+static pj_timer_entry slow_timer;
+
+static pjsip_module module = {
+    .name = {"mod-trunkline-guard", 19},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 2,
+    .on_rx_request = on_request,
+    .on_rx_response = on_response,
+};
+
+int guard_install(void)
+{
+    pjsip_tpmgr *transports = pjsip_endpt_get_tpmgr(pjsua_get_pjsip_endpt());
+    connections_forget();
+    if (pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) != PJ_SUCCESS)
+        return -1;
+    glare_install();
+    if (uas_install() != 0 || dialog_peers_install() != 0)
+        return -1;
+    next_state_callback = pjsip_tpmgr_get_state_cb(transports);
+    if (pjsip_tpmgr_set_state_cb(transports, on_transport_state) != PJ_SUCCESS)
+        return -1;
+    pjsip_tpmgr_set_recv_data_cb(transports, on_data);
+    pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
+    look_for_slow(NULL, &slow_timer);
+    return dropped_install(transports, guard_knows) == PJ_SUCCESS ? 0 : -1;
+}
+
+void guard_remove(void)
+{
+    uas_remove();
+    dialog_peers_remove();
+    if (module.id == -1)
+        return;
+    pjsip_endpt_cancel_timer(pjsua_get_pjsip_endpt(), &slow_timer);
+    connections_forget();
+    pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
+}

@@ -1,0 +1,160 @@
+#include "guard/parse_errors.h"
+
+#include "guard/connection_limit.h"
+#include "sip/cseq.h"
+#include "net/message_tap.h"
+#include "net/drop_counters.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static bool (*is_known)(const pj_sockaddr *source);
+
+/* The message of a packet that begins here; NULL when that cannot be told: in a stream it may have come behind another,
+ * mostly at an address that no message can have. */
+static pjsip_rx_data *rdata_of(const pjsip_tp_dropped_data *dropped, const char *packet)
+{
+    if (!packet)
+        return NULL;
+    if ((uintptr_t)(packet - offsetof(pjsip_rx_data, pkt_info.packet)) % _Alignof(pjsip_rx_data) != 0)
+        return NULL;
+    pjsip_rx_data *rdata = (pjsip_rx_data *)(packet - offsetof(pjsip_rx_data, pkt_info.packet));
+    return rdata->tp_info.transport == dropped->tp && rdata->msg_info.msg_buf == dropped->data ? rdata : NULL;
+}
+
+/* A connection knows its peer, a datagram its sender. False: neither can be told. */
+static bool source_of(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata, pj_sockaddr *source)
+{
+    if (dropped->tp->flag & PJSIP_TRANSPORT_RELIABLE)
+        *source = dropped->tp->key.rem_addr;
+    else if (rdata)
+        *source = rdata->pkt_info.src_addr;
+    else
+        return false;
+    return true;
+}
+
+/* Everything but what could not be read is there. */
+static bool is_whole(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata)
+{
+    return dropped->status == PJSIP_EINVALIDMSG && rdata && rdata->msg_info.msg && rdata->msg_info.cid && rdata->msg_info.cid->id.slen && rdata->msg_info.from && rdata->msg_info.to &&
+           rdata->msg_info.via && rdata->msg_info.cseq;
+}
+
+/* Of any other scheme than Digest (RFC 3261 20.7, 20.27, 20.28, 20.44). */
+static bool are_credentials(const pj_str_t *name)
+{
+    static const char *const names[] = {"Authorization", "Proxy-Authorization", "WWW-Authenticate", "Proxy-Authenticate"};
+    for (unsigned i = 0; i < PJ_ARRAY_SIZE(names); i++)
+        if (pj_stricmp2(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool lacks_credentials_only(const pjsip_rx_data *rdata)
+{
+    const pjsip_parser_err_report *all = &rdata->msg_info.parse_err;
+    for (const pjsip_parser_err_report *error = all->next; error != all; error = error->next)
+        if (!are_credentials(&error->hname))
+            return false;
+    return true;
+}
+
+/* What PJSIP does with a message that it has read (RFC 3261 18.2.1, RFC 3581 4). */
+static void note_source(pjsip_rx_data *rdata)
+{
+    pjsip_via_hdr *via = rdata->msg_info.via;
+    if (!via)
+        return;
+    via->maddr_param.slen = 0;
+    pj_strdup2(rdata->tp_info.pool, &via->recvd_param, rdata->pkt_info.src_name);
+    if (via->rport_param == 0)
+        via->rport_param = rdata->pkt_info.src_port;
+}
+
+static void read_all_the_same(pjsip_rx_data *rdata)
+{
+    pj_bool_t handled = PJ_FALSE;
+    pjsip_process_rdata_param how;
+    pjsip_process_rdata_param_default(&how);
+    how.silent = PJ_TRUE;
+    pjsip_endpt_process_rx_data(pjsua_get_pjsip_endpt(), rdata, &how, &handled);
+    pj_bzero(&rdata->endpt_info, sizeof rdata->endpt_info);
+}
+
+static bool is_request(const pjsip_rx_data *rdata)
+{
+    return rdata->msg_info.msg->type == PJSIP_REQUEST_MSG;
+}
+
+static bool has_valid_status(const pjsip_rx_data *rdata)
+{
+    const int code = rdata->msg_info.msg->line.status.code;
+    return code >= 100 && code < 700;
+}
+
+/* Its CSeq may be all that is missing. */
+static void refuse(pjsip_rx_data *rdata, bool whole)
+{
+    tap_received(rdata);
+    connections_whole(rdata->tp_info.transport, true);
+    if (!whole)
+        cseq_refuse(rdata);
+    else if (rdata->msg_info.msg->line.req.method.id != PJSIP_ACK_METHOD)
+        pjsip_endpt_respond_stateless(pjsua_get_pjsip_endpt(), rdata, PJSIP_SC_BAD_REQUEST, NULL, NULL, NULL);
+}
+
+/* True when it is dropped no more. */
+static bool is_saved(pjsip_rx_data *rdata)
+{
+    if (is_request(rdata))
+        note_source(rdata);
+    if (!lacks_credentials_only(rdata) || (!is_request(rdata) && !has_valid_status(rdata)))
+        return false;
+    read_all_the_same(rdata);
+    return true;
+}
+
+static void tell(const pjsip_tp_dropped_data *dropped, const pjsip_rx_data *rdata, const char *source)
+{
+    static const pj_str_t none = {"", 0};
+    const pjsip_parser_err_report *errors = rdata ? &rdata->msg_info.parse_err : NULL;
+    const bool has_errors = errors && errors->next && errors->next != errors;
+    turned_away_message(AWAY_GARBAGE, source, has_errors ? &errors->next->hname : &none, dropped->data, dropped->len);
+}
+
+/* Line ends before a message are reported first, apart from it: alone, they are a keep-alive. */
+static void on_dropped(pjsip_tp_dropped_data *dropped)
+{
+    static __thread const char *skipped_from, *skipped_to;
+    const char *data = dropped->data;
+    if (dropped->status == PJ_EIGNORED) {
+        skipped_from = data;
+        skipped_to = data + dropped->len;
+        return;
+    }
+    char name[PJ_INET6_ADDRSTRLEN] = "unknown";
+    pj_sockaddr address;
+    pjsip_rx_data *rdata = rdata_of(dropped, data && data == skipped_to ? skipped_from : data);
+    bool has_source = source_of(dropped, rdata, &address), known = has_source && is_known(&address);
+    bool whole = is_whole(dropped, rdata), request = rdata && rdata->msg_info.msg && is_request(rdata);
+    if (known && whole && is_saved(rdata))
+        return;
+    if (has_source)
+        pj_sockaddr_print(&address, name, sizeof name, 0);
+    if (known)
+        tell(dropped, rdata, name);
+    else
+        turned_away(AWAY_GARBAGE, name);
+    if (known && request && !whole && dropped->status == PJSIP_EINVALIDMSG)
+        note_source(rdata);
+    if (known && request && dropped->status == PJSIP_EINVALIDMSG)
+        refuse(rdata, whole);
+}
+
+pj_status_t dropped_install(pjsip_tpmgr *transports, bool (*knows)(const pj_sockaddr *source))
+{
+    is_known = knows;
+    return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped);
+}

@@ -1,0 +1,331 @@
+#define _GNU_SOURCE
+#include "net/host_table.h"
+
+#include "net/ip_literal.h"
+#include "net/ip_set.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static struct {
+    pthread_mutex_t lock;
+    names_entry_t *entries;     /* sorted */
+    int count;
+    names_unknown_t unknown[NAMES_UNKNOWN];
+    int unknown_count;
+    uint64_t more;
+} names = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+pjsip_transport_type_e names_transport(const char *text)
+{
+    if (strcmp(text, "udp") == 0)
+        return PJSIP_TRANSPORT_UDP;
+    if (strcmp(text, "tcp") == 0)
+        return PJSIP_TRANSPORT_TCP;
+    return strcmp(text, "tls") == 0 ? PJSIP_TRANSPORT_TLS : PJSIP_TRANSPORT_UNSPECIFIED;
+}
+
+static pjsip_transport_type_e of_family(pjsip_transport_type_e transport, const pj_sockaddr *address)
+{
+    int bare = (int)transport & ~PJSIP_TRANSPORT_IPV6;
+    return (pjsip_transport_type_e)(address->addr.sa_family == pj_AF_INET6() ? bare | PJSIP_TRANSPORT_IPV6 : bare);
+}
+
+int names_add_target(names_entry_t *entry, const char *text, uint16_t port, pjsip_transport_type_e transport)
+{
+    pj_str_t address = pj_str((char *)text);
+    if (entry->count == PJSIP_MAX_RESOLVED_ADDRESSES || !literal_address(&address, &entry->target[entry->count].address))
+        return -1;
+    pj_sockaddr_set_port(&entry->target[entry->count].address, port);
+    entry->target[entry->count].transport = of_family(transport, &entry->target[entry->count].address);
+    entry->count++;
+    return 0;
+}
+
+/* ---- the table ---- */
+
+static int compare(const void *a, const void *b)
+{
+    const names_entry_t *one = a, *other = b;
+    int difference = strcmp(one->host, other->host);
+    if (!difference)
+        difference = (int)one->port - (int)other->port;
+    return difference ? difference : (int)one->transport - (int)other->transport;
+}
+
+void names_set(names_entry_t *entries, int count)
+{
+    if (count)
+        qsort(entries, (size_t)count, sizeof *entries, compare);
+    pthread_mutex_lock(&names.lock);
+    names_entry_t *old = names.entries;
+    names.entries = entries;
+    names.count = count;
+    pthread_mutex_unlock(&names.lock);
+    free(old);
+}
+
+static bool is_at(const names_entry_t *entry, const pj_sockaddr *address)
+{
+    for (int i = 0; i < entry->count; i++) {
+        const pj_sockaddr *target = &entry->target[i].address;
+        if (target->addr.sa_family == address->addr.sa_family &&
+            memcmp(pj_sockaddr_get_addr(target), pj_sockaddr_get_addr(address), pj_sockaddr_get_addr_len(address)) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool names_any_at(const pj_sockaddr *address, bool (*accepts)(const char *host, const void *context), const void *context)
+{
+    bool found = false;
+    pthread_mutex_lock(&names.lock);
+    for (int i = 0; i < names.count && !found; i++)
+        found = is_at(&names.entries[i], address) && accepts(names.entries[i].host, context);
+    pthread_mutex_unlock(&names.lock);
+    return found;
+}
+
+/* Lower case, without the dot that may end it; false when it is too long for a name. */
+static bool normal_name(const pj_str_t *host, char *name)
+{
+    pj_ssize_t length = host->slen > 0 && host->ptr[host->slen - 1] == '.' ? host->slen - 1 : host->slen;
+    if (length <= 0 || length >= NAMES_LONGEST)
+        return false;
+    for (pj_ssize_t i = 0; i < length; i++)
+        name[i] = (char)tolower((unsigned char)host->ptr[i]);
+    name[length] = 0;
+    return true;
+}
+
+/* RFC 3263 4.1: where nothing says otherwise it is UDP, TLS for what must be secure. */
+static pjsip_transport_type_e transport_of(pjsip_transport_type_e type, unsigned flags)
+{
+    if (type != PJSIP_TRANSPORT_UNSPECIFIED)
+        return (pjsip_transport_type_e)((int)type & ~PJSIP_TRANSPORT_IPV6);
+    if (flags & PJSIP_TRANSPORT_SECURE)
+        return PJSIP_TRANSPORT_TLS;
+    return flags & PJSIP_TRANSPORT_RELIABLE ? PJSIP_TRANSPORT_TCP : PJSIP_TRANSPORT_UDP;
+}
+
+/* The lock is held. */
+static const names_entry_t *find(const char *host, uint16_t port, pjsip_transport_type_e transport)
+{
+    static __thread names_entry_t wanted; /* not on the stack: most of it stays as it is */
+    memcpy(wanted.host, host, strlen(host) + 1);
+    wanted.port = port;
+    wanted.transport = transport;
+    return names.count ? bsearch(&wanted, names.entries, (size_t)names.count, sizeof wanted, compare) : NULL;
+}
+
+/* The lock is held. */
+static void note_unknown(const char *host)
+{
+    for (int i = 0; i < names.unknown_count; i++)
+        if (strcmp(names.unknown[i].host, host) == 0) {
+            names.unknown[i].count++;
+            return;
+        }
+    if (names.unknown_count == NAMES_UNKNOWN) {
+        names.more++;
+        return;
+    }
+    names_unknown_t *unknown = &names.unknown[names.unknown_count++];
+    memcpy(unknown->host, host, strlen(host) + 1);
+    unknown->count = 1;
+}
+
+int names_take_unknown(names_unknown_t *out, uint64_t *more)
+{
+    pthread_mutex_lock(&names.lock);
+    int count = names.unknown_count;
+    memcpy(out, names.unknown, (size_t)count * sizeof *out);
+    *more = names.more;
+    names.unknown_count = 0;
+    names.more = 0;
+    pthread_mutex_unlock(&names.lock);
+    return count;
+}
+
+/* ---- PJSIP's questions ---- */
+
+static void add_record(pjsip_server_addresses *found, const pj_str_t *name, const pj_sockaddr *address,
+                       pjsip_transport_type_e transport)
+{
+    pjsip_server_address_record *record = &found->entry[found->count++];
+    record->name = *name;
+    record->type = transport;
+    record->priority = found->count; /* in the order of the table */
+    record->weight = 0;
+    record->addr = *address;
+    record->addr_len = (int)pj_sockaddr_get_len(address);
+}
+
+static void take_address(const pjsip_host_info *target, pj_sockaddr *address, pjsip_server_addresses *found)
+{
+    pjsip_transport_type_e transport = of_family(transport_of(target->type, target->flag), address);
+    int port = target->addr.port ? target->addr.port : pjsip_transport_get_default_port_for_type(transport);
+    pj_sockaddr_set_port(address, (pj_uint16_t)port);
+    add_record(found, &target->addr.host, address, transport);
+}
+
+static void take_from_table(const pjsip_host_info *target, pjsip_server_addresses *found)
+{
+    char name[NAMES_LONGEST];
+    if (!normal_name(&target->addr.host, name))
+        return;
+    pthread_mutex_lock(&names.lock);
+    const names_entry_t *entry = find(name, (uint16_t)target->addr.port, transport_of(target->type, target->flag));
+    for (int i = 0; entry && i < entry->count; i++)
+        add_record(found, &target->addr.host, &entry->target[i].address, entry->target[i].transport);
+    if (!entry)
+        note_unknown(name);
+    pthread_mutex_unlock(&names.lock);
+}
+
+static void resolve(pjsip_resolver_t *resolver, pj_pool_t *pool, const pjsip_host_info *target, void *token,
+                    pjsip_resolver_callback *callback)
+{
+    pjsip_server_addresses found = {.count = 0};
+    pj_sockaddr address;
+    (void)resolver, (void)pool;
+    if (literal_address(&target->addr.host, &address))
+        take_address(target, &address, &found);
+    else
+        take_from_table(target, &found);
+    /* PJ_ERESOLVE is what PJSIP's transactions give up on; they try again after other errors. */
+    callback(found.count ? PJ_SUCCESS : PJ_ERESOLVE, token, found.count ? &found : NULL);
+}
+
+int names_install(void)
+{
+    static pjsip_ext_resolver ours = {.resolve = resolve};
+    return pjsip_endpt_set_ext_resolver(pjsua_get_pjsip_endpt(), &ours) == PJ_SUCCESS ? 0 : -1;
+}
+
+/* ---- names that peers give us ---- */
+
+static pjsip_sip_uri *sip_uri(void *uri)
+{
+    if (!uri || (!PJSIP_URI_SCHEME_IS_SIP(uri) && !PJSIP_URI_SCHEME_IS_SIPS(uri)))
+        return NULL;
+    return pjsip_uri_get_uri(uri);
+}
+
+/* RFC 3261 12.1.1 and 12.1.2: the callee goes back the way of the Record-Routes, the caller turns it round. */
+static pjsip_sip_uri *nearest_route(const pjsip_msg *msg, bool *there_is)
+{
+    const bool backwards = msg->type == PJSIP_RESPONSE_MSG;
+    const pjsip_hdr *hdr = backwards ? msg->hdr.prev : msg->hdr.next;
+    for (; hdr != &msg->hdr; hdr = backwards ? hdr->prev : hdr->next)
+        if (hdr->type == PJSIP_H_RECORD_ROUTE) {
+            *there_is = true;
+            return sip_uri(((pjsip_rr_hdr *)hdr)->name_addr.uri);
+        }
+    return NULL;
+}
+
+/* Requests of a dialog with a route go along that, whatever Contact says: proxies have to find what it says. */
+static bool has_route(const pjsip_rx_data *rdata)
+{
+    const bool request = rdata->msg_info.msg->type == PJSIP_REQUEST_MSG;
+    const pj_str_t *from = &rdata->msg_info.from->tag, *to = &rdata->msg_info.to->tag;
+    pjsip_dialog *dialog = pjsip_ua_find_dialog(&rdata->msg_info.cid->id, request ? to : from, request ? from : to, PJ_TRUE);
+    bool found = dialog && !pj_list_empty(&dialog->route_set);
+    if (dialog)
+        pjsip_dlg_dec_lock(dialog);
+    return found;
+}
+
+static pjsip_sip_uri *target_of(const pjsip_rx_data *rdata)
+{
+    bool routed = false;
+    pjsip_sip_uri *route = nearest_route(rdata->msg_info.msg, &routed);
+    if (routed)
+        return route;
+    pjsip_contact_hdr *contact = pjsip_msg_find_hdr(rdata->msg_info.msg, PJSIP_H_CONTACT, NULL);
+    pjsip_sip_uri *uri = contact && !contact->star ? sip_uri(contact->uri) : NULL;
+    return uri && !literal_is_address(uri->maddr_param.slen ? &uri->maddr_param : &uri->host) && !has_route(rdata) ? uri : NULL;
+}
+
+bool names_address_of(const pjsip_sip_uri *uri, pj_sockaddr *address)
+{
+    const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
+    char name[NAMES_LONGEST];
+    if (literal_address(host, address))
+        return true;
+    if (!normal_name(host, name))
+        return false;
+    const unsigned flags = PJSIP_URI_SCHEME_IS_SIPS(uri) ? PJSIP_TRANSPORT_SECURE : 0;
+    pjsip_transport_type_e type = pjsip_transport_get_type_from_name(&uri->transport_param);
+    pthread_mutex_lock(&names.lock);
+    const names_entry_t *entry = find(name, (uint16_t)uri->port, transport_of(type, flags));
+    if (entry)
+        *address = entry->target[0].address;
+    pthread_mutex_unlock(&names.lock);
+    return entry != NULL;
+}
+
+bool names_lead_to(const pjsip_sip_uri *uri, const pj_sockaddr *address)
+{
+    const pj_str_t *host = uri->maddr_param.slen ? &uri->maddr_param : &uri->host;
+    char name[NAMES_LONGEST];
+    pj_sockaddr literal;
+    bool found = false;
+    if (literal_address(host, &literal))
+        return sources_same_host(&literal, address);
+    if (!normal_name(host, name))
+        return false;
+    pthread_mutex_lock(&names.lock);
+    for (int i = 0; i < names.count && !found; i++)
+        found = strcmp(names.entries[i].host, name) == 0 && is_at(&names.entries[i], address);
+    pthread_mutex_unlock(&names.lock);
+    return found;
+}
+
+static bool is_known(const pjsip_sip_uri *uri)
+{
+    pj_sockaddr address;
+    char name[NAMES_LONGEST];
+    if (names_address_of(uri, &address))
+        return true;
+    if (normal_name(uri->maddr_param.slen ? &uri->maddr_param : &uri->host, name)) {
+        pthread_mutex_lock(&names.lock);
+        note_unknown(name);
+        pthread_mutex_unlock(&names.lock);
+    }
+    return false;
+}
+
+static bool names_a_target(const pjsip_msg *msg)
+{
+    return msg->type == PJSIP_REQUEST_MSG || msg->line.status.code < 300;
+}
+
+void names_settle_target(pjsip_rx_data *rdata)
+{
+    if (!names_a_target(rdata->msg_info.msg) || !rdata->msg_info.from || !rdata->msg_info.to || !rdata->msg_info.cid)
+        return;
+    pjsip_sip_uri *uri = target_of(rdata);
+    if (!uri || is_known(uri))
+        return;
+    const pjsip_transport *transport = rdata->tp_info.transport;
+    pj_strdup2(rdata->tp_info.pool, &uri->host, rdata->pkt_info.src_name);
+    uri->port = rdata->pkt_info.src_port;
+    uri->maddr_param.slen = 0;
+    uri->transport_param.slen = 0;
+    if (transport->flag & PJSIP_TRANSPORT_RELIABLE)
+        pj_strdup2(rdata->tp_info.pool, &uri->transport_param, transport->flag & PJSIP_TRANSPORT_SECURE ? "tls" : "tcp");
+}
+
+void names_settle_via(pjsip_rx_data *rdata)
+{
+    pjsip_via_hdr *via = rdata->msg_info.via;
+    if (via->recvd_param.slen && !literal_is_address(&via->recvd_param))
+        via->recvd_param.slen = 0;
+    if (!via->recvd_param.slen && !literal_is_address(&via->sent_by.host))
+        via->sent_by.host = rdata->tp_info.transport->local_name.host;
+}

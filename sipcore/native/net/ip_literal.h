@@ -1,0 +1,12 @@
+/* Addresses as text. PJSIP's own functions ask the resolver for what is none, and everybody waits until it answers. */
+#ifndef TRUNKLINE_NET_IP_LITERAL_H
+#define TRUNKLINE_NET_IP_LITERAL_H
+
+#include <pjsua-lib/pjsua.h>
+#include <stdbool.h>
+
+/* False for what is no address of IPv4 or IPv6. The port is 0. */
+bool literal_address(const pj_str_t *text, pj_sockaddr *address);
+bool literal_is_address(const pj_str_t *text);
+
+#endif

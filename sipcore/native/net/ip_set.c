@@ -1,0 +1,143 @@
+#define _GNU_SOURCE
+#include "net/ip_set.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BITS 128
+#define SITE 64
+#define MAPPED 96   /* what an IPv4 address has before it in its IPv6 form */
+
+typedef struct network {
+    address_key_t address;
+    int bits;
+} network_t;
+
+struct sources {
+    int lengths;
+    struct {
+        int bits, first, count;
+    } length[BITS + 1]; /* the networks of each length of prefix, which stand together; the longest first */
+    network_t network[];
+};
+
+static void map(const void *v4, address_key_t *key)
+{
+    memset(key->byte, 0, 10);
+    memset(key->byte + 10, 0xFF, 2);
+    memcpy(key->byte + 12, v4, 4);
+}
+
+bool address_key(const pj_sockaddr *address, address_key_t *key)
+{
+    if (address->addr.sa_family == pj_AF_INET())
+        map(&address->ipv4.sin_addr, key);
+    else if (address->addr.sa_family == pj_AF_INET6())
+        memcpy(key->byte, &address->ipv6.sin6_addr, sizeof key->byte);
+    else
+        return false;
+    return true;
+}
+
+bool sources_same_host(const pj_sockaddr *one, const pj_sockaddr *other)
+{
+    address_key_t keys[2];
+    return address_key(one, &keys[0]) && address_key(other, &keys[1]) && memcmp(&keys[0], &keys[1], sizeof keys[0]) == 0;
+}
+
+static void cut(address_key_t *key, int bits)
+{
+    for (int i = 0; i < 16; i++, bits -= 8)
+        if (bits < 8)
+            key->byte[i] &= bits <= 0 ? 0 : (uint8_t)(0xFF << (8 - bits));
+}
+
+static bool parse(const char *text, network_t *network)
+{
+    char address[INET6_ADDRSTRLEN + 1] = {0};
+    uint8_t v4[4];
+    const char *slash = strchr(text, '/');
+    size_t length = slash ? (size_t)(slash - text) : strlen(text);
+    if (length >= sizeof address)
+        return false;
+    memcpy(address, text, length);
+    int most = BITS;
+    if (inet_pton(AF_INET, address, v4) == 1) {
+        map(v4, &network->address);
+        most = 32;
+    } else if (inet_pton(AF_INET6, address, network->address.byte) != 1) {
+        return false;
+    }
+    char *end = NULL;
+    long bits = slash ? strtol(slash + 1, &end, 10) : most;
+    if ((slash && (end == slash + 1 || *end)) || bits < 0 || bits > most)
+        return false;
+    network->bits = (int)bits + (most == 32 ? MAPPED : 0);
+    cut(&network->address, network->bits);
+    return true;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const network_t *one = a, *other = b;
+    int longer = other->bits - one->bits;
+    return longer ? longer : memcmp(one->address.byte, other->address.byte, sizeof one->address.byte);
+}
+
+static void find_lengths(sources_t *sources, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (i == 0 || sources->network[i].bits != sources->network[i - 1].bits) {
+            sources->length[sources->lengths].bits = sources->network[i].bits;
+            sources->length[sources->lengths++].first = i;
+        }
+        sources->length[sources->lengths - 1].count++;
+    }
+}
+
+sources_t *sources_make(const char *const *texts, int count)
+{
+    sources_t *sources = calloc(1, sizeof *sources + (size_t)count * sizeof *sources->network);
+    int used = 0;
+    for (int i = 0; sources && i < count; i++)
+        if (parse(texts[i], &sources->network[used]))
+            used++;
+    if (sources && used) {
+        qsort(sources->network, (size_t)used, sizeof *sources->network, compare);
+        find_lengths(sources, used);
+    }
+    return sources;
+}
+
+void sources_free(sources_t *sources)
+{
+    free(sources);
+}
+
+static bool is_mapped(const address_key_t *address)
+{
+    static const uint8_t before[MAPPED / 8] = {[10] = 0xFF, [11] = 0xFF};
+    return memcmp(address->byte, before, sizeof before) == 0;
+}
+
+address_key_t address_key_site(const address_key_t *address)
+{
+    address_key_t site = *address;
+    if (!is_mapped(address))
+        cut(&site, SITE);
+    return site;
+}
+
+bool sources_contain(const sources_t *sources, const address_key_t *address)
+{
+    const int shortest = is_mapped(address) ? MAPPED : 0; /* what is all of IPv6 is nothing of IPv4 */
+    for (int i = 0; sources && i < sources->lengths && sources->length[i].bits >= shortest; i++) {
+        network_t wanted = {.address = *address, .bits = sources->length[i].bits};
+        cut(&wanted.address, wanted.bits);
+        const network_t *from = &sources->network[sources->length[i].first];
+        if (bsearch(&wanted, from, (size_t)sources->length[i].count, sizeof wanted, compare))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,120 @@
+#define _GNU_SOURCE
+#include "net/sdp.h"
+
+#include "sip/local_address.h"
+#include "net/ip_literal.h"
+#include "net/host_table.h"
+
+#include <pjsua-lib/pjsua.h>
+#include <pjsua-lib/pjsua_internal.h>
+
+/* Where the INVITE of a call that we make goes: along its route, which is the account's until the dialog has one. */
+static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
+{
+    const pjsua_call *made = &pjsua_var.calls[call];
+    pjsip_dialog *dialog = made->inv ? made->inv->dlg : made->async_call.dlg; /* the offer of a call that we make comes first */
+    if (!dialog)
+        return PJ_FALSE;
+    const pj_bool_t begun = !pj_list_empty(&dialog->route_set) || dialog->state == PJSIP_DIALOG_STATE_ESTABLISHED;
+    const pjsip_route_hdr *routes = begun ? &dialog->route_set : &pjsua_var.acc[made->acc_id].route_set;
+    pjsip_uri *next = pj_list_empty(routes) ? dialog->target : routes->next->name_addr.uri;
+    if (!next || !(PJSIP_URI_SCHEME_IS_SIP(next) || PJSIP_URI_SCHEME_IS_SIPS(next)))
+        return PJ_FALSE;
+    return names_address_of(pjsip_uri_get_uri(next), address);
+}
+
+static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *remote, pj_sockaddr *address)
+{
+    if (!remote)
+        return callee_address(call, address);
+    const pjmedia_sdp_conn *conn = remote->conn || !remote->media_count ? remote->conn : remote->media[0]->conn;
+    return conn && literal_address(&conn->addr, address);
+}
+
+static void name_in(pjmedia_sdp_conn *conn, const pj_str_t *type, const pj_str_t *address)
+{
+    if (!conn)
+        return;
+    conn->addr_type = *type;
+    conn->addr = *address;
+}
+
+/* RFC 3605. */
+static void name_in_rtcp(pjmedia_sdp_attr *attribute, pj_pool_t *pool, const pj_str_t *type, const pj_str_t *address)
+{
+    pjmedia_sdp_rtcp_attr rtcp;
+    char text[64];
+    if (pj_strcmp2(&attribute->name, "rtcp") != 0 || pjmedia_sdp_attr_get_rtcp(attribute, &rtcp) != PJ_SUCCESS ||
+        !rtcp.addr.slen)
+        return;
+    pj_ansi_snprintf(text, sizeof text, "%u IN %.*s %.*s", rtcp.port, (int)type->slen, type->ptr, (int)address->slen,
+                     address->ptr);
+    pj_strdup2(pool, &attribute->value, text);
+}
+
+void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours)
+{
+    char text[PJ_INET6_ADDRSTRLEN];
+    pj_str_t address;
+    const pj_str_t type = pj_str(ours->addr.sa_family == pj_AF_INET6() ? "IP6" : "IP4");
+    pj_strdup2(pool, &address, pj_sockaddr_print(ours, text, sizeof text, 0));
+    sdp->origin.addr_type = type;
+    sdp->origin.addr = address;
+    name_in(sdp->conn, &type, &address);
+    for (unsigned i = 0; i < sdp->media_count; i++) {
+        name_in(sdp->media[i]->conn, &type, &address);
+        for (unsigned j = 0; j < sdp->media[i]->attr_count; j++)
+            name_in_rtcp(sdp->media[i]->attr[j], pool, &type, &address);
+    }
+}
+
+/* An address of nothing but zeros is how a call was held once (RFC 2543). */
+void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
+{
+    pj_sockaddr peer, ours;
+    pj_bool_t known = remote_address(call, remote, &peer);
+    if (remote && (!known || !pj_sockaddr_has_addr(&peer)))
+        known = remote_address(call, NULL, &peer);
+    if (known && address_towards(&peer, &ours))
+        sdp_name_address(sdp, pool, &ours);
+}
+
+/* RFC 3605: a=rtcp may name an address of its own. */
+static pj_bool_t media_has_addresses(const pjmedia_sdp_media *media)
+{
+    if (media->conn && !literal_is_address(&media->conn->addr))
+        return PJ_FALSE;
+    for (unsigned i = 0; i < media->attr_count; i++) {
+        pjmedia_sdp_rtcp_attr rtcp;
+        if (pj_strcmp2(&media->attr[i]->name, "rtcp") == 0 &&
+            pjmedia_sdp_attr_get_rtcp(media->attr[i], &rtcp) == PJ_SUCCESS && rtcp.addr.slen && !literal_is_address(&rtcp.addr))
+            return PJ_FALSE;
+    }
+    return PJ_TRUE;
+}
+
+pj_bool_t sdp_has_addresses(const pjmedia_sdp_session *sdp)
+{
+    if (sdp->conn && !literal_is_address(&sdp->conn->addr))
+        return PJ_FALSE;
+    for (unsigned i = 0; i < sdp->media_count; i++)
+        if (!media_has_addresses(sdp->media[i]))
+            return PJ_FALSE;
+    return PJ_TRUE;
+}
+
+pjmedia_dir sdp_direction(const pjmedia_sdp_session *sdp, unsigned media)
+{
+    static const struct {
+        const char *name;
+        pjmedia_dir direction;
+    } told[] = {{"inactive", PJMEDIA_DIR_NONE}, {"sendonly", PJMEDIA_DIR_ENCODING}, {"recvonly", PJMEDIA_DIR_DECODING},
+                {"sendrecv", PJMEDIA_DIR_ENCODING_DECODING}};
+    for (unsigned i = 0; i < PJ_ARRAY_SIZE(told); i++)
+        if (pjmedia_sdp_media_find_attr2(sdp->media[media], told[i].name, NULL))
+            return told[i].direction;
+    for (unsigned i = 0; i < PJ_ARRAY_SIZE(told); i++)
+        if (pjmedia_sdp_attr_find2(sdp->attr_count, sdp->attr, told[i].name, NULL))
+            return told[i].direction;
+    return PJMEDIA_DIR_ENCODING_DECODING;
+}

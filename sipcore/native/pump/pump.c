@@ -1,0 +1,399 @@
+#define _GNU_SOURCE
+#include "pump/pump.h"
+
+#include "rtp/media_transport.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SURVEY_TICKS 5      /* each slot's packet count and jitter buffer are read every 100 ms */
+#define CATCH_UP_TICKS 5    /* a longer standstill is skipped instead of being sent in a burst */
+#define REALTIME_PRIORITY 10
+
+pump_t pump = {.event_fd = -1};
+
+static void add(_Atomic uint64_t *number, uint64_t more)
+{
+    atomic_fetch_add_explicit(number, more, memory_order_relaxed);
+}
+
+static void raise_to(_Atomic int64_t *most, int64_t ns)
+{
+    if (ns > atomic_load_explicit(most, memory_order_relaxed))
+        atomic_store_explicit(most, ns, memory_order_relaxed);
+}
+
+static void histogram_add(histogram_t *histogram, int64_t ns)
+{
+    int64_t bucket = ns / 100000;
+    add(&histogram->bucket[bucket < 0 ? 0 : bucket >= HISTOGRAM ? HISTOGRAM - 1 : bucket], 1);
+    add(&histogram->count, 1);
+    raise_to(&histogram->max_ns, ns);
+}
+
+void histogram_add_up(histogram_t *sum, const histogram_t *part)
+{
+    for (int i = 0; i < HISTOGRAM; i++)
+        add(&sum->bucket[i], atomic_load_explicit(&part->bucket[i], memory_order_relaxed));
+    add(&sum->count, atomic_load_explicit(&part->count, memory_order_relaxed));
+    raise_to(&sum->max_ns, atomic_load_explicit(&part->max_ns, memory_order_relaxed));
+}
+
+void histogram_reset(histogram_t *histogram)
+{
+    for (int i = 0; i < HISTOGRAM; i++)
+        atomic_store_explicit(&histogram->bucket[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&histogram->count, 0, memory_order_relaxed);
+    atomic_store_explicit(&histogram->max_ns, 0, memory_order_relaxed);
+}
+
+double histogram_quantile_ms(const histogram_t *histogram, double quantile)
+{
+    uint64_t seen = 0;
+    for (int i = 0; i < HISTOGRAM; i++) {
+        seen += histogram->bucket[i];
+        if (histogram->count && seen >= quantile * histogram->count) {
+            double upper = (i + 1) / 10.0, max = histogram->max_ns / 1e6;
+            return upper < max ? upper : max;
+        }
+    }
+    return 0;
+}
+
+/* ---- the null port that stands in the conference bridge ---- */
+
+typedef struct null_port {
+    pjmedia_port base;
+    pj_pool_t *pool;
+    slot_t *slot;
+    pjmedia_port *stream_port;      /* referenced, so that its address names no other stream while we compare it */
+} null_port_t;
+
+static pj_status_t null_put(pjmedia_port *port, pjmedia_frame *frame)
+{
+    PJ_UNUSED_ARG(port);
+    PJ_UNUSED_ARG(frame);
+    return PJ_SUCCESS;
+}
+
+static pj_status_t null_get(pjmedia_port *port, pjmedia_frame *frame)
+{
+    PJ_UNUSED_ARG(port);
+    frame->type = PJMEDIA_FRAME_TYPE_NONE;
+    frame->size = 0;
+    return PJ_SUCCESS;
+}
+
+/* PJSUA ends the stream. Let go of it, unless a re-INVITE has given the slot a newer one. */
+static pj_status_t null_destroy(pjmedia_port *port)
+{
+    null_port_t *null = (null_port_t *)port;
+    pj_pool_t *pool = null->pool;
+    pthread_mutex_lock(&pump.open_lock);
+    slot_t *slot = null->slot;
+    pthread_mutex_lock(&slot->stream_lock);
+    bool ours = slot->port == null->stream_port;
+    pthread_mutex_unlock(&slot->stream_lock);
+    if (slot->null == null)
+        slot->null = NULL;
+    if (ours)
+        slot_detach(slot);
+    pthread_mutex_unlock(&pump.open_lock);
+    pjmedia_port_dec_ref(null->stream_port);
+    pj_pool_release(pool);
+    return PJ_SUCCESS;
+}
+
+static null_port_t *make_null_port(slot_t *slot, pjmedia_port *stream_port)
+{
+    pj_pool_t *pool = pjsua_pool_create("trunkline-null", 512, 512);
+    if (!pool)
+        return NULL;
+    null_port_t *null = PJ_POOL_ZALLOC_T(pool, null_port_t);
+    pj_str_t name = pj_str("null");
+    pjmedia_port_info_init(&null->base.info, &name, 0x544C, 8000, 1, 16, 160);
+    null->base.put_frame = null_put;
+    null->base.get_frame = null_get;
+    null->base.on_destroy = null_destroy;
+    null->pool = pool;
+    null->slot = slot;
+    null->stream_port = stream_port;
+    if (pjmedia_port_init_grp_lock(&null->base, pool, NULL) != PJ_SUCCESS) {
+        pj_pool_release(pool);
+        return NULL;
+    }
+    pjmedia_port_add_ref(stream_port);
+    return null;
+}
+
+/* ---- slots ---- */
+
+static int least_loaded_shard(void)
+{
+    int best = 0;
+    for (int i = 1; i < pump.shards; i++)
+        if (atomic_load(&pump.shard[i].calls) < atomic_load(&pump.shard[best].calls))
+            best = i;
+    return best;
+}
+
+static slot_t *free_slot(void)
+{
+    for (int i = 0; i < pump.max_slots; i++)
+        if (atomic_load_explicit(&pump.slots[i].state, memory_order_acquire) == SLOT_FREE)
+            return &pump.slots[i];
+    return NULL;
+}
+
+static slot_t *open_slot(pjsua_call_id call, pjsua_on_stream_created_param *param)
+{
+    slot_t *slot = free_slot();
+    if (!slot)
+        return NULL;
+    slot->shard = least_loaded_shard();
+    rtp_quality_t *quality = rtp_transport_quality(call, param->stream_idx);
+    if (slot_open(slot, call, param->port, param->stream, quality) != 0) {
+        rtp_quality_release(quality);
+        return NULL;
+    }
+    atomic_fetch_add(&pump.shard[slot->shard].calls, 1);
+    if (slot->index >= atomic_load(&pump.high))
+        atomic_store(&pump.high, slot->index + 1);
+    atomic_store(&pump.of_call[call], slot->index);
+    return slot;
+}
+
+/* A slot that was released, and perhaps given to another call since, is not this call's any more. */
+slot_t *pump_slot_of(pjsua_call_id call)
+{
+    int index = call >= 0 && call < PJSUA_MAX_CALLS && pump.slots ? atomic_load(&pump.of_call[call]) : -1;
+    if (index < 0 || atomic_load(&pump.slots[index].state) != SLOT_OPEN || pump.slots[index].call != call)
+        return NULL;
+    return &pump.slots[index];
+}
+
+void pump_hand_over(pjsua_call_id before, pjsua_call_id after)
+{
+    pthread_mutex_lock(&pump.open_lock);
+    slot_t *slot = pump_slot_of(before);
+    if (slot && after >= 0 && after < PJSUA_MAX_CALLS) {
+        slot->call = after;
+        atomic_store(&pump.of_call[after], slot->index);
+        atomic_store(&pump.of_call[before], -1);
+    }
+    pthread_mutex_unlock(&pump.open_lock);
+}
+
+static void give_call(slot_t *keep, slot_t *give)
+{
+    if (keep->call >= 0 && atomic_load(&pump.of_call[keep->call]) == keep->index)
+        atomic_store(&pump.of_call[keep->call], -1);
+    keep->call = give->call;
+    give->call = PJSUA_INVALID_ID;
+    atomic_store(&pump.of_call[keep->call], keep->index);
+}
+
+bool pump_take_over(slot_t *keep, slot_t *give)
+{
+    pthread_mutex_lock(&pump.open_lock);
+    null_port_t *null = keep != give ? give->null : NULL;
+    pjmedia_port *port = null && give->port == null->stream_port ? null->stream_port : NULL;
+    pjmedia_stream *stream = give->stream;
+    if (port)
+        slot_detach(give); /* first: two slots must never drive one stream. `null` holds it meanwhile. */
+    bool taken = port && slot_attach(keep, port, stream) == 0;
+    if (taken) {
+        give_call(keep, give);
+        give->null = NULL;
+        keep->null = null;
+        null->slot = keep;
+    }
+    pthread_mutex_unlock(&pump.open_lock);
+    return taken;
+}
+
+/* The same call's next stream goes into the same slot. */
+static slot_t *slot_for(pjsua_call_id call, pjsua_on_stream_created_param *param)
+{
+    slot_t *slot = pump_slot_of(call);
+    if (!slot)
+        return open_slot(call, param);
+    return slot_attach(slot, param->port, param->stream) == 0 ? slot : NULL;
+}
+
+void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param)
+{
+    if (!atomic_load(&pump.running) || call < 0 || call >= PJSUA_MAX_CALLS)
+        return;
+    pthread_mutex_lock(&pump.open_lock);
+    slot_t *slot = slot_for(call, param);
+    null_port_t *null = slot ? make_null_port(slot, param->port) : NULL;
+    if (null)
+        slot->null = null;
+    pthread_mutex_unlock(&pump.open_lock);
+    if (!null) {
+        PJ_LOG(1, ("pump", "No slot for call %d", call));
+        return;
+    }
+    param->port = &null->base;
+    param->destroy_port = PJ_TRUE;
+}
+
+/* ---- the threads ---- */
+
+static void packet_sent(void *arg, int64_t interval_ns)
+{
+    int64_t deviation = interval_ns - TICK_NS;
+    histogram_add(&((shard_t *)arg)->deviation, deviation < 0 ? -deviation : deviation);
+}
+
+/* Python let go of the slot: drop its stream and make it free. */
+static void close_slot(shard_t *shard, slot_t *slot)
+{
+    slot_close(slot);
+    atomic_fetch_sub(&shard->calls, 1);
+    atomic_store_explicit(&slot->state, SLOT_FREE, memory_order_release);
+}
+
+static void tick_shard(shard_t *shard, int64_t now_ns)
+{
+    int high = atomic_load(&pump.high);
+    uint64_t tick = atomic_fetch_add(&shard->ticks, 1);
+    for (int i = 0; i < high; i++) {
+        slot_t *slot = &pump.slots[i];
+        int state = atomic_load_explicit(&slot->state, memory_order_acquire);
+        if (state == SLOT_FREE || slot->shard != shard->index)
+            continue;
+        if (state == SLOT_CLOSING) {
+            close_slot(shard, slot);
+            continue;
+        }
+        slot_tick(slot, now_ns, packet_sent, shard);
+        if ((tick + (uint64_t)i) % SURVEY_TICKS == 0)
+            slot_survey(slot, now_ns);
+    }
+}
+
+/* The last shard of a tick wakes Python. */
+static void tick_done(void)
+{
+    if (atomic_fetch_sub(&pump.pending, 1) > 1)
+        return;
+    atomic_store(&pump.pending, pump.shards);
+    uint64_t one = 1;
+    if (write(pump.event_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        PJ_LOG(1, ("pump", "Cannot wake the reader: errno %d", errno));
+}
+
+static bool become_realtime(void)
+{
+    struct sched_param parameter = {.sched_priority = REALTIME_PRIORITY};
+    if (pthread_setschedparam(pthread_self(), SCHED_RR, &parameter) == 0)
+        return true;
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), -15);
+    return false;
+}
+
+static void sleep_until(int64_t ns)
+{
+    struct timespec at = {ns / 1000000000LL, ns % 1000000000LL};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        ;
+}
+
+static void *run_shard(void *arg)
+{
+    shard_t *shard = arg;
+    char name[16];
+    snprintf(name, sizeof name, "pump-%d", shard->index);
+    pthread_setname_np(pthread_self(), name);
+    static __thread pj_thread_desc descriptor;
+    pj_thread_t *thread;
+    pj_thread_register("pump", descriptor, &thread);
+    if (become_realtime())
+        atomic_store(&pump.realtime, true);
+    int64_t next = now_monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
+    while (atomic_load(&pump.running)) {
+        next += TICK_NS;
+        sleep_until(next);
+        int64_t now = now_monotonic_ns();
+        histogram_add(&shard->lateness, now - next);
+        if (now - next > CATCH_UP_TICKS * TICK_NS) {
+            atomic_fetch_add(&shard->skipped_ticks, (uint64_t)((now - next) / TICK_NS));
+            next = now / TICK_NS * TICK_NS;
+        }
+        tick_shard(shard, now);
+        struct timespec cpu;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+        atomic_store(&shard->cpu_ns, (uint64_t)cpu.tv_sec * 1000000000ULL + (uint64_t)cpu.tv_nsec);
+        tick_done();
+    }
+    return NULL;
+}
+
+/* Once a process: a port that PJSIP destroys late may still point at its slot, and a reader may still wait on the
+ * eventfd, so neither is ever freed. */
+static int make_slots(void)
+{
+    pump.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (pump.event_fd < 0)
+        return -1;
+    pump.slots = calloc(MAX_SLOTS, sizeof *pump.slots);
+    if (!pump.slots) {
+        close(pump.event_fd);
+        return -1;
+    }
+    for (int i = 0; i < MAX_SLOTS; i++)
+        slot_init(&pump.slots[i], i);
+    pthread_mutex_init(&pump.open_lock, NULL);
+    return 0;
+}
+
+int pump_start(int max_slots)
+{
+    if (atomic_load(&pump.running) || max_slots < 1 || max_slots > MAX_SLOTS)
+        return -1;
+    if (!pump.slots && make_slots() != 0)
+        return -1;
+    for (int i = 0; i < PJSUA_MAX_CALLS; i++)
+        atomic_store(&pump.of_call[i], -1);
+    pump.max_slots = max_slots;
+    pump.shards = (max_slots + SHARD_SLOTS - 1) / SHARD_SLOTS;
+    memset(pump.shard, 0, sizeof pump.shard);
+    atomic_store(&pump.high, 0);
+    eventfd_t earlier;
+    eventfd_read(pump.event_fd, &earlier);
+    atomic_store(&pump.pending, pump.shards);
+    atomic_store(&pump.running, true);
+    for (int i = 0; i < pump.shards; i++) {
+        pump.shard[i].index = i;
+        if (pthread_create(&pump.shard[i].thread, NULL, run_shard, &pump.shard[i]) != 0) {
+            pump.shards = i;
+            pump_stop();
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Call it after PJSUA has hung up everything and before it is destroyed. */
+void pump_stop(void)
+{
+    if (!atomic_exchange(&pump.running, false))
+        return;
+    for (int i = 0; i < pump.shards; i++)
+        pthread_join(pump.shard[i].thread, NULL);
+    for (int i = 0; i < pump.max_slots; i++) {
+        slot_close(&pump.slots[i]);
+        atomic_store(&pump.slots[i].state, SLOT_FREE);
+    }
+    atomic_store(&pump.high, 0);
+}

@@ -1,0 +1,415 @@
+#define _GNU_SOURCE
+#include "pump/slot.h"
+
+#include "rtp/rtp_clock.h"
+#include "rtp/media_transport.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int64_t now_monotonic_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static uint32_t power_of_two(uint32_t n)
+{
+    uint32_t p = 1;
+    while (p < n)
+        p <<= 1;
+    return p;
+}
+
+void slot_init(slot_t *slot, int index)
+{
+    memset(slot, 0, sizeof *slot);
+    slot->index = index;
+    slot->call = PJSUA_INVALID_ID;
+    slot->noise = 0x9E3779B9u ^ (uint32_t)index;
+    pthread_mutex_init(&slot->stream_lock, NULL);
+    pthread_mutex_init(&slot->quality_lock, NULL);
+}
+
+static int16_t sample_of(const _Atomic int16_t *ring, uint64_t at, uint32_t mask)
+{
+    return atomic_load_explicit(&ring[at & mask], memory_order_relaxed);
+}
+
+static void put_sample(_Atomic int16_t *ring, uint64_t at, uint32_t mask, int16_t sample)
+{
+    atomic_store_explicit(&ring[at & mask], sample, memory_order_relaxed);
+}
+
+static int allocate_rings(slot_t *slot, uint32_t rate)
+{
+    uint32_t rx = power_of_two(rate * RX_MS / 1000 + MAX_FRAME), tx = power_of_two(rate / 1000 * TX_MS);
+    free(slot->heard);
+    free(slot->said);
+    free(slot->tx);
+    slot->heard = malloc(rx * sizeof(int16_t));
+    slot->said = malloc(rx * sizeof(int16_t));
+    slot->tx = malloc(tx * sizeof(int16_t));
+    slot->rx_mask = rx - 1;
+    slot->tx_mask = tx - 1;
+    return slot->heard && slot->said && slot->tx ? 0 : -1;
+}
+
+/* PJMEDIA's G.711 and G.722 keep 10 ms frames in the jitter buffer, whatever the packets hold. */
+static uint32_t jitter_frame_ms(const pjmedia_stream_info *info)
+{
+    return info->param && info->param->info.frm_ptime ? info->param->info.frm_ptime : TICK_MS;
+}
+
+static void learn_codec(slot_t *slot, pjmedia_stream *stream)
+{
+    pjmedia_stream_info info;
+    slot->jitter_frame_ms = TICK_MS;
+    if (pjmedia_stream_get_info(stream, &info) != PJ_SUCCESS)
+        return;
+    slot->jitter_frame_ms = jitter_frame_ms(&info);
+    uint32_t clock_rate = rtp_clock_of(&info);
+    rtp_clock_for_rtcp(stream, clock_rate);
+    if (slot->quality)
+        rtp_quality_set_clock(slot->quality, clock_rate);
+}
+
+static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, pjmedia_stream *stream)
+{
+    pjmedia_port_add_ref(port);
+    pthread_mutex_lock(&slot->stream_lock);
+    slot->port = port;
+    slot->source = source;
+    slot->stream = stream;
+    slot->frame = PJMEDIA_PIA_SPF(&source->info);
+    learn_codec(slot, stream);
+    slot->due = slot->discarded_frames = 0;
+    slot->last_sent_ns = 0;
+    slot->last_packet_count = 0;
+    atomic_store(&slot->last_packet_ns, now_monotonic_ns());
+    pthread_mutex_unlock(&slot->stream_lock);
+}
+
+static rtp_quality_t *exchange_quality(slot_t *slot, rtp_quality_t *quality)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    pthread_mutex_lock(&slot->quality_lock);
+    rtp_quality_t *before = slot->quality;
+    slot->quality = quality;
+    pthread_mutex_unlock(&slot->quality_lock);
+    pthread_mutex_unlock(&slot->stream_lock);
+    return before;
+}
+
+/* A free slot becomes a call's. Called by PJSIP's worker only, so two openings never meet. */
+int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stream *stream, rtp_quality_t *quality)
+{
+    uint32_t rate = PJMEDIA_PIA_SRATE(&port->info);
+    if (PJMEDIA_PIA_CCNT(&port->info) != 1)
+        return -1;
+    if ((rate != atomic_load(&slot->rate) || !slot->tx) && allocate_rings(slot, rate) != 0)
+        return -1;
+    slot_detach(slot); /* a re-INVITE may have met the release of the slot's last call */
+    atomic_store(&slot->rate, rate);
+    slot->call = call;
+    slot->timestamp = slot->last = 0;
+    slot->sounding = slot->background_up = slot->speaking = false;
+    slot->ahead_count = slot->tail_count = slot->tail_at = 0;
+    slot->background_gain = 0;
+    slot->background_at = slot->background_hold = 0;
+    atomic_store(&slot->rx_read, 0);
+    atomic_store(&slot->rx_written, 0);
+    atomic_store(&slot->rx_ns, now_monotonic_ns());
+    atomic_store(&slot->tick_ns, now_monotonic_ns());
+    atomic_store(&slot->jitter_ms, 0);
+    atomic_store(&slot->tx_base, 0);
+    atomic_store(&slot->tx_read, 0);
+    atomic_store(&slot->tx_written, 0);
+    atomic_store(&slot->paused, false);
+    atomic_store(&slot->open, false);
+    atomic_store(&slot->frames_sent, 0);
+    atomic_store(&slot->frames_heard, 0);
+    atomic_store(&slot->frames_missing, 0);
+    atomic_store(&slot->under_runs, 0);
+    atomic_store(&slot->over_runs, 0);
+    exchange_quality(slot, quality);
+    set_stream(slot, port, port, stream);
+    atomic_fetch_add(&slot->generation, 1);
+    atomic_store_explicit(&slot->state, SLOT_OPEN, memory_order_release);
+    return 0;
+}
+
+/* A re-INVITE made a new stream for the same call. The rings go on at the slot's rate: who reads and writes them need
+ * not know, so another codec's rate is converted here. */
+int slot_attach(slot_t *slot, pjmedia_port *port, pjmedia_stream *stream)
+{
+    const unsigned options = PJMEDIA_RESAMPLE_USE_SMALL_FILTER | PJMEDIA_RESAMPLE_DONT_DESTROY_DN;
+    pjmedia_port *source = port;
+    pj_pool_t *pool = NULL;
+    slot_detach(slot);
+    if (PJMEDIA_PIA_CCNT(&port->info) != 1)
+        return -1;
+    if (PJMEDIA_PIA_SRATE(&port->info) != atomic_load(&slot->rate)) {
+        pool = pjsua_pool_create("trunkline-resample", 4000, 4000);
+        if (!pool || pjmedia_resample_port_create(pool, port, atomic_load(&slot->rate), options, &source) != PJ_SUCCESS) {
+            if (pool)
+                pj_pool_release(pool);
+            return -1;
+        }
+    }
+    slot->resampler_pool = pool; /* nobody else looks at it while no stream is attached */
+    set_stream(slot, port, source, stream);
+    return 0;
+}
+
+/* The stream lock is held. */
+static void note_buffer(slot_t *slot)
+{
+    pjmedia_jb_state jitter;
+    if (!slot->stream || !slot->quality || pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
+        return;
+    unsigned discarded = jitter.discard - slot->discarded_frames;
+    slot->discarded_frames = jitter.discard;
+    rtp_quality_buffered(slot->quality, jitter.avg_delay, discarded * (double)slot->jitter_frame_ms);
+}
+
+void slot_detach(slot_t *slot)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    note_buffer(slot);
+    pjmedia_port *port = slot->port, *source = slot->source;
+    pj_pool_t *pool = slot->resampler_pool;
+    slot->port = NULL;
+    slot->source = NULL;
+    slot->stream = NULL;
+    slot->resampler_pool = NULL;
+    pthread_mutex_unlock(&slot->stream_lock);
+    if (pool) {
+        pjmedia_port_destroy(source);
+        pj_pool_release(pool);
+    }
+    if (port)
+        pjmedia_port_dec_ref(port);
+}
+
+void slot_close(slot_t *slot)
+{
+    slot_detach(slot);
+    background_drop(slot);
+    dial_drop(slot);
+    rtp_quality_release(exchange_quality(slot, NULL));
+}
+
+/* Python asks too, and must not keep the pump waiting. */
+rtp_quality_t *slot_quality(slot_t *slot)
+{
+    pthread_mutex_lock(&slot->quality_lock);
+    rtp_quality_t *quality = rtp_quality_keep(slot->quality);
+    pthread_mutex_unlock(&slot->quality_lock);
+    return quality;
+}
+
+/* ---- what goes out ---- */
+
+/* Take up to `count` queued samples; a flush that comes between wins, and nothing of what it threw away is sent. */
+static void take(slot_t *slot, int16_t *out, uint32_t count, taken_t *taken)
+{
+    const uint32_t fade = atomic_load(&slot->rate) * FADE_MS / 1000;
+    taken->count = taken->ahead_count = 0;
+    while (!atomic_load_explicit(&slot->paused, memory_order_acquire)) {
+        uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
+        uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_acquire);
+        uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_acquire);
+        uint32_t have = written - read < count ? (uint32_t)(written - read) : count;
+        uint32_t ahead = written - read - have < fade ? (uint32_t)(written - read - have) : fade;
+        for (uint32_t i = 0; i < have; i++)
+            out[i] = sample_of(slot->tx, read - base + i, slot->tx_mask);
+        for (uint32_t i = 0; i < ahead; i++)
+            taken->ahead[i] = sample_of(slot->tx, read - base + have + i, slot->tx_mask);
+        if (have && !atomic_compare_exchange_strong(&slot->tx_read, &read, read + have))
+            continue;
+        taken->count = have;
+        taken->ahead_count = ahead;
+        return;
+    }
+}
+
+/* What may not be sent yet waits, keys and background included. */
+static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t now_ns)
+{
+    taken_t taken;
+    if (!rtp_transport_lets_speech(pjmedia_stream_get_transport(slot->stream), now_ns)) {
+        edges_comfort(slot, out, count);
+        return;
+    }
+    const uint32_t speech = dial_speech(slot, count);
+    take(slot, out, speech, &taken);
+    const bool more = atomic_load(&slot->open) && !atomic_load(&slot->paused) && speech == count;
+    if (taken.count < count && more)
+        atomic_fetch_add(&slot->under_runs, 1);
+    edges_smooth(slot, out, &taken, count, more);
+    if (!speech)
+        dial_mix(slot, out, count);
+    dial_tell(slot);
+    slot->speaking = taken.count || (slot->speaking && more);
+    background_mix(slot, out, count, slot->speaking || !speech);
+}
+
+/* ---- what comes in ---- */
+
+static void next_incoming(slot_t *slot, int16_t *in, uint32_t count)
+{
+    pjmedia_frame frame = {.buf = in, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
+    frame.timestamp.u64 = slot->timestamp;
+    if (pjmedia_port_get_frame(slot->source, &frame) != PJ_SUCCESS || frame.type != PJMEDIA_FRAME_TYPE_AUDIO) {
+        memset(in, 0, count * 2);
+        atomic_fetch_add(&slot->frames_missing, 1);
+    } else {
+        if (frame.size < count * 2)
+            memset((char *)in + frame.size, 0, count * 2 - frame.size);
+        atomic_fetch_add(&slot->frames_heard, 1);
+    }
+}
+
+/* When the newest packet came: the RTCP session keeps its relative transit time (RFC 3550 A.8), in units of the RTP
+ * clock. What is not plausible (no packet lately, a clock that was set) is answered with the present. */
+static int64_t newest_arrival_ns(const slot_t *slot, int64_t now_ns)
+{
+    pjmedia_stream_rtp_sess_info session;
+    pj_timestamp now;
+    if (pjmedia_stream_get_rtp_session_info(slot->stream, &session) != PJ_SUCCESS || !session.rtcp->transit)
+        return now_ns;
+    pj_get_timestamp(&now);
+    uint32_t units = (uint32_t)(now.u64 * session.rtcp->clock_rate / session.rtcp->ts_freq.u64);
+    uint32_t age = units - ((uint32_t)session.rtcp->transit + session.rtcp->rtp_last_ts);
+    int64_t age_ns = (int64_t)age * 1000000000LL / session.rtcp->clock_rate;
+    return age_ns < ARRIVAL_LIMIT_NS ? now_ns - age_ns : now_ns;
+}
+
+/* Tell Python how long the sound that it hears now has waited: the newest packet's arrival, and what is still queued
+ * behind the frame that was just taken. */
+static void note_arrival(slot_t *slot, int64_t now_ns)
+{
+    pjmedia_jb_state jitter;
+    atomic_store(&slot->tick_ns, now_ns);
+    if (pjmedia_stream_get_stat_jbuf(slot->stream, &jitter) != PJ_SUCCESS)
+        return;
+    atomic_store(&slot->jitter_ms, (int32_t)(jitter.size * slot->jitter_frame_ms));
+    atomic_store(&slot->rx_ns, newest_arrival_ns(slot, now_ns));
+}
+
+/* Store one frame of both directions. When Python has not read for RX_MS, the oldest sound gives way. */
+static void store(slot_t *slot, const int16_t *in, const int16_t *out, uint32_t count)
+{
+    uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_relaxed);
+    uint64_t limit = (uint64_t)atomic_load(&slot->rate) * RX_MS / 1000;
+    uint64_t read = atomic_load(&slot->rx_read);
+    while (written + count - read > limit)
+        if (atomic_compare_exchange_strong(&slot->rx_read, &read, written + count - limit)) {
+            atomic_fetch_add(&slot->over_runs, 1);
+            break;
+        }
+    for (uint32_t i = 0; i < count; i++) {
+        put_sample(slot->heard, written + i, slot->rx_mask, in[i]);
+        put_sample(slot->said, written + i, slot->rx_mask, out[i]);
+    }
+    atomic_store_explicit(&slot->rx_written, written + count, memory_order_release);
+}
+
+static void exchange_frame(slot_t *slot, int64_t now_ns)
+{
+    int16_t in[MAX_FRAME], out[MAX_FRAME];
+    uint32_t count = slot->frame;
+    next_incoming(slot, in, count);
+    note_arrival(slot, now_ns);
+    next_outgoing(slot, out, count, now_ns);
+    pjmedia_frame frame = {.buf = out, .size = count * 2, .type = PJMEDIA_FRAME_TYPE_AUDIO};
+    frame.timestamp.u64 = slot->timestamp;
+    int16_t sent[MAX_FRAME];
+    memcpy(sent, out, count * 2); /* an encoder may work in place */
+    if (pjmedia_port_put_frame(slot->source, &frame) == PJ_SUCCESS)
+        atomic_fetch_add(&slot->frames_sent, 1);
+    slot->timestamp += count;
+    store(slot, in, sent, count);
+}
+
+unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), void *arg)
+{
+    unsigned frames = 0;
+    pthread_mutex_lock(&slot->stream_lock);
+    if (slot->port && slot->frame && slot->frame <= MAX_FRAME) {
+        slot->due += atomic_load(&slot->rate) * TICK_MS / 1000;
+        for (; slot->due >= slot->frame; slot->due -= slot->frame, frames++)
+            exchange_frame(slot, now_ns);
+        if (frames) {
+            int64_t at = now_monotonic_ns();
+            if (slot->last_sent_ns && slot->frame * 1000 == atomic_load(&slot->rate) * TICK_MS)
+                sent(arg, at - slot->last_sent_ns);
+            slot->last_sent_ns = at;
+        }
+    }
+    pthread_mutex_unlock(&slot->stream_lock);
+    return frames;
+}
+
+void slot_survey(slot_t *slot, int64_t now_ns)
+{
+    pthread_mutex_lock(&slot->stream_lock);
+    if (slot->stream) {
+        pjmedia_rtcp_stat stat;
+        if (pjmedia_stream_get_stat(slot->stream, &stat) == PJ_SUCCESS && stat.rx.pkt != slot->last_packet_count) {
+            slot->last_packet_count = stat.rx.pkt;
+            atomic_store(&slot->last_packet_ns, now_ns);
+        }
+        note_buffer(slot);
+    }
+    pthread_mutex_unlock(&slot->stream_lock);
+}
+
+/* ---- Python's side ---- */
+
+uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count)
+{
+    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_relaxed);
+    uint64_t read = atomic_load_explicit(&slot->tx_read, memory_order_acquire);
+    if (read == written)
+        atomic_store_explicit(&slot->tx_base, written, memory_order_release);
+    uint64_t base = atomic_load_explicit(&slot->tx_base, memory_order_relaxed);
+    uint64_t limit = (uint64_t)atomic_load(&slot->rate) * TX_MS / 1000, room = limit - (written - read);
+    uint32_t fits = count < room ? count : (uint32_t)room;
+    for (uint32_t i = 0; i < fits; i++)
+        put_sample(slot->tx, written - base + i, slot->tx_mask, samples[i]);
+    atomic_store_explicit(&slot->tx_written, written + fits, memory_order_release);
+    return fits;
+}
+
+/* Throw away what is queued and lift a pause; returns the position up to which samples were sent. */
+uint64_t slot_flush(slot_t *slot)
+{
+    uint64_t written = atomic_load_explicit(&slot->tx_written, memory_order_relaxed);
+    uint64_t read = atomic_load(&slot->tx_read);
+    while (!atomic_compare_exchange_weak(&slot->tx_read, &read, written))
+        ;
+    atomic_store(&slot->open, false);
+    atomic_store(&slot->paused, false);
+    atomic_fetch_add(&slot->flushes, 1);
+    return read;
+}
+
+uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacity, uint64_t *position)
+{
+    uint64_t read = atomic_load(&slot->rx_read);
+    for (;;) {
+        uint64_t written = atomic_load_explicit(&slot->rx_written, memory_order_acquire);
+        uint32_t count = written - read < capacity ? (uint32_t)(written - read) : capacity;
+        for (uint32_t i = 0; i < count; i++) {
+            heard[i] = sample_of(slot->heard, read + i, slot->rx_mask);
+            said[i] = sample_of(slot->said, read + i, slot->rx_mask);
+        }
+        *position = read;
+        if (atomic_compare_exchange_strong(&slot->rx_read, &read, read + count))
+            return count;
+    }
+}

@@ -1,0 +1,119 @@
+#include "python/py_address.h"
+
+#include "sip/local_address.h"
+#include "net/ip_literal.h"
+#include "rtp/media_address_policy.h"
+#include "net/sdp.h"
+
+#define NETWORKS_MOST 1000
+
+/* NULL with an exception set when an item is no text, or there are too many. */
+static sources_t *networks_of(PyObject *tuple)
+{
+    const char *texts[NETWORKS_MOST];
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    if (count > NETWORKS_MOST) {
+        PyErr_Format(PyExc_ValueError, "at most %d networks", NETWORKS_MOST);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(tuple, i))))
+            return NULL;
+    sources_t *made = sources_make(texts, (int)count);
+    return made ? made : (sources_t *)PyErr_NoMemory();
+}
+
+static PyObject *py_address_set(PyObject *self, PyObject *args)
+{
+    const char *bound, *public_address;
+    PyObject *networks;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ssO!", &bound, &public_address, &PyTuple_Type, &networks))
+        return NULL;
+    sources_t *local = networks_of(networks);
+    if (!local)
+        return NULL;
+    address_set(bound, public_address, local);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_media_networks(PyObject *self, PyObject *args)
+{
+    PyObject *allowed, *never;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &allowed, &PyTuple_Type, &never))
+        return NULL;
+    sources_t *networks = networks_of(allowed), *refused = networks ? networks_of(never) : NULL;
+    if (!refused) {
+        sources_free(networks);
+        return NULL;
+    }
+    media_places_set(networks, refused);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_media_place(PyObject *self, PyObject *args)
+{
+    static const char *const names[] = {"held", "own", "allowed", "elsewhere", "never"};
+    const char *text, *from;
+    pj_sockaddr place, peer;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ss", &text, &from))
+        return NULL;
+    const pj_str_t address = pj_str((char *)text), source = pj_str((char *)from);
+    if (!literal_address(&address, &place) || !literal_address(&source, &peer))
+        return PyErr_Format(PyExc_ValueError, "no IP address");
+    return PyUnicode_FromString(names[media_place_of(&place, &peer)]);
+}
+
+static PyObject *py_address_install(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (address_install() != 0)
+        return PyErr_Format(PyExc_RuntimeError, "our addresses cannot be told");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_address_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    address_remove();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_address_accounts(PyObject *self, PyObject *args)
+{
+    int v4, v6;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ii", &v4, &v6))
+        return NULL;
+    address_set_accounts(v4, v6);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_address_towards(PyObject *self, PyObject *text)
+{
+    const char *host = PyUnicode_AsUTF8(text);
+    char found[PJ_INET6_ADDRSTRLEN];
+    pj_sockaddr peer, ours;
+    (void)self;
+    if (!host)
+        return NULL;
+    const pj_str_t name = pj_str((char *)host);
+    if (!literal_address(&name, &peer) || !address_towards(&peer, &ours))
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(pj_sockaddr_print(&ours, found, sizeof found, 0));
+}
+
+PyMethodDef address_methods[] = {
+    {"address_set", py_address_set, METH_VARARGS, "address_set(bound, public address, local networks): as texts."},
+    {"media_networks", py_media_networks, METH_VARARGS, "media_networks(allowed, never): where SDP may want sound, as texts."},
+    {"media_place", py_media_place, METH_VARARGS, "media_place(address, peer) -> how sound may go there."},
+    {"address_install", py_address_install, METH_NOARGS, "Write addresses into the messages that we send."},
+    {"address_remove", py_address_remove, METH_NOARGS, "Do not any more."},
+    {"address_accounts", py_address_accounts, METH_VARARGS, "address_accounts(IPv4's, IPv6's): -1 for none."},
+    {"address_towards", py_address_towards, METH_O, "address_towards(address) -> ours, or None without a route."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,222 @@
+/* sipcore._native: the guard and the table of names for Python. `sipcore.security.source_guard` and `sipcore.resolver.host_table` wrap them. */
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
+#include "python/py_guard.h"
+
+#include "guard/guard.h"
+#include "guard/invite_rate_limit.h"
+#include "net/ip_literal.h"
+#include "net/host_table.h"
+#include "tls/tls_listener.h"
+#include "net/drop_counters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the guard ---- */
+
+static PyObject *py_guard_install(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (guard_install() != 0 || names_install() != 0)
+        return PyErr_Format(PyExc_RuntimeError, "the SIP source guard did not install");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_guard_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    guard_remove();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* The strings stay owned by the sequence. NULL with an exception set when an item is no text. */
+static const char **texts_of(PyObject *sequence, int *count)
+{
+    Py_ssize_t length = PyTuple_GET_SIZE(sequence);
+    const char **texts = PyMem_Calloc((size_t)length + 1, sizeof *texts);
+    for (Py_ssize_t i = 0; texts && i < length; i++)
+        if (!(texts[i] = PyUnicode_AsUTF8(PyTuple_GET_ITEM(sequence, i)))) {
+            PyMem_Free(texts);
+            return NULL;
+        }
+    *count = (int)length;
+    return texts;
+}
+
+static PyObject *py_guard_sources(PyObject *self, PyObject *args)
+{
+    PyObject *known, *probes;
+    int known_count = 0, probe_count = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &known, &PyTuple_Type, &probes))
+        return NULL;
+    const char **k = texts_of(known, &known_count);
+    const char **p = k ? texts_of(probes, &probe_count) : NULL;
+    if (k && p) {
+        guard_set_sources(k, known_count, p, probe_count);
+        tls_admit(k, known_count, p, probe_count);
+    }
+    PyMem_Free(k);
+    PyMem_Free(p);
+    if (PyErr_Occurred())
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_guard_answers(PyObject *self, PyObject *args)
+{
+    int refuse, accepting, retry_after_s;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ppi", &refuse, &accepting, &retry_after_s))
+        return NULL;
+    guard_set_answers(refuse, accepting, retry_after_s);
+    tls_admit_everyone(refuse); /* who is to be told 403 must be listened to */
+    Py_RETURN_NONE;
+}
+
+static PyObject *row_of(const away_event_t *event)
+{
+    return Py_BuildValue("(ssKNy#)", away_name(event->kind), event->source, event->count,
+                         PyUnicode_DecodeUTF8(event->header, (Py_ssize_t)strlen(event->header), "replace"), event->sample,
+                         (Py_ssize_t)event->size);
+}
+
+static PyObject *py_guard_events(PyObject *self, PyObject *unused)
+{
+    static away_event_t events[AWAY_EVENTS];
+    uint64_t more = 0;
+    (void)self, (void)unused;
+    int count = away_take(events, &more);
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++)
+        PyList_SET_ITEM(list, i, row_of(&events[i]));
+    return list ? Py_BuildValue("(NK)", list, more) : NULL;
+}
+
+static PyObject *py_guard_totals(PyObject *self, PyObject *unused)
+{
+    uint64_t totals[AWAY_KINDS];
+    (void)self, (void)unused;
+    away_totals(totals);
+    PyObject *counts = PyDict_New();
+    for (int i = 0; counts && i < AWAY_KINDS; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(totals[i]);
+        if (!count || PyDict_SetItemString(counts, away_name((enum away_kind)i), count) != 0)
+            Py_CLEAR(counts);
+        Py_XDECREF(count);
+    }
+    return counts;
+}
+
+static PyObject *py_guard_patience(PyObject *self, PyObject *argument)
+{
+    long milliseconds = PyLong_AsLong(argument);
+    (void)self;
+    if (milliseconds == -1 && PyErr_Occurred())
+        return NULL;
+    guard_set_patience((int)milliseconds);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_limit_set(PyObject *self, PyObject *argument)
+{
+    unsigned long per_second = PyLong_AsUnsignedLong(argument);
+    (void)self;
+    if (PyErr_Occurred())
+        return NULL;
+    limits_set((unsigned)per_second);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_limit_take(PyObject *self, PyObject *args)
+{
+    const char *text;
+    long long now_ms;
+    pj_sockaddr address;
+    address_key_t key;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sL", &text, &now_ms))
+        return NULL;
+    pj_str_t host = pj_str((char *)text);
+    if (!literal_address(&host, &address) || !address_key(&address, &key))
+        return PyErr_Format(PyExc_ValueError, "%s is no IP address", text);
+    return PyBool_FromLong(limits_take(&key, now_ms));
+}
+
+/* ---- names ---- */
+
+/* One of `names_set`: (host, port, transport, ((address, port, transport), ...)). */
+static bool read_entry(PyObject *item, names_entry_t *entry)
+{
+    const char *host, *transport;
+    unsigned short port;
+    PyObject *targets;
+    if (!PyArg_ParseTuple(item, "sHsO!", &host, &port, &transport, &PyTuple_Type, &targets))
+        return false;
+    if (strlen(host) < sizeof entry->host)
+        strcpy(entry->host, host);
+    entry->port = port;
+    entry->transport = names_transport(transport);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(targets) && i < PJSIP_MAX_RESOLVED_ADDRESSES; i++) {
+        const char *address;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(targets, i), "sHs", &address, &port, &transport))
+            return false;
+        if (names_add_target(entry, address, port, names_transport(transport)) != 0) {
+            PyErr_Format(PyExc_ValueError, "%s is no IP address", address);
+            return false;
+        }
+    }
+    if (*entry->host && entry->count && entry->transport != PJSIP_TRANSPORT_UNSPECIFIED)
+        return true;
+    PyErr_Format(PyExc_ValueError, "no entry for the table of names: %s", host);
+    return false;
+}
+
+static PyObject *py_names_set(PyObject *self, PyObject *table)
+{
+    (void)self;
+    if (!PyTuple_Check(table) || PyTuple_GET_SIZE(table) > NAMES_MOST)
+        return PyErr_Format(PyExc_ValueError, "the table of names takes a tuple of at most %d entries", NAMES_MOST);
+    int count = (int)PyTuple_GET_SIZE(table);
+    names_entry_t *entries = calloc((size_t)count + 1, sizeof *entries);
+    if (!entries)
+        return PyErr_NoMemory();
+    for (int i = 0; i < count; i++)
+        if (!read_entry(PyTuple_GET_ITEM(table, i), &entries[i])) {
+            free(entries);
+            return NULL;
+        }
+    names_set(entries, count);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_names_unknown(PyObject *self, PyObject *unused)
+{
+    static names_unknown_t unknown[NAMES_UNKNOWN];
+    uint64_t more = 0;
+    (void)self, (void)unused;
+    int count = names_take_unknown(unknown, &more);
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++)
+        PyList_SET_ITEM(list, i, Py_BuildValue("(NK)", PyUnicode_DecodeUTF8(unknown[i].host, (Py_ssize_t)strlen(unknown[i].host),
+                                                                           "replace"), unknown[i].count));
+    return list ? Py_BuildValue("(NK)", list, more) : NULL;
+}
+
+PyMethodDef guard_methods[] = {
+    {"guard_install", py_guard_install, METH_NOARGS, "Put the source guard in front of the SIP stack."},
+    {"guard_remove", py_guard_remove, METH_NOARGS, "Take the source guard away."},
+    {"guard_sources", py_guard_sources, METH_VARARGS, "guard_sources(known, probes): tuples of addresses and networks."},
+    {"guard_answers", py_guard_answers, METH_VARARGS, "guard_answers(refuse_unknown, accepting, retry_after_s)."},
+    {"guard_events", py_guard_events, METH_NOARGS, "guard_events() -> ([(kind, source, count, header, message)], packets of further sources)."},
+    {"guard_totals", py_guard_totals, METH_NOARGS, "guard_totals() -> how often each kind of event happened, by its name."},
+    {"guard_patience", py_guard_patience, METH_O, "guard_patience(ms): how long a connection may take for a whole message."},
+    {"limit_set", py_limit_set, METH_O, "limit_set(new INVITEs a second of each source; 0: no limit)."},
+    {"limit_take", py_limit_take, METH_VARARGS, "limit_take(address, now_ms) -> whether the source may begin one more."},
+    {"names_set", py_names_set, METH_O, "names_set(((host, port, transport, ((address, port, transport), ...)), ...))."},
+    {"names_unknown", py_names_unknown, METH_NOARGS, "names_unknown() -> ([(host, count)], questions for further names)."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,232 @@
+#include "python/py_register.h"
+
+#include "registration/account.h"
+#include "python/account_object.h"
+#include "registration/auth_challenge.h"
+#include "registration/registration_flow.h"
+#include "registration/options.h"
+#include "sip/refer.h"
+#include "registration/register.h"
+
+#include <pjsua-lib/pjsua_internal.h>
+
+static const char *const ends[] = {"answered", "silence", "unresolved", "unreachable", "unanswerable"};
+
+static PyObject *on_outcome, *on_lost, *on_options;
+
+/* Takes over `arguments`. What is called just posts to the event loop. */
+static void call(PyObject *function, PyObject *arguments)
+{
+    PyObject *result = function && arguments ? PyObject_CallObject(function, arguments) : NULL;
+    if (!result)
+        PyErr_WriteUnraisable(function);
+    Py_XDECREF(result);
+    Py_XDECREF(arguments);
+}
+
+static void tell_outcome(const register_outcome_t *outcome)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *reason = PyUnicode_DecodeUTF8(outcome->reason, (Py_ssize_t)strlen(outcome->reason), "replace");
+    call(on_outcome, Py_BuildValue("LsiNsIii", outcome->token, ends[outcome->end], outcome->code, reason, outcome->source,
+                                   outcome->expires_s, outcome->retry_after_s, outcome->min_expires_s));
+    PyGILState_Release(state);
+}
+
+static void tell_lost(pjsua_acc_id account)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    call(on_lost, Py_BuildValue("(i)", account));
+    PyGILState_Release(state);
+}
+
+static void tell_options(long long token, bool answered, int code, long long microseconds, const char *why)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *words = PyUnicode_DecodeUTF8(why, (Py_ssize_t)strlen(why), "replace");
+    call(on_options, Py_BuildValue("LOiLN", token, answered ? Py_True : Py_False, code, microseconds, words));
+    PyGILState_Release(state);
+}
+
+static PyObject *py_install(PyObject *self, PyObject *args)
+{
+    PyObject *outcome, *lost;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO", &outcome, &lost))
+        return NULL;
+    Py_XSETREF(on_outcome, Py_NewRef(outcome));
+    Py_XSETREF(on_lost, Py_NewRef(lost));
+    account_install();
+    if (register_install(tell_outcome) != 0 || flow_install(tell_lost) != 0)
+        return PyErr_Format(PyExc_RuntimeError, "registrations cannot be sent");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    register_remove();
+    flow_remove();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_options_install(PyObject *self, PyObject *told)
+{
+    (void)self;
+    Py_XSETREF(on_options, Py_NewRef(told));
+    if (options_install(tell_options) != 0)
+        return PyErr_Format(PyExc_RuntimeError, "nobody can be asked");
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_options_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    options_install(NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *failed(pj_status_t status)
+{
+    char words[PJ_ERR_MSG_SIZE];
+    pj_strerror(status, words, sizeof words);
+    return PyErr_Format(PyExc_ConnectionError, "%s", words);
+}
+
+static PyObject *py_send(PyObject *self, PyObject *args)
+{
+    register_order_t order;
+    char contact[PJSIP_MAX_URL_SIZE];
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iLssssIIs(ss)", &order.account, &order.token, &order.registrar, &order.aor, &order.contact,
+                          &order.former, &order.cseq, &order.expires_s, &order.call_id, &order.user, &order.password))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = register_send(&order, contact, sizeof contact);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? PyUnicode_DecodeUTF8(contact, (Py_ssize_t)strlen(contact), "replace") : failed(status);
+}
+
+/* A function of an account's number. */
+static PyObject *with_account(PyObject *argument, void (*function)(pjsua_acc_id))
+{
+    long account = PyLong_AsLong(argument);
+    if (account == -1 && PyErr_Occurred())
+        return NULL;
+    if (account < 0 || account >= PJSUA_MAX_ACC)
+        return PyErr_Format(PyExc_ValueError, "no account has the number %ld", account);
+    Py_BEGIN_ALLOW_THREADS
+    function((pjsua_acc_id)account);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_give_up(PyObject *self, PyObject *argument)
+{
+    (void)self;
+    return with_account(argument, register_give_up);
+}
+
+static PyObject *py_keep_alive(PyObject *self, PyObject *argument)
+{
+    (void)self;
+    return with_account(argument, flow_keep_alive);
+}
+
+static PyObject *py_forget(PyObject *self, PyObject *argument)
+{
+    (void)self;
+    return with_account(argument, register_forget);
+}
+
+static PyObject *py_set_route(PyObject *self, PyObject *args)
+{
+    const char *routes[2];
+    int account, count = 0;
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i|ss", &account, &routes[0], &routes[1]))
+        return NULL;
+    count = (int)PyTuple_GET_SIZE(args) - 1;
+    Py_BEGIN_ALLOW_THREADS
+    status = account_set_route(account, routes, count);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
+}
+
+static PyObject *py_account_delete(PyObject *self, PyObject *args)
+{
+    int account;
+    PyObject *address;
+    bool gone;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iO!", &account, &PyLong_Type, &address))
+        return NULL;
+    void *object = PyLong_AsVoidPtr(address);
+    if (!object)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no account object");
+    Py_BEGIN_ALLOW_THREADS
+    gone = account < 0 || account >= PJSUA_MAX_ACC || account_delete((pjsua_acc_id)account);
+    if (gone)
+        account_object_let_go(object);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(gone);
+}
+
+static PyObject *py_options_send(PyObject *self, PyObject *args)
+{
+    int account;
+    const char *uri;
+    long long token;
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "isL", &account, &uri, &token))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = options_send(account, uri, token);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? Py_NewRef(Py_None) : failed(status);
+}
+
+static PyObject *py_challenge_mark(PyObject *self, PyObject *argument)
+{
+    const char *mark = PyUnicode_AsUTF8(argument);
+    (void)self;
+    if (!mark)
+        return NULL;
+    challenge_set_mark(mark);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_refer_answer(PyObject *self, PyObject *args)
+{
+    int call, cseq, code;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iii", &call, &cseq, &code))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    refer_answer(call, cseq, code);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyMethodDef register_methods[] = {
+    {"register_install", py_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
+    {"register_remove", py_remove, METH_NOARGS, "Report nothing more."},
+    {"register_send", py_send, METH_VARARGS, "register_send(...) -> the Contact that was sent."},
+    {"register_give_up", py_give_up, METH_O, "register_give_up(account): wait no longer for an answer."},
+    {"register_keep_alive", py_keep_alive, METH_O, "register_keep_alive(account): keep a NAT's way to us open."},
+    {"register_forget", py_forget, METH_O, "register_forget(account): let go of its connection."},
+    {"account_route", py_set_route, METH_VARARGS, "account_route(account, *routes): Route values, two at most."},
+    {"account_delete", py_account_delete, METH_VARARGS,
+     "account_delete(account, address of its pjsua2 object) -> False while it has calls."},
+    {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
+    {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
+    {"challenge_mark", py_challenge_mark, METH_O, "challenge_mark(what nonces of ours begin with)."},
+    {"refer_answer", py_refer_answer, METH_VARARGS, "refer_answer(pjsua_call_id, number in CSeq, final status)."},
+    {"options_send", py_options_send, METH_VARARGS, "options_send(account, uri, token)."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,66 @@
+/* sipcore._native: what a call takes, its ports and its place in PJSUA's table. `sipcore.endpoint` wraps them. */
+#define _GNU_SOURCE
+#include "python/py_rtp.h"
+
+#include "sip/call_table.h"
+#include "rtp/port_pool.h"
+#include "rtp/media_transport.h"
+
+static PyObject *py_rtp_ports(PyObject *self, PyObject *args)
+{
+    unsigned short first, last, begin = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "HH|H", &first, &last, &begin))
+        return NULL;
+    if (!first || last <= first)
+        return PyErr_Format(PyExc_ValueError, "RTP needs at least two ports, not %d-%d", first, last);
+    rtp_ports_set(first, last, begin);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_rtp_ports_left(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromLong(rtp_ports_left());
+}
+
+static PyObject *py_rtp_ports_missed(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromUnsignedLongLong(rtp_ports_missed());
+}
+
+static PyObject *py_rtp_symmetric(PyObject *self, PyObject *on)
+{
+    (void)self;
+    int truth = PyObject_IsTrue(on);
+    if (truth < 0)
+        return NULL;
+    rtp_transport_set_symmetric(truth);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_call_table_make_room(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    call_table_make_room();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_call_table_taken(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyLong_FromUnsignedLong(call_table_taken());
+}
+
+PyMethodDef rtp_methods[] = {
+    {"rtp_symmetric", py_rtp_symmetric, METH_O, "rtp_symmetric(on): send to where the peer's RTP comes from."},
+    {"rtp_ports", py_rtp_ports, METH_VARARGS, "rtp_ports(first, last, pair to begin with): nothing is in use then."},
+    {"rtp_ports_left", py_rtp_ports_left, METH_NOARGS, "rtp_ports_left() -> pairs that no call has."},
+    {"rtp_ports_missed", py_rtp_ports_missed, METH_NOARGS, "rtp_ports_missed() -> calls that got none since the last look."},
+    {"call_table_make_room", py_call_table_make_room, METH_NOARGS, "Let calls go that were hung up long ago, should it be full."},
+    {"call_table_taken", py_call_table_taken, METH_NOARGS, "call_table_taken() -> places that are taken."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,92 @@
+/* SIP over TLS for Python: a part of sipcore._native. */
+#define PY_SSIZE_T_CLEAN
+#include "python/py_tls.h"
+
+#include "tls/tls_listener.h"
+
+#include <string.h>
+
+static PyObject *error_of(pj_status_t status)
+{
+    char why[PJ_ERR_MSG_SIZE];
+    pj_strerror(status, why, sizeof why);
+    PyErr_SetString(PyExc_OSError, why);
+    return NULL;
+}
+
+static PyObject *py_tls_open(PyObject *self, PyObject *args)
+{
+    const char *host, *name;
+    int port;
+    tls_files_t files;
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sis(ssss)", &host, &port, &name, &files.certificate, &files.key, &files.authorities,
+                          &files.folder))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = tls_open(host, port, name, &files);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? Py_NewRef(Py_None) : error_of(status);
+}
+
+static PyObject *py_tls_renew(PyObject *self, PyObject *args)
+{
+    tls_files_t files;
+    pj_status_t status;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "(ssss)", &files.certificate, &files.key, &files.authorities, &files.folder))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = tls_renew(&files);
+    Py_END_ALLOW_THREADS
+    return status == PJ_SUCCESS ? Py_NewRef(Py_None) : error_of(status);
+}
+
+static PyObject *py_tls_forget(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    tls_forget();
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_tls_listens(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    return PyBool_FromLong(tls_listens());
+}
+
+static PyObject *py_tls_verify(PyObject *self, PyObject *on)
+{
+    (void)self;
+    tls_verify(PyObject_IsTrue(on) == 1);
+    Py_RETURN_NONE;
+}
+
+/* Certificates of others have names in them. */
+static PyObject *text_of(const char *words)
+{
+    return PyUnicode_DecodeUTF8(words, (Py_ssize_t)strlen(words), "replace");
+}
+
+static PyObject *py_tls_events(PyObject *self, PyObject *unused)
+{
+    static tls_event_t events[TLS_EVENTS];
+    uint64_t more = 0;
+    (void)self, (void)unused;
+    int count = tls_take_events(events, &more);
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++)
+        PyList_SET_ITEM(list, i, Py_BuildValue("(sNK)", events[i].peer, text_of(events[i].why), events[i].count));
+    return list ? Py_BuildValue("(NK)", list, more) : NULL;
+}
+
+PyMethodDef tls_methods[] = {
+    {"tls_open", py_tls_open, METH_VARARGS, "tls_open(host, port, name, files): listen; port 0: connect only."},
+    {"tls_renew", py_tls_renew, METH_VARARGS, "tls_renew(files): take other files for connections to come."},
+    {"tls_forget", py_tls_forget, METH_NOARGS, "The listeners are going to be closed."},
+    {"tls_listens", py_tls_listens, METH_NOARGS, "tls_listens() -> whether every TLS port is open."},
+    {"tls_verify", py_tls_verify, METH_O, "tls_verify(on): whether peers that we connect to must prove who they are."},
+    {"tls_events", py_tls_events, METH_NOARGS, "tls_events() -> ([(peer, why, count)], further ones)."},
+    {NULL, NULL, 0, NULL},
+};

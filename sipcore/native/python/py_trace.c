@@ -1,0 +1,76 @@
+/* The tap for Python: `sipcore.trace.sip_log` wraps it. */
+#include "python/py_trace.h"
+
+#include "net/message_tap.h"
+
+#include <string.h>
+
+#define ADDRESS (PJ_INET6_ADDRSTRLEN + 10)
+#define BATCH (256u << 10)  /* bytes that are turned into Python's objects at once */
+
+static void spell(char out[ADDRESS], const char *host, int port)
+{
+    pj_ansi_snprintf(out, ADDRESS, strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+}
+
+static PyObject *text_of(const uint8_t **at, uint16_t length)
+{
+    const char *bytes = (const char *)*at;
+    *at += length;
+    return PyUnicode_DecodeUTF8(bytes, length, "surrogateescape");
+}
+
+static PyObject *message_of(const uint8_t *record)
+{
+    tap_facts_t facts;
+    char ours[ADDRESS], peer[ADDRESS];
+    memcpy(&facts, record, sizeof facts);
+    spell(ours, facts.ours, facts.our_port);
+    spell(peer, facts.peer, facts.peer_port);
+    const uint8_t *at = record + sizeof facts;
+    PyObject *call_id = text_of(&at, facts.call_id), *from_tag = text_of(&at, facts.from_tag);
+    PyObject *to_tag = text_of(&at, facts.to_tag), *method = text_of(&at, facts.method);
+    return Py_BuildValue("(LOsssNNNNIHOy#)", (long long)facts.at_ns, facts.sent ? Py_True : Py_False, facts.transport, ours,
+                         peer, call_id, from_tag, to_tag, method, facts.cseq, facts.status,
+                         facts.with_sdp ? Py_True : Py_False, (const char *)at, (Py_ssize_t)facts.text);
+}
+
+static PyObject *py_tap_take(PyObject *self, PyObject *unused)
+{
+    static uint8_t batch[BATCH]; /* the GIL is held */
+    uint64_t lost;
+    (void)self, (void)unused;
+    uint32_t length = tap_take(batch, sizeof batch, &lost);
+    PyObject *list = PyList_New(0);
+    for (uint32_t at = 0; list && at < length; at += ((tap_facts_t *)(batch + at))->size) {
+        PyObject *message = message_of(batch + at);
+        if (!message || PyList_Append(list, message) != 0)
+            Py_CLEAR(list);
+        Py_XDECREF(message);
+    }
+    return list ? Py_BuildValue("(NK)", list, lost) : NULL;
+}
+
+static PyObject *py_tap_install(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    if (tap_install() != 0)
+        return PyErr_Format(PyExc_RuntimeError, "the tap for SIP messages did not install");
+    return PyLong_FromLong(tap_descriptor());
+}
+
+static PyObject *py_tap_remove(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    tap_remove();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyMethodDef tap_methods[] = {
+    {"tap_install", py_tap_install, METH_NOARGS, "Begin to copy SIP messages; a descriptor that is readable when there are some."},
+    {"tap_remove", py_tap_remove, METH_NOARGS, "Copy no more, and forget what was not taken."},
+    {"tap_take", py_tap_take, METH_NOARGS, "tap_take() -> ([message], messages ever lost): what came since, a part at a time."},
+    {NULL, NULL, 0, NULL},
+};

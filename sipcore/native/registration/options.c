@@ -1,0 +1,85 @@
+#define _GNU_SOURCE
+#include "registration/options.h"
+
+#include "registration/client_transaction.h"
+
+#include <time.h>
+
+#include <pjsua-lib/pjsua_internal.h>
+
+/* In the pool of its request, which the transaction keeps until after its end was told. */
+typedef struct question {
+    long long token, sent_us;
+} question_t;
+
+static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event);
+
+static options_callback_t *tell;
+static pjsip_module module = {
+    .name = {"mod-trunkline-options", 21},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_APPLICATION,
+    .on_tsx_state = on_tsx_state,
+};
+
+static long long now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+/* The transaction's lock is held. */
+static void on_tsx_state(pjsip_transaction *tsx, pjsip_event *event)
+{
+    question_t *question = module.id < 0 ? NULL : tsx->mod_data[module.id]; /* PJSUA ends: its pools go with it */
+    if (!question || tsx->status_code < 200 || event->type != PJSIP_EVENT_TSX_STATE)
+        return;
+    const bool answered = event->body.tsx_state.type == PJSIP_EVENT_RX_MSG;
+    char why[TRANSACTION_WHY] = "";
+    tsx->mod_data[module.id] = NULL;
+    if (!answered)
+        transaction_why(tsx, why);
+    if (tell)
+        tell(question->token, answered, tsx->status_code, now_us() - question->sent_us, why);
+}
+
+int options_install(options_callback_t *callback)
+{
+    tell = callback;
+    if (!callback || module.id != -1)
+        return 0;
+    return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
+}
+
+static pj_status_t compose(pjsua_acc_id account, const pj_str_t *uri, pjsip_tx_data **tdata)
+{
+    const pj_str_t name = {"User-Agent", 10};
+    pj_pool_t *pool = pjsua_pool_create("options", 1000, 1000);
+    pj_str_t contact;
+    if (!pool)
+        return PJ_ENOMEM;
+    pj_status_t status = pjsua_acc_create_uac_contact(pool, &contact, account, uri);
+    if (status == PJ_SUCCESS)
+        status = pjsip_endpt_create_request(pjsua_get_pjsip_endpt(), pjsip_get_options_method(), uri, &contact, uri, &contact,
+                                            NULL, -1, NULL, tdata);
+    pj_pool_release(pool);
+    if (status == PJ_SUCCESS && pjsua_var.ua_cfg.user_agent.slen)
+        pjsip_msg_add_hdr((*tdata)->msg,
+                          (pjsip_hdr *)pjsip_generic_string_hdr_create((*tdata)->pool, &name, &pjsua_var.ua_cfg.user_agent));
+    return status;
+}
+
+pj_status_t options_send(pjsua_acc_id account, const char *text, long long token)
+{
+    const pj_str_t uri = pj_str((char *)text);
+    pjsip_tx_data *tdata;
+    if (!pjsua_acc_is_valid(account))
+        return PJ_EINVAL;
+    pj_status_t status = compose(account, &uri, &tdata);
+    if (status != PJ_SUCCESS)
+        return status;
+    question_t *question = PJ_POOL_ZALLOC_T(tdata->pool, question_t);
+    *question = (question_t){.token = token, .sent_us = now_us()};
+    return transaction_send(&module, tdata, question, NULL);
+}

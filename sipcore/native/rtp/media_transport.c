@@ -1,0 +1,419 @@
+#define _GNU_SOURCE
+#include "rtp/media_transport.h"
+
+#include "sip/replaces.h"
+#include "net/ip_literal.h"
+#include "pump/pump.h"
+#include "rtp/kernel_filter.h"
+#include "rtp/send_gate.h"
+#include "rtp/source_lock.h"
+#include "rtp/rtp_packet.h"
+#include "rtp/port_pool.h"
+#include "net/sdp.h"
+
+#include <pjsua-lib/pjsua_internal.h>
+
+typedef struct adapter {
+    pjmedia_transport base;
+    pj_pool_t *pool;
+    pjmedia_transport *slave;       /* SRTP, which lets everything through in a call without it */
+    pjmedia_transport *udp;         /* below that: it knows the sockets and who sent what */
+    pjsua_call_id call;
+    rtp_gate_t gate;                /* in front of its sockets */
+    rtp_quality_t *quality;
+    _Atomic uint32_t kernel_drops;  /* that the quality counts already */
+
+    pthread_mutex_t lock;           /* guards what follows; nobody is called while it is held */
+    rtp_lock_t source;
+    bool agreed, held;              /* there has been sound; by the latest SDP, none need come */
+    pjmedia_transport_attach_param stream; /* what the stream asked for; without user_data, nobody listens */
+    pj_sockaddr rtp_target, rtcp_target;
+} adapter_t;
+
+static _Atomic bool symmetric = true;
+
+void rtp_transport_set_symmetric(bool on)
+{
+    atomic_store(&symmetric, on);
+}
+
+/* ---- who the peer is ---- */
+
+/* Who the INVITE came from, or was sent to: the transaction knows. */
+static void learn_signalling(adapter_t *adapter)
+{
+    const pjsip_inv_session *inv = pjsua_var.calls[adapter->call].inv;
+    if (!inv)
+        return;
+    rtp_gate_learn(&adapter->gate, inv);
+    if (!inv->invite_tsx)
+        return;
+    pthread_mutex_lock(&adapter->lock);
+    pj_sockaddr_cp(&adapter->source.signalling, &inv->invite_tsx->addr);
+    pthread_mutex_unlock(&adapter->lock);
+}
+
+static pjmedia_transport_info info_of(const adapter_t *adapter)
+{
+    pjmedia_transport_info info;
+    pjmedia_transport_info_init(&info);
+    pjmedia_transport_get_info(adapter->udp, &info);
+    return info;
+}
+
+static uint16_t local_port(const adapter_t *adapter)
+{
+    pjmedia_transport_info info = info_of(adapter);
+    return pj_sockaddr_get_port(&info.sock_info.rtp_addr_name);
+}
+
+static void filter_hosts(adapter_t *adapter, const pj_sockaddr *announced)
+{
+    pjmedia_transport_info info = info_of(adapter);
+    rtp_filter_hosts(info.sock_info.rtp_sock, announced, &adapter->source.signalling);
+    rtp_filter_hosts(info.sock_info.rtcp_sock, announced, &adapter->source.signalling);
+}
+
+/* By the threads that send and that end streams: what one of them counts too often, having looked earlier, is less than
+ * nothing for the other. */
+static void count_kernel_drops(adapter_t *adapter)
+{
+    uint32_t drops = rtp_filter_drops(info_of(adapter).sock_info.rtp_sock);
+    if (drops)
+        rtp_quality_kernel_dropped(adapter->quality, (int32_t)(drops - atomic_exchange(&adapter->kernel_drops, drops)));
+}
+
+/* ---- sending to where the peer is ---- */
+
+/* The lock is held. Whether packets must go elsewhere from now on. */
+static bool has_moved(adapter_t *adapter)
+{
+    pj_sockaddr rtp, rtcp;
+    if (!adapter->stream.user_data || !atomic_load(&symmetric))
+        return false;
+    rtp_lock_targets(&adapter->source, &rtp, &rtcp);
+    if (pj_sockaddr_cmp(&rtp, &adapter->rtp_target) == 0 && pj_sockaddr_cmp(&rtcp, &adapter->rtcp_target) == 0)
+        return false;
+    pj_sockaddr_cp(&adapter->rtp_target, &rtp);
+    pj_sockaddr_cp(&adapter->rtcp_target, &rtcp);
+    return true;
+}
+
+static void on_rtp(pjmedia_tp_cb_param *param);
+static void on_rtcp(void *user_data, void *packet, pj_ssize_t size);
+
+static pj_status_t attach_slave(adapter_t *adapter)
+{
+    pjmedia_transport_attach_param param = adapter->stream;
+    pj_sockaddr_cp(&param.rem_addr, &adapter->rtp_target);
+    pj_sockaddr_cp(&param.rem_rtcp, &adapter->rtcp_target);
+    param.user_data = adapter;
+    param.rtp_cb = NULL;
+    param.rtp_cb2 = on_rtp;
+    param.rtcp_cb = on_rtcp;
+    return pjmedia_transport_attach2(adapter->slave, &param);
+}
+
+/* Called by the thread that reads the sockets. The transport below learns targets only by being attached to; the group
+ * lock makes a detachment that has begun meanwhile come second. */
+static void follow(adapter_t *adapter)
+{
+    pj_grp_lock_acquire(adapter->base.grp_lock);
+    pthread_mutex_lock(&adapter->lock);
+    bool moved = has_moved(adapter);
+    pthread_mutex_unlock(&adapter->lock);
+    if (moved && attach_slave(adapter) != PJ_SUCCESS)
+        PJ_LOG(1, ("rtp", "Call %d: cannot send to where the peer sends from", adapter->call));
+    pj_grp_lock_release(adapter->base.grp_lock);
+}
+
+/* ---- what comes in ---- */
+
+/* The stream is not told where a packet came from: it has a policy of its own for strangers. */
+static void pass_on(adapter_t *adapter, const pjmedia_tp_cb_param *param)
+{
+    pthread_mutex_lock(&adapter->lock);
+    pjmedia_transport_attach_param stream = adapter->stream;
+    pthread_mutex_unlock(&adapter->lock);
+    pjmedia_tp_cb_param told = *param;
+    told.user_data = stream.user_data;
+    told.src_addr = NULL;
+    if (stream.user_data && stream.rtp_cb2)
+        stream.rtp_cb2(&told);
+    else if (stream.user_data && stream.rtp_cb)
+        stream.rtp_cb(stream.user_data, param->pkt, param->size);
+}
+
+static void take_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *packet, pj_ssize_t size)
+{
+    pthread_mutex_lock(&adapter->lock);
+    enum rtp_verdict verdict = rtp_lock_judge_rtcp(&adapter->source, from, rtp_32(packet + 4));
+    const bool may_be_peer = rtp_lock_may_be_peer(&adapter->source, from);
+    pjmedia_transport_attach_param stream = adapter->stream;
+    pthread_mutex_unlock(&adapter->lock);
+    if (verdict == RTP_DROP) {
+        if (!may_be_peer)
+            rtp_quality_dropped(adapter->quality, false);
+        return;
+    }
+    rtp_quality_rtcp_received(adapter->quality, packet, (size_t)size, now_monotonic_ns());
+    if (verdict == RTP_TAKE_NEW_SOURCE)
+        follow(adapter);
+    if (stream.user_data && stream.rtcp_cb)
+        stream.rtcp_cb(stream.user_data, packet, size);
+}
+
+static void on_rtp(pjmedia_tp_cb_param *param)
+{
+    adapter_t *adapter = param->user_data;
+    if (!adapter)
+        return; /* it is being detached */
+    if (param->size < 0) {
+        pass_on(adapter, param); /* an error */
+        return;
+    }
+    pj_sockaddr from;
+    pj_sockaddr_cp(&from, param->src_addr); /* attaching wipes the original */
+    if (rtp_is_rtcp(param->pkt, param->size)) {
+        take_rtcp(adapter, &from, param->pkt, param->size);
+        return;
+    }
+    if (!rtp_is_rtp(param->pkt, param->size)) {
+        rtp_quality_dropped(adapter->quality, true);
+        return;
+    }
+    const int64_t now_ns = now_monotonic_ns();
+    const rtp_arrival_t packet = {rtp_ssrc(param->pkt), rtp_16((const uint8_t *)param->pkt + 2), now_ns};
+    pthread_mutex_lock(&adapter->lock);
+    enum rtp_verdict verdict = rtp_lock_judge(&adapter->source, &from, &packet);
+    const int redeemed = rtp_lock_redeemed(&adapter->source);
+    pthread_mutex_unlock(&adapter->lock);
+    if (redeemed)
+        rtp_quality_redeemed(adapter->quality, redeemed);
+    if (verdict == RTP_DROP) {
+        rtp_quality_dropped(adapter->quality, false);
+        return;
+    }
+    rtp_quality_received(adapter->quality, param->pkt, (size_t)param->size, now_ns);
+    if (verdict == RTP_TAKE_NEW_SOURCE)
+        follow(adapter);
+    pass_on(adapter, param);
+}
+
+static void on_rtcp(void *user_data, void *packet, pj_ssize_t size)
+{
+    adapter_t *adapter = user_data;
+    if (!adapter || size < 0)
+        return;
+    if (!rtp_is_rtcp(packet, size)) {
+        rtp_quality_dropped(adapter->quality, true);
+        return;
+    }
+    pjmedia_transport_info info = info_of(adapter);
+    take_rtcp(adapter, &info.src_rtcp_name, packet, size);
+}
+
+/* ---- the operations of a transport ---- */
+
+static pj_status_t get_info(pjmedia_transport *tp, pjmedia_transport_info *info)
+{
+    return pjmedia_transport_get_info(((adapter_t *)tp)->slave, info);
+}
+
+/* A stream begins: the media is new, or a re-INVITE or UPDATE has changed it. */
+static pj_status_t attach(pjmedia_transport *tp, pjmedia_transport_attach_param *param)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    pj_sockaddr rtcp;
+    pj_sockaddr_cp(&rtcp, &param->rem_addr);
+    if (pj_sockaddr_has_addr(&param->rem_rtcp))
+        pj_sockaddr_cp(&rtcp, &param->rem_rtcp);
+    else
+        pj_sockaddr_set_port(&rtcp, (pj_uint16_t)(pj_sockaddr_get_port(&param->rem_addr) + 1));
+    learn_signalling(adapter);
+    filter_hosts(adapter, &param->rem_addr);
+    rtp_quality_begin(adapter->quality);
+    pthread_mutex_lock(&adapter->lock);
+    const bool held = adapter->held || !pj_sockaddr_has_addr(&param->rem_addr); /* RFC 3264, 8.4: the old way to say so */
+    rtp_lock_open(&adapter->source, &param->rem_addr, &rtcp, held, now_monotonic_ns());
+    adapter->agreed = true;
+    adapter->stream = *param;
+    pj_sockaddr_cp(&adapter->rtp_target, &param->rem_addr);
+    pj_sockaddr_cp(&adapter->rtcp_target, &rtcp);
+    pthread_mutex_unlock(&adapter->lock);
+    return attach_slave(adapter);
+}
+
+static void detach(pjmedia_transport *tp, void *stream)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    PJ_UNUSED_ARG(stream);
+    pthread_mutex_lock(&adapter->lock);
+    bool attached = adapter->stream.user_data != NULL;
+    pj_bzero(&adapter->stream, sizeof adapter->stream);
+    pthread_mutex_unlock(&adapter->lock);
+    if (!attached)
+        return;
+    count_kernel_drops(adapter);
+    pjmedia_transport_detach(adapter->slave, adapter);
+}
+
+static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    if (!rtp_gate_lets(&adapter->gate, RTP_WAY, now_monotonic_ns()))
+        return PJ_SUCCESS;
+    if (size >= RTP_HEADER)
+        rtp_quality_sent(adapter->quality, packet);
+    return pjmedia_transport_send_rtp(adapter->slave, packet, size);
+}
+
+static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    if (!to && !rtp_gate_lets(&adapter->gate, RTCP_WAY, now_monotonic_ns()))
+        return PJ_SUCCESS;
+    rtp_quality_rtcp_sent(adapter->quality, packet, size, now_monotonic_ns());
+    count_kernel_drops(adapter);
+    if (!to)
+        return pjmedia_transport_send_rtcp(adapter->slave, packet, size);
+    return pjmedia_transport_send_rtcp2(adapter->slave, to, length, packet, size);
+}
+
+static pj_status_t send_rtcp(pjmedia_transport *tp, const void *packet, pj_size_t size)
+{
+    return send_rtcp2(tp, NULL, 0, packet, size);
+}
+
+static void filter_before_answer(adapter_t *adapter, const pjmedia_sdp_session *remote, unsigned media)
+{
+    const pjmedia_sdp_conn *place = remote->media[media]->conn ? remote->media[media]->conn : remote->conn;
+    pj_sockaddr announced;
+    learn_signalling(adapter);
+    if (place && literal_address(&place->addr, &announced) && pj_sockaddr_has_addr(&announced))
+        filter_hosts(adapter, &announced);
+}
+
+static pj_status_t media_create(pjmedia_transport *tp, pj_pool_t *pool, unsigned options, const pjmedia_sdp_session *remote,
+                                unsigned media)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    if (remote && media < remote->media_count)
+        filter_before_answer(adapter, remote, media);
+    return pjmedia_transport_media_create(adapter->slave, pool, options, remote, media);
+}
+
+static pj_status_t encode_sdp(pjmedia_transport *tp, pj_pool_t *pool, pjmedia_sdp_session *local,
+                              const pjmedia_sdp_session *remote, unsigned media)
+{
+    return pjmedia_transport_encode_sdp(((adapter_t *)tp)->slave, pool, local, remote, media);
+}
+
+/* What a peer that holds the call may play meanwhile comes from where it was, or from where its SDP says. Who has sent
+ * nothing but that from the beginning is no one that holds. */
+static pj_status_t media_start(pjmedia_transport *tp, pj_pool_t *pool, const pjmedia_sdp_session *local,
+                               const pjmedia_sdp_session *remote, unsigned media)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    learn_signalling(adapter);
+    const pjmedia_dir peers = media < remote->media_count ? sdp_direction(remote, media) : PJMEDIA_DIR_NONE;
+    pthread_mutex_lock(&adapter->lock);
+    adapter->held = !(peers & PJMEDIA_DIR_ENCODING) || (adapter->agreed && !(peers & PJMEDIA_DIR_DECODING));
+    pthread_mutex_unlock(&adapter->lock);
+    return pjmedia_transport_media_start(adapter->slave, pool, local, remote, media);
+}
+
+static pj_status_t media_stop(pjmedia_transport *tp)
+{
+    return pjmedia_transport_media_stop(((adapter_t *)tp)->slave);
+}
+
+static pj_status_t simulate_lost(pjmedia_transport *tp, pjmedia_dir direction, unsigned percent)
+{
+    return pjmedia_transport_simulate_lost(((adapter_t *)tp)->slave, direction, percent);
+}
+
+static void on_destroyed(void *user_data)
+{
+    adapter_t *adapter = user_data;
+    rtp_quality_release(adapter->quality);
+    rtp_gate_destroy(&adapter->gate);
+    pthread_mutex_destroy(&adapter->lock);
+    pj_pool_release(adapter->pool);
+}
+
+static pj_status_t destroy(pjmedia_transport *tp)
+{
+    adapter_t *adapter = (adapter_t *)tp;
+    uint16_t port = local_port(adapter);
+    pjmedia_transport_close(adapter->slave);
+    rtp_ports_give_back(port);
+    pj_grp_lock_dec_ref(adapter->base.grp_lock);
+    return PJ_SUCCESS;
+}
+
+static pjmedia_transport_op operations = {
+    .get_info = get_info,
+    .detach = detach,
+    .send_rtp = send_rtp,
+    .send_rtcp = send_rtcp,
+    .send_rtcp2 = send_rtcp2,
+    .media_create = media_create,
+    .encode_sdp = encode_sdp,
+    .media_start = media_start,
+    .media_stop = media_stop,
+    .simulate_lost = simulate_lost,
+    .destroy = destroy,
+    .attach2 = attach,
+};
+
+/* A re-INVITE may replace the transport, Replaces the call: the account of the packets goes on. */
+static rtp_quality_t *account_of(pjsua_call_id call)
+{
+    pjsua_call_id before = handover_of(call);
+    slot_t *slot = pump_slot_of(before == PJSUA_INVALID_ID ? call : before);
+    rtp_quality_t *quality = slot ? slot_quality(slot) : NULL;
+    return quality ? quality : rtp_quality_create();
+}
+
+/* Without memory PJSUA refuses the call: nobody may speak through a transport that lets everybody in. */
+pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags)
+{
+    pj_pool_t *pool = pjsua_pool_create("trunkline-rtp", sizeof(adapter_t) + 512, 512);
+    rtp_quality_t *quality = account_of(call);
+    PJ_UNUSED_ARG(flags);
+    if (!pool || !quality || !slave->grp_lock) {
+        rtp_quality_release(quality);
+        if (pool)
+            pj_pool_release(pool);
+        pjmedia_transport_close(slave);
+        return NULL;
+    }
+    adapter_t *adapter = PJ_POOL_ZALLOC_T(pool, adapter_t);
+    pj_ansi_strxcpy(adapter->base.name, pool->obj_name, sizeof adapter->base.name);
+    adapter->base.type = (pjmedia_transport_type)(PJMEDIA_TRANSPORT_TYPE_USER + 1);
+    adapter->base.op = &operations;
+    adapter->pool = pool;
+    adapter->slave = slave;
+    adapter->udp = pjsua_var.calls[call].media_prov[media].tp_orig;
+    rtp_gate_install(&adapter->gate, adapter->udp);
+    adapter->call = call;
+    adapter->quality = quality;
+    pthread_mutex_init(&adapter->lock, NULL);
+    adapter->base.grp_lock = slave->grp_lock;
+    pj_grp_lock_add_ref(slave->grp_lock);
+    pj_grp_lock_add_handler(slave->grp_lock, pool, adapter, on_destroyed);
+    rtp_ports_take(local_port(adapter));
+    return &adapter->base;
+}
+
+rtp_quality_t *rtp_transport_quality(pjsua_call_id call, unsigned media)
+{
+    const pjmedia_transport *tp = pjsua_var.calls[call].media[media].tp;
+    return tp && tp->op == &operations ? rtp_quality_keep(((const adapter_t *)tp)->quality) : NULL;
+}
+
+bool rtp_transport_lets_speech(pjmedia_transport *tp, int64_t now_ns)
+{
+    return !tp || tp->op != &operations || rtp_gate_lets_speech(&((adapter_t *)tp)->gate, now_ns);
+}

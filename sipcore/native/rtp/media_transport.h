@@ -1,0 +1,19 @@
+/* A media transport between the stream and PJMEDIA's own (UDP, with SRTP on it): it lets the stream hear its peer only,
+ * sends to where the peer is, and keeps account of both directions. */
+#ifndef TRUNKLINE_RTP_MEDIA_TRANSPORT_H
+#define TRUNKLINE_RTP_MEDIA_TRANSPORT_H
+
+#include "rtp/rtp_stats.h"
+
+#include <pjsua-lib/pjsua.h>
+
+/* Whether we send to where a peer's RTP comes from when that is not where its SDP says (symmetric RTP, RFC 4961). */
+void rtp_transport_set_symmetric(bool on);
+/* PJSUA's callback `on_create_media_transport`. */
+pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags);
+/* Whether speech may be sent now through the transport of a stream; else it has to wait. */
+bool rtp_transport_lets_speech(pjmedia_transport *tp, int64_t now_ns);
+/* The account of a call's sound; the caller gives it back with rtp_quality_release. NULL when there is none. */
+rtp_quality_t *rtp_transport_quality(pjsua_call_id call, unsigned media);
+
+#endif

@@ -1,0 +1,309 @@
+#include "rtp/rtp_stats.h"
+
+#include "rtp/rtp_packet.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DROPOUT 3000    /* RFC 3550, A.1 */
+#define WINDOW 64
+#define REPORT_BLOCK 24
+#define SENDER_REPORT 200
+#define RECEIVER_REPORT 201
+#define PACKET_MOST_MS 200
+#define RESYNC_MS 1000      /* a timestamp that is off by more belongs to another clock */
+
+rtp_quality_t *rtp_quality_create(void)
+{
+    rtp_quality_t *quality = calloc(1, sizeof *quality);
+    if (quality) {
+        atomic_init(&quality->refs, 1);
+        pthread_mutex_init(&quality->lock, NULL);
+    }
+    return quality;
+}
+
+rtp_quality_t *rtp_quality_keep(rtp_quality_t *quality)
+{
+    if (quality)
+        atomic_fetch_add(&quality->refs, 1);
+    return quality;
+}
+
+void rtp_quality_release(rtp_quality_t *quality)
+{
+    if (!quality || atomic_fetch_sub(&quality->refs, 1) > 1)
+        return;
+    pthread_mutex_destroy(&quality->lock);
+    free(quality);
+}
+
+static void add(rtp_mean_t *mean, double value)
+{
+    mean->last = value;
+    mean->sum += value;
+    mean->count++;
+    if (value > mean->max)
+        mean->max = value;
+}
+
+static double mean_of(const rtp_mean_t *mean)
+{
+    return mean->count ? mean->sum / (double)mean->count : 0;
+}
+
+/* ---- reception ---- */
+
+static void start_source(rtp_reception_t *r, uint16_t sequence)
+{
+    memset(r, 0, sizeof *r);
+    r->begun = true;
+    r->newest = sequence;
+    r->window = 1;
+    r->counted = 1;
+}
+
+/* `step` sequence numbers ahead; what lies between is lost unless it comes late. */
+static void advance(rtp_quality_t *q, uint16_t sequence, uint16_t step)
+{
+    rtp_reception_t *r = &q->reception;
+    r->window = step < WINDOW ? r->window << step | 1 : 1;
+    r->counted = r->counted + step < WINDOW ? r->counted + step : WINDOW;
+    r->newest = sequence;
+    if (step > 1) {
+        q->totals.lost += step - 1U;
+        q->totals.loss_runs++;
+    }
+}
+
+/* A packet that is `back` behind the newest: one that was thought lost, or one that came before. */
+static void fill(rtp_quality_t *q, uint16_t back)
+{
+    rtp_reception_t *r = &q->reception;
+    if (back >= r->counted) { /* from before the first packet, or too old to tell */
+        q->totals.reordered++;
+        return;
+    }
+    if (r->window >> back & 1) {
+        q->totals.duplicate++;
+        return;
+    }
+    bool newer = r->window >> (back - 1) & 1;
+    bool older = back + 1U >= r->counted || (r->window >> (back + 1) & 1);
+    r->window |= 1ULL << back;
+    q->totals.reordered++;
+    q->totals.lost--;
+    if (newer && older)
+        q->totals.loss_runs--;
+    else if (!newer && !older)
+        q->totals.loss_runs++;
+}
+
+/* RFC 3550, A.8. Packets that share a timestamp (RFC 4733 events) say nothing about the way between us. */
+static void measure_jitter(rtp_quality_t *q, uint32_t timestamp, int64_t now_ns)
+{
+    rtp_reception_t *r = &q->reception;
+    if (r->arrival_ns && timestamp != r->timestamp && q->clock_rate) {
+        double came = (double)(now_ns - r->arrival_ns) * q->clock_rate / 1e9;
+        double off = came - (double)(int32_t)(timestamp - r->timestamp);
+        if (off < 0)
+            off = -off;
+        if (off * 1000 < (double)RESYNC_MS * q->clock_rate) {
+            r->jitter += (off - r->jitter) / 16;
+            add(&q->jitter, r->jitter * 1000 / q->clock_rate);
+        }
+    }
+    if (!r->arrival_ns || timestamp != r->timestamp) {
+        r->timestamp = timestamp;
+        r->arrival_ns = now_ns;
+    }
+}
+
+/* Gaps in which the peer sends nothing (RFC 3550, 5.1: the timestamp goes on) and events are no measure. */
+static void note_packet_time(rtp_quality_t *q, uint32_t timestamp, uint16_t ahead)
+{
+    uint32_t units = timestamp - q->reception.timestamp;
+    if (ahead == 1 && units && units * 1000ULL <= (uint64_t)PACKET_MOST_MS * q->clock_rate)
+        q->packet_units = units;
+}
+
+static void number(rtp_quality_t *q, uint16_t sequence, uint32_t timestamp, int64_t now_ns)
+{
+    rtp_reception_t *r = &q->reception;
+    if (!r->begun)
+        start_source(r, sequence);
+    else {
+        uint16_t ahead = (uint16_t)(sequence - r->newest), back = (uint16_t)(r->newest - sequence);
+        if (ahead == 0)
+            q->totals.duplicate++;
+        else if (ahead < MAX_DROPOUT) {
+            note_packet_time(q, timestamp, ahead);
+            advance(q, sequence, ahead);
+        }
+        else if (back < 2 * WINDOW) {
+            fill(q, back);
+            return;
+        } else if (r->restarting && sequence == r->restart_at)
+            start_source(r, sequence);
+        else {
+            r->restarting = true;
+            r->restart_at = (uint16_t)(sequence + 1);
+            return;
+        }
+    }
+    measure_jitter(q, timestamp, now_ns);
+}
+
+void rtp_quality_begin(rtp_quality_t *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->reception.begun = false;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void rtp_quality_set_clock(rtp_quality_t *q, uint32_t clock_rate)
+{
+    pthread_mutex_lock(&q->lock);
+    if (q->clock_rate != clock_rate)
+        q->reception.arrival_ns = 0;
+    q->clock_rate = clock_rate;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void rtp_quality_received(rtp_quality_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
+{
+    uint32_t ssrc = rtp_ssrc(packet);
+    pthread_mutex_lock(&q->lock);
+    if (ssrc != q->ssrc)
+        q->reception.begun = false;
+    q->ssrc = ssrc;
+    q->totals.received++;
+    q->totals.received_octets += size - RTP_HEADER;
+    number(q, rtp_16(packet + 2), rtp_32(packet + 4), now_ns);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void rtp_quality_dropped(rtp_quality_t *q, bool malformed)
+{
+    pthread_mutex_lock(&q->lock);
+    if (malformed)
+        q->totals.malformed++;
+    else
+        q->totals.foreign++;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void rtp_quality_redeemed(rtp_quality_t *q, int packets)
+{
+    pthread_mutex_lock(&q->lock);
+    q->totals.foreign -= (uint64_t)packets;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void rtp_quality_kernel_dropped(rtp_quality_t *q, int32_t packets)
+{
+    pthread_mutex_lock(&q->lock);
+    q->totals.foreign += (uint64_t)(int64_t)packets;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void rtp_quality_buffered(rtp_quality_t *q, double delay_ms, double discarded_ms)
+{
+    pthread_mutex_lock(&q->lock);
+    add(&q->buffer, delay_ms);
+    q->totals.discarded_ms += discarded_ms;
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- sending, and what the peer reports of it ---- */
+
+void rtp_quality_sent(rtp_quality_t *q, const uint8_t *packet)
+{
+    uint32_t ssrc = rtp_ssrc(packet);
+    pthread_mutex_lock(&q->lock);
+    if (ssrc != q->own_ssrc || !q->totals.sent) {
+        q->remote_lost_before += q->remote_lost;
+        q->remote_expected_before += q->remote_expected;
+        q->remote_lost = 0;
+        q->remote_expected = 0;
+        q->own_ssrc = ssrc;
+        q->remote_base = rtp_16(packet + 2);
+    }
+    q->totals.sent++;
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* The middle 32 bits of an NTP timestamp are how a report refers to ours (RFC 3550, 6.4.1). */
+void rtp_quality_rtcp_sent(rtp_quality_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
+{
+    if (size < 28 || packet[1] != SENDER_REPORT)
+        return;
+    pthread_mutex_lock(&q->lock);
+    q->reports[q->next_report].middle = rtp_32(packet + 10);
+    q->reports[q->next_report].sent_ns = now_ns;
+    q->next_report = (q->next_report + 1) % SENDER_REPORTS;
+    pthread_mutex_unlock(&q->lock);
+}
+
+static void measure_round_trip(rtp_quality_t *q, uint32_t last_report, uint32_t delay, int64_t now_ns)
+{
+    for (int i = 0; i < SENDER_REPORTS && last_report; i++) {
+        if (q->reports[i].middle != last_report || !q->reports[i].sent_ns)
+            continue;
+        double ms = (double)(now_ns - q->reports[i].sent_ns) / 1e6 - delay * 1000.0 / 65536;
+        if (ms >= 0 && ms < 60000)
+            add(&q->round_trip, ms);
+        return;
+    }
+}
+
+static void read_report(rtp_quality_t *q, const uint8_t *block, int64_t now_ns)
+{
+    if (rtp_32(block) != q->own_ssrc || !q->totals.sent)
+        return;
+    int32_t lost = (int32_t)(rtp_32(block + 4) << 8) >> 8;
+    uint32_t highest = rtp_32(block + 8);
+    q->totals.reports++;
+    q->remote_lost = lost;
+    q->remote_expected = highest >= q->remote_base ? highest - q->remote_base + 1ULL : 0;
+    if (q->clock_rate)
+        add(&q->remote_jitter, rtp_32(block + 12) * 1000.0 / q->clock_rate);
+    measure_round_trip(q, rtp_32(block + 16), rtp_32(block + 20), now_ns);
+}
+
+/* A compound packet (RFC 3550, 6.1): each part says its type, and its length in words less one. */
+void rtp_quality_rtcp_received(rtp_quality_t *q, const uint8_t *packet, size_t size, int64_t now_ns)
+{
+    pthread_mutex_lock(&q->lock);
+    while (size >= 8 && packet[0] >> 6 == 2) {
+        size_t length = (rtp_16(packet + 2) + 1U) * 4U, at = packet[1] == SENDER_REPORT ? 28 : 8;
+        if (length > size)
+            break;
+        if (packet[1] == SENDER_REPORT || packet[1] == RECEIVER_REPORT)
+            for (int i = packet[0] & 0x1F; i > 0 && at + REPORT_BLOCK <= length; i--, at += REPORT_BLOCK)
+                read_report(q, packet + at, now_ns);
+        packet += length;
+        size -= length;
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
+rtp_totals_t rtp_quality_totals(rtp_quality_t *q)
+{
+    pthread_mutex_lock(&q->lock);
+    rtp_totals_t totals = q->totals;
+    totals.jitter_ms = q->jitter.last;
+    totals.jitter_mean_ms = mean_of(&q->jitter);
+    totals.jitter_max_ms = q->jitter.max;
+    totals.packet_ms = q->clock_rate ? q->packet_units * 1000.0 / q->clock_rate : 0;
+    totals.buffer_ms = mean_of(&q->buffer);
+    totals.remote_lost = q->remote_lost_before + q->remote_lost;
+    totals.remote_expected = q->remote_expected_before + q->remote_expected;
+    totals.remote_jitter_mean_ms = mean_of(&q->remote_jitter);
+    totals.remote_jitter_max_ms = q->remote_jitter.max;
+    totals.round_trips = q->round_trip.count;
+    totals.round_trip_mean_ms = mean_of(&q->round_trip);
+    totals.round_trip_max_ms = q->round_trip.max;
+    pthread_mutex_unlock(&q->lock);
+    return totals;
+}

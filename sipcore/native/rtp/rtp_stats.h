@@ -1,0 +1,95 @@
+/* What a call's RTP and RTCP say about its quality, over all its streams. Times are CLOCK_MONOTONIC, ns. */
+#ifndef TRUNKLINE_RTP_RTP_STATS_H
+#define TRUNKLINE_RTP_RTP_STATS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SENDER_REPORTS 4    /* of ours that a peer's report may refer to */
+
+typedef struct rtp_totals {
+    uint64_t received, received_octets;
+    uint64_t lost;              /* never came */
+    uint64_t loss_runs;         /* how many gaps they made */
+    uint64_t duplicate, reordered;
+    uint64_t foreign;           /* not the peer's: dropped */
+    uint64_t malformed;         /* no RTP of version 2: dropped */
+    uint64_t sent;
+    double jitter_ms, jitter_mean_ms, jitter_max_ms; /* RFC 3550, 6.4.1 */
+    double packet_ms;           /* sound in one packet; 0: not known */
+    double buffer_ms;           /* mean delay of the jitter buffer */
+    double discarded_ms;        /* sound that the jitter buffer threw away: too late, or too much */
+    /* what the peer says of our packets, in its RTCP reports */
+    uint64_t reports;
+    int64_t remote_lost;        /* may be negative (RFC 3550, 6.4.1) */
+    uint64_t remote_expected;
+    double remote_jitter_mean_ms, remote_jitter_max_ms;
+    uint64_t round_trips;
+    double round_trip_mean_ms, round_trip_max_ms;
+} rtp_totals_t;
+
+typedef struct rtp_mean {
+    double last, sum, max;
+    uint64_t count;
+} rtp_mean_t;
+
+/* One RTP source as it is received: RFC 3550, A.1, A.3 and A.8. */
+typedef struct rtp_reception {
+    bool begun;
+    uint16_t newest;            /* sequence number */
+    uint64_t window;            /* bit n: packet newest - n has come */
+    uint32_t counted;           /* how many sequence numbers the window covers, at most 64 */
+    uint16_t restart_at;        /* where a stream that jumped must go on to be believed */
+    bool restarting;
+    uint32_t timestamp;
+    int64_t arrival_ns;
+    double jitter;              /* in units of the RTP clock */
+} rtp_reception_t;
+
+typedef struct rtp_quality {
+    _Atomic int refs;
+    pthread_mutex_t lock;
+    uint32_t clock_rate;        /* of RTP timestamps, Hz; 0: not known yet */
+    uint32_t ssrc;              /* of the source that is received */
+    uint32_t own_ssrc;
+    uint32_t packet_units;      /* timestamps from one packet to the next */
+    rtp_reception_t reception;
+    rtp_totals_t totals;
+    rtp_mean_t jitter, remote_jitter, round_trip, buffer;
+    int64_t remote_lost_before; /* of earlier SSRCs of ours */
+    uint64_t remote_expected_before;
+    uint32_t remote_base;       /* our first sequence number under this SSRC */
+    int64_t remote_lost;
+    uint64_t remote_expected;
+    struct {
+        uint32_t middle;        /* of its NTP timestamp */
+        int64_t sent_ns;
+    } reports[SENDER_REPORTS];
+    unsigned next_report;
+} rtp_quality_t;
+
+rtp_quality_t *rtp_quality_create(void);
+rtp_quality_t *rtp_quality_keep(rtp_quality_t *quality);
+void rtp_quality_release(rtp_quality_t *quality);
+
+/* Another stream begins: what its first packet's number is says nothing about loss. */
+void rtp_quality_begin(rtp_quality_t *quality);
+void rtp_quality_set_clock(rtp_quality_t *quality, uint32_t clock_rate);
+/* Packets begin with a whole RTP header, or RTCP header. */
+void rtp_quality_received(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
+void rtp_quality_sent(rtp_quality_t *quality, const uint8_t *packet);
+void rtp_quality_rtcp_received(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
+void rtp_quality_rtcp_sent(rtp_quality_t *quality, const uint8_t *packet, size_t size, int64_t now_ns);
+void rtp_quality_dropped(rtp_quality_t *quality, bool malformed);
+/* So many packets that were counted as foreign were the peer's. */
+void rtp_quality_redeemed(rtp_quality_t *q, int packets);
+/* Strangers' packets that never got as far as us; less than none takes back what was counted too often. */
+void rtp_quality_kernel_dropped(rtp_quality_t *quality, int32_t packets);
+/* A look at the jitter buffer: its delay, and what it threw away since the last look. */
+void rtp_quality_buffered(rtp_quality_t *quality, double delay_ms, double discarded_ms);
+rtp_totals_t rtp_quality_totals(rtp_quality_t *quality);
+
+#endif

@@ -1,0 +1,102 @@
+#include "rtp/source_probation.h"
+
+#define SHORTEST_NS 8000000LL   /* between packets, on average: 10 ms of sound, and clocks that go fast */
+#define LONGEST_NS 100000000LL  /* 60 ms of sound, and some loss */
+#define STEP_MOST 50            /* sequence numbers that the network may lose at a time */
+#define TELLING 3               /* packets that make a rival worth waiting for */
+
+static bool is_live(const rtp_candidate_t *one, int64_t now_ns)
+{
+    return one->place.addr.sa_family && now_ns - one->heard_ns <= CANDIDATE_GAP_NS;
+}
+
+static void begin(rtp_candidate_t *one, const rtp_arrival_t *packet)
+{
+    one->ssrc = packet->ssrc;
+    one->sequence = packet->sequence;
+    one->in_order = one->strange = one->missing = 0;
+    one->since_ns = one->heard_ns = packet->ns;
+}
+
+/* No flood, and no noise. */
+static bool is_like_rtp(const rtp_candidate_t *one)
+{
+    int64_t lasted_ns = one->heard_ns - one->since_ns;
+    return one->in_order * SHORTEST_NS <= lasted_ns && one->in_order * LONGEST_NS >= lasted_ns &&
+           one->missing <= one->in_order && 2 * one->strange <= one->in_order;
+}
+
+static bool sends_more(const rtp_candidate_t *a, const rtp_candidate_t *b)
+{
+    return a->in_order * (b->heard_ns - b->since_ns) > b->in_order * (a->heard_ns - a->since_ns);
+}
+
+/* A place for a newcomer: one that nobody has, else that of one who sends no RTP. NULL when there is none. */
+static rtp_candidate_t *room(rtp_candidate_t *candidates, int64_t now_ns)
+{
+    rtp_candidate_t *found = NULL;
+    for (int i = 0; i < CANDIDATES; i++) {
+        if (!is_live(&candidates[i], now_ns))
+            return &candidates[i];
+        if (candidates[i].in_order + candidates[i].strange > 0 && !is_like_rtp(&candidates[i]))
+            found = &candidates[i];
+    }
+    return found;
+}
+
+static rtp_candidate_t *find(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet)
+{
+    for (int i = 0; i < CANDIDATES; i++)
+        if (is_live(&candidates[i], packet->ns) && candidates[i].ssrc == packet->ssrc &&
+            rtp_same_place(&candidates[i].place, from))
+            return &candidates[i];
+    return NULL;
+}
+
+static void count(rtp_candidate_t *one, const rtp_arrival_t *packet)
+{
+    uint16_t step = (uint16_t)(packet->sequence - one->sequence);
+    one->heard_ns = packet->ns;
+    if (step == 0 || step > STEP_MOST) {
+        one->strange++;
+        if (step < 0x8000) /* else it is late */
+            one->sequence = packet->sequence;
+        return;
+    }
+    one->in_order++;
+    one->missing += step - 1;
+    one->sequence = packet->sequence;
+}
+
+static bool has_better_rival(const rtp_candidate_t *candidates, const rtp_candidate_t *one, int64_t now_ns)
+{
+    for (int i = 0; i < CANDIDATES; i++) {
+        const rtp_candidate_t *rival = &candidates[i];
+        if (rival != one && is_live(rival, now_ns) && rival->in_order >= TELLING && is_like_rtp(rival) && sends_more(rival, one))
+            return true;
+    }
+    return false;
+}
+
+bool rtp_candidates_passed(rtp_candidate_t *candidates, const pj_sockaddr *from, const rtp_arrival_t *packet, int *before)
+{
+    rtp_candidate_t *one = find(candidates, from, packet);
+    if (!one) {
+        one = room(candidates, packet->ns);
+        if (one) {
+            pj_sockaddr_cp(&one->place, from);
+            begin(one, packet);
+        }
+        return false;
+    }
+    count(one, packet);
+    *before = one->in_order + one->strange;
+    int64_t lasted_ns = packet->ns - one->since_ns;
+    if (lasted_ns < PROBATION_NS)
+        return false;
+    if (!is_like_rtp(one)) {
+        begin(one, packet);
+        return false;
+    }
+    return lasted_ns >= PROBATION_MOST_NS || !has_better_rival(candidates, one, packet->ns);
+}

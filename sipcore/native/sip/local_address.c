@@ -1,0 +1,246 @@
+#define _GNU_SOURCE
+#include "sip/local_address.h"
+
+#include "net/ip_literal.h"
+#include "net/sdp.h"
+#include "tls/tls_listener.h"
+#include "tls/unverified_address.h"
+
+#include <pjsua-lib/pjsua_internal.h>
+#include <pthread.h>
+#include <string.h>
+
+#define NAMES 64 /* addresses of ours that can ever be told */
+
+static struct {
+    pthread_mutex_t lock;
+    pj_sockaddr bound, public_address; /* without a family: none */
+    sources_t *local;
+    char names[NAMES][PJ_INET6_ADDRSTRLEN];
+    int count;
+    pjsua_acc_id v4, v6;
+} here = {.lock = PTHREAD_MUTEX_INITIALIZER, .v4 = PJSUA_INVALID_ID, .v6 = PJSUA_INVALID_ID};
+
+/* ---- which address ---- */
+
+static pj_sockaddr parsed(const char *text)
+{
+    pj_sockaddr address;
+    const pj_str_t host = pj_str((char *)text);
+    literal_address(&host, &address); /* all zero when it is none */
+    return address;
+}
+
+void address_set(const char *bound, const char *public_address, sources_t *local)
+{
+    pthread_mutex_lock(&here.lock);
+    here.bound = parsed(bound);
+    here.public_address = parsed(public_address);
+    sources_free(here.local);
+    here.local = local;
+    pthread_mutex_unlock(&here.lock);
+}
+
+/* Ask the routing table: a connected UDP socket knows its own address, and no packet is sent. */
+static bool on_route_to(const pj_sockaddr *peer, pj_sockaddr *ours)
+{
+    pj_sockaddr remote;
+    pj_sock_t sock;
+    int length = sizeof *ours;
+    pj_sockaddr_cp(&remote, peer);
+    pj_sockaddr_set_port(&remote, 9);
+    if (pj_sock_socket(remote.addr.sa_family, pj_SOCK_DGRAM(), 0, &sock) != PJ_SUCCESS)
+        return false;
+    bool found = pj_sock_connect(sock, &remote, pj_sockaddr_get_len(&remote)) == PJ_SUCCESS &&
+                 pj_sock_getsockname(sock, ours, &length) == PJ_SUCCESS;
+    pj_sock_close(sock);
+    return found;
+}
+
+/* The lock is held. */
+static bool is_local(const pj_sockaddr *peer)
+{
+    address_key_t key;
+    return address_key(peer, &key) && sources_contain(here.local, &key);
+}
+
+bool address_towards(const pj_sockaddr *peer, pj_sockaddr *ours)
+{
+    const int family = peer->addr.sa_family;
+    pthread_mutex_lock(&here.lock);
+    const pj_sockaddr *given = here.public_address.addr.sa_family == family && !is_local(peer) ? &here.public_address
+                                                                                              : &here.bound;
+    pj_sockaddr known = *given;
+    pthread_mutex_unlock(&here.lock);
+    if (known.addr.sa_family == 0)
+        return pj_sockaddr_has_addr(peer) && on_route_to(peer, ours);
+    pj_sockaddr_cp(ours, &known);
+    return known.addr.sa_family == family;
+}
+
+/* As text that stays where it is for ever: headers and dialogs keep pointers to it. NULL when there are too many. */
+static const char *name_of(const pj_sockaddr *address)
+{
+    char text[PJ_INET6_ADDRSTRLEN];
+    pj_sockaddr_print(address, text, sizeof text, 0);
+    pthread_mutex_lock(&here.lock);
+    int i = 0;
+    while (i < here.count && strcmp(here.names[i], text) != 0)
+        i++;
+    if (i == here.count && i < NAMES)
+        strcpy(here.names[here.count++], text);
+    pthread_mutex_unlock(&here.lock);
+    return i < NAMES ? here.names[i] : NULL;
+}
+
+/* ---- what we send ---- */
+
+static pjsip_sip_uri *uri_in(const pjsip_contact_hdr *contact)
+{
+    pjsip_uri *uri = contact->star || !contact->uri ? NULL : pjsip_uri_get_uri(contact->uri);
+    return uri && (PJSIP_URI_SCHEME_IS_SIP(uri) || PJSIP_URI_SCHEME_IS_SIPS(uri)) ? (pjsip_sip_uri *)uri : NULL;
+}
+
+static bool leaves(const pjsip_msg *msg)
+{
+    const pjsip_expires_hdr *expires = pjsip_msg_find_hdr(msg, PJSIP_H_EXPIRES, NULL);
+    return msg->type == PJSIP_REQUEST_MSG && msg->line.req.method.id == PJSIP_REGISTER_METHOD && expires && !expires->ivalue;
+}
+
+/* Only the text is exchanged, in the place that PJSIP itself looks at: a registration finds its own Contact again in the
+ * registrar's answer, and an ACK the Via of its INVITE. */
+static void name_in_contacts(pjsip_msg *msg, const pj_str_t *host)
+{
+    pjsip_contact_hdr *contact = NULL;
+    while ((contact = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, contact ? contact->next : NULL))) {
+        pjsip_sip_uri *uri = uri_in(contact);
+        if (uri)
+            uri->host = *host;
+        if (contact->next == (void *)&msg->hdr)
+            return;
+    }
+}
+
+/* Where nobody can connect to us, the way back is the connection that we have made, also for who has named no transport of
+ * its own. A registration is taken away under
+ * the port that it has been made with; one that is renewed over another connection has the former Contact behind it, which
+ * may have got the same port once more. */
+static void name_connection(pjsip_tx_data *tdata)
+{
+    const pjsip_transport *transport = tdata->tp_info.transport;
+    pjsip_msg *msg = tdata->msg;
+    pjsip_contact_hdr *contact = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, NULL);
+    pjsip_sip_uri *uri = contact ? uri_in(contact) : NULL;
+    if (!uri || !transport || !(transport->flag & PJSIP_TRANSPORT_SECURE) || tls_takes_connections() || leaves(msg))
+        return;
+    uri->port = pj_sockaddr_get_port(&transport->local_addr);
+    uri->transport_param = pj_str("TLS");
+    pjsip_contact_hdr *former = pjsip_msg_find_hdr(msg, PJSIP_H_CONTACT, contact->next);
+    if (former && former != contact && uri_in(former) &&
+        pjsip_uri_cmp(PJSIP_URI_IN_CONTACT_HDR, uri, uri_in(former)) == PJ_SUCCESS)
+        pj_list_erase(former);
+}
+
+/* The offer that begins a call is written before PJSIP knows where the call goes. */
+static void name_in_offer(pjsip_tx_data *tdata, const pj_sockaddr *ours)
+{
+    const pjsip_to_hdr *to = PJSIP_MSG_TO_HDR(tdata->msg);
+    const pjsip_msg_body *body = tdata->msg->body;
+    if (tdata->msg->line.req.method.id == PJSIP_INVITE_METHOD && to && !to->tag.slen && body &&
+        pj_stricmp2(&body->content_type.subtype, "sdp") == 0 && body->print_body != &pjsip_print_text_body)
+        sdp_name_address(body->data, tdata->pool, ours);
+}
+
+static pj_status_t on_tx_request(pjsip_tx_data *tdata)
+{
+    pj_sockaddr ours;
+    if (!tls_borrowed_may_carry(tdata))
+        return PJSIP_TLS_ECERTVERIF;
+    const char *name = address_towards(&tdata->tp_info.dst_addr, &ours) ? name_of(&ours) : NULL;
+    pjsip_via_hdr *via = pjsip_msg_find_hdr(tdata->msg, PJSIP_H_VIA, NULL);
+    if (!name)
+        return PJ_SUCCESS;
+    const pj_str_t host = pj_str((char *)name);
+    if (via)
+        via->sent_by.host = host;
+    name_in_contacts(tdata->msg, &host);
+    name_connection(tdata);
+    name_in_offer(tdata, &ours);
+    return PJ_SUCCESS;
+}
+
+static pj_status_t on_tx_response(pjsip_tx_data *tdata)
+{
+    pj_sockaddr ours;
+    const char *name = address_towards(&tdata->tp_info.dst_addr, &ours) ? name_of(&ours) : NULL;
+    if (!name)
+        return PJ_SUCCESS;
+    const pj_str_t host = pj_str((char *)name);
+    name_in_contacts(tdata->msg, &host);
+    name_connection(tdata);
+    return PJ_SUCCESS;
+}
+
+static pjsip_module module = {
+    .name = {"mod-trunkline-address", 21},
+    .id = -1,
+    .priority = PJSIP_MOD_PRIORITY_TRANSPORT_LAYER + 2, /* before the message is spelled */
+    .on_tx_request = on_tx_request,
+    .on_tx_response = on_tx_response,
+};
+
+int address_install(void)
+{
+    return pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &module) == PJ_SUCCESS ? 0 : -1;
+}
+
+void address_remove(void)
+{
+    if (module.id != -1)
+        pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
+    address_set_accounts(PJSUA_INVALID_ID, PJSUA_INVALID_ID);
+}
+
+/* ---- which version of IP ---- */
+
+void address_set_accounts(pjsua_acc_id v4, pjsua_acc_id v6)
+{
+    pthread_mutex_lock(&here.lock);
+    here.v4 = v4;
+    here.v6 = v6;
+    pthread_mutex_unlock(&here.lock);
+}
+
+static bool is_v6(const pjmedia_sdp_conn *conn)
+{
+    return conn && pj_stricmp2(&conn->addr_type, "IP6") == 0;
+}
+
+/* Of its first sound. */
+static bool wants_v6(const pjmedia_sdp_session *sdp)
+{
+    const pjmedia_sdp_conn *own = sdp->media_count ? sdp->media[0]->conn : NULL;
+    return is_v6(own ? own : sdp->conn);
+}
+
+void address_choose_account(const pjsip_rx_data *rdata, pjsua_acc_id *account)
+{
+    const pjmedia_sdp_session *sdp =
+        rdata->msg_info.msg->body ? pjsip_rdata_get_sdp_info((pjsip_rx_data *)rdata)->sdp : NULL;
+    bool v6 = sdp ? wants_v6(sdp) : rdata->pkt_info.src_addr.addr.sa_family == pj_AF_INET6();
+    if (*account >= 0 && (pjsua_var.acc[*account].cfg.ipv6_media_use == PJSUA_IPV6_ENABLED_USE_IPV6_ONLY) == v6)
+        return;
+    pthread_mutex_lock(&here.lock);
+    pjsua_acc_id other = v6 ? here.v6 : here.v4;
+    pthread_mutex_unlock(&here.lock);
+    if (other != PJSUA_INVALID_ID)
+        *account = other;
+}
+
+bool address_speaks_version_of(const pjmedia_sdp_session *sdp)
+{
+    pthread_mutex_lock(&here.lock);
+    bool speaks = (wants_v6(sdp) ? here.v6 : here.v4) != PJSUA_INVALID_ID;
+    pthread_mutex_unlock(&here.lock);
+    return speaks;
+}

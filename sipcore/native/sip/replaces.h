@@ -1,0 +1,16 @@
+/* An INVITE with Replaces (RFC 3891) puts a new call into the place of one that goes on: its sound goes on too. */
+#ifndef TRUNKLINE_SIP_REPLACES_H
+#define TRUNKLINE_SIP_REPLACES_H
+
+#include <stdbool.h>
+
+#include <pjsua-lib/pjsua.h>
+
+/* Let sound follow before pjsua2 hears that a call was replaced. */
+void handover_hook(pjsua_callback *callback);
+/* Whether a request asks for it. */
+bool handover_asked(const pjsip_rx_data *rdata);
+/* The call in whose place a call that is being made will be, PJSUA_INVALID_ID when it is a call of its own. */
+pjsua_call_id handover_of(pjsua_call_id call);
+
+#endif

@@ -1,0 +1,333 @@
+#define _GNU_SOURCE
+#include "tls/tls_listener.h"
+
+#include "net/force_close.h"
+#include "guard/guard.h"
+#include "tls/unverified_address.h"
+#include "tls/close_reasons.h"
+#include "tls/accept_filter.h"
+#include "tls/peer_verify.h"
+#include "tls/unknown_sources.h"
+#include "net/drop_counters.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <pjsua-lib/pjsua_internal.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define HANDSHAKE_S 5     /* a peer that has not finished its handshake by then is let go */
+#define FIRST_MESSAGE_S 10
+#define RENEW_S 5
+#define LISTENERS 2
+
+typedef struct {
+    pjsip_tpfactory *factory;
+    pj_sockaddr bound;
+    char name[PJ_INET6_ADDRSTRLEN];
+    bool open_to_peers;
+    int strangers;      /* the socket that they get instead, or TLS_NO_SOCKET */
+} listener_t;
+
+static struct {
+    pthread_mutex_t lock; /* of the listeners and what is done with their sockets */
+    listener_t listeners[LISTENERS];
+    int count;
+} tls = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    const tls_files_t *files; /* NULL when none is under way */
+    pj_status_t status;
+} renewal = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+static struct {
+    pthread_mutex_t lock;
+    tls_event_t events[TLS_EVENTS];
+    int count;
+    uint64_t more;
+} noted = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- what went wrong ---- */
+
+static void note(const char *peer, size_t length, const char *why)
+{
+    tls_event_t event = {.count = 1};
+    memcpy(event.peer, peer, length < sizeof event.peer ? length : sizeof event.peer - 1);
+    strncpy(event.why, why, sizeof event.why - 1);
+    pthread_mutex_lock(&noted.lock);
+    int i = 0;
+    while (i < noted.count && (strcmp(noted.events[i].peer, event.peer) || strcmp(noted.events[i].why, event.why)))
+        i++;
+    if (i < noted.count)
+        noted.events[i].count++;
+    else if (i < TLS_EVENTS)
+        noted.events[noted.count++] = event;
+    else
+        noted.more++;
+    pthread_mutex_unlock(&noted.lock);
+}
+
+int tls_take_events(tls_event_t *out, uint64_t *more)
+{
+    pthread_mutex_lock(&noted.lock);
+    int count = noted.count;
+    memcpy(out, noted.events, (size_t)count * sizeof *out);
+    *more = noted.more;
+    noted.count = 0;
+    noted.more = 0;
+    pthread_mutex_unlock(&noted.lock);
+    return count;
+}
+
+/* ---- listeners ---- */
+
+static void on_accept_fail(const pjsip_tls_on_accept_fail_param *param)
+{
+    char peer[PJ_INET6_ADDRSTRLEN] = "", why[PJ_ERR_MSG_SIZE];
+    if (param->remote_addr)
+        pj_sockaddr_print(param->remote_addr, peer, sizeof peer, 0);
+    pj_strerror(param->status, why, sizeof why);
+    note(peer, strlen(peer), why);
+    if (param->remote_addr && !guard_listens_to(param->remote_addr))
+        turned_away(AWAY_UNKNOWN_SOURCE, peer);
+}
+
+/* pjsip_tls_setting_copy keeps the pointers to these values. */
+static int on = 1;
+
+static void add_option(pj_sockopt_params *params, int level, int name)
+{
+    params->options[params->cnt].level = level;
+    params->options[params->cnt].optname = name;
+    params->options[params->cnt].optval = &on;
+    params->options[params->cnt++].optlen = sizeof on;
+}
+
+/* Certificates are not judged by PJSIP: see tls_on_state. Without reuse_addr a renewal could not open the port that the
+ * connections of the listener before still have. */
+static void fill_setting(pjsip_tls_setting *setting, const tls_files_t *files, int family)
+{
+    pjsip_tls_setting_default(setting);
+    setting->cert_file = pj_str((char *)files->certificate);
+    setting->privkey_file = pj_str((char *)files->key);
+    setting->ca_list_file = pj_str((char *)files->authorities);
+    setting->ca_list_path = pj_str((char *)files->folder);
+    setting->proto = PJ_SSL_SOCK_PROTO_TLS1_2 | PJ_SSL_SOCK_PROTO_TLS1_3;
+    setting->timeout.sec = HANDSHAKE_S;
+    setting->initial_timeout = FIRST_MESSAGE_S;
+    setting->reuse_addr = PJ_TRUE;
+    setting->enable_renegotiation = PJ_FALSE;
+    setting->verify_server = PJ_FALSE;
+    setting->on_accept_fail_cb = on_accept_fail;
+    add_option(&setting->sockopt_params, IPPROTO_TCP, TCP_NODELAY);
+    if (family == pj_AF_INET6())
+        add_option(&setting->sockopt_params, IPPROTO_IPV6, IPV6_V6ONLY);
+}
+
+static bool is_listener_at(int fd, const pj_sockaddr *bound)
+{
+    pj_sockaddr address;
+    int accepting = 0;
+    socklen_t size = sizeof accepting, length = sizeof address;
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &size) == 0 && accepting &&
+           getsockname(fd, (struct sockaddr *)&address, &length) == 0 && pj_sockaddr_cmp(&address, bound) == 0;
+}
+
+/* PJSIP gives no access to the socket that it listens on. -1 when there is none. */
+static int listening_socket(const pj_sockaddr *bound, int strangers)
+{
+    int found = -1;
+    DIR *folder = opendir("/proc/self/fd");
+    for (struct dirent *entry = folder ? readdir(folder) : NULL; entry && found < 0; entry = readdir(folder))
+        if (*entry->d_name != '.' && atoi(entry->d_name) != strangers && is_listener_at(atoi(entry->d_name), bound))
+            found = atoi(entry->d_name);
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+/* A connection on which nothing is said stays with the kernel, which has room for a few of them only. */
+static bool guard_listener(listener_t *listener)
+{
+    int fd = listening_socket(&listener->bound, listener->strangers), wait_s = HANDSHAKE_S;
+    if (fd < 0)
+        return false;
+    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait_s, sizeof wait_s);
+    if (!listener->open_to_peers) {
+        tls_filter_close(fd);
+        return true;
+    }
+    tls_filter_attach(fd, listener->bound.addr.sa_family == pj_AF_INET6());
+    listener->strangers = tls_strangers_part(fd, &listener->bound, listener->strangers);
+    return true;
+}
+
+bool tls_listens(void)
+{
+    bool all = true;
+    pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count; i++)
+        all = guard_listener(&tls.listeners[i]) && all;
+    pthread_mutex_unlock(&tls.lock);
+    return all;
+}
+
+bool tls_takes_connections(void)
+{
+    bool open = false;
+    pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count; i++)
+        open = open || tls.listeners[i].open_to_peers;
+    pthread_mutex_unlock(&tls.lock);
+    return open;
+}
+
+static pjsip_host_port name_of(listener_t *listener)
+{
+    return (pjsip_host_port){.host = pj_str(listener->name), .port = 0};
+}
+
+pj_status_t tls_open(const char *host, int port, const char *name, const tls_files_t *files)
+{
+    pjsip_tls_setting setting;
+    pj_str_t address = pj_str((char *)host);
+    listener_t *listener = &tls.listeners[tls.count];
+    int family = strchr(host, ':') ? pj_AF_INET6() : pj_AF_INET();
+    if (tls.count == LISTENERS)
+        return PJ_ETOOMANY;
+    pj_bzero(listener, sizeof *listener);
+    strncpy(listener->name, name, sizeof listener->name - 1);
+    listener->open_to_peers = port != 0;
+    listener->strangers = TLS_NO_SOCKET;
+    pj_status_t status = pj_sockaddr_init(family, &listener->bound, &address, (pj_uint16_t)port);
+    if (status != PJ_SUCCESS)
+        return status;
+    fill_setting(&setting, files, family);
+    pjsip_host_port named = name_of(listener);
+    status = pjsip_tls_transport_start2(pjsua_var.endpt, &setting, &listener->bound, &named, 1, &listener->factory);
+    if (status != PJ_SUCCESS)
+        return status;
+    pj_sockaddr_set_port(&listener->bound, (pj_uint16_t)pj_sockaddr_get_port(&listener->factory->local_addr));
+    pthread_mutex_lock(&tls.lock);
+    tls.count++;
+    pthread_mutex_unlock(&tls.lock);
+    return pjsua_tpfactory_register(listener->factory, NULL);
+}
+
+void tls_forget(void)
+{
+    pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count; i++)
+        tls.listeners[i].strangers = tls_strangers_close(tls.listeners[i].strangers);
+    tls.count = 0;
+    pthread_mutex_unlock(&tls.lock);
+    tls_borrowed_forget(NULL);
+}
+
+/* ---- renewal ---- */
+
+static pj_status_t restart(listener_t *listener, const tls_files_t *files)
+{
+    pjsip_tls_setting setting;
+    pjsip_host_port named = name_of(listener);
+    fill_setting(&setting, files, listener->bound.addr.sa_family);
+    return pjsip_tls_transport_restart2(listener->factory, &setting, &listener->bound, &named);
+}
+
+/* On PJSIP's thread, while the owner's thread waits: nobody accepts or connects meanwhile. */
+static void renew_here(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&renewal.lock);
+    pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count && renewal.files; i++) {
+        tls.listeners[i].strangers = tls_strangers_close(tls.listeners[i].strangers); /* PJSIP shares its port with nobody */
+        pj_status_t status = restart(&tls.listeners[i], renewal.files);
+        renewal.status = status == PJ_SUCCESS ? renewal.status : status;
+    }
+    pthread_mutex_unlock(&tls.lock);
+    renewal.files = NULL;
+    pthread_cond_signal(&renewal.done);
+    pthread_mutex_unlock(&renewal.lock);
+}
+
+pj_status_t tls_renew(const tls_files_t *files)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += RENEW_S;
+    pthread_mutex_lock(&renewal.lock);
+    renewal.files = files;
+    renewal.status = PJ_SUCCESS;
+    pj_status_t status = pjsua_schedule_timer2(renew_here, NULL, 0);
+    while (status == PJ_SUCCESS && renewal.files)
+        if (pthread_cond_timedwait(&renewal.done, &renewal.lock, &until) == ETIMEDOUT)
+            status = PJ_ETIMEDOUT;
+    renewal.files = NULL;
+    status = status == PJ_SUCCESS ? renewal.status : status;
+    pthread_mutex_unlock(&renewal.lock);
+    return status == PJ_SUCCESS && !tls_listens() ? PJ_STATUS_FROM_OS(EADDRINUSE) : status;
+}
+
+/* ---- who may connect ---- */
+
+void tls_admit(const char *const *sources, int count, const char *const *more, int more_count)
+{
+    tls_filter_build(sources, count, more, more_count);
+    tls_listens();
+}
+
+void tls_admit_everyone(bool on)
+{
+    if (tls_filter_everyone(on))
+        tls_listens();
+}
+
+void tls_turn_strangers_away(void)
+{
+    pthread_mutex_lock(&tls.lock);
+    for (int i = 0; i < tls.count; i++)
+        tls_strangers_turn_away(tls.listeners[i].strangers);
+    pthread_mutex_unlock(&tls.lock);
+}
+
+/* ---- connections that we make ---- */
+
+/* What follows our own end of it says nothing. */
+static void note_end(const pjsip_transport *transport, pj_status_t status)
+{
+    const pj_str_t *peer = &transport->remote_name.host;
+    char why[PJ_ERR_MSG_SIZE];
+    if (status == PJ_SUCCESS || status == PJ_ECANCELLED || transport->is_shutdown)
+        return;
+    pj_strerror(status, why, sizeof why);
+    tls_ended_note(&transport->key.rem_addr, why);
+    if (status != PJ_EEOF)
+        note(peer->ptr, (size_t)peer->slen, why);
+}
+
+void tls_on_state(pjsip_transport *transport, pjsip_transport_state state, const pjsip_transport_state_info *info)
+{
+    const pj_str_t *peer = &transport->remote_name.host;
+    char why[TLS_WHY];
+    if (transport->dir != PJSIP_TP_DIR_OUTGOING || !(transport->flag & PJSIP_TRANSPORT_SECURE))
+        return;
+    if (state == PJSIP_TP_STATE_DESTROY)
+        tls_borrowed_forget(transport);
+    if (state == PJSIP_TP_STATE_DISCONNECTED)
+        note_end(transport, info ? info->status : PJ_SUCCESS);
+    if (state != PJSIP_TP_STATE_CONNECTED || !info || !info->ext_info)
+        return;
+    if (!tls_peer_is_false(transport, ((const pjsip_tls_state_info *)info->ext_info)->ssl_sock_info, why))
+        return;
+    note(peer->ptr, (size_t)peer->slen, why);
+    tls_ended_note(&transport->key.rem_addr, why);
+    disconnect(transport);
+}

@@ -1,0 +1,26 @@
+/* The places of connections for a test: connections as numbers, sources as text. */
+#include "guard/connection_limit.h"
+
+static pjsip_transport *numbered(int number)
+{
+    return (pjsip_transport *)(intptr_t)number;
+}
+
+int add(int number, const char *source, int stranger)
+{
+    pj_sockaddr address;
+    address_key_t key;
+    pj_str_t text = pj_str((char *)source);
+    return pj_sockaddr_parse(pj_AF_UNSPEC(), 0, &text, &address) == PJ_SUCCESS && address_key(&address, &key) &&
+           connections_add(numbered(number), &key, stranger, 0);
+}
+
+void whole(int number, int of_ours)
+{
+    connections_whole(numbered(number), of_ours);
+}
+
+void forget(void)
+{
+    connections_forget();
+}
