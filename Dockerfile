@@ -1,6 +1,6 @@
 # Two stages from the scripts that `make setup` runs: the first builds, the second runs without compilers, not as root.
 # It writes in /data and /tmp alone: docker run --read-only --tmpfs /tmp -v trunkline:/data --cap-drop ALL
-# --security-opt no-new-privileges (docs/security.md).
+# --security-opt no-new-privileges (docs/background/security.md).
 FROM debian:bookworm-slim AS build
 ENV XDG_CACHE_HOME=/opt
 WORKDIR /srv/trunkline

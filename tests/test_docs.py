@@ -47,6 +47,18 @@ def test_tests_that_a_page_names_are_there() -> None:
     assert not {(page, name) for page, names in named.items() for name in names if name not in there}
 
 
+ROOMS = "api|bench|calls|config|media|models|scripts|sipcore|storage|tests|trunkline"
+PATH = re.compile(rf"`((?:{ROOMS})/[\w./-]+)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """A path of ours in backticks is a file or a folder; modules may be named without `.py`, C files without `.c`."""
+    named = {path for path in PATH.findall(page.read_text()) if "NAME" not in path}
+    missing = {path for path in named if not any((ROOT / f"{path}{end}").exists() for end in ("", ".py", ".c"))}
+    assert not missing
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached, waiting = set(), [ROOT / "README.md"]
     while waiting:

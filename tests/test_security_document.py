@@ -1,4 +1,4 @@
-"""docs/security.md names the tests of every boundary; tests/test_docs.py says whether there are such tests."""
+"""docs/background/security.md names the tests of every boundary; tests/test_docs.py says whether there are such tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-PAGE: Final = Path(__file__).parent.parent / "docs/security.md"
+PAGE: Final = Path(__file__).parent.parent / "docs/background/security.md"
 TOPICS: Final = ("Firewall", "TLS for the API", "TLS and SRTP", "Backups", "Users and keys", "Trunk policy", "Metrics")
 
 

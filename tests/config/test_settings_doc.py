@@ -1,4 +1,4 @@
-"""docs/settings.md says of every setting what the code says."""
+"""docs/reference/settings.md says of every setting what the code says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from config.settings import Settings
 
-DOCUMENT = (Path(__file__).parents[2] / "docs/settings.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
 
 
 def settings(model: type[BaseModel] = Settings, section: str = "At the top") -> Iterator[tuple[str, str, FieldInfo]]:

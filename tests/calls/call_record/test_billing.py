@@ -85,7 +85,7 @@ def test_a_cost_is_exact_and_rounded_once(card: Mapping[str, str], usage: Usage,
 
 def test_the_example_of_the_page_is_right() -> None:
     cost = RateCard.of(PRICES).cost_of(Usage(61.234, 812, 40, 12.3, 240))
-    page = (Path(__file__).parents[3] / "docs" / "billing.md").read_text()
+    page = (Path(__file__).parents[3] / "docs/how-to/billing.md").read_text()
     assert f"which is **{cost}**" in page
 
 

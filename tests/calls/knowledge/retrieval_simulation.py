@@ -1,5 +1,5 @@
 """A caller asks something that stands in a document; how long the answer takes, on a virtual clock, with a model of
-known pace. `python -m tests.calls.knowledge.retrieval_simulation` prints the table of docs/knowledge.md."""
+known pace. `python -m tests.calls.knowledge.retrieval_simulation` prints the table of docs/background/knowledge.md."""
 
 from __future__ import annotations
 

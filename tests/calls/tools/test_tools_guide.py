@@ -1,4 +1,4 @@
-"""The example of docs/tools.md is what happens."""
+"""The example of docs/how-to/tools.md is what happens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from models.protocols import ToolCall
 from storage.agents.tools import Tool
 from tests.calls.http_server import LOOPBACK, client_with, serving
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "tools.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs/how-to/tools.md").read_text()
 PARTS = dict(re.findall(r"^```\w+ (\w+)\n(.*?)\n```", GUIDE, re.MULTILINE | re.DOTALL))
 
 

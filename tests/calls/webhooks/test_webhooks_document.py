@@ -1,4 +1,4 @@
-"""The code of docs/webhooks.md does what the page says, on what a receiver really got."""
+"""The code of docs/reference/webhooks.md does what the page says, on what a receiver really got."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from config.secrets import Secrets
 from storage.database.database import Database
 from tests.calls.webhooks.outbox_harness import Receiver, delivering, put
 
-PAGE = (Path(__file__).parents[3] / "docs/webhooks.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/reference/webhooks.md").read_text()
 SECRETS = (
     *("hush · hush", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
     *("whsec_Zm9yIHlvdXIgZXllcw==", "whsec_Zm9yIHlvdXIgZXllcw"),

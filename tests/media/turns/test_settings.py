@@ -18,7 +18,7 @@ from media.turns.settings import TurnSettings
 from storage.agents.agents import Agent, AgentFields
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = (ROOT / "docs/turn-taking.md").read_text()
+DOCUMENT = (ROOT / "docs/background/turn-taking.md").read_text()
 NAMES = [field.name for field in fields(TurnSettings)]
 STORED = {field.name: field.default for field in fields(AgentFields)}
 

@@ -1,4 +1,4 @@
-"""docs/protocol.md names the tests of every row; tests/test_docs.py says whether there are such tests."""
+"""docs/reference/protocol.md names the tests of every row; tests/test_docs.py says whether there are such tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_row_names_tests() -> None:
-    rows = [line for line in (ROOT / "docs/protocol.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [line for line in (ROOT / "docs/reference/protocol.md").read_text().splitlines() if line.startswith("| ")]
     heads = {"| RFC ", "| attack "}
     rows = [row for row in rows if not row.startswith(tuple(heads))]
     assert len(rows) > 30

@@ -1,4 +1,4 @@
-"""Asterisk, set up with the blocks of docs/pbx/asterisk.md, and the whole server."""
+"""Asterisk, set up with the blocks of docs/how-to/pbx/asterisk.md, and the whole server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.trunkline.server_process import until
 
 pytestmark = [needs_root, pytest.mark.asyncio(loop_scope="module")]
 
-PAGE = Path(__file__).parents[3] / "docs/pbx/asterisk.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/pbx/asterisk.md"
 TESTS = """
 [tests]
 exten => talk,1,Answer()

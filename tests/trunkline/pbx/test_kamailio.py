@@ -1,4 +1,4 @@
-"""Kamailio in front of the server, set up with the configuration of docs/pbx/kamailio.md."""
+"""Kamailio in front of the server, set up with the configuration of docs/how-to/pbx/kamailio.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.trunkline.server_in_process import Place, open_place
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PAGE = Path(__file__).parents[3] / "docs/pbx/kamailio.md"
+PAGE = Path(__file__).parents[3] / "docs/how-to/pbx/kamailio.md"
 
 
 class Balancer(Process):

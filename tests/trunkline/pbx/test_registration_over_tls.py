@@ -1,4 +1,4 @@
-"""A number that registers over TLS at Asterisk, set up with the block of docs/pbx/asterisk.md. Nobody can connect to us
+"""A number that registers over TLS at Asterisk, set up with the block of docs/how-to/pbx/asterisk.md. Nobody can connect to us
 over TLS: what comes in comes over the connection that we have made."""
 
 from __future__ import annotations

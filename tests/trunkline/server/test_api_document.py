@@ -1,4 +1,4 @@
-"""Every command in docs/api.md does what the guide says, typed into a shell."""
+"""Every command in docs/reference/api.md does what the guide says, typed into a shell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.trunkline.server_process import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
-GUIDE = Path(__file__).parents[3] / "docs" / "api.md"
+GUIDE = Path(__file__).parents[3] / "docs/reference/api.md"
 COMMANDS = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""docs/fail2ban.md: its filter finds whom to ban, and nobody else, in what a server writes."""
+"""docs/how-to/fail2ban.md: its filter finds whom to ban, and nobody else, in what a server writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.trunkline.sip_phone import dialled, known
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
-PAGE = (Path(__file__).parents[3] / "docs/fail2ban.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs/how-to/fail2ban.md").read_text()
 NUMBER = "167"
 STRANGER, CALLER = "127.0.0.66", "127.0.0.67"
 VICTIM = "198.51.100.1"
