@@ -16,7 +16,7 @@ LONGEST_REST_S: Final = 30.0
 """But it rests no longer than this."""
 
 
-class Slices:
+class TimeSlice:
     """`pause` gives the event loop back once a slice has passed."""
 
     def __init__(self, slice_s: float = SLICE_S) -> None:
@@ -30,7 +30,7 @@ class Slices:
             self._since_s = time.perf_counter()
 
 
-class Pace:
+class DutyCycle:
     """Keeps work that anybody can bring about from being done all the time: the first after a quiet time begins at
     once."""
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 
-class FairPlaces:
+class FairSemaphore:
     """`most` places in all, and at most `most_of_one` of each owner. An owner gets one while fewer are its own than are
     free. What has no place waits, in the order of asking; among owners, the one with the fewest places is next. On the
     event loop only."""
@@ -38,7 +38,7 @@ class FairPlaces:
         return owner not in self._waiting and self._may_take(owner)
 
     async def take(self, owner: str) -> None:
-        """Wait for a place; it is the owner's until `give_back`."""
+        """Wait for a place; it is the owner's until `release`."""
         if self.is_free(owner):
             self._take(owner)
             return

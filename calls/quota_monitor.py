@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from calls.worker import Rounds
+from calls.worker import PeriodicWorker
 from config.clock import utc_now
 from storage.accounts import quotas
 from storage.accounts.quotas import Usage
@@ -33,7 +33,7 @@ FAILED_KEPT: Final = timedelta(days=1)
 log = structlog.get_logger()
 
 
-class QuotaKeeper(Collector):
+class QuotaMonitor(Collector):
     """`run` keeps figures and sizes until it is cancelled. `defaults` are the quotas of who has none of its own."""
 
     def __init__(self, database: Database, data_dir: Path, defaults: Mapping[str, int]) -> None:
@@ -42,7 +42,7 @@ class QuotaKeeper(Collector):
         self._defaults = defaults
         self._usage: Mapping[str, Mapping[str, Usage]] = {}
         self._over: frozenset[str] = frozenset()
-        self._rounds = Rounds("quotas.not_looked_at", LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._rounds = PeriodicWorker("quotas.not_looked_at", LOOK_EVERY_S, TROUBLE_PAUSE_S)
 
     def register(self) -> None:
         """Make the figures visible."""

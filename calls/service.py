@@ -14,11 +14,11 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.admission.capacity import Ceilings, SecondLegs
-from calls.admission.digest_auth import Door, Unproven
-from calls.admission.model_load import Load
-from calls.admission.number_routing import Admitted, SourceNames, admitted, find_target, only_address
-from calls.admission.rejection import RETRY_AFTER_S, Refused
+from calls.admission.capacity import ConcurrencyLimits, TransferLegs
+from calls.admission.digest_auth import AuthenticationRequired, InboundDigestAuth
+from calls.admission.model_load import ModelLoadShedder
+from calls.admission.number_routing import InboundRoute, SourceAliases, match_number, no_aliases, require_active_agent
+from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
 from calls.outbound.dialer import WayOut
 from calls.session.call_session import LiveCall
@@ -43,7 +43,7 @@ HANGUP_WAITS_S: Final = 2.0
 """How long whoever has a call hung up waits for its analysis."""
 
 CallerCheck = Callable[[sa.Connection, str], None]
-"""Takes an organization's id, in the transaction that stores its call. Raises `Refused`."""
+"""Takes an organization's id, in the transaction that stores its call. Raises `CallRejected`."""
 
 log = structlog.get_logger()
 
@@ -77,7 +77,7 @@ class _Caller:
 
 
 class CallService:
-    """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `names_of` gives the names that a
+    """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `aliases_of` gives the names that a
     source address has in the database: itself and the registrars' host names that resolve to it. Without `way_out` no
     calls are placed. Who has to say who it is says so at the `door`. With `load`, callers are turned away while the
     models do not keep up. `check_caller` may refuse whom everything else admits. `trunk_policy` says whose
@@ -87,12 +87,12 @@ class CallService:
         self,
         database: Database,
         equipment: Equipment,
-        ceilings: Ceilings,
-        names_of: SourceNames = only_address,
+        ceilings: ConcurrencyLimits,
+        names_of: SourceAliases = no_aliases,
         way_out: WayOut | None = None,
         *,
-        door: Door,
-        load: Load | None = None,
+        door: InboundDigestAuth,
+        load: ModelLoadShedder | None = None,
         check_caller: CallerCheck = lambda *_: None,
         trunk_policy: Policy = "open",
     ) -> None:
@@ -101,7 +101,7 @@ class CallService:
         self._ceilings = ceilings
         self._names_of = names_of
         self._way_out = way_out
-        self._second_legs = SecondLegs(self.check_room, self._room_changed)
+        self._second_legs = TransferLegs(self.check_room, self._room_changed)
         self._door = door
         self._load = load
         self._check_caller = check_caller
@@ -127,7 +127,7 @@ class CallService:
     @property
     def is_full(self) -> bool:
         """The process has no place for one more call."""
-        return len(self._live) + self._second_legs.everywhere >= self._ceilings.process
+        return len(self._live) + self._second_legs.total >= self._ceilings.process
 
     @property
     def _over(self) -> frozenset[str]:
@@ -160,7 +160,7 @@ class CallService:
         drains."""
         if self._draining:
             raise Unavailable("The server is shutting down", RETRY_AFTER_S)
-        match self._ceilings.full(conn, organization.id, organization.max_calls, self._over, self._second_legs):
+        match self._ceilings.exceeded(conn, organization.id, organization.max_calls, self._over, self._second_legs):
             case "organization":
                 raise TooMany("Too many concurrent calls. Please try again later.")
             case "process":
@@ -211,7 +211,7 @@ class CallService:
     def stop_now(self) -> None:
         """End every call now, and wait for no model to analyse them."""
         self.end_all("server_shutdown")
-        self._equipment.after_call.hurry()
+        self._equipment.after_call.skip_model_analysis()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that belongs to no request: its log lines do not carry the id of the one that happened to begin it."""
@@ -248,24 +248,24 @@ class CallService:
             call = await self._admit(leg)
             if call is not None:
                 await self._serve(call)
-        except Unproven as question:
+        except AuthenticationRequired as question:
             event.debug("call.challenged")
             await self._reject(leg, question)
-        except Refused as refusal:
+        except CallRejected as refusal:
             event.info("call.refused", code=refusal.code, why=refusal.message)
             await self._refuse(leg, refusal)
         except Unavailable as trouble:
             event.error("call.refused", code=503, why=str(trouble))
-            await self._refuse(leg, Refused(503, trouble.message, trouble.retry_after_s))
+            await self._refuse(leg, CallRejected(503, trouble.message, trouble.retry_after_s))
         except Exception as error:  # noqa: BLE001 - it ends this leg alone
             event.error("call.refused", code=500, why=repr(error), exc_info=error)
-            await self._refuse(leg, Refused(500, "a fault"))
+            await self._refuse(leg, CallRejected(500, "a fault"))
 
-    async def _refuse(self, leg: Leg, refusal: Refused) -> None:
+    async def _refuse(self, leg: Leg, refusal: CallRejected) -> None:
         metrics.REFUSED_CALLS.labels(sip_status=refusal.code).inc()
         await self._reject(leg, refusal)
 
-    async def _reject(self, leg: Leg, refusal: Refused) -> None:
+    async def _reject(self, leg: Leg, refusal: CallRejected) -> None:
         if leg.ended.done():
             return
         try:
@@ -275,9 +275,9 @@ class CallService:
 
     async def _admit(self, leg: Leg) -> LiveCall | None:
         """The call of a leg, once it is among the living; None when its caller was told meanwhile that there is none.
-        Raises `Refused`, `Unproven`, and whatever goes wrong."""
+        Raises `CallRejected`, `AuthenticationRequired`, and whatever goes wrong."""
         if self._arriving >= MOST_ARRIVING:
-            raise Refused(503, "too many callers wait for the database", RETRY_AFTER_S)
+            raise CallRejected(503, "too many callers wait for the database", RETRY_AFTER_S)
         caller = _Caller(leg)
         self._arriving += 1
         try:
@@ -285,7 +285,7 @@ class CallService:
             await asyncio.wait((admitting,), timeout=ADMISSION_S)
             if not admitting.done():
                 caller.was_refused = True
-                late = Refused(503, "the database does not answer", RETRY_AFTER_S)
+                late = CallRejected(503, "the database does not answer", RETRY_AFTER_S)
                 log.error("call.refused", code=late.code, why=late.message, sip_call_id=leg.sip_call_id)
                 await self._refuse(leg, late)
             return await self._outcome(admitting, caller)
@@ -310,16 +310,16 @@ class CallService:
     async def _admitted(self, caller: _Caller) -> LiveCall:
         facts, names = caller.leg.facts, self._names_of(caller.leg.facts.source)
         target = await self._database.read(
-            lambda conn: find_target(conn, facts, names, self._trunk_policy), lane="calls"
+            lambda conn: match_number(conn, facts, names, self._trunk_policy), lane="calls"
         )
-        self._door.check(facts, target.number)
-        who = admitted(target)
+        self._door.authenticate(facts, target.number)
+        who = require_active_agent(target)
         if self._draining:
-            raise Refused(503, "the server is draining", RETRY_AFTER_S)
+            raise CallRejected(503, "the server is draining", RETRY_AFTER_S)
         if self._load is None:
             return await self._create(caller, who)
         if (why := self._load.enter()) is not None:
-            raise Refused(503, why, RETRY_AFTER_S)
+            raise CallRejected(503, why, RETRY_AFTER_S)
         try:
             return await self._create(caller, who)
         except BaseException:
@@ -328,7 +328,7 @@ class CallService:
         finally:
             self._load.is_in()
 
-    async def _create(self, caller: _Caller, admitted: Admitted) -> LiveCall:
+    async def _create(self, caller: _Caller, admitted: InboundRoute) -> LiveCall:
         facts = caller.leg.facts
         try:
             call = await self._database.write(lambda conn: self._store_inbound(conn, caller, admitted))
@@ -347,29 +347,29 @@ class CallService:
         transfers = Transfers(self._way_out.reach, self._second_legs) if self._way_out else None
         return LiveCall(call, admitted.agent, admitted.number, caller.leg, self._equipment, transfers)
 
-    def _store_inbound(self, conn: sa.Connection, caller: _Caller, admitted: Admitted) -> Call:
-        """`Refused`: 486 when the organization's places are taken, 503 when the process's are, or when the caller does
-        not wait any more."""
+    def _store_inbound(self, conn: sa.Connection, caller: _Caller, admitted: InboundRoute) -> Call:
+        """`CallRejected`: 486 when the organization's places are taken, 503 when the process's are, or when the caller
+        does not wait any more."""
         owner = admitted.number.organization_id
         if caller.was_refused:
-            raise Refused(503, "the caller was told so")
+            raise CallRejected(503, "the caller was told so")
         self._check_caller(conn, owner)
-        _refuse_full(self._ceilings.full(conn, owner, admitted.max_calls, self._over, self._second_legs))
+        _refuse_full(self._ceilings.exceeded(conn, owner, admitted.max_calls, self._over, self._second_legs))
         call = _inbound(caller.leg.facts, admitted)
         calls.insert(conn, call)
         return call
 
-    async def _unstored(self, caller: _Caller, admitted: Admitted) -> Call:
+    async def _unstored(self, caller: _Caller, admitted: InboundRoute) -> Call:
         """A call that begins without a row, because the disk is full: admitted by the same rules, it is stored when
-        there is room. Raises `Refused`, `StorageTrouble`, and `Unavailable` when too many calls wait for room."""
+        there is room. Raises `CallRejected`, `StorageTrouble`, and `Unavailable` when too many calls wait for room."""
         owner = admitted.number.organization_id
         await self._database.read(lambda conn: self._check_caller(conn, owner), lane="calls")
         if caller.was_refused:
-            raise Refused(503, "the caller was told so")
+            raise CallRejected(503, "the caller was told so")
         unstored = self._equipment.after_call.unstored
         owners = {**unstored.open_rows(), **{call.call.id: call.call.organization_id for call in self.live()}}
         there = OpenCalls(sum(each == owner for each in owners.values()), len(owners))
-        _refuse_full(self._ceilings.full_with(there, owner, admitted.max_calls, self._second_legs))
+        _refuse_full(self._ceilings.exceeded_with(there, owner, admitted.max_calls, self._second_legs))
         call = _inbound(caller.leg.facts, admitted)
         unstored.keep(call)
         return call
@@ -418,15 +418,15 @@ class CallService:
 
 
 def _refuse_full(full: Literal["organization", "process"] | None) -> None:
-    """Raises `Refused` when somebody has no place left."""
+    """Raises `CallRejected` when somebody has no place left."""
     match full:
         case "organization":
-            raise Refused(486, "the organization has too many calls")
+            raise CallRejected(486, "the organization has too many calls")
         case "process":
-            raise Refused(503, "the server is full", RETRY_AFTER_S)
+            raise CallRejected(503, "the server is full", RETRY_AFTER_S)
 
 
-def _inbound(facts: LegFacts, admitted: Admitted) -> Call:
+def _inbound(facts: LegFacts, admitted: InboundRoute) -> Call:
     """The call of a leg, as it arrives."""
     number = admitted.number
     return calls.new_inbound(
@@ -435,6 +435,6 @@ def _inbound(facts: LegFacts, admitted: Admitted) -> Call:
         phone_number_id=number.id,
         provider=number.provider,
         call_sid=facts.sip_call_id,
-        customer_number=sip_metadata.customer_of(facts),
-        metadata=sip_metadata.metadata_of(facts),
+        customer_number=sip_metadata.remote_number(facts),
+        metadata=sip_metadata.headers_to_metadata(facts),
     )

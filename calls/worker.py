@@ -14,7 +14,7 @@ from storage.database.database import StorageTrouble
 log = structlog.get_logger()
 
 
-class Rounds:
+class PeriodicWorker:
     """`every_s` between two rounds when nobody calls; `pause_s` after one that met trouble with the database or with a
     model, which the log tells as `trouble`."""
 

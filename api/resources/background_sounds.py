@@ -14,7 +14,7 @@ from uuid import uuid4
 from api.routing.route import All, Asked, Deleted, Exchange, NoQuery, One, Route
 from api.schemas.background_sounds import BackgroundSound, BackgroundSoundCreate
 from api.schemas.file_upload import UPLOAD_BODY
-from calls.fair_semaphore import FairPlaces
+from calls.fair_semaphore import FairSemaphore
 from config.errors import FieldProblem, Invalid, NotFound
 from media.audio_port import Samples
 from media.background.decoder import decode
@@ -25,7 +25,7 @@ from storage.background_sounds.sounds import BackgroundSoundFields
 AT_ONCE: Final = 3
 _DECODING: Final = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="sound-decoding")
 """Each of its threads waits for one decoding process, also when the client has gone: there are never more of them."""
-_PLACES: Final = FairPlaces(AT_ONCE)
+_PLACES: Final = FairSemaphore(AT_ONCE)
 """One organization has two of them at most: another's first sound is decoded at once."""
 
 

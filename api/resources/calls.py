@@ -37,7 +37,7 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
     organization = organizations.get(conn, owner)
     if organization is None:
         raise RuntimeError(f"the organization {owner} of an API key does not exist")
-    refusal = permissions.refusal_of(
+    refusal = permissions.dial_rejection(
         conn, number, organization, body.to, services.check_room, services.settings.trunks.policy
     )
     if refusal is not None:
@@ -54,7 +54,7 @@ def create(exchange: Exchange[CallCreate, NoQuery]) -> Call:
         metadata=body.metadata,
     )
     attempt = outbound_audit.note(conn, wish, "queued", call_id=stored.id)
-    exchange.after_commit.extend((partial(audit_log.tell, attempt), services.call_queued))
+    exchange.after_commit.extend((partial(audit_log.log_attempt, attempt), services.call_queued))
     return Call.of(stored, None)
 
 

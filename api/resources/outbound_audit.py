@@ -15,7 +15,7 @@ from api.auth.authentication import CALLER
 from api.routing.route import Exchange
 from api.schemas.base import UUID_PATTERN
 from calls.outbound import audit_log
-from calls.outbound.permissions import Refusal
+from calls.outbound.permissions import DialRejection
 from config.errors import Invalid, TrunklineError
 from sipcore.messages.headers import printable
 from storage.calls import outbound_audit
@@ -48,14 +48,14 @@ def noting(exchange: Exchange[Any, Any], wish: Wish) -> Iterator[None]:
     try:
         yield
     except TrunklineError as error:
-        exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=Refusal("refused_request", error)))
+        exchange.after_refusal.append(partial(note_refused, wish=wish, refusal=DialRejection("refused_request", error)))
         raise
 
 
-def note_refused(conn: sa.Connection, wish: Wish, refusal: Refusal) -> None:
+def note_refused(conn: sa.Connection, wish: Wish, refusal: DialRejection) -> None:
     """Store that it was refused, and why."""
     detail = printable(_told(refusal.error), LONGEST_DETAIL)
-    audit_log.tell(outbound_audit.note(conn, wish, refusal.verdict, detail=detail))
+    audit_log.log_attempt(outbound_audit.note(conn, wish, refusal.verdict, detail=detail))
 
 
 def _told(error: TrunklineError) -> str:
@@ -79,7 +79,7 @@ def note_malformed(request: web.Request, body: bytes, error: Invalid) -> Callabl
     def note(conn: sa.Connection) -> None:
         number_id = _id(given.get("phoneNumberId"))
         number = None if number_id is None else phone_numbers.get(conn, request[CALLER].organization_id, number_id)
-        note_refused(conn, wish_of(request, to, number_id, number), Refusal("refused_request", error))
+        note_refused(conn, wish_of(request, to, number_id, number), DialRejection("refused_request", error))
 
     return note
 

@@ -67,11 +67,11 @@ def _sendable_headers(given: object) -> object:
         return given
     problems: list[InitErrorDetails] = []
     for name, value in bounded(given).items():
-        if name.startswith(sip_metadata.METADATA) and (why := sip_metadata.unsendable(name, value)):
+        if name.startswith(sip_metadata.METADATA_PREFIX) and (why := sip_metadata.why_not_a_header(name, value)):
             problems.append(_problem(name, why))
     if problems:
         raise ValidationError.from_exception_data("metadata", problems)
-    if why := sip_metadata.too_much(given):
+    if why := sip_metadata.why_too_many_headers(given):
         raise PydanticCustomError("headers", "{message}", {"message": why})
     return given
 
@@ -93,9 +93,9 @@ class CallCreate(Body):
         default_factory=dict,
         description=(
             f"Stored with the call; {BOUNDS}. Keys that begin with sip. become headers of the INVITE, as sip.X-Order: "
-            f"X-..., P-... (but no identity), {', '.join(sip_metadata.SENDABLE)}; at most {sip_metadata.MOST_SENT} of "
-            f"them, of {sip_metadata.MOST_SENT_BYTES} bytes together. The agent's texts know them as "
-            "{{sip_x_order}}"
+            f"X-..., P-... (but no identity), {', '.join(sip_metadata.SENDABLE_HEADERS)}; at most "
+            f"{sip_metadata.MAX_HEADERS} of them, of {sip_metadata.MAX_HEADER_BYTES} bytes together. "
+            "The agent's texts know them as {{sip_x_order}}"
         ),
     )
 

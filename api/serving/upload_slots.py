@@ -13,7 +13,7 @@ from aiohttp import web
 from api.auth.authentication import CALLER
 from api.http.timeouts import DEADLINES
 from api.routing.validation import SMALL_BODY
-from calls.fair_semaphore import FairPlaces
+from calls.fair_semaphore import FairSemaphore
 from config.errors import Unavailable
 
 AT_ONCE: Final = 8
@@ -28,7 +28,7 @@ class Uploads:
     """The places for large bodies."""
 
     def __init__(self) -> None:
-        self._places = FairPlaces(AT_ONCE)
+        self._places = FairSemaphore(AT_ONCE)
 
     async def place(self, request: web.Request, max_body: int) -> Callable[[], None]:
         """A place for the body of this request, of at most `max_body` bytes, and what gives it back. A small body needs

@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 
 from bench.knowledge.questions import Handbook, Question, handbooks
 from bench.models import random_minilm
-from calls.knowledge.indexer import KnowledgeKeeper
-from calls.knowledge.search import KnowledgeSearch, joined
-from calls.knowledge.vector_search import KnowledgeMeanings
+from calls.knowledge.indexer import KnowledgeIndexer
+from calls.knowledge.search import KnowledgeSearch, combined_score
+from calls.knowledge.vector_search import VectorSearch
 from models.embeddings.onnx_embeddings import RECIPES, OnnxEmbeddings
 from models.embeddings.score_calibration import Scale
 from models.embeddings.vector_index import packed
@@ -140,9 +140,9 @@ def _document(conn: sa.Connection, owner: str, agent: str, chunks: Sequence[Chun
     return number
 
 
-async def kept(house: House, meanings: KnowledgeMeanings) -> None:
+async def kept(house: House, meanings: VectorSearch) -> None:
     """Vectors for all passages."""
-    keeper = KnowledgeKeeper(house.database, meanings)
+    keeper = KnowledgeIndexer(house.database, meanings)
     task = asyncio.create_task(keeper.run())
     await keeper.idle()
     task.cancel()
@@ -156,7 +156,7 @@ def ranked(name: str, places: Sequence[int | None]) -> dict[str, Any]:
     return {"search": name, "recall@1": at(1), "recall@5": at(5), "MRR": mrr, "questions": len(places)}
 
 
-async def searched(house: House, questions: Sequence[Question], meanings: KnowledgeMeanings | None) -> list[int | None]:
+async def searched(house: House, questions: Sequence[Question], meanings: VectorSearch | None) -> list[int | None]:
     """As calls do."""
     search, places = KnowledgeSearch(house.database, meanings), list[int | None]()
     for question in questions:
@@ -171,7 +171,7 @@ def _place(found: Sequence[str], wanted: str) -> int | None:
 
 JOININGS: Final[Mapping[str, Callable[[Scores, Scores], Scores]]] = {
     "meaning alone": lambda words, meaning: meaning,
-    "either missing (ours)": lambda words, meaning: _each(words, meaning, joined),
+    "either missing (ours)": lambda words, meaning: _each(words, meaning, combined_score),
     "mean": lambda words, meaning: _each(words, meaning, lambda a, b: (a + b) / 2),
     "the larger": lambda words, meaning: _each(words, meaning, max),
     "reciprocal ranks, k = 60": lambda words, meaning: _reciprocal(words, meaning, 60),
@@ -195,9 +195,7 @@ def _order(scores: Scores) -> list[str]:
     return sorted(scores, key=lambda key: (-scores[key], key))
 
 
-async def compared(
-    house: House, questions: Sequence[Question], meanings: KnowledgeMeanings
-) -> dict[str, list[int | None]]:
+async def compared(house: House, questions: Sequence[Question], meanings: VectorSearch) -> dict[str, list[int | None]]:
     """The places of right passages by each way to join."""
     places: dict[str, list[int | None]] = {name: [] for name in JOININGS}
     for question in questions:
@@ -208,7 +206,7 @@ async def compared(
     return places
 
 
-async def _both(database: Database, agent: str, text: str, meanings: KnowledgeMeanings) -> tuple[Scores, Scores]:
+async def _both(database: Database, agent: str, text: str, meanings: VectorSearch) -> tuple[Scores, Scores]:
     def look(conn: sa.Connection) -> tuple[Words, Any]:
         words = Words(conn, agent, text)
         return words, words.best(conn)
@@ -254,7 +252,7 @@ def _folded(word: str, _language: str) -> tuple[str, ...]:
 
 async def _with(house: House, questions: Sequence[Question], model: Embeddings) -> list[dict[str, Any]]:
     scale = model.scale if isinstance(model, Simulated) else None
-    meanings = KnowledgeMeanings(house.database, model, scale=scale)
+    meanings = VectorSearch(house.database, model, scale=scale)
     await kept(house, meanings)
     rows = [ranked(f"{model.name}, as searched", await searched(house, questions, meanings))]
     for name, places in (await compared(house, questions, meanings)).items():
@@ -277,7 +275,7 @@ async def speed(passages: int, asked: int) -> list[dict[str, Any]]:
             agent = house.agents[ENGLISH]
             said = partial(random.choice, vocabulary, p=shares)
             await _fill(house.database, agent, passages, model.identity, random, said)
-            meanings = KnowledgeMeanings(house.database, model, scale=Scale(0.1, 0.5))
+            meanings = VectorSearch(house.database, model, scale=Scale(0.1, 0.5))
             rows = []
             for count in (4, 6, 12):
                 questions = [" ".join(said(count)) for _ in range(asked)]

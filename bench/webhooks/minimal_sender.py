@@ -1,5 +1,5 @@
-"""The smallest process that ends calls and sends their webhooks: database, `AfterCall` and `Deliverer`. It takes
-orders; a call that is ordered again after a kill is not made again."""
+"""The smallest process that ends calls and sends their webhooks: database, `CallFinalizer` and `WebhookSender`. It
+takes orders; a call that is ordered again after a kill is not made again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from bench.worker_process import obey
-from calls.call_record.outcome import Outcome
+from calls.call_record.outcome import CallOutcome
 from calls.egress.address_rules import EgressRules
 from calls.egress.client import EgressClient, tls_context
-from calls.post_call.finalizer import AfterCall
-from calls.webhooks.delivery import Deliverer, DeliveryPolicy
+from calls.post_call.finalizer import CallFinalizer
+from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config import logging as logs
 from config import secrets
 from config.clock import utc_now
@@ -51,15 +51,15 @@ async def main() -> None:
         stack.push_async_callback(client.close)
         webhooks = settings.webhooks
         policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-        deliverer = Deliverer(database, client, key, policy)
-        after_call = AfterCall(database, key, "http://127.0.0.1", deliverer.wake)
+        deliverer = WebhookSender(database, client, key, policy)
+        after_call = CallFinalizer(database, key, "http://127.0.0.1", deliverer.wake)
         await after_call.recover(Path(settings.data_dir))
         sending = asyncio.create_task(deliverer.run())
 
         async def end(sid: str, call: dict[str, str]) -> dict[str, Any]:
             made = await database.write(partial(_called, sid=sid, call=call))
             if made is not None:
-                await after_call.finish(made, Outcome("failed", "busy", utc_now()), None)
+                await after_call.finish(made, CallOutcome("failed", "busy", utc_now()), None)
             return {}
 
         async def nothing() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from calls import metrics
-from calls.admission.rejection import Refused
+from calls.admission.rejection import CallRejected
 from config.secrets import Secrets
 from sipcore.dialogs.leg import LegFacts
 from sipcore.messages.headers import HeaderLines, printable, uri_place, uri_user
@@ -19,14 +19,14 @@ from storage.phone_numbers.phone_numbers import PhoneNumber
 log = structlog.get_logger()
 
 
-class Unproven(Refused):
+class AuthenticationRequired(CallRejected):
     """The caller has not said yet who it is: the way of every call to a number with `sip_inbound_auth`."""
 
     def __init__(self, headers: HeaderLines) -> None:
         super().__init__(401, "the caller has to say who it is", headers=headers)
 
 
-class Door:
+class InboundDigestAuth:
     """Asks callers of numbers with `sip_inbound_auth` for the number's SIP user and password."""
 
     def __init__(self, secrets: Secrets, digest: InboundDigest, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -34,17 +34,17 @@ class Door:
         self._digest: Final = digest
         self._clock_s: Final = clock_s
 
-    def check(self, facts: LegFacts, number: PhoneNumber) -> None:
-        """Returns when the caller may go on. `Refused`: 401 with a challenge, 403 after too many wrong answers."""
+    def authenticate(self, facts: LegFacts, number: PhoneNumber) -> None:
+        """Returns when the caller may go on. `CallRejected`: 401 with a challenge, 403 after too many wrong answers."""
         if not number.sip_inbound_auth:
             return
         if number.sip_username is None or number.sip_password_encrypted is None:
-            raise Refused(403, "the number asks for credentials, and has none")
+            raise CallRejected(403, "the number asks for credentials, and has none")
         credentials = Credentials(number.sip_username, self._secrets.decrypt(number.sip_password_encrypted))
         now_s = self._clock_s()
         outcome = self._digest.judge(
             facts.authorization,
-            Wanted("INVITE", _namer(facts, number)),
+            Wanted("INVITE", _uri_check(facts, number)),
             credentials,
             facts.source,
             number.organization_id,
@@ -55,17 +55,17 @@ class Door:
             case "granted":
                 return
             case "blocked":
-                raise Refused(403, "too many wrong credentials")
+                raise CallRejected(403, "too many wrong credentials")
             case "wrong":
                 log.warning(
                     "sip.digest_failed", source=facts.source, number=number.number, caller=printable(facts.sender.user)
                 )
-                raise Refused(401, "wrong credentials", headers=self._digest.challenge(facts.source, now_s))
+                raise CallRejected(401, "wrong credentials", headers=self._digest.challenge(facts.source, now_s))
             case _:
-                raise Unproven(self._digest.challenge(facts.source, now_s, stale=outcome == "stale"))
+                raise AuthenticationRequired(self._digest.challenge(facts.source, now_s, stale=outcome == "stale"))
 
 
-def _namer(facts: LegFacts, number: PhoneNumber) -> Callable[[str], bool]:
+def _uri_check(facts: LegFacts, number: PhoneNumber) -> Callable[[str], bool]:
     """Tells whether a digest's `uri` names the number that is called: a proxy may have changed the host. Who names no
     user there, as sipp does, must name the host and port of the request URI."""
 

@@ -37,7 +37,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class Gate:
+class LatencyGate:
     """Pure: seconds come as arguments, of any clock that only goes forward."""
 
     def __init__(self, most_wait_s: float, expected_calls: int | None = None) -> None:
@@ -95,13 +95,13 @@ class Gate:
         self._refused_s = now_s
 
 
-class Load:
+class ModelLoadShedder:
     """The gate of a running server. `expected_wait_s` asks the models; `expect` measures them, in a thread, and tells
     how many calls they are expected to hold; without `refuses` a wait that is too long is logged alone."""
 
     def __init__(
         self,
-        gate: Gate,
+        gate: LatencyGate,
         expected_wait_s: Callable[[], float],
         *,
         expect: Callable[[], int | None] | None = None,

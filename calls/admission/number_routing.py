@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 import structlog
 
-from calls.admission.rejection import Refused
+from calls.admission.rejection import CallRejected
 from config.own_addresses import own_addresses
 from sipcore.dialogs.leg import LegFacts
 from storage.agents.agents import Agent
@@ -18,17 +18,17 @@ from storage.phone_numbers.phone_numbers import Contested, InboundTarget, PhoneN
 from storage.phone_numbers.trunk_rules import Policy, TrunkRules
 
 log = structlog.get_logger()
-SourceNames = Callable[[str], Collection[str]]
+SourceAliases = Callable[[str], Collection[str]]
 """The names that a source has in the database: its address and the host names that resolve to it."""
 
 
-def only_address(source: str) -> tuple[str]:
+def no_aliases(source: str) -> tuple[str]:
     """A source that nothing is known of has no other name."""
     return (source,)
 
 
 @dataclass(frozen=True)
-class Admitted:
+class InboundRoute:
     """Who answers: an active agent on the number that was dialled. `max_calls` is its organization's own ceiling."""
 
     number: PhoneNumber
@@ -36,26 +36,28 @@ class Admitted:
     max_calls: int | None
 
 
-def find_target(conn: sa.Connection, facts: LegFacts, names: Collection[str], policy: Policy = "open") -> InboundTarget:
+def match_number(
+    conn: sa.Connection, facts: LegFacts, aliases: Collection[str], policy: Policy = "open"
+) -> InboundTarget:
     """The number for an inbound leg, with its agent: by its source, which has `names` in the database, and the user of
     the request URI, else that of To, each exactly or with or without `+`, among those that may use the source by the
-    operator's `policy`. `Refused`: 404 for a number that this trunk does not have, and for one that several
+    operator's `policy`. `CallRejected`: 404 for a number that this trunk does not have, and for one that several
     organizations have there. Not 503: a PBX that got it would turn away from
     this server with every other call as well."""
     try:
         rules = replace(trunk_grants.rules(conn, policy), own=own_addresses())
-        target = _dialled(conn, facts, names, rules)
+        target = _match_dialled(conn, facts, aliases, rules)
     except Contested as contested:
-        _tell_contested(facts, contested.numbers, None)
-        raise Refused(404, "several organizations have this number from this source") from contested
+        _log_ambiguous(facts, contested.numbers, None)
+        raise CallRejected(404, "several organizations have this number from this source") from contested
     if target is None:
-        raise Refused(404, "unknown number")
+        raise CallRejected(404, "unknown number")
     if target.rivals:
-        _tell_contested(facts, [target.number, *target.rivals], target.number)
+        _log_ambiguous(facts, [target.number, *target.rivals], target.number)
     return target
 
 
-def _tell_contested(facts: LegFacts, numbers: Sequence[PhoneNumber], taken: PhoneNumber | None) -> None:
+def _log_ambiguous(facts: LegFacts, numbers: Sequence[PhoneNumber], taken: PhoneNumber | None) -> None:
     log.warning(
         "call.contested",
         source=facts.source,
@@ -66,16 +68,18 @@ def _tell_contested(facts: LegFacts, numbers: Sequence[PhoneNumber], taken: Phon
     )
 
 
-def admitted(target: InboundTarget) -> Admitted:
-    """Who answers. `Refused`: 480 without an active agent."""
+def require_active_agent(target: InboundTarget) -> InboundRoute:
+    """Who answers. `CallRejected`: 480 without an active agent."""
     if target.agent is None:
-        raise Refused(480, "no agent answers this number")
+        raise CallRejected(480, "no agent answers this number")
     if not target.agent.is_active:
-        raise Refused(480, "the agent is not active")
-    return Admitted(target.number, target.agent, target.max_calls)
+        raise CallRejected(480, "the agent is not active")
+    return InboundRoute(target.number, target.agent, target.max_calls)
 
 
-def _dialled(conn: sa.Connection, facts: LegFacts, names: Collection[str], rules: TrunkRules) -> InboundTarget | None:
+def _match_dialled(
+    conn: sa.Connection, facts: LegFacts, names: Collection[str], rules: TrunkRules
+) -> InboundTarget | None:
     for user in dict.fromkeys((facts.request_user, facts.to.user)):
         if user and (target := phone_numbers.find_inbound(conn, names, user, rules)):
             return target

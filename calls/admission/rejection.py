@@ -20,7 +20,7 @@ class InsufficientFunds(TrunklineError):
         super().__init__("Insufficient funds. Please top up your balance.")
 
 
-class Refused(TrunklineError):
+class CallRejected(TrunklineError):
     """The call is not taken; `code` is the final SIP status, `retry_after_s` goes into Retry-After, `headers` into the
     answer as well."""
 

@@ -10,7 +10,7 @@ from typing import Final, Self
 import sqlalchemy as sa
 
 from calls import metrics
-from calls.call_record.metering import Usage
+from calls.call_record.metering import CallUsage
 from config.sections import BillingSettings
 from storage.accounts import balances, organizations
 from storage.accounts.organizations import Organization
@@ -43,7 +43,7 @@ class RateCard:
         )
         return cls(*(Decimal(str(price)) for price in prices))
 
-    def cost_of(self, usage: Usage) -> Decimal:
+    def cost_of(self, usage: CallUsage) -> Decimal:
         """Exact, then rounded once, to the millionth. Nothing is rounded up to whole minutes or thousands."""
         minutes = self.telephony * _ms(usage.telephony_s) + self.hearing * _ms(usage.heard_s)
         thousands = self.tokens * usage.tokens + self.speaking * usage.spoken_characters
@@ -63,7 +63,7 @@ def has_no_funds(organization: Organization) -> bool:
     return organization.plan == "paid" and organization.balance <= 0
 
 
-def charge(conn: sa.Connection, call: Call, usage: Usage, card: RateCard) -> float | None:
+def charge(conn: sa.Connection, call: Call, usage: CallUsage, card: RateCard) -> float | None:
     """Keep what an ended call used, and take its cost from the balance; for the transaction that ends it. Returns the
     cost; None on the free plan. The telephone counts from the stored answer to the stored end."""
     usage = replace(usage, telephony_s=_connected_s(call))
@@ -78,7 +78,7 @@ def charge(conn: sa.Connection, call: Call, usage: Usage, card: RateCard) -> flo
     return float(cost)
 
 
-def count(call: Call, usage: Usage) -> None:
+def count(call: Call, usage: CallUsage) -> None:
     """Count for `/metrics` what was charged, once it is stored."""
     metrics.USED_SECONDS.labels(what="telephony").inc(_connected_s(call))
     metrics.USED_SECONDS.labels(what="hearing").inc(usage.heard_s)
@@ -94,7 +94,7 @@ def _connected_s(call: Call) -> float:
     return max((call.ended_at - call.started_at) // _ONE_MS, 0) / 1000
 
 
-def _note(call: Call, usage: Usage) -> str:
+def _note(call: Call, usage: CallUsage) -> str:
     """What was paid, for whoever looks at the balance. It outlives the call: it names nobody."""
     return (
         f"{call.direction} call: {usage.telephony_s} s connected, {usage.tokens} tokens, "

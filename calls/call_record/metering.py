@@ -17,7 +17,7 @@ from models.token_usage import TokenCount
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class CallUsage:
     """What a call used. `telephony_s`: seconds from its answer to its end; `prompt_tokens` and `completion_tokens`:
     what language models read and wrote for it; `heard_s`: seconds of the caller's sound that speech to text was given;
     `spoken_characters`: of the sentences that the agent began to say. Seconds are exact to the millisecond."""
@@ -33,9 +33,9 @@ class Usage:
         """All of them: they have one price."""
         return self.prompt_tokens + self.completion_tokens
 
-    def plus(self, other: Usage) -> Usage:
+    def plus(self, other: CallUsage) -> CallUsage:
         """Both together; for what is done after a call, too."""
-        return Usage(
+        return CallUsage(
             round(self.telephony_s + other.telephony_s, 3),
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
@@ -54,11 +54,11 @@ class Usage:
         return cls(**{name: value for name, value in (stored or {}).items() if name in names})
 
 
-NOTHING: Final = Usage()
+NO_USAGE: Final = CallUsage()
 """Of a call that used nothing."""
 
 
-class MeteredEar:
+class MeteredSpeechToText:
     """A call's ear that counts the samples it is given. See `SpeechToTextStream`."""
 
     def __init__(self, stream: SpeechToTextStream) -> None:
@@ -77,12 +77,12 @@ class MeteredEar:
         self._stream.feed(samples)
 
 
-class Meter:
+class UsageMeter:
     """Of one call. For the event loop, but for what its ear is fed."""
 
     def __init__(self) -> None:
         self._answers: list[TokenCount] = []
-        self._ears: list[tuple[MeteredEar, int]] = []
+        self._ears: list[tuple[MeteredSpeechToText, int]] = []
         self._characters = 0
 
     def tokens(self) -> TokenCount:
@@ -96,9 +96,9 @@ class Meter:
                 over.let_go()
             self._answers.append(tokens)
 
-    def ear(self, stream: SpeechToTextStream, rate: int) -> MeteredEar:
+    def ear(self, stream: SpeechToTextStream, rate: int) -> MeteredSpeechToText:
         """The same ear at `rate` Hz, measured."""
-        metered = MeteredEar(stream)
+        metered = MeteredSpeechToText(stream)
         self._ears.append((metered, rate))
         return metered
 
@@ -106,9 +106,9 @@ class Meter:
         """The agent says a sentence, as it is written in the transcript."""
         self._characters += len(sentence)
 
-    def usage(self) -> Usage:
+    def usage(self) -> CallUsage:
         """So far; without the telephone, which is known when the call has ended."""
-        return Usage(
+        return CallUsage(
             prompt_tokens=sum(tokens.read for tokens in self._answers),
             completion_tokens=sum(tokens.written for tokens in self._answers),
             heard_s=round(sum(ear.samples / rate for ear, rate in self._ears), 3),

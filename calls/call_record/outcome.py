@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from calls.call_record.metering import NOTHING, Usage
+from calls.call_record.metering import NO_USAGE, CallUsage
 from storage.calls.calls import EndedReason, EndStatus, TranscriptItem
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """How a call ended. `answered_at` is stored if it has not been yet; `recorded`: its recording holds sound."""
 
     status: EndStatus
@@ -27,4 +27,4 @@ class Outcome:
     """`calls.call_record.media_quality.shown`."""
     sip_end: dict[str, Any] | None = None
     """`calls.call_record.end_reason.sip_end_of`."""
-    usage: Usage = NOTHING
+    usage: CallUsage = NO_USAGE

@@ -14,26 +14,26 @@ from storage.calls.calls import Call
 
 ANONYMOUS: Final = "anonymous"
 """The customer's number when the caller does not tell it (RFC 3323)."""
-METADATA: Final = "sip."
+METADATA_PREFIX: Final = "sip."
 """Metadata of this prefix are SIP headers: those that an inbound call brought, and those that an outbound one takes
 along."""
-SENDABLE: Final = ("Subject", "Call-Info", "Alert-Info", "User-to-User", "Diversion")
+SENDABLE_HEADERS: Final = ("Subject", "Call-Info", "Alert-Info", "User-to-User", "Diversion")
 """Headers that a call of ours may take along, beside those whose names begin with X- or P-."""
-MOST_SENT: Final = 16
-MOST_SENT_BYTES: Final = 2048
+MAX_HEADERS: Final = 16
+MAX_HEADER_BYTES: Final = 2048
 """Of all names and values: an INVITE with them still fits into what PJSIP sends."""
-VARIABLE: Final = "sip_"
+VARIABLE_PREFIX: Final = "sip_"
 """How the context variables begin that are made of a call's SIP headers."""
 _CALLERS: Final = frozenset(("caller_number", "caller_name", "customer_number", "diverted_from"))
 _OWN: Final = frozenset(("P-Asserted-Identity", "P-Preferred-Identity"))
 """What only the number that a call is made from may say."""
 _IDENTITIES: Final = _OWN | {"Remote-Party-ID"}
-_SENT: Final = re.compile(rf"{'|'.join(SENDABLE)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
+_SENT: Final = re.compile(rf"{'|'.join(SENDABLE_HEADERS)}|[XP]-[A-Za-z0-9.!%*_+`'~-]{{1,62}}", re.IGNORECASE)
 _USER: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
-def customer_of(facts: LegFacts) -> str:
+def remote_number(facts: LegFacts) -> str:
     """The number of who calls in: what the trunk asserts, when that is a phone number; else the user of From, when that
     is a name that can stand for one. `ANONYMOUS` when it is not told, or not to be shown."""
     if captured_headers.is_private(facts.headers):
@@ -41,23 +41,23 @@ def customer_of(facts: LegFacts) -> str:
     asserted = captured_headers.asserted(facts.headers)
     if asserted is not None and captured_headers.is_number(asserted.user):
         return asserted.user
-    return named(facts.sender.user)
+    return safe_user(facts.sender.user)
 
 
-def named(user: str) -> str:
+def safe_user(user: str) -> str:
     """A user part as agents, logs and clients get it: callers write what they like, so what is neither a phone number
     nor a short token is `ANONYMOUS`."""
     return user if _USER.fullmatch(user) else ANONYMOUS
 
 
-def metadata_of(facts: LegFacts) -> dict[str, str]:
+def headers_to_metadata(facts: LegFacts) -> dict[str, str]:
     """The headers of an inbound call as its metadata: `sip.X-Customer-Id`. Several of a name are joined by commas (RFC
     3261, 7.3.1). Of a caller who does not want to be shown, no header tells the identity."""
     hidden = _IDENTITIES if captured_headers.is_private(facts.headers) else frozenset()
-    return {METADATA + name: ", ".join(values) for name, values in facts.headers.items() if name not in hidden}
+    return {METADATA_PREFIX + name: ", ".join(values) for name, values in facts.headers.items() if name not in hidden}
 
 
-def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, str]:
+def sip_variables(call: Call, number: str, facts: LegFacts) -> dict[str, str]:
     """Context variables: who calls whom, who diverted the call to us, and `sip_x_customer_id` for the metadata
     `sip.X-Customer-Id`. `number` is ours."""
     caller, called, diverter = call.customer_number, number, captured_headers.diverted_from(facts.headers)
@@ -68,13 +68,13 @@ def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, str]:
         "caller_number": caller,
         "caller_name": _name_of(facts),
         "called_number": called,
-        "diverted_from": "" if diverter is None else named(diverter),
+        "diverted_from": "" if diverter is None else safe_user(diverter),
     }
 
 
-def is_callers(name: str) -> bool:
+def is_set_by_caller(name: str) -> bool:
     """Whether whoever calls writes what the context variable of this name stands for."""
-    return name in _CALLERS or name.startswith(VARIABLE)
+    return name in _CALLERS or name.startswith(VARIABLE_PREFIX)
 
 
 def _name_of(facts: LegFacts) -> str:
@@ -85,29 +85,35 @@ def _name_of(facts: LegFacts) -> str:
 
 
 def _headers_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    headers = {name: value for name, value in metadata.items() if name.startswith(METADATA) and isinstance(value, str)}
+    headers = {
+        name: value for name, value in metadata.items() if name.startswith(METADATA_PREFIX) and isinstance(value, str)
+    }
     return {_NO_NAME.sub("_", name.lower()).strip("_"): value for name, value in headers.items()}
 
 
-def unsendable(name: str, value: object) -> str | None:
+def why_not_a_header(name: str, value: object) -> str | None:
     """Why a metadata key of the prefix `sip.` can be no header of a call that we make; None when it can."""
-    header = name.removeprefix(METADATA)
+    header = name.removeprefix(METADATA_PREFIX)
     if _SENT.fullmatch(header) is None or header.title() in _OWN:
-        return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE)}"
+        return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE_HEADERS)}"
     if not isinstance(value, str) or not 1 <= len(value) <= captured_headers.LONGEST_VALUE or not value.isprintable():
         return f"Must be a string of 1 to {captured_headers.LONGEST_VALUE} characters without control characters"
     return None
 
 
-def too_much(metadata: Mapping[str, Any]) -> str | None:
+def why_too_many_headers(metadata: Mapping[str, Any]) -> str | None:
     """What is wrong with all the headers together; None when they can be sent."""
-    lines = [f"{name}: {value}" for name, value in metadata.items() if name.startswith(METADATA)]
-    if len(lines) > MOST_SENT or len("\r\n".join(lines).encode(errors="replace")) > MOST_SENT_BYTES:
-        return f"Calls take along at most {MOST_SENT} headers, of {MOST_SENT_BYTES} bytes together"
+    lines = [f"{name}: {value}" for name, value in metadata.items() if name.startswith(METADATA_PREFIX)]
+    if len(lines) > MAX_HEADERS or len("\r\n".join(lines).encode(errors="replace")) > MAX_HEADER_BYTES:
+        return f"Calls take along at most {MAX_HEADERS} headers, of {MAX_HEADER_BYTES} bytes together"
     return None
 
 
-def taken_along(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+def outbound_headers(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The headers of a call that we make: its metadata of the prefix `sip.`, as far as they can be sent."""
-    ours = {name: value for name, value in metadata.items() if name.startswith(METADATA)}
-    return [(name.removeprefix(METADATA), value) for name, value in ours.items() if unsendable(name, value) is None]
+    ours = {name: value for name, value in metadata.items() if name.startswith(METADATA_PREFIX)}
+    return [
+        (name.removeprefix(METADATA_PREFIX), value)
+        for name, value in ours.items()
+        if why_not_a_header(name, value) is None
+    ]

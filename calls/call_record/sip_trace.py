@@ -26,21 +26,21 @@ MOST_WAITING: Final = 1000
 TOGETHER: Final = 8
 """Calls whose messages are stored in one transaction."""
 
-Found = tuple[Sequence[Kept], int]
+DialogMessages = tuple[Sequence[Kept], int]
 """A call's messages, and how many were left out."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Followed:
+class TracedCall:
     """A call with a leg, and its number."""
 
     call_id: str
     phone_number_id: str | None
 
 
-class SipTrails:
+class CallSipTraces:
     """On the event loop only. `see` brings the log up to date."""
 
     def __init__(self, database: Database, sip_log: SipLog, see: Callable[[], None]) -> None:
@@ -48,14 +48,14 @@ class SipTrails:
         self._log = sip_log
         self._see = see
         self._keys: dict[str, LegFacts] = {}
-        self._followed: dict[DialogKey, Followed] = {}
+        self._followed: dict[DialogKey, TracedCall] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
         self._ended: list[str] = []
         self._later: asyncio.TimerHandle | None = None
         self._storing: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    def follow(self, followed: Followed, facts: LegFacts) -> None:
+    def follow(self, followed: TracedCall, facts: LegFacts) -> None:
         """The call has a leg."""
         self._keys[followed.call_id] = facts
         self._followed[_name(facts)] = followed
@@ -71,7 +71,7 @@ class SipTrails:
             waiter = self._waiters.setdefault(call_id, asyncio.get_running_loop().create_future())
             await asyncio.shield(waiter)
 
-    def whose(self, key: DialogKey) -> Followed | None:
+    def whose(self, key: DialogKey) -> TracedCall | None:
         """The call of a dialog, while it lives."""
         tag = "" if key.role == "caller" else key.caller_tag
         return self._followed.get(key._replace(caller_tag=tag))
@@ -99,7 +99,7 @@ class SipTrails:
         if self._storing:
             await asyncio.wait(self._storing)
 
-    def _found(self, call_id: str) -> Found | None:
+    def _found(self, call_id: str) -> DialogMessages | None:
         key = self.key(call_id)
         trail = None if key is None else self._log.trail(key)
         return None if trail is None else (tuple(trail), trail.left_out)
@@ -114,12 +114,12 @@ class SipTrails:
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
 
-    async def _store_all(self, found: Mapping[str, Found], ended: Sequence[str]) -> None:
+    async def _store_all(self, found: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
         for first in range(0, len(ended), TOGETHER):
             some = ended[first : first + TOGETHER]
             await self._store({call_id: found[call_id] for call_id in some if call_id in found}, some)
 
-    async def _store(self, found: Mapping[str, Found], ended: Sequence[str]) -> None:
+    async def _store(self, found: Mapping[str, DialogMessages], ended: Sequence[str]) -> None:
         """Nothing depends on it: when it fails, the messages of these calls are lost; when the disk is full, they wait
         for room."""
         try:

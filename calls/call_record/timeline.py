@@ -19,7 +19,7 @@ MOMENTS: Final = (
 
 
 @dataclass(eq=False)
-class Making:
+class ResponseTiming:
     """When the parts of an answer were there; the first of several counts. `speculative`: it was begun before the turn
     was over."""
 
@@ -42,7 +42,7 @@ class Making:
 
 
 @dataclass(frozen=True)
-class ToolTime:
+class ToolTiming:
     """A tool that was used; times in ms on the arrival clock."""
 
     name: str
@@ -52,7 +52,7 @@ class ToolTime:
 
 
 @dataclass(frozen=True)
-class Source:
+class CitedPassage:
     """A passage of a document that an answer was given: the document's id and name at that time, the passage's number
     in it from 0 on, and how well it fitted: 0..1."""
 
@@ -63,7 +63,7 @@ class Source:
 
 
 @dataclass(eq=False)
-class Turn:
+class TimelineTurn:
     """A turn of the caller and its answer; number 0 is the agent's opening message. Times are ms on the arrival clock,
     None where nothing is known."""
 
@@ -75,14 +75,14 @@ class Turn:
     speech_end_ms: float | None = None
     turn_end_ms: float | None = None
     text_ready_ms: float | None = None
-    making: Making | None = None
+    making: ResponseTiming | None = None
     agent_start_ms: float | None = None
     interrupted_ms: float | None = None
     agent_end_ms: float | None = None
     played_ms: float = 0.0
     """How much of the answer's sound was sent."""
-    tools: list[ToolTime] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+    tools: list[ToolTiming] = field(default_factory=list)
+    sources: list[CitedPassage] = field(default_factory=list)
     """As they came; the same passage may be there twice."""
 
     @property
@@ -127,9 +127,9 @@ class Turn:
         }
 
 
-def _once(sources: Sequence[Source]) -> list[Source]:
+def _once(sources: Sequence[CitedPassage]) -> list[CitedPassage]:
     """Each passage where it came first, with the best of its scores."""
-    best: dict[tuple[str, int], Source] = {}
+    best: dict[tuple[str, int], CitedPassage] = {}
     for source in sources:
         place = source.document_id, source.position
         if place not in best or source.score > best[place].score:
@@ -142,14 +142,14 @@ class Timeline:
     told of each turn whose answer begins to be heard."""
 
     def __init__(
-        self, zero_ms: float, now_ms: Callable[[], float], on_heard: Callable[[Turn], None] = lambda _: None
+        self, zero_ms: float, now_ms: Callable[[], float], on_heard: Callable[[TimelineTurn], None] = lambda _: None
     ) -> None:
         self._zero_ms = zero_ms
         self._on_heard = on_heard
         self.now_ms = now_ms
         """The present, ms on the arrival clock."""
-        self._turns: list[Turn] = []
-        self._speaking: Turn | None = None  # the one whose answer plays, or is about to
+        self._turns: list[TimelineTurn] = []
+        self._speaking: TimelineTurn | None = None  # the one whose answer plays, or is about to
         self._audible = False
 
     def items(self) -> list[dict[str, Any]]:
@@ -157,25 +157,25 @@ class Timeline:
         return [turn.since(self._zero_ms) for turn in self._turns]
 
     @property
-    def turn(self) -> Turn:
+    def turn(self) -> TimelineTurn:
         """The newest one. There is one as soon as anybody has said something."""
         return self._turns[-1]
 
     def opens(self) -> None:
         """The agent speaks first."""
-        self._turns.append(Turn(0))
+        self._turns.append(TimelineTurn(0))
 
     def nobody_spoke(self) -> None:
         """The agent speaks because the caller does not."""
         number = self._turns[-1].number if self._turns else 0
-        self._turns.append(Turn(number, ended_by="silence", turn_end_ms=self.now_ms()))
+        self._turns.append(TimelineTurn(number, ended_by="silence", turn_end_ms=self.now_ms()))
 
     def caller_said(self, number: int, ended: TurnEnded | None) -> None:
         """The text of a turn is there; without `ended` it is digits. The newest turn's number again: the caller went
         on, and what was being prepared will not be said."""
         now = self.now_ms()
         if not self._turns or self.turn.number != number:
-            self._turns.append(Turn(number))
+            self._turns.append(TimelineTurn(number))
         turn = self.turn
         turn.text_ready_ms, turn.making = now, None
         if ended is None:
@@ -186,7 +186,7 @@ class Timeline:
             if turn.speech_start_ms is None:
                 turn.speech_start_ms = ended.speech_start_ms
 
-    def answers(self, making: Making) -> Turn:
+    def answers(self, making: ResponseTiming) -> TimelineTurn:
         """An answer to the newest turn is made, or was made before the turn was over. Returns that turn."""
         self.turn.making = making
         return self.turn
@@ -220,6 +220,6 @@ class Timeline:
             turn.agent_end_ms = self.now_ms()
             turn.played_ms += played_ms
 
-    def _heard(self, turn: Turn, at_ms: float) -> None:
+    def _heard(self, turn: TimelineTurn, at_ms: float) -> None:
         turn.agent_start_ms = at_ms
         self._on_heard(turn)

@@ -11,7 +11,7 @@ from storage.calls.calls import TranscriptItem
 
 
 @dataclass(eq=False)
-class Line:
+class TranscriptLine:
     """One item of the talk. An assistant's line grows while it is heard; an empty one is no item."""
 
     role: Literal["user", "assistant"]
@@ -31,27 +31,27 @@ class Transcript:
     """The talk in the order in which it was begun."""
 
     def __init__(self) -> None:
-        self._lines: list[Line | ToolUse] = []
+        self._lines: list[TranscriptLine | ToolUse] = []
         self.turn_count = 0
         """Turns of the caller."""
 
     def user(self, text: str) -> None:
         """A turn of the caller."""
-        self._lines.append(Line("user", text))
+        self._lines.append(TranscriptLine("user", text))
         self.turn_count += 1
 
     def user_went_on(self, text: str) -> None:
         """More of the caller's last turn, to which nothing was answered yet. It comes after tools that were used for
         its first part: what it asks is still to be answered."""
-        said = [index for index, line in enumerate(self._lines) if isinstance(line, Line) and line.text]
+        said = [index for index, line in enumerate(self._lines) if isinstance(line, TranscriptLine) and line.text]
         last = self._lines[said[-1]] if said else None
-        if isinstance(last, Line) and last.role == "user":
+        if isinstance(last, TranscriptLine) and last.role == "user":
             del self._lines[said[-1]]
-            self._lines.append(Line("user", f"{last.text} {text}"))
+            self._lines.append(TranscriptLine("user", f"{last.text} {text}"))
         else:
             self.user(text)
 
-    def agent_begins(self, line: Line) -> None:
+    def agent_begins(self, line: TranscriptLine) -> None:
         """The agent begins to say `line`; its text is set as it is heard."""
         self._lines.append(line)
 
@@ -81,7 +81,9 @@ class Transcript:
     def items(self) -> list[TranscriptItem]:
         """As it is stored."""
         return [
-            {"role": line.role, "content": line.text} for line in self._lines if isinstance(line, Line) and line.text
+            {"role": line.role, "content": line.text}
+            for line in self._lines
+            if isinstance(line, TranscriptLine) and line.text
         ]
 
     def messages(self) -> list[ChatMessage]:
@@ -96,7 +98,7 @@ class Transcript:
         return messages
 
 
-def heard_text(speech: Speech, heard: int) -> str:
+def played_text(speech: Speech, heard: int) -> str:
     """The text of a piece of speech of which `heard` samples were played: up to the last word that was played to its
     end. Without the words' places, as much of the text as was played of the sound, cut between words."""
     if heard >= len(speech.samples):

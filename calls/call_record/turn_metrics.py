@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from calls import metrics
-from calls.call_record.timeline import Turn
+from calls.call_record.timeline import TimelineTurn
 
 _STAGES: Final = (
     ("endpointing", "turn_end_ms"),
@@ -17,7 +17,7 @@ _STAGES: Final = (
 """Each lasts from the end of the one before, the first from the end of speech."""
 
 
-def observe(turn: Turn) -> None:
+def observe(turn: TimelineTurn) -> None:
     """A turn whose answer is heard from now on. A stage that was over before the one before it, because the answer was
     begun in the caller's silence, took no time."""
     if turn.gap_ms is None or turn.speech_end_ms is None:

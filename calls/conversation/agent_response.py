@@ -12,8 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from calls.call_record.timeline import Making, Source, ToolTime, Turn
-from calls.call_record.transcript import Line, ToolUse, heard_text
+from calls.call_record.timeline import CitedPassage, ResponseTiming, TimelineTurn, ToolTiming
+from calls.call_record.transcript import ToolUse, TranscriptLine, played_text
 from calls.conversation.speech_output import Mouth
 from calls.conversation.tool_loop import HangUp, Pause, ReplyPart, Say
 from media.playout import Utterance
@@ -34,7 +34,7 @@ class Manner:
     fixed: bool = False
 
 
-_Spoken = tuple[str, Line]
+_Spoken = tuple[str, TranscriptLine]
 """A sentence, and the line that it is of."""
 
 
@@ -42,7 +42,7 @@ _Spoken = tuple[str, Line]
 class _Piece:
     speech: Speech
     utterance: Utterance
-    line: Line
+    line: TranscriptLine
 
 
 @dataclass(eq=False)
@@ -53,21 +53,21 @@ class Answer:
 
     parts: AsyncGenerator[ReplyPart, None]
     mouth: Mouth
-    making: Making
+    making: ResponseTiming
     manner: Manner = Manner()
     prompt: ChatPrompt | None = None
-    on_line: Callable[[Line], None] = lambda _: None
+    on_line: Callable[[TranscriptLine], None] = lambda _: None
     ends_call: bool = False
     """The agent wants to hang up once this has been heard."""
     gave_up: bool = False
     """And that because its language model fails."""
     task: asyncio.Task[None] | None = None
     """What runs it."""
-    turn: Turn | None = None
+    turn: TimelineTurn | None = None
     """What it answers, once it is confirmed."""
     failed: bool = False
     """It cannot be given."""
-    unconfirmed_uses: list[tuple[ToolUse, ToolTime, tuple[Source, ...]]] = field(default_factory=list)
+    unconfirmed_uses: list[tuple[ToolUse, ToolTiming, tuple[CitedPassage, ...]]] = field(default_factory=list)
     """Tools that were used before it was confirmed."""
     _pieces: list[_Piece] = field(default_factory=list)
     _unsent: list[Utterance] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Answer:
         sent = sum(self.mouth.playout.heard(piece.utterance) for piece in self._pieces)
         return sent * 1000 / self.mouth.settings.rate
 
-    def confirm(self, turn: Turn) -> None:
+    def confirm(self, turn: TimelineTurn) -> None:
         """It answers this turn."""
         self.turn = turn
         self._confirmed.set()
@@ -147,9 +147,9 @@ class Answer:
 
     def settle(self) -> None:
         """Bring the transcript's lines to what was heard by now. Right also after the playout was flushed or closed."""
-        texts: dict[Line, list[str]] = {}
+        texts: dict[TranscriptLine, list[str]] = {}
         for piece in self._pieces:
-            heard = heard_text(piece.speech, self.mouth.playout.heard(piece.utterance))
+            heard = played_text(piece.speech, self.mouth.playout.heard(piece.utterance))
             texts.setdefault(piece.line, []).append(heard)
         for line, parts in texts.items():
             line.text = " ".join(text for text in parts if text)
@@ -164,7 +164,7 @@ class Answer:
         await self._confirmed.wait()
 
     async def _think(self, sentences: asyncio.Queue[_Spoken | Pause | None]) -> None:
-        splitter, line = Sentences(self.mouth.speaks), Line("assistant", "")
+        splitter, line = Sentences(self.mouth.speaks), TranscriptLine("assistant", "")
         async with aclosing(self.parts):
             async for part in self.parts:
                 match part:
@@ -177,7 +177,7 @@ class Answer:
                             sentences.put_nowait((rest, line))
                         self._pauses += 1
                         sentences.put_nowait(part)
-                        line = Line("assistant", "")
+                        line = TranscriptLine("assistant", "")
                     case HangUp(failed):
                         self.ends_call, self.gave_up = True, failed
                         break
@@ -211,7 +211,7 @@ class Answer:
         while not self._may_speak.is_set():  # it may be held again before we get to know that it was not
             await self._may_speak.wait()
 
-    def _utter(self, speech: Speech, line: Line) -> None:
+    def _utter(self, speech: Speech, line: TranscriptLine) -> None:
         """Give a sentence to the playout, unless the one before it was flushed: then the cancellation is on its way."""
         playout = self.mouth.playout
         if self.begun and self._pieces[-1].utterance.cut:

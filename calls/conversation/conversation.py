@@ -10,7 +10,7 @@ import structlog
 
 from calls import metrics
 from calls.call_record.timeline import Timeline
-from calls.call_record.transcript import Line, Transcript
+from calls.call_record.transcript import Transcript, TranscriptLine
 from calls.conversation.agent_response import Answer, Manner
 from calls.conversation.config import Script
 from calls.conversation.dtmf_collector import DigitsDialled, KeyPressed
@@ -356,7 +356,7 @@ class Conversation:
         else:
             self._inbox.put(AnswerDone(answer))
 
-    def _begin(self, answer: Answer, line: Line) -> None:
+    def _begin(self, answer: Answer, line: TranscriptLine) -> None:
         """A line of an answer is about to be heard."""
         self.transcript.agent_begins(line)
         if not answer.begun:

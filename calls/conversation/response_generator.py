@@ -10,15 +10,15 @@ from typing import Final
 import structlog
 
 from calls import metrics
-from calls.call_record.metering import Meter
-from calls.call_record.timeline import Making, Source, Timeline, ToolTime, Turn
-from calls.call_record.transcript import Line, ToolUse, Transcript
+from calls.call_record.metering import UsageMeter
+from calls.call_record.timeline import CitedPassage, ResponseTiming, Timeline, TimelineTurn, ToolTiming
+from calls.call_record.transcript import ToolUse, Transcript, TranscriptLine
 from calls.conversation.agent_response import Answer, Manner
 from calls.conversation.config import Script
 from calls.conversation.speech_output import Mouth
 from calls.conversation.stock_phrases import Phrases, phrases_in
 from calls.conversation.tool_loop import Reply, just
-from calls.knowledge.context_injection import Recall
+from calls.knowledge.context_injection import KnowledgeInjector
 from calls.tools.arguments import LONGEST_NAME
 from calls.tools.builtin_tools import SEND_DTMF
 from calls.tools.toolset import ToolBelt, ToolResult
@@ -35,12 +35,12 @@ class Mind:
 
     language: LanguageModel
     tools: ToolBelt
-    meter: Meter = field(default_factory=Meter)
+    meter: UsageMeter = field(default_factory=UsageMeter)
 
 
-def recall_for(mind: Mind) -> Recall:
+def recall_for(mind: Mind) -> KnowledgeInjector:
     """A model that takes nothing up that it has not asked for gets nothing."""
-    return Recall(None if isinstance(mind.language, AnswersAlone) else mind.tools.lookup)
+    return KnowledgeInjector(None if isinstance(mind.language, AnswersAlone) else mind.tools.lookup)
 
 
 def first_prompt(call_id: str, script: Script, belt: ToolBelt) -> ChatPrompt:
@@ -48,7 +48,7 @@ def first_prompt(call_id: str, script: Script, belt: ToolBelt) -> ChatPrompt:
     return ChatPrompt(call_id, script.system, (), script.language, belt.definitions)
 
 
-Begin = Callable[[Answer, Line], None]
+Begin = Callable[[Answer, TranscriptLine], None]
 """Called before the first sound of each line of an answer."""
 MOST_FAILURES: Final = 2
 """So often in a row a language model may fail before the agent says goodbye."""
@@ -169,13 +169,13 @@ class Answering:
 
         prompt = replace(prompt, tokens=self._mind.meter.tokens())
         reply = Reply(self._mind.language, prompt, use, ready, confirmed, failed, answered, self.phrases)
-        answer = Answer(reply.parts(), self._mouth, Making(self._timeline.now_ms, speculative), manner, prompt)
+        answer = Answer(reply.parts(), self._mouth, ResponseTiming(self._timeline.now_ms, speculative), manner, prompt)
         answer.on_line = lambda line: self._begin(answer, line)
         return answer
 
     def fixed(self, text: str, manner: Manner, *, then_hang_up: bool = False) -> Answer:
         """A text that no model thinks of."""
-        making = Making(self._timeline.now_ms, scripted=True)
+        making = ResponseTiming(self._timeline.now_ms, scripted=True)
         answer = Answer(just(text, then_hang_up=then_hang_up), self._mouth, making, manner)
         answer.on_line = lambda line: self._begin(answer, line)
         return answer
@@ -213,14 +213,14 @@ class Answering:
         result = await self._mind.tools.run(call)
         metrics.TOOL_USES.labels(outcome="ok" if result.ok else "failed").inc()
         use = ToolUse(call, result.content, result.ok)
-        time = ToolTime(call.name[:LONGEST_NAME], start_ms, self._timeline.now_ms(), result.ok)
+        time = ToolTiming(call.name[:LONGEST_NAME], start_ms, self._timeline.now_ms(), result.ok)
         if answer.turn is None:  # its turn is not over, so there is no place for it yet
             answer.unconfirmed_uses.append((use, time, result.sources))
         else:
             self._used(answer.turn, use, time, result.sources)
         return result
 
-    def _used(self, turn: Turn, use: ToolUse, time: ToolTime, sources: Sequence[Source]) -> None:
+    def _used(self, turn: TimelineTurn, use: ToolUse, time: ToolTiming, sources: Sequence[CitedPassage]) -> None:
         self._transcript.tool(use)
         turn.tools.append(time)
         turn.sources += sources

@@ -21,7 +21,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from calls.egress.address_rules import EgressRules
-from calls.egress.threaded_resolver import NamesInThreads, asking_for
+from calls.egress.threaded_resolver import ThreadedResolver, asking_for
 from config.errors import EgressError
 
 NOT_ALLOWED: Final = "is not allowed"
@@ -38,7 +38,7 @@ class AddressRefused(OSError):
 
 
 @dataclass(frozen=True)
-class HttpAnswer:
+class HttpResponse:
     """What came back. `body` holds at most the bytes that were asked for; `truncated` says that there were more."""
 
     status: int
@@ -59,7 +59,7 @@ class EgressStream:
     async def read(self, within_s: float) -> bytes:
         """The next bytes, b"" at the end. Raises `EgressError`: "timeout" when there are none within `within_s`,
         "connection" when it breaks off, "refused" when there is more than there may be."""
-        async with _told_as_egress(f"nothing more within {within_s:.3g} s"), asyncio.timeout(within_s):
+        async with _as_egress_error(f"nothing more within {within_s:.3g} s"), asyncio.timeout(within_s):
             chunk = await self._response.content.read(CHUNK)
         self._left -= len(chunk)
         if self._left < 0:
@@ -68,17 +68,17 @@ class EgressStream:
 
 
 @asynccontextmanager
-async def _told_as_egress(too_late: str) -> AsyncIterator[None]:
+async def _as_egress_error(too_late: str) -> AsyncIterator[None]:
     """Turns what goes wrong in the block into `EgressError`; `too_late` is said of a time-out."""
     try:
         yield
     except TimeoutError as error:
         raise EgressError("timeout", too_late) from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        refusal = _refusal(error)
+        refusal = _refusal_text(error)
         if refusal is not None:
             raise EgressError("refused", refusal) from error
-        raise EgressError("connection", _told(error)) from error
+        raise EgressError("connection", _describe(error)) from error
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
@@ -93,12 +93,12 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 class EgressClient:
     """Sends requests under `rules`: no redirects, no proxy from the environment, no cookies, bounded in size and time.
     Each has a connection of its own, so that none fails because the other side had closed an idle one; how many there
-    are at once is for the callers to bound (`Lanes`). What must not wait for others' slow name servers has a client of
-    its own. To be made and closed inside the running loop."""
+    are at once is for the callers to bound (`EgressConcurrency`). What must not wait for others' slow name servers has
+    a client of its own. To be made and closed inside the running loop."""
 
     def __init__(self, rules: EgressRules, tls: ssl.SSLContext) -> None:
         self._rules = rules
-        self._names = NamesInThreads()
+        self._names = ThreadedResolver()
         connector = aiohttp.TCPConnector(
             ssl=tls, socket_factory=self._socket, limit=0, force_close=True, resolver=self._names
         )
@@ -126,12 +126,12 @@ class EgressClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         asker: str | None = None,
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         """Send one request and read at most `max_bytes` of its answer, both within `timeout_s`. Any status is an
         answer, a redirect too. A `URL` is sent as it is, a text as what it means. `asker` (an organization) has a
         bounded number of host names looked up at once. Raises `EgressError`."""
         with asking_for(asker):
-            async with _told_as_egress(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
+            async with _as_egress_error(f"no complete answer within {timeout_s:g} s"), asyncio.timeout(timeout_s):
                 return await self._exchange(method, url, headers or {}, body, max_bytes)
 
     @asynccontextmanager
@@ -151,7 +151,7 @@ class EgressClient:
         connection, whatever is still under way. Raises `EgressError`."""
         limits = aiohttp.ClientTimeout(total=None, connect=connect_s)
         request = self._session.request(method, url, headers=headers, data=body, allow_redirects=False, timeout=limits)
-        async with _told_as_egress(f"no connection within {connect_s:g} s or no answer within {head_s:.3g} s"):
+        async with _as_egress_error(f"no connection within {connect_s:g} s or no answer within {head_s:.3g} s"):
             async with asyncio.timeout(head_s):
                 response = await request
         try:
@@ -161,7 +161,7 @@ class EgressClient:
 
     async def _exchange(
         self, method: str, url: str | URL, headers: Mapping[str, str], body: bytes | None, max_bytes: int
-    ) -> HttpAnswer:
+    ) -> HttpResponse:
         request = self._session.request(
             method,
             url,
@@ -177,7 +177,7 @@ class EgressClient:
             truncated = len(content) > max_bytes
             if truncated:
                 response.close()
-            return HttpAnswer(response.status, response.headers, bytes(content[:max_bytes]), truncated)
+            return HttpResponse(response.status, response.headers, bytes(content[:max_bytes]), truncated)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -185,7 +185,7 @@ class EgressClient:
         await self._names.close()
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """What went wrong, without the URL, which may hold credentials."""
     match error:
         case aiohttp.InvalidURL(description=description):
@@ -196,7 +196,7 @@ def _told(error: Exception) -> str:
             return f"{type(error).__name__}: {error}"[:300]
 
 
-def _refusal(error: BaseException | None) -> str | None:
+def _refusal_text(error: BaseException | None) -> str | None:
     """The text of the refusal, if all that lies at the root of `error` is one."""
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.EACCES and NOT_ALLOWED in str(error):

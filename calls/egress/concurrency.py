@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from calls.fair_semaphore import FairPlaces
+from calls.fair_semaphore import FairSemaphore
 
 
-class Lanes(FairPlaces):
+class EgressConcurrency(FairSemaphore):
     """How many requests are under way at once: `most` in all, and at most `most_of_one` of each organization, so that
     those with slow servers leave room for the others, however many they are."""
 

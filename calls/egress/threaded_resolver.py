@@ -34,7 +34,7 @@ def asking_for(asker: str | None) -> Iterator[None]:
         _asker.reset(token)
 
 
-class NamesInThreads(AbstractResolver):
+class ThreadedResolver(AbstractResolver):
     """Asks the system's resolver. One asker whose name servers do not answer leaves threads for the others: what goes
     beyond its share is refused at once, as it would wait behind its own."""
 

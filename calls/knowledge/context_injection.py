@@ -7,9 +7,9 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from calls.call_record.timeline import Source
+from calls.call_record.timeline import CitedPassage
 from calls.call_record.transcript import ToolUse
-from calls.knowledge.prefetch import Lookup
+from calls.knowledge.prefetch import KnowledgePrefetch
 from models.protocols import SEARCH_KNOWLEDGE, ToolCall
 from storage.knowledge.passages import Found
 
@@ -26,14 +26,14 @@ LONGEST: Final = 8_000
 """Characters of passages."""
 
 
-class Recall:
+class KnowledgeInjector:
     """For one call. `lookup` None: there is nothing to recall."""
 
-    def __init__(self, lookup: Lookup | None) -> None:
+    def __init__(self, lookup: KnowledgePrefetch | None) -> None:
         self._lookup = lookup
         self._decided: tuple[str, list[Found]] = ("", [])
         self._known: set[tuple[str, int]] = set()
-        self._given: list[Source] = []
+        self._given: list[CitedPassage] = []
         self._uses = 0
 
     def about(self, text: str) -> list[ToolUse]:
@@ -58,11 +58,11 @@ class Recall:
             self.knows(sources)
         return uses
 
-    def knows(self, sources: Sequence[Source]) -> None:
+    def knows(self, sources: Sequence[CitedPassage]) -> None:
         """These passages are in the talk: they are not told again."""
         self._known.update((source.document_id, source.position) for source in sources)
 
-    def given(self) -> list[Source]:
+    def given(self) -> list[CitedPassage]:
         """What was told unasked since this was asked last: the answer that is made now has it."""
         given, self._given = self._given, []
         return given
@@ -91,9 +91,9 @@ def told(found: Sequence[Found]) -> str:
     return "\n\n".join(f"From the document {each.document}:\n{each.content}" for each in found)[:LONGEST]
 
 
-def source_of(found: Found) -> Source:
+def source_of(found: Found) -> CitedPassage:
     """A passage as the timeline keeps it."""
-    return Source(found.document_id, found.document, found.position, round(found.score, 4))
+    return CitedPassage(found.document_id, found.document, found.position, round(found.score, 4))
 
 
 def _is_sure(found: Found) -> bool:

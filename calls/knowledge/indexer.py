@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from calls.knowledge.vector_search import KnowledgeMeanings
-from calls.worker import Rounds
+from calls.knowledge.vector_search import VectorSearch
+from calls.worker import PeriodicWorker
 from config.errors import ModelError
 from models.embeddings.vector_index import packed
 from models.protocols import Embeddings
@@ -34,13 +34,13 @@ TROUBLE_PAUSE_S: Final = 30.0
 log = structlog.get_logger()
 
 
-class KnowledgeKeeper:
+class KnowledgeIndexer:
     """`run` keeps the index until it is cancelled. What is done is stored: the next start goes on from there."""
 
-    def __init__(self, database: Database, meanings: KnowledgeMeanings | None = None) -> None:
+    def __init__(self, database: Database, meanings: VectorSearch | None = None) -> None:
         self._database = database
         self._searches = meanings
-        self._rounds = Rounds("knowledge.not_kept", LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._rounds = PeriodicWorker("knowledge.not_kept", LOOK_EVERY_S, TROUBLE_PAUSE_S)
 
     def wake(self) -> None:
         """A document is ready, or an agent has changed."""

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from calls.worker import Rounds
+from calls.worker import PeriodicWorker
 from config.clock import utc_now
 from storage.database.database import Database, StorageTrouble
 from storage.document_reader.base.errors import BROKEN, Unreadable
@@ -38,7 +38,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class KnowledgeWorker:
+class DocumentIngester:
     """`run` reads what is pending and removes what is gone until it is cancelled; what was being read then is read
     again after the next start."""
 
@@ -55,8 +55,8 @@ class KnowledgeWorker:
         self._database = database
         self._data_dir = data_dir
         self._reading: dict[str, asyncio.Task[None]] = {}
-        self._to_read = Rounds(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
-        self._to_remove = Rounds(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._to_read = PeriodicWorker(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
+        self._to_remove = PeriodicWorker(_TROUBLE, LOOK_EVERY_S, TROUBLE_PAUSE_S)
 
     async def recover(self) -> None:
         """After a start, before anybody uploads: take up what the last process did not finish."""

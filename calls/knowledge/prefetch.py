@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Search:
     """What is looked up: distinct terms, and the search for them."""
 
     terms: frozenset[str]
@@ -50,7 +50,7 @@ class _Look:
         return search.result() if search.done() and not (search.cancelled() or search.exception()) else None
 
 
-class Lookup:
+class KnowledgePrefetch:
     """For one call, on the event loop. One search ahead at a time, for the newest words."""
 
     _ahead: ClassVar[int] = 0
@@ -64,7 +64,7 @@ class Lookup:
         self._knowledge = knowledge
         self._agent_id = agent_id
         self._is_ahead = ahead
-        self._looks: deque[_Look] = deque(maxlen=_KEPT)
+        self._looks: deque[_Search] = deque(maxlen=_KEPT)
         self._words: str | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.on_found: Callable[[], None] = lambda: None
@@ -106,21 +106,21 @@ class Lookup:
         searches = bool(self._looks) and not self._looks[-1].search.done()
         if self._words is None or searches or self._timer is not None or not self._is_ahead:
             return
-        if Lookup._ahead >= AT_ONCE:
+        if KnowledgePrefetch._ahead >= AT_ONCE:
             self._later(BUSY_S)
             return
         text, self._words = self._words, None
         terms = self._terms(text)
         if terms <= stop_terms(self._language) or any(look.terms == terms for look in self._fresh()):
             return
-        Lookup._ahead += 1
+        KnowledgePrefetch._ahead += 1
         search = asyncio.create_task(self._knowledge.search(self._agent_id, text, PASSAGES))
-        self._looks.append(_Look(terms, search, asyncio.get_running_loop().time()))
+        self._looks.append(_Search(terms, search, asyncio.get_running_loop().time()))
         search.add_done_callback(self._looked)
 
     def _looked(self, search: asyncio.Task[list[Found]]) -> None:
         """What goes wrong here goes wrong again when it is asked for, and is dealt with there."""
-        Lookup._ahead -= 1
+        KnowledgePrefetch._ahead -= 1
         error = None if search.cancelled() else search.exception()
         if isinstance(error, StorageTrouble):
             log.info("lookup.failed", agent_id=self._agent_id, cause=error.cause)
@@ -138,7 +138,7 @@ class Lookup:
         self._timer = None
         self._look()
 
-    def _fresh(self) -> list[_Look]:
+    def _fresh(self) -> list[_Search]:
         not_before_s = asyncio.get_running_loop().time() - _FRESH_S
         return [look for look in self._looks if look.begun_s >= not_before_s]
 
@@ -146,7 +146,7 @@ class Lookup:
         asked = question(text, self._language)
         return frozenset(asked.terms) if asked else frozenset()
 
-    def _look_for(self, text: str, looks: Iterable[_Look]) -> _Look | None:
+    def _look_for(self, text: str, looks: Iterable[_Search]) -> _Search | None:
         """The nearest one of these that is near enough."""
         terms = self._terms(text)
         near = [(len(terms & look.terms) / len(terms | look.terms), look) for look in looks]

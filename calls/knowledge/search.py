@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from calls.knowledge.vector_search import KnowledgeMeanings, Meanings
+from calls.knowledge.vector_search import Similarities, VectorSearch
 from storage.database.database import Database
 from storage.knowledge.passages import Found, Words
 
@@ -22,7 +22,7 @@ MEANING_WEIGHT: Final = 0.8
 T = TypeVar("T")
 
 
-class Read(Protocol):
+class ReadTransaction(Protocol):
     """A transaction that reads; see `Database.read`."""
 
     def __call__(self, work: Callable[[sa.Connection], T], /) -> Awaitable[T]:
@@ -32,7 +32,7 @@ class Read(Protocol):
 class KnowledgeSearch:
     """Searches passages by their words, and, with a model, by what they mean."""
 
-    def __init__(self, database: Database, meanings: KnowledgeMeanings | None = None) -> None:
+    def __init__(self, database: Database, meanings: VectorSearch | None = None) -> None:
         self._database = database
         self._meanings = meanings
 
@@ -47,12 +47,12 @@ class KnowledgeSearch:
         found, (meanings, near) = await asyncio.gather(self._by_words(asked, read), by_meaning)
         return _best(found if meanings is None else _together({**near, **found}, meanings), most)
 
-    async def _by_words(self, asked: asyncio.Future[Words], read: Read) -> dict[int, Found]:
+    async def _by_words(self, asked: asyncio.Future[Words], read: ReadTransaction) -> dict[int, Found]:
         return await read((await asked).best)
 
     async def _by_meaning(
-        self, all_meanings: KnowledgeMeanings, asked: asyncio.Future[Words], read: Read, agent_id: str, text: str
-    ) -> tuple[Meanings | None, dict[int, Found]]:
+        self, all_meanings: VectorSearch, asked: asyncio.Future[Words], read: ReadTransaction, agent_id: str, text: str
+    ) -> tuple[Similarities | None, dict[int, Found]]:
         """How near passages are, None when that is not known; and the nearest ones."""
         meanings = await all_meanings.of(agent_id, text)
         words = await asked
@@ -61,17 +61,17 @@ class KnowledgeSearch:
         return meanings, await read(partial(words.those, passages=meanings.near))
 
 
-def joined(words: float, meaning: float) -> float:
+def combined_score(words: float, meaning: float) -> float:
     """One score of two, 0..1: each is a chance that the passage answers, and both can miss. What is found by both is
     better than what is found by one, however well; nothing else of the question or of other passages plays a part, so
     that scores of different questions can be compared."""
     return 1 - (1 - WORDS_WEIGHT * words) * (1 - MEANING_WEIGHT * meaning)
 
 
-def _together(found: Mapping[int, Found], meanings: Meanings) -> dict[int, Found]:
+def _together(found: Mapping[int, Found], meanings: Similarities) -> dict[int, Found]:
     near = meanings.of(list(found))
     return {
-        number: replace(each, score=joined(each.score, near.get(number, 0.0)), by_meaning=number in near)
+        number: replace(each, score=combined_score(each.score, near.get(number, 0.0)), by_meaning=number in near)
         for number, each in found.items()
     }
 

@@ -41,7 +41,7 @@ _PAUSE_S: Final = 10.0
 log = structlog.get_logger()
 
 
-class Meanings:
+class Similarities:
     """How near an agent's passages are to a question. `near` are the nearest, by their ids: 0..1; those that have
     nothing to do with it are left out."""
 
@@ -62,7 +62,7 @@ class Meanings:
 
 
 @dataclass(frozen=True)
-class _Shelf:
+class _AgentVectors:
     """An agent's vectors: of these contents, in the order of the passages' ids."""
 
     content_ids: tuple[str, ...]
@@ -70,7 +70,7 @@ class _Shelf:
     nearest: Nearest
 
 
-class KnowledgeMeanings:
+class VectorSearch:
     """Asks one model; see the module."""
 
     def __init__(
@@ -80,15 +80,15 @@ class KnowledgeMeanings:
         self.model: Final = model
         self._database = database
         self._most_bytes = most_bytes
-        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
-        self._reading: dict[str, asyncio.Task[_Shelf | None]] = {}
+        self._shelves: OrderedDict[str, _AgentVectors] = OrderedDict()
+        self._reading: dict[str, asyncio.Task[_AgentVectors | None]] = {}
         self._scale = scale
         self._not_before = 0.0
         self._asking = 0
         self._room = asyncio.Semaphore(READ_AT_ONCE)
         self._too_large: dict[str, tuple[str, ...]] = {}
 
-    async def of(self, agent_id: str, text: str) -> Meanings | None:
+    async def of(self, agent_id: str, text: str) -> Similarities | None:
         """How near an agent's passages are; None while that is not known. Raises `StorageTrouble`."""
         scale = self._scale
         if scale is None or not scale.tells or asyncio.get_running_loop().time() < self._not_before:
@@ -104,7 +104,7 @@ class KnowledgeMeanings:
         question = await self._vector_of(text)
         if question is None or len(question) != shelf.nearest.dimensions:
             return None
-        return await asyncio.to_thread(lambda: Meanings(shelf.passages, shelf.nearest.cosines(question), scale))
+        return await asyncio.to_thread(lambda: Similarities(shelf.passages, shelf.nearest.cosines(question), scale))
 
     async def _vector_of(self, text: str) -> NDArray[np.float32] | None:
         """A question's; None when the model cannot tell it in time."""
@@ -130,7 +130,7 @@ class KnowledgeMeanings:
             if not self._scale.tells:
                 log.error("knowledge.model_tells_nothing", model=self.model.name)
 
-    async def _shelf(self, agent_id: str, content_ids: tuple[str, ...]) -> _Shelf | None:
+    async def _shelf(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
         """The agent's vectors as they are now, if they come in time."""
         shelf = self._shelves.get(agent_id)
         if shelf is not None and shelf.content_ids == content_ids:
@@ -145,11 +145,11 @@ class KnowledgeMeanings:
         done, _ = await asyncio.wait((reading,), timeout=READ_S)
         return reading.result() if done else None
 
-    async def _read(self, agent_id: str, content_ids: tuple[str, ...]) -> _Shelf | None:
+    async def _read(self, agent_id: str, content_ids: tuple[str, ...]) -> _AgentVectors | None:
         try:
             async with self._room:
                 rows = await self._rows(content_ids)
-                shelf = await asyncio.to_thread(_shelf_of, content_ids, rows) if rows else None
+                shelf = await asyncio.to_thread(_agent_vectors, content_ids, rows) if rows else None
         except StorageTrouble as trouble:
             log.error("knowledge.vectors_not_read", cause=trouble.cause)
             return None
@@ -173,7 +173,7 @@ class KnowledgeMeanings:
                 return None
         return rows
 
-    def _keep(self, agent_id: str, shelf: _Shelf) -> None:
+    def _keep(self, agent_id: str, shelf: _AgentVectors) -> None:
         """In the place of those that were asked longest ago."""
         self._shelves[agent_id] = shelf
         self._shelves.move_to_end(agent_id)
@@ -188,8 +188,10 @@ class KnowledgeMeanings:
         self._too_large[agent_id] = content_ids
 
 
-def _shelf_of(content_ids: tuple[str, ...], rows: list[tuple[int, bytes]]) -> _Shelf:
+def _agent_vectors(content_ids: tuple[str, ...], rows: list[tuple[int, bytes]]) -> _AgentVectors:
     rows.sort(key=lambda row: row[0])
     # A remote model may have become another one of the same name: the newest vectors are of today's.
     rows = [row for row in rows if len(row[1]) == len(rows[-1][1])]
-    return _Shelf(content_ids, np.array([number for number, _ in rows], np.int64), Nearest([row for _, row in rows]))
+    return _AgentVectors(
+        content_ids, np.array([number for number, _ in rows], np.int64), Nearest([row for _, row in rows])
+    )

@@ -26,7 +26,7 @@ PIECE: Final = 500
 log = structlog.get_logger()
 
 
-def note_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
+def record_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
     """Tell the audit log that a call was queued, and not dialled."""
     queued = outbound_audit.that_queued(conn, call.id)
     wish = Wish(
@@ -41,7 +41,7 @@ def note_not_dialled(conn: sa.Connection, call: Call, why: str) -> Attempt:
     return outbound_audit.note(conn, wish, "not_dialled", call_id=call.id, detail=why)
 
 
-def tell(attempt: Attempt) -> None:
+def log_attempt(attempt: Attempt) -> None:
     """A line of the log for what stands in the audit log."""
     log.info(
         "outbound.attempt",
@@ -56,7 +56,7 @@ def tell(attempt: Attempt) -> None:
     )
 
 
-async def forget_old(database: Database) -> int:
+async def prune(database: Database) -> int:
     """Remove what is older than `KEPT`, in small pieces; returns how many rows. Raises `StorageTrouble`."""
     before = utc_now() - KEPT
     gone = await database.write(partial(audit_log.forget, before=before))
@@ -71,7 +71,7 @@ async def forget_regularly(database: Database) -> None:
     """The same now and every hour, until cancelled."""
     while True:
         try:
-            if gone := await forget_old(database):
+            if gone := await prune(database):
                 log.info("audit.forgotten", attempts=gone)
         except StorageTrouble as trouble:
             log.warning("audit.not_forgotten", cause=trouble.cause)

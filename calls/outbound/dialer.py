@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from calls.admission.model_load import Load
+from calls.admission.model_load import ModelLoadShedder
 from calls.outbound.pacing import Turns
-from calls.trunks.provisioning import destinations_of
+from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import Follow
 from sipcore.messages.headers import HeaderLines, Party
@@ -23,7 +23,7 @@ def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
     """Why no call can go out from this number; None when one can. `tcp`: this server speaks SIP over TCP."""
     if number.source is None:
         return "the number has no trunk: set sipMode and its fields"
-    if not tcp and any(place and place.transport == "tcp" for place in destinations_of(number)):
+    if not tcp and any(place and place.transport == "tcp" for place in trunk_destinations(number)):
         return "its trunk is reached over TCP, which this server does not speak"
     return None
 
@@ -53,7 +53,7 @@ class WayOut:
     trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
     turns: Turns
     tcp: bool = True
-    load: Load | None = None
+    load: ModelLoadShedder | None = None
     trunk_policy: Policy = "open"
 
     async def trunk(self, number: PhoneNumber) -> Trunk:

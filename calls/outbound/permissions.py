@@ -32,7 +32,7 @@ _DIALABLE: Final = re.compile(r"\+[1-9][0-9]{1,14}|[0-9]{2,15}")
 MINUTE: Final = timedelta(seconds=60)
 
 
-def permitted(number: PhoneNumber, organization: Organization, destination: str) -> str | None:
+def allowed_destination(number: PhoneNumber, organization: Organization, destination: str) -> str | None:
     """What may be dialled to reach `destination` from this number; None when it may not be called. A destination is
     E.164 or an internal extension of 2 to 15 digits, to the letter: nothing is made of `0049`, of separators or of a
     SIP user, so that what was checked is what is dialled. Both the organization's prefixes and the number's must let it
@@ -48,42 +48,44 @@ def _begins(destination: str, prefixes: Sequence[str] | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class DialRejection:
     """Why a call is not made: for the audit log, and for the client."""
 
     verdict: Verdict
     error: TrunklineError
 
 
-def refusal_of(
+def dial_rejection(
     conn: sa.Connection,
     number: PhoneNumber,
     organization: Organization,
     to: str,
     check_room: Callable[[sa.Connection, Organization], None],
     policy: Policy = "open",
-) -> Refusal | None:
+) -> DialRejection | None:
     """The first reason against a call that the API wants; None without any. In the transaction that stores the call
     and its attempt this is exact: such transactions run one after the other. `check_room` raises when there is no
     place for one more call."""
     if not may_use_trunk(conn, number, policy):
         problem = FieldProblem("phoneNumberId", "The operator has not given its trunk to this organization")
-        return Refusal("refused_trunk", NotGranted([problem]))
-    if permitted(number, organization, to) is None:
-        return Refusal("refused_prefix", Invalid([FieldProblem("to", "Calls from this number may not go there")]))
+        return DialRejection("refused_trunk", NotGranted([problem]))
+    if allowed_destination(number, organization, to) is None:
+        return DialRejection("refused_prefix", Invalid([FieldProblem("to", "Calls from this number may not go there")]))
     if has_no_funds(organization):
-        return Refusal("refused_funds", InsufficientFunds())
+        return DialRejection("refused_funds", InsufficientFunds())
     try:
         check_room(conn, organization)
     except TrunklineError as full:
-        return Refusal("refused_ceiling", full)
-    wait_s = wait_for_pace_s(conn, number, organization, utc_now())
+        return DialRejection("refused_ceiling", full)
+    wait_s = rate_limit_wait_s(conn, number, organization, utc_now())
     if wait_s is not None:
-        return Refusal("refused_rate", TooMany("Too many calls per minute. Please try again later.", wait_s))
+        return DialRejection("refused_rate", TooMany("Too many calls per minute. Please try again later.", wait_s))
     return None
 
 
-def wait_for_pace_s(conn: sa.Connection, number: PhoneNumber, organization: Organization, now: datetime) -> int | None:
+def rate_limit_wait_s(
+    conn: sa.Connection, number: PhoneNumber, organization: Organization, now: datetime
+) -> int | None:
     """How long until the caps of the number and of the organization allow one more call: whole seconds, 1 to 60; None
     when they allow it now. A cap counts the calls that were made in the 60 seconds before."""
     full_since = [
@@ -102,7 +104,7 @@ def wait_for_pace_s(conn: sa.Connection, number: PhoneNumber, organization: Orga
 
 
 @dataclass(frozen=True)
-class Cleared:
+class DialClearance:
     """What a queued call is dialled from, and the agent that will speak."""
 
     number: PhoneNumber
@@ -115,7 +117,7 @@ def may_use_trunk(conn: sa.Connection, number: PhoneNumber, policy: Policy) -> b
     return all(rules.standing(number, host) is not None for host in phone_numbers.used_hosts(number))
 
 
-def cleared(conn: sa.Connection, call: Call, policy: Policy = "open") -> Cleared | str:
+def recheck_dial(conn: sa.Connection, call: Call, policy: Policy = "open") -> DialClearance | str:
     """What a call that was queued is dialled with, as everything stands when its turn has come; else why it is not
     dialled any more. Whoever takes away a number, its prefixes or an API key stops what waits."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
@@ -130,10 +132,10 @@ def cleared(conn: sa.Connection, call: Call, policy: Policy = "open") -> Cleared
         return "the agent is not active any more"
     if not may_use_trunk(conn, number, policy):
         return "the operator has taken the number's trunk from the organization"
-    if permitted(number, organization, call.customer_number) is None:
+    if allowed_destination(number, organization, call.customer_number) is None:
         return "calls from this number may not go there any more"
     if has_no_funds(organization):
         return "the organization has no funds"
     if attempt is not None and attempt.api_key_id is not None and api_keys.is_revoked(conn, attempt.api_key_id):
         return "the API key was revoked"
-    return Cleared(number, agent)
+    return DialClearance(number, agent)

@@ -9,8 +9,8 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from calls.call_record.billing import has_no_funds
-from calls.outbound.audit_log import tell
-from calls.outbound.permissions import MINUTE, permitted, wait_for_pace_s
+from calls.outbound.audit_log import log_attempt
+from calls.outbound.permissions import MINUTE, allowed_destination, rate_limit_wait_s
 from config.clock import utc_now
 from config.errors import TrunklineError
 from sipcore.messages.headers import printable
@@ -22,31 +22,31 @@ from storage.calls.outbound_audit import Verdict, Wish
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
-Elsewhere = Literal["redirect", "refer"]
+RerouteMethod = Literal["redirect", "refer"]
 """How a peer asks for another destination: it answers with 3xx, or sends REFER in a call."""
-TakePlace = Callable[[sa.Connection, Organization], None]
+ReserveLeg = Callable[[sa.Connection, Organization], None]
 """Takes a place for a leg that is no call of its own, in the transaction that grants it. Raises `TooMany` or
 `Unavailable` when there is none."""
-_GRANTED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirected", "refer": "referred"}
-_REFUSED: Final[dict[Elsewhere, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
+_GRANTED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirected", "refer": "referred"}
+_REFUSED: Final[dict[RerouteMethod, Verdict]] = {"redirect": "redirect_refused", "refer": "refer_refused"}
 MOST_REFUSED: Final = 100
 """Refused wishes of a number's peers in a minute that are worth a row each."""
 
 
 @dataclass(frozen=True)
-class PeersWish:
+class PeerRerouteRequest:
     """Whom the peer of a live call, at the address `peer`, wants to have called. `refusal`: why that cannot be,
     whatever the rules are; None when they decide. `from_number`: the call's number as it was when the call began."""
 
-    by: Elsewhere
+    by: RerouteMethod
     destination: str
     peer: str
     refusal: str | None = None
     from_number: str | None = None
 
 
-def elsewhere(
-    conn: sa.Connection, call: Call, number: PhoneNumber | None, wanted: PeersWish, take_place: TakePlace
+def authorize_peer_reroute(
+    conn: sa.Connection, call: Call, number: PhoneNumber | None, wanted: PeerRerouteRequest, take_place: ReserveLeg
 ) -> bool:
     """Whether to call whom the peer of a live call wants to have called; `number` is that of the call as it is stored
     now, None when it was deleted. The trunk must allow it, the prefixes and the caps too. A REFER needs money and a
@@ -66,22 +66,22 @@ def elsewhere(
         client=wanted.peer,
         number=wanted.from_number if number is None else number.number,
     )
-    if why is None or not _floods(conn, wish):
-        tell(outbound_audit.note(conn, wish, verdict, call_id=call.id, detail=why))
+    if why is None or not _is_flood(conn, wish):
+        log_attempt(outbound_audit.note(conn, wish, verdict, call_id=call.id, detail=why))
     return why is None
 
 
-def still_granted(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
+def recheck_transfer(conn: sa.Connection, call: Call, destination: str) -> PhoneNumber | None:
     """The number of a call as it is stored now, when a REFER to this destination may still be obeyed: it has waited for
     its turn. None when not."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
     organization = organizations.get(conn, call.organization_id)
     if number is None or organization is None or not number.sip_allow_refer:
         return None
-    return None if permitted(number, organization, destination) is None else number
+    return None if allowed_destination(number, organization, destination) is None else number
 
 
-def _floods(conn: sa.Connection, wish: Wish) -> bool:
+def _is_flood(conn: sa.Connection, wish: Wish) -> bool:
     full_since = outbound_audit.nth_newest(
         conn,
         MOST_REFUSED,
@@ -94,16 +94,20 @@ def _floods(conn: sa.Connection, wish: Wish) -> bool:
 
 
 def _reason_against(
-    conn: sa.Connection, number: PhoneNumber, organization: Organization, wanted: PeersWish, take_place: TakePlace
+    conn: sa.Connection,
+    number: PhoneNumber,
+    organization: Organization,
+    wanted: PeerRerouteRequest,
+    take_place: ReserveLeg,
 ) -> str | None:
     """The place is taken last: only where nothing is against it."""
     if not (number.sip_allow_redirect if wanted.by == "redirect" else number.sip_allow_refer):
         return "the trunk does not allow it"
-    if permitted(number, organization, wanted.destination) is None:
+    if allowed_destination(number, organization, wanted.destination) is None:
         return "calls from this number may not go there"
     if wanted.by == "refer" and has_no_funds(organization):
         return "the organization has no funds"
-    if wait_for_pace_s(conn, number, organization, utc_now()) is not None:
+    if rate_limit_wait_s(conn, number, organization, utc_now()) is not None:
         return "too many calls per minute"
     if wanted.by == "refer":
         try:

@@ -14,23 +14,23 @@ from uuid import UUID
 
 import structlog
 
-from calls.call_record.metering import NOTHING, Usage
+from calls.call_record.metering import NO_USAGE, CallUsage
 from calls.post_call.analysis_prompts import (
-    Form,
-    Question,
-    forms_of,
+    AnalysisPrompt,
+    ValueForm,
     join_prompt,
-    parts_of,
     summary_prompt,
+    transcript_parts,
+    value_forms,
     values_prompt,
 )
 from calls.post_call.analysis_validation import (
     LONGEST_SUMMARY,
-    BadAnswer,
-    bounded,
-    checked_summary,
-    checked_values,
+    InvalidModelOutput,
     merged,
+    parse_summary,
+    parse_values,
+    truncated,
 )
 from config.errors import ModelError, NotFound
 from models.errors import RemoteTrouble
@@ -63,13 +63,13 @@ T = TypeVar("T")
 Kind = Literal["string", "boolean", "number"]
 
 
-def is_wanted(agent: Agent, transcript: Sequence[TranscriptItem]) -> bool:
+def is_analysis_wanted(agent: Agent, transcript: Sequence[TranscriptItem]) -> bool:
     """Whether the agent wants to know anything of a talk, and the caller said something."""
     asked = agent.post_call_summary_enabled or bool(agent.post_call_extraction_schema)
     return asked and any(item["role"] == "user" and item["content"].strip() for item in transcript)
 
 
-def nothing_found(agent: Agent) -> dict[str, Any]:
+def unknown_values(agent: Agent) -> dict[str, Any]:
     """Every value that the agent wants, unknown."""
     return {each["name"]: None for each in agent.post_call_extraction_schema}
 
@@ -92,7 +92,7 @@ class _Work:
     trouble: list[str] = field(default_factory=list)
 
 
-class Analyst:
+class CallAnalyzer:
     """Analyses talks, each for at most `max_wait_s`."""
 
     def __init__(self, models: Catalogue, max_wait_s: float = 30.0) -> None:
@@ -101,27 +101,27 @@ class Analyst:
         self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(partial(asyncio.Semaphore, AT_ONCE))
         """By the model's name."""
 
-    async def analyse(
+    async def analyze(
         self, call_id: str, agent: Agent, transcript: Sequence[TranscriptItem], hurried: asyncio.Event
-    ) -> tuple[Analysis, Usage]:
+    ) -> tuple[Analysis, CallUsage]:
         """What the agent wants to know, by rules when its model is none that can be held to a form, fails twice, takes
         too long, or nothing may take long any more (`hurried`). And what that used."""
         model, context_length = self._model_of(agent)
         summary, values = None, None
         trouble: list[str] = []
-        usage = NOTHING
+        usage = NO_USAGE
         if isinstance(model, Constrained):
             work = _Work(call_id, agent, transcript, model, self._turns[model.name], context_length)
             summary, values = await self._asked(work, hurried)
             trouble = work.trouble
-            usage = Usage(prompt_tokens=work.tokens.read, completion_tokens=work.tokens.written)
+            usage = CallUsage(prompt_tokens=work.tokens.read, completion_tokens=work.tokens.written)
         by_model = isinstance(model, Constrained) and not trouble
         if not by_model:
             try:
                 summary, values = await asyncio.to_thread(_by_rules, agent, transcript, summary, values)
             except Exception as fault:  # noqa: BLE001 - the call is closed whatever is wrong with its rules
                 trouble.append(_told(call_id, fault))
-                values = nothing_found(agent) if values is None else values
+                values = unknown_values(agent) if values is None else values
         found = Analysis(summary=summary, extractions=values or {}, method="model" if by_model else "extractive")
         return Analysis(**found, error="; ".join(trouble)) if trouble else found, usage
 
@@ -164,10 +164,10 @@ class Analyst:
     async def _ask(self, work: _Work, found: list[Any]) -> None:
         """Each part of the talk is asked about all that is wanted before the next one: what a model has read of it is
         not read again."""
-        parts = await asyncio.to_thread(parts_of, work.transcript, work.context_length)
-        forms = await asyncio.to_thread(forms_of, work.agent.post_call_extraction_schema, work.context_length)
+        parts = await asyncio.to_thread(transcript_parts, work.transcript, work.context_length)
+        forms = await asyncio.to_thread(value_forms, work.agent.post_call_extraction_schema, work.context_length)
         summed = _Asked[list[str]](work, "summary", [], work.agent.post_call_summary_enabled)
-        values = _Asked(work, "extraction", nothing_found(work.agent), bool(work.agent.post_call_extraction_schema))
+        values = _Asked(work, "extraction", unknown_values(work.agent), bool(work.agent.post_call_extraction_schema))
         for place, text in enumerate(parts, 1):
             await summed.ask(partial(_and_summary, work, text))
             if place == len(parts) == 1 and summed.found:
@@ -210,28 +210,28 @@ class _Asked(Generic[T]):
 
 
 async def _and_summary(work: _Work, text: str, said: list[str]) -> list[str]:
-    return [*said, await _answer(work, summary_prompt(text, work.agent.language_hint), checked_summary)]
+    return [*said, await _answer(work, summary_prompt(text, work.agent.language_hint), parse_summary)]
 
 
 async def _joined(work: _Work, said: list[str]) -> list[str]:
     """One summary of several, and of what these come to."""
     while len(said) > 1:
-        texts = parts_of([TranscriptItem(role="", content=each) for each in said], work.context_length)
+        texts = transcript_parts([TranscriptItem(role="", content=each) for each in said], work.context_length)
         if len(texts) >= len(said):
-            return [bounded(" ".join(said), LONGEST_SUMMARY)]
-        said = [await _answer(work, join_prompt(text, work.agent.language_hint), checked_summary) for text in texts]
+            return [truncated(" ".join(said), LONGEST_SUMMARY)]
+        said = [await _answer(work, join_prompt(text, work.agent.language_hint), parse_summary) for text in texts]
     return said
 
 
-async def _and_values(work: _Work, text: str, forms: Sequence[Form], found: dict[str, Any]) -> dict[str, Any]:
+async def _and_values(work: _Work, text: str, forms: Sequence[ValueForm], found: dict[str, Any]) -> dict[str, Any]:
     """What was said later counts."""
     for form in forms:
-        check = partial(checked_values, names=form.names, kinds=form.kinds)
+        check = partial(parse_values, names=form.names, kinds=form.kinds)
         found = merged(found, await _answer(work, values_prompt(text, form), check))
     return found
 
 
-async def _answer(work: _Work, question: Question, check: Callable[[str], T]) -> T:
+async def _answer(work: _Work, question: AnalysisPrompt, check: Callable[[str], T]) -> T:
     """One answer of the model, asked for again when it fails. Raises `_Failed` when it fails then too."""
     (system, text), schema = question
     failure, shown = "", ""
@@ -241,7 +241,7 @@ async def _answer(work: _Work, question: Question, check: Callable[[str], T]) ->
         asked = ChatPrompt(work.call_id, system, said, work.agent.language_hint, tokens=work.tokens)
         try:
             return check(await work.model.complete(asked, schema))
-        except (ModelError, BadAnswer) as error:
+        except (ModelError, InvalidModelOutput) as error:
             failure, shown = str(error), _shown(error)
         except Exception as error:
             failure = shown = f"the model broke: {type(error).__name__}"
@@ -251,7 +251,7 @@ async def _answer(work: _Work, question: Question, check: Callable[[str], T]) ->
     raise _Failed(shown)
 
 
-def _shown(error: ModelError | BadAnswer) -> str:
+def _shown(error: ModelError | InvalidModelOutput) -> str:
     """What clients are told: addresses, files and what a server elsewhere says are for the log alone."""
     return f"the model's server: {error.what}" if isinstance(error, RemoteTrouble) else str(error).partition(": ")[0]
 

@@ -14,7 +14,7 @@ _UNSAID: Final = frozenset({"", "null", "none", "n/a", "unknown", "not said", "n
 """What models write for a text that was not said."""
 
 
-class BadAnswer(Exception):
+class InvalidModelOutput(Exception):
     """A model wrote something else than what it was asked for."""
 
 
@@ -22,26 +22,26 @@ def _object(text: str) -> dict[str, Any]:
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadAnswer("the answer is no JSON") from error
+        raise InvalidModelOutput("the answer is no JSON") from error
     if not isinstance(answer, dict):
-        raise BadAnswer("the answer is no JSON object")
+        raise InvalidModelOutput("the answer is no JSON object")
     return answer
 
 
-def checked_summary(text: str) -> str:
-    """The summary in an answer: plain text on one line, bounded. Raises `BadAnswer`."""
+def parse_summary(text: str) -> str:
+    """The summary in an answer: plain text on one line, bounded. Raises `InvalidModelOutput`."""
     summary = _object(text).get("summary")
     if not isinstance(summary, str) or not (plain := _plain(summary)):
-        raise BadAnswer("the answer holds no summary")
-    return bounded(plain, LONGEST_SUMMARY)
+        raise InvalidModelOutput("the answer holds no summary")
+    return truncated(plain, LONGEST_SUMMARY)
 
 
-def checked_values(text: str, names: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """The values in an answer by their `names`: exactly these, of their `kinds`, null when unsaid. Raises `BadAnswer`
-    for a key that was not asked for, or a value of another kind."""
+def parse_values(text: str, names: Mapping[str, str], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """The values in an answer by their `names`: exactly these, of their `kinds`, null when unsaid. Raises
+    `InvalidModelOutput` for a key that was not asked for, or a value of another kind."""
     answer = _object(text)
     if unknown := answer.keys() - names.keys():
-        raise BadAnswer(f"the answer holds {len(unknown)} keys that were not asked for")
+        raise InvalidModelOutput(f"the answer holds {len(unknown)} keys that were not asked for")
     return {name: _checked(answer.get(key), kinds[key]) for key, name in names.items()}
 
 
@@ -54,9 +54,9 @@ def _checked(value: object, kind: str) -> str | float | bool | None:
         case "number", int() | float() if not isinstance(value, bool) and _is_finite(value):
             return value
         case "string", str():
-            plain = bounded(_plain(value), LONGEST_VALUE)
+            plain = truncated(_plain(value), LONGEST_VALUE)
             return None if plain.lower() in _UNSAID else plain
-    raise BadAnswer(f"a value is no {kind}")
+    raise InvalidModelOutput(f"a value is no {kind}")
 
 
 def _is_finite(value: float) -> bool:
@@ -73,7 +73,7 @@ def _plain(text: str) -> str:
     return " ".join(shown.split())
 
 
-def bounded(text: str, longest: int) -> str:
+def truncated(text: str, longest: int) -> str:
     """At most so many characters, cut at a word where there is one."""
     if len(text) <= longest:
         return text

@@ -20,12 +20,12 @@ import structlog
 
 from calls import metrics
 from calls.call_record.billing import FREE, RateCard, charge, count
-from calls.call_record.metering import Usage
-from calls.call_record.outcome import Outcome
-from calls.post_call.analysis import Analyst, is_wanted
+from calls.call_record.metering import CallUsage
+from calls.call_record.outcome import CallOutcome
+from calls.post_call.analysis import CallAnalyzer, is_analysis_wanted
 from calls.post_call.redaction import redactor
 from calls.post_call.unstored_calls import UnstoredCalls
-from calls.post_call.webhook_payload import event_body
+from calls.post_call.webhook_payload import call_completed_payload
 from config.clock import utc_now
 from config.links import signed_url
 from config.secrets import Secrets
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class AfterCall:
+class CallFinalizer:
     """Ends calls in the database. `origin` is scheme, host and port of links to this server; `wake` is called when a
     webhook is waiting to be sent."""
 
@@ -62,7 +62,7 @@ class AfterCall:
         origin: str,
         wake: Callable[[], None],
         card: RateCard = FREE,
-        analyst: Analyst | None = None,
+        analyst: CallAnalyzer | None = None,
     ) -> None:
         """Without an `analyst` no call is analysed."""
         self._database = database
@@ -79,7 +79,7 @@ class AfterCall:
         self.unstored: Final = UnstoredCalls()
         self._recovering = asyncio.Semaphore(RECOVERED_AT_ONCE)
 
-    async def finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+    async def finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """Store the end of a call and its webhook, or its ending alone when there is something to analyse: then it is
         closed later. `agent` counts if it has been deleted meanwhile. When the database is in trouble this is tried
         again for half a minute; then `StorageTrouble`. When the disk is full it returns at once, and the end is stored
@@ -94,15 +94,15 @@ class AfterCall:
             if kept is not None:
                 self._later(call_id, self._close_analysed(call_id, kept, agent))
 
-    async def _finish(self, call_id: str, outcome: Outcome, agent: Agent | None) -> Outcome | None:
+    async def _finish(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> CallOutcome | None:
         """Close a call, or keep its ending: then what is to be analysed, with what is hidden in it."""
         outcome = await self._redacted(call_id, outcome)
-        if agent is None or self._analyst is None or not is_wanted(agent, outcome.transcript):
+        if agent is None or self._analyst is None or not is_analysis_wanted(agent, outcome.transcript):
             await self._close(call_id, outcome, agent, None)
             return None
         return outcome if await self._stored(call_id, partial(_keep, call_id, outcome)) else None
 
-    async def _finish_with_room(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+    async def _finish_with_room(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """The same for a call that nobody waits for, once the disk has room."""
         try:
             kept = await self._finish(call_id, outcome, agent)
@@ -140,11 +140,11 @@ class AfterCall:
         self._stopping.set()
         if self._closing and timeout_s > 0:
             await asyncio.wait(set(self._closing.values()), timeout=timeout_s)
-        self.hurry()
+        self.skip_model_analysis()
         while self._closing:
             await asyncio.wait(set(self._closing.values()))
 
-    def hurry(self) -> None:
+    def skip_model_analysis(self) -> None:
         """The server stops: no analysis waits for a model from now on."""
         self._stopping.set()
         self._hurried.set()
@@ -153,20 +153,20 @@ class AfterCall:
         self._closing[call_id] = task = asyncio.create_task(work, context=Context(), name="after call")
         task.add_done_callback(lambda _: self._closing.pop(call_id, None))
 
-    async def _close_analysed(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+    async def _close_analysed(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         """The rest of a call whose ending is kept. Nothing that goes wrong with it reaches another one."""
         try:
             analysis = None
-            if agent is not None and self._analyst is not None and is_wanted(agent, outcome.transcript):
+            if agent is not None and self._analyst is not None and is_analysis_wanted(agent, outcome.transcript):
                 started_s = time.monotonic()
-                analysis, usage = await self._analyst.analyse(call_id, agent, outcome.transcript, self._hurried)
+                analysis, usage = await self._analyst.analyze(call_id, agent, outcome.transcript, self._hurried)
                 outcome = replace(outcome, usage=outcome.usage.plus(usage))
                 _note_analysis(call_id, analysis, time.monotonic() - started_s)
             await self._close(call_id, outcome, agent, analysis)
         except Exception as error:  # noqa: BLE001 - the end could not be stored: that concerns this call alone
             log.error("call.end_lost", call_id=call_id, error=repr(error), remedy=LOST_REMEDY)
 
-    async def _close(self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None) -> None:
+    async def _close(self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None) -> None:
         ended = await self._stored(call_id, partial(self._store, call_id, outcome, agent, analysis))
         if ended is not None:
             call, announced = ended
@@ -174,13 +174,13 @@ class AfterCall:
             if announced:
                 self._wake()
 
-    async def _redacted(self, call_id: str, outcome: Outcome) -> Outcome:
+    async def _redacted(self, call_id: str, outcome: CallOutcome) -> CallOutcome:
         call = self.unstored.row(call_id)
         rules_of = partial(redactor.rules_of, call_id=call_id)
         if call is not None:
             rules_of = partial(redactor.rules_of_organization, organization_id=call.organization_id)
         rules = await self._stored(call_id, rules_of, self._database.read)
-        return await asyncio.to_thread(redactor.redacted, outcome, rules) if rules else outcome
+        return await asyncio.to_thread(redactor.redact_outcome, outcome, rules) if rules else outcome
 
     async def _stored(
         self,
@@ -215,7 +215,7 @@ class AfterCall:
         return run
 
     def _store(
-        self, call_id: str, outcome: Outcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
+        self, call_id: str, outcome: CallOutcome, agent: Agent | None, analysis: Analysis | None, conn: sa.Connection
     ) -> tuple[Call, bool] | None:
         """The call, and whether a webhook tells of it; None when it had ended before."""
         call = calls.finish(
@@ -244,14 +244,14 @@ class AfterCall:
         """
         closed, kept = await self._database.write(partial(self._close_interrupted, data_dir))
         for call in closed:
-            _note(call, Usage.of(call.usage))
+            _note(call, CallUsage.of(call.usage))
         if closed:
             self._wake()
         for call, ending, agent in kept:
             self._later(call.id, self._recovered(call.id, _outcome_of(call, ending), agent))
         return len(closed) + len(kept)
 
-    async def _recovered(self, call_id: str, outcome: Outcome, agent: Agent | None) -> None:
+    async def _recovered(self, call_id: str, outcome: CallOutcome, agent: Agent | None) -> None:
         async with self._recovering:
             await self._close_analysed(call_id, outcome, agent)
 
@@ -259,7 +259,7 @@ class AfterCall:
         self, data_dir: Path, conn: sa.Connection
     ) -> tuple[list[Call], list[tuple[Call, Ending, Agent | None]]]:
         closed = pending_ends.close_interrupted(conn, partial(recordings.last_written, data_dir))
-        closed = [replace(call, cost=charge(conn, call, Usage.of(call.usage), self._card)) for call in closed]
+        closed = [replace(call, cost=charge(conn, call, CallUsage.of(call.usage), self._card)) for call in closed]
         for call in closed:
             self._announce(conn, call, None)
         kept = pending_ends.kept(conn)
@@ -276,7 +276,7 @@ class AfterCall:
             organization_id=call.organization_id,
             call_id=call.id,
             url=agent.post_call_webhook_url,
-            body=event_body(call, agent, lambda path: signed_url(self._secrets, self._origin, path, now)),
+            body=call_completed_payload(call, agent, lambda path: signed_url(self._secrets, self._origin, path, now)),
             secret_encrypted=agent.post_call_webhook_secret_encrypted,
         )
         return True
@@ -302,7 +302,7 @@ def _agent_of(conn: sa.Connection, call: Call, *, closed: bool = False) -> Agent
     return agent
 
 
-def _keep(call_id: str, outcome: Outcome, conn: sa.Connection) -> bool:
+def _keep(call_id: str, outcome: CallOutcome, conn: sa.Connection) -> bool:
     """Keep how the call ended; False when it is closed already."""
     return pending_ends.keep(
         conn,
@@ -318,9 +318,9 @@ def _keep(call_id: str, outcome: Outcome, conn: sa.Connection) -> bool:
     )
 
 
-def _outcome_of(call: Call, ending: Ending) -> Outcome:
+def _outcome_of(call: Call, ending: Ending) -> CallOutcome:
     """What `_keep` kept."""
-    return Outcome(
+    return CallOutcome(
         status=ending.status,
         reason=ending.reason,
         ended_at=ending.ended_at,
@@ -331,7 +331,7 @@ def _outcome_of(call: Call, ending: Ending) -> Outcome:
         recorded=call.recorded,
         media_quality=call.media_quality,
         sip_end=call.sip_end,
-        usage=Usage.of(ending.usage),
+        usage=CallUsage.of(ending.usage),
     )
 
 
@@ -341,7 +341,7 @@ def _note_analysis(call_id: str, analysis: Analysis, took_s: float) -> None:
     log.info("call.analysed", call_id=call_id, method=method, error=error, took_s=round(took_s, 2))
 
 
-def _note(call: Call, usage: Usage) -> None:
+def _note(call: Call, usage: CallUsage) -> None:
     metrics.ENDED_CALLS.labels(direction=call.direction, reason=call.ended_reason).inc()
     count(call, usage)
     log.info(

@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 @dataclass
-class Removed:
+class RemovedCounts:
     """How much a round has removed; `longest_s` is what the longest piece took of the writer's time."""
 
     recordings: int = 0
@@ -89,7 +89,7 @@ class Retention:
                     next_round = time.monotonic() + LOOK_EVERY_S
                     await self.round(utc_now())
                 else:
-                    await self._finish(Removed())
+                    await self._finish(RemovedCounts())
                 if not self._news.is_set():
                     self._idle.set()
             except StorageTrouble as trouble:
@@ -98,15 +98,15 @@ class Retention:
                 async with asyncio.timeout(max(next_round - time.monotonic(), 0.0)):
                     await self._news.wait()
 
-    async def round(self, now: datetime) -> Removed:
+    async def round(self, now: datetime) -> RemovedCounts:
         """Remove everything whose time has come at `now`. Raises `StorageTrouble`."""
-        removed = Removed()
+        removed = RemovedCounts()
         for due in await self._database.read(partial(retention.due_at, now=now)):
             await self._drop(due, removed)
         await self._finish(removed)
         return removed
 
-    async def _finish(self, removed: Removed) -> None:
+    async def _finish(self, removed: RemovedCounts) -> None:
         """What follows the removal of rows."""
         await self._remove_files(removed)
         if removed.rows or removed.files:
@@ -116,7 +116,7 @@ class Retention:
         if removed.rows or removed.files:
             log.info("retention.removed", **{**asdict(removed), "longest_s": round(removed.longest_s, 3)})
 
-    async def _drop(self, due: Due, removed: Removed) -> None:
+    async def _drop(self, due: Due, removed: RemovedCounts) -> None:
         if due.calls is not None:
             drop = partial(retention.drop_calls, organization_id=due.organization_id, before=due.calls)
             removed.calls += await self._in_pieces(drop, removed)
@@ -127,7 +127,7 @@ class Retention:
             drop = partial(retention.drop_talk, organization_id=due.organization_id, before=due.transcripts)
             removed.transcripts += await self._in_pieces(drop, removed)
 
-    async def _in_pieces(self, drop: Drop, removed: Removed) -> int:
+    async def _in_pieces(self, drop: Drop, removed: RemovedCounts) -> int:
         """Until nothing is left. What each piece has changed is brought into the database's file before the next one,
         and not by the writer: else every few pieces it would have thousands of pages to write while others wait."""
         total, most = 0, FIRST_PIECE
@@ -139,7 +139,7 @@ class Retention:
             most = next_size(most, took_s)
             await asyncio.to_thread(wal.write_back, self._database.path)
 
-    async def _remove_files(self, removed: Removed) -> None:
+    async def _remove_files(self, removed: RemovedCounts) -> None:
         """The recordings of which nobody tells any more. One that the disk does not give up stays noted: the next round
         tries again."""
         last = ""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from calls.post_call.analysis import nothing_found
+from calls.post_call.analysis import unknown_values
 from config.clock import iso
 from config.links import recording_path, transcript_path
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
 
 
-def event_body(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
+def call_completed_payload(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
     """The `call.completed` payload of an ended call, UTF-8 JSON. `link` makes a path an absolute, signed address. Every
     value that the agent wants is there, null when it is not known."""
     payload = {
@@ -30,7 +30,7 @@ def event_body(call: Call, agent: Agent, link: Callable[[str], str]) -> bytes:
         "recordingUrl": link(recording_path(call.id)) if call.recorded else None,
         "transcriptUrl": link(transcript_path(call.id)) if call.transcript else None,
         "summary": call.analysis["summary"] if call.analysis else None,
-        "extractedData": call.analysis["extractions"] if call.analysis else nothing_found(agent),
+        "extractedData": call.analysis["extractions"] if call.analysis else unknown_values(agent),
         "contextVariables": call.context_variables,
         "metadata": call.metadata,
     }

@@ -66,7 +66,7 @@ def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, ContextValu
         call_id=call.id,
         customer_number=call.customer_number,
         phone_number=number,
-        brought=sip_metadata.values_of(call, number, facts),
+        brought=sip_metadata.sip_variables(call, number, facts),
     )
 
 

@@ -14,9 +14,9 @@ import structlog
 
 from calls.call_record.end_reason import cause_of, reason_of, sip_end_of, status_of
 from calls.call_record.media_quality import end_of_sound
-from calls.call_record.metering import Meter
-from calls.call_record.outcome import Outcome
-from calls.call_record.sip_trace import Followed
+from calls.call_record.metering import UsageMeter
+from calls.call_record.outcome import CallOutcome
+from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
 from calls.conversation.config import Script
 from calls.conversation.conversation import Conversation
@@ -72,7 +72,7 @@ class LiveCall:
         self._ended_at: datetime | None = None
         self._sound_of_call: EngineCall | None = None
         self._conversation: Conversation | None = None
-        self._meter = Meter()
+        self._meter = UsageMeter()
         self._recorded = False
         self._log = log.bind(call_id=call.id)
         if transfers is not None:
@@ -94,7 +94,7 @@ class LiveCall:
         is logged once. Raises `StorageTrouble` when the end could not be stored."""
         self._leg.ended.add_done_callback(self._leg_ended)
         if self._house.sip_trails is not None:
-            self._house.sip_trails.follow(Followed(self.call.id, self._number.id), self._leg.facts)
+            self._house.sip_trails.follow(TracedCall(self.call.id, self._number.id), self._leg.facts)
         try:
             await self._talk()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
@@ -105,7 +105,7 @@ class LiveCall:
         media_quality = end_of_sound(self._leg, self.call.id)
         self._release()
         talk = self._conversation.transcript if self._conversation else Transcript()
-        outcome = Outcome(
+        outcome = CallOutcome(
             status=status_of(reason, answered=self._answered_at is not None),
             reason=reason,
             answered_at=self._answered_at,

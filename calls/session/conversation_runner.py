@@ -15,7 +15,7 @@ import structlog
 
 from calls.call_record import turn_metrics
 from calls.call_record.context_variables import ContextValue
-from calls.call_record.metering import Meter
+from calls.call_record.metering import UsageMeter
 from calls.call_record.timeline import Timeline
 from calls.conversation.config import Script
 from calls.conversation.conversation import Conversation
@@ -61,7 +61,7 @@ class Parties:
     agent: Agent
     number: str
     leg: Leg
-    meter: Meter = field(default_factory=Meter)
+    meter: UsageMeter = field(default_factory=UsageMeter)
 
     @property
     def values(self) -> dict[str, ContextValue]:
@@ -207,7 +207,7 @@ class Talk:
         """Store the answer and then what was said when that has changed, so that a crash loses little of it. The end of
         the call stores all of it again, therefore trouble here is only logged."""
         call_id, owner = self._parties.call.id, self._parties.call.organization_id
-        rules = redactor.EVERYTHING  # until it is known
+        rules = redactor.REDACT_EVERYTHING  # until it is known
 
         def answered(conn: sa.Connection) -> bool:
             nonlocal rules
@@ -220,7 +220,7 @@ class Talk:
             await asyncio.sleep(PROGRESS_AFTER_S)
             self._changed.clear()
             talk, timeline = self.conversation.transcript, self.conversation.timeline
-            items, times = await redactor.hidden_progress(talk.items(), timeline.items(), rules)
+            items, times = await redactor.redact_progress(talk.items(), timeline.items(), rules)
             await self._store(
                 partial(
                     calls.note_progress,

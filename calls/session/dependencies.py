@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from calls.admission.number_routing import SourceNames, only_address
-from calls.call_record.sip_trace import SipTrails
+from calls.admission.number_routing import SourceAliases, no_aliases
+from calls.call_record.sip_trace import CallSipTraces
 from calls.knowledge.search import KnowledgeSearch
-from calls.post_call.finalizer import AfterCall
+from calls.post_call.finalizer import CallFinalizer
 from calls.session.background_audio import Backgrounds
 from calls.tools.http_tool import Outside
 from media.engine.engine import Engine
@@ -21,19 +21,19 @@ from storage.database.database import Database
 class Equipment:
     """After `rtp_timeout_s` without any packet a call has lost its caller. Without `backgrounds` calls have nothing
     under them. A call that we make rings for `ring_timeout_s`. Without `sip_trails` nobody keeps
-    what is said over SIP. `names_of` says what a source is called in the database.
+    what is said over SIP. `aliases_of` says what a source is called in the database.
     Without `knowledge` documents are searched by their words alone."""
 
     database: Database
     engine: Engine
     recordings: RecordingWriter
     models: Catalogue
-    after_call: AfterCall
+    after_call: CallFinalizer
     data_dir: Path
     outside: Outside
     rtp_timeout_s: float = 30.0
     backgrounds: Backgrounds | None = None
     ring_timeout_s: float = 45.0
-    sip_trails: SipTrails | None = None
-    names_of: SourceNames = only_address
+    sip_trails: CallSipTraces | None = None
+    names_of: SourceAliases = no_aliases
     knowledge: KnowledgeSearch | None = None

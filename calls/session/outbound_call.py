@@ -11,14 +11,14 @@ import sqlalchemy as sa
 import structlog
 
 from calls import metrics
-from calls.admission.model_load import Load
+from calls.admission.model_load import ModelLoadShedder
 from calls.call_record import sip_metadata
 from calls.call_record.end_reason import status_of
-from calls.call_record.outcome import Outcome
+from calls.call_record.outcome import CallOutcome
 from calls.outbound import audit_log, permissions
 from calls.outbound.dialer import WayOut, trunk_problem
 from calls.outbound.pacing import done_before
-from calls.outbound.permissions import Cleared
+from calls.outbound.permissions import DialClearance
 from calls.session.call_session import LiveCall
 from calls.session.dependencies import Equipment
 from calls.session.snapshot import CallNow
@@ -38,17 +38,17 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Line(Cleared):
+class Line(DialClearance):
     """What a call is dialled with, and through."""
 
     trunk: Trunk
 
 
-def _depart(conn: sa.Connection, call: Call, policy: Policy) -> Cleared | str:
+def _depart(conn: sa.Connection, call: Call, policy: Policy) -> DialClearance | str:
     """The transaction before the INVITE: its Call-ID is stored, or why there is none."""
-    cleared = permissions.cleared(conn, call, policy)
+    cleared = permissions.recheck_dial(conn, call, policy)
     if isinstance(cleared, str):
-        audit_log.tell(audit_log.note_not_dialled(conn, call, cleared))
+        audit_log.log_attempt(audit_log.record_not_dialled(conn, call, cleared))
     else:
         calls.placed(conn, call.id, str(call.call_sid))
     return cleared
@@ -66,7 +66,7 @@ class OutboundCall:
         self._transfers = transfers
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._live: LiveCall | None = None
-        self._in_load: Load | None = None
+        self._in_load: ModelLoadShedder | None = None
         """Where it came in and is not counted yet."""
         self._log = log.bind(call_id=self.call.id)
 
@@ -176,7 +176,7 @@ class OutboundCall:
         except ConnectionError as error:
             return None, str(error)
 
-    async def _cleared(self) -> Cleared | str:
+    async def _cleared(self) -> DialClearance | str:
         """What the call is dialled with, or why it is not, which is stored. Raises `StorageTrouble` when that can
         neither be stored nor read."""
         database, policy = self._house.database, self._way_out.trunk_policy
@@ -185,7 +185,7 @@ class OutboundCall:
         except StorageTrouble as trouble:
             tell = self._log.debug if trouble.disk_full else self._log.warning  # a full disk is told once
             tell("call.progress_not_stored", cause=trouble.cause)
-            return await database.read(partial(permissions.cleared, call=self.call, policy=policy), lane="calls")
+            return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), lane="calls")
 
     async def _place(self, line: Line) -> Leg | None:
         """Send the INVITE; None when it cannot be sent."""
@@ -198,7 +198,7 @@ class OutboundCall:
                 trunk=trunk,
                 caller=Party(number.number, number.name or ""),
                 sip_call_id=self.call.call_sid,
-                headers=sip_metadata.taken_along(self.call.metadata),
+                headers=sip_metadata.outbound_headers(self.call.metadata),
                 follow=Guide(self.call, number, self._house.database, self._house.names_of).redirect,
             )
         except ConnectionError as error:
@@ -220,5 +220,5 @@ class OutboundCall:
         self.end("unreachable")
 
     async def _finish_unplaced(self, reason: EndedReason) -> None:
-        outcome = Outcome(status=status_of(reason, answered=False), reason=reason, ended_at=utc_now())
+        outcome = CallOutcome(status=status_of(reason, answered=False), reason=reason, ended_at=utc_now())
         await self._house.after_call.finish(self.call.id, outcome, self._agent)

@@ -11,12 +11,12 @@ from typing import Protocol
 import sqlalchemy as sa
 import structlog
 
-from calls.admission.capacity import SecondLegs
-from calls.admission.number_routing import SourceNames
+from calls.admission.capacity import TransferLegs
+from calls.admission.number_routing import SourceAliases
 from calls.outbound import transfer_permissions
 from calls.outbound.dialer import NumberNow
-from calls.outbound.transfer_permissions import Elsewhere, PeersWish
-from calls.trunks.provisioning import destinations_of
+from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
+from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.leg import Leg
 from sipcore.messages import reason_header
 from sipcore.messages.contact import Contact
@@ -31,7 +31,7 @@ from storage.phone_numbers.phone_numbers import PhoneNumber, sources_of
 log = structlog.get_logger()
 
 
-def trunk_of(number: PhoneNumber, names_of: SourceNames) -> Callable[[str], bool]:
+def trunk_of(number: PhoneNumber, names_of: SourceAliases) -> Callable[[str], bool]:
     """Tells whether an address is the number's trunk."""
     sources = sources_of(number)
     return lambda address: not sources.isdisjoint(names_of(address))
@@ -52,14 +52,14 @@ class Transfers:
     """How calls go on with others: who calls them, and what keeps places for them."""
 
     reach: Reach
-    second_legs: SecondLegs
+    second_legs: TransferLegs
 
 
 class Guide:
     """Says for one call whether it goes on to whom the peer names. Every wish of the peer is in the audit log. `number`
     is what the call was made from or came to; what counts is how it is stored when the peer asks."""
 
-    def __init__(self, call: Call, number: PhoneNumber, database: Database, names_of: SourceNames) -> None:
+    def __init__(self, call: Call, number: PhoneNumber, database: Database, names_of: SourceAliases) -> None:
         self._call = call
         self._number = number
         self._database = database
@@ -70,13 +70,13 @@ class Guide:
         granted = await self._ask("redirect", contact, "", _no_place)
         return contact.user if granted else None
 
-    async def refer(self, referral: Referral, second_legs: SecondLegs) -> bool:
+    async def refer(self, referral: Referral, second_legs: TransferLegs) -> bool:
         """Whether to call whom a REFER names; a place of `second_legs` is taken then."""
         taken = False
 
         def take_place(conn: sa.Connection, organization: Organization) -> None:
             nonlocal taken
-            second_legs.take(conn, organization)
+            second_legs.reserve(conn, organization)
             taken = True
 
         granted = False
@@ -84,14 +84,14 @@ class Guide:
             granted = await self._ask("refer", referral.contact, referral.refusal, take_place)
         finally:
             if taken and not granted:  # the transaction failed
-                second_legs.give_back(self._call.organization_id)
+                second_legs.release(self._call.organization_id)
         return granted
 
     async def number_now(self, destination: str) -> PhoneNumber:
         """What a REFER that was granted is made from, when its turn has come. Raises `ConnectionError`."""
         try:
             number = await self._database.read(
-                lambda conn: transfer_permissions.still_granted(conn, self._call, destination), lane="calls"
+                lambda conn: transfer_permissions.recheck_transfer(conn, self._call, destination), lane="calls"
             )
         except StorageTrouble as trouble:
             raise ConnectionError(f"the number is not read: {trouble.cause}") from trouble
@@ -100,14 +100,16 @@ class Guide:
         return number
 
     async def _ask(
-        self, by: Elsewhere, contact: Contact, refusal: str, take_place: transfer_permissions.TakePlace
+        self, by: RerouteMethod, contact: Contact, refusal: str, take_place: transfer_permissions.ReserveLeg
     ) -> bool:
         def decide(conn: sa.Connection) -> bool:
             number = phone_numbers.get(conn, self._call.organization_id, self._call.phone_number_id or "")
-            wanted = PeersWish(by, contact.user or contact.written, contact.peer, refusal or None, self._number.number)
+            wanted = PeerRerouteRequest(
+                by, contact.user or contact.written, contact.peer, refusal or None, self._number.number
+            )
             if number is not None:
                 wanted = self._within_the_trunk(number, wanted, contact)
-            return transfer_permissions.elsewhere(conn, self._call, number, wanted, take_place)
+            return transfer_permissions.authorize_peer_reroute(conn, self._call, number, wanted, take_place)
 
         try:
             return await self._database.write(decide)
@@ -115,7 +117,9 @@ class Guide:
             log.error("call.not_followed", call_id=self._call.id, by=by, cause=trouble.cause)
             return False
 
-    def _within_the_trunk(self, number: PhoneNumber, wanted: PeersWish, contact: Contact) -> PeersWish:
+    def _within_the_trunk(
+        self, number: PhoneNumber, wanted: PeerRerouteRequest, contact: Contact
+    ) -> PeerRerouteRequest:
         """A target at a host that is not the trunk's is refused as it is written: it is no number. A redirect is
         answered where the call has gone to, so the trunk must still be there."""
         if wanted.refusal is None and not contact.user:
@@ -132,7 +136,7 @@ class Guide:
 
 def _way(number: PhoneNumber) -> object:
     """Where the calls of a number go."""
-    return None if number.source is None else destinations_of(number)
+    return None if number.source is None else trunk_destinations(number)
 
 
 def _no_place(_conn: sa.Connection, _organization: Organization) -> None:
@@ -161,11 +165,11 @@ class Referrals:
         if not await self._guide.refer(referral, self._transfers.second_legs):
             return 603
         try:
-            self._transfers.second_legs.have_changed()
+            self._transfers.second_legs.on_change()
             await accept()
             return await self._reach(referral)
         finally:
-            self._transfers.second_legs.give_back(self._call.organization_id)
+            self._transfers.second_legs.release(self._call.organization_id)
 
     async def _reach(self, referral: Referral) -> Leg | int:
         to = referral.contact.user

@@ -11,7 +11,7 @@ import structlog
 
 from calls.call_record.context_variables import substitute
 from calls.knowledge.context_injection import source_of, told
-from calls.knowledge.prefetch import Lookup
+from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.http_tool import CallContext, HttpTool, Outside
 from calls.tools.toolset import Tool, ToolBelt, ToolResult, function_name
@@ -96,7 +96,7 @@ class SearchKnowledge:
 
     effects: Final = False
 
-    def __init__(self, lookup: Lookup, instructions: str) -> None:
+    def __init__(self, lookup: KnowledgePrefetch, instructions: str) -> None:
         self.definition: Final = ToolDefinition(
             SEARCH_KNOWLEDGE,
             instructions,
@@ -132,9 +132,9 @@ async def belt_for(
     `searching` documents are searched by their words alone. Raises `StorageTrouble`."""
     belt = _without_database(agent, send_digits)
     own, has_documents = await _stored(agent, context, database)
-    lookup: Lookup | None = None
+    lookup: KnowledgePrefetch | None = None
     if agent.knowledge_search_instructions:
-        lookup = Lookup(
+        lookup = KnowledgePrefetch(
             searching or KnowledgeSearch(database),
             agent.id,
             language=language_of(agent.language_hint),

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from calls.call_record.context_variables import PLACEHOLDER, ContextValue, as_text, substitute
-from calls.call_record.sip_metadata import is_callers
+from calls.call_record.sip_metadata import is_set_by_caller
 from calls.tools.secret_masking import secrets_of, secrets_of_pair
 from config.errors import TrunklineError
 from storage.agents.tools import Method
@@ -88,7 +88,7 @@ def callers_in_host(template: str) -> str | None:
     there is none."""
     parts = _URL.fullmatch(template)
     names = [] if parts is None else PLACEHOLDER.findall(f"{parts['host']}:{parts['port'] or ''}")
-    return next((name for name in names if is_callers(name)), None)
+    return next((name for name in names if is_set_by_caller(name)), None)
 
 
 def _filled_url(

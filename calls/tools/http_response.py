@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-from calls.egress.client import HttpAnswer
+from calls.egress.client import HttpResponse
 from calls.tools.arguments import walk
 from storage.document_reader.base.blocks import tidy
 from storage.document_reader.base.media_types import Kind, charset_of, kind_of
@@ -33,7 +33,7 @@ _HALVES: Final = re.compile("[\ud800-\udfff]")
 """JSON can name them; nobody can write them."""
 
 
-def text_of(answer: HttpAnswer, hidden: Iterable[str]) -> str:
+def text_of(answer: HttpResponse, hidden: Iterable[str]) -> str:
     """The body: JSON without the spaces between its values, of HTML what a reader sees, other text as it is; without
     the `hidden` texts; cut. What is no JSON takes some milliseconds of a processor: not for the event loop."""
     if not answer.body:

@@ -13,8 +13,8 @@ import structlog
 
 from calls import metrics
 from calls.call_record.context_variables import ContextValue
-from calls.egress.client import EgressClient, HttpAnswer
-from calls.egress.concurrency import Lanes
+from calls.egress.client import EgressClient, HttpResponse
+from calls.egress.concurrency import EgressConcurrency
 from calls.tools.http_request import Template, ToolRequest, Unfillable
 from calls.tools.http_response import LONGEST_ERROR, redacted, text_of
 from calls.tools.toolset import ToolResult, parameter_names
@@ -37,7 +37,7 @@ class Outside:
     """What tools need of the house to reach other servers."""
 
     client: EgressClient
-    lanes: Lanes
+    lanes: EgressConcurrency
     secrets: Secrets
 
 
@@ -101,7 +101,7 @@ class HttpTool:
         headers = [(header["key"], secrets.decrypt(header["value_encrypted"])) for header in config["headers"]]
         return Template(config["method"], config["url"], headers, config.get("allow_variable_host", False))
 
-    async def _exchange(self, request: ToolRequest) -> HttpAnswer:
+    async def _exchange(self, request: ToolRequest) -> HttpResponse:
         """Waiting for a lane counts as waiting for the answer."""
         try:
             async with asyncio.timeout(self._timeout_s), self._outside.lanes.one(self._stored.organization_id):

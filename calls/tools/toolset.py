@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from calls.call_record.timeline import Source
-from calls.knowledge.prefetch import Lookup
+from calls.call_record.timeline import CitedPassage
+from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.arguments import LONGEST_NAME, BadArguments, arguments_of
 from config.errors import TrunklineError
 from models.protocols import ToolCall, ToolDefinition
@@ -30,7 +30,7 @@ class ToolResult:
 
     content: str
     ok: bool
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CitedPassage, ...] = ()
     """The passages of documents that are in it."""
 
 
@@ -53,7 +53,9 @@ class ToolBelt:
     """The tools of one call; their names differ. `lookup` finds in the agent's documents what the caller asks for
     before any tool does."""
 
-    def __init__(self, tools: Sequence[Tool] = (), *, call_id: str | None = None, lookup: Lookup | None = None) -> None:
+    def __init__(
+        self, tools: Sequence[Tool] = (), *, call_id: str | None = None, lookup: KnowledgePrefetch | None = None
+    ) -> None:
         """`call_id` is for the log. Raises `ValueError` when two tools have the same name."""
         self._tools: Final = {tool.definition.name: tool for tool in tools}
         if len(self._tools) < len(tools):

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from calls.cooperative import REST
-from calls.fair_semaphore import FairPlaces
+from calls.fair_semaphore import FairSemaphore
 from config.special_addresses import why_no_unicast
 from sipcore.resolver.dns_records import LookUpFailed
 from sipcore.resolver.host_table import MOST
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 
 
 @dataclass
-class _Followed:
+class _TrackedHost:
     """A look-up that is followed, and the place that it is done for: other ports of a host are at the same addresses.
     `looked`: it has been looked for, whatever came of it. Until `sure_s` its targets are believed rather than what not
     everybody had a say in."""
@@ -62,7 +62,7 @@ class _Followed:
     looked: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Places:
+class HostTracker:
     """`publish` gets the whole table for PJSIP whenever something in it changes; `on_change` is called then, too. Lives
     on the event loop that it is made on, from the first place on until `close`."""
 
@@ -72,15 +72,15 @@ class Places:
         self._wanted: dict[str, dict[Destination, Collection[str]]] = {"trunks": {}}
         """By who wants them, with the organizations that they are for. Of an organization's, trunks come first."""
         self._asked_for: dict[Destination, float] = {}
-        self._followed: dict[Destination, _Followed] = {}
+        self._followed: dict[Destination, _TrackedHost] = {}
         """By what `_look_up_of` gives for a place."""
         self._places: frozenset[Destination] = frozenset()
         """All that are wanted now."""
-        self._by_host: dict[str, list[_Followed]] = {}
+        self._by_host: dict[str, list[_TrackedHost]] = {}
         self._leads_to: dict[str, frozenset[str]] = {}
         """What `leads_to` has said since something about the host changed."""
         self._demoted: dict[tuple[str, str], asyncio.TimerHandle] = {}
-        self._room = FairPlaces(AT_ONCE)
+        self._room = FairSemaphore(AT_ONCE)
         self._told_in_s = 0.0
         """How long it took to publish the last time."""
         self._unpublished: asyncio.TimerHandle | None = None
@@ -236,7 +236,7 @@ class Places:
     def _begin(self, look_up: Destination, place: Destination) -> None:
         owner = next((each for wanted in self._wanted.values() for each in wanted.get(place, ())), CALLS)
         task = asyncio.create_task(self._keep(look_up), name=f"place {place.host}")
-        followed = self._followed[look_up] = _Followed(place, owner, task)
+        followed = self._followed[look_up] = _TrackedHost(place, owner, task)
         self._by_host.setdefault(place.host, []).append(followed)
 
     async def _keep(self, look_up: Destination) -> None:
@@ -254,7 +254,7 @@ class Places:
         if any(until_s <= now_s for until_s in self._asked_for.values()):
             self._follow()
 
-    async def _look(self, place: Destination, followed: _Followed) -> float | None:
+    async def _look(self, place: Destination, followed: _TrackedHost) -> float | None:
         """Look once; how long what was found holds, None when nobody could say."""
         try:
             found = _without_no_unicast(place, await self._locate(place))
@@ -281,7 +281,7 @@ class Places:
             self._changed()
         return found.ttl_s if found.whole else None
 
-    def _fail(self, place: Destination, followed: _Followed, why: str) -> None:
+    def _fail(self, place: Destination, followed: _TrackedHost, why: str) -> None:
         """It is told when it begins."""
         if followed.failed is None:
             kept = sorted({each.address for each in followed.targets})

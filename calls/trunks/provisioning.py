@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 
 import structlog
 
-from calls.cooperative import Pace, Slices
-from calls.trunks.host_tracker import Places
-from calls.trunks.trunk_policy import TrunkGate
+from calls.cooperative import DutyCycle, TimeSlice
+from calls.trunks.host_tracker import HostTracker
+from calls.trunks.trunk_policy import TrunkPolicy
 from config.secrets import Secrets, SecretUnreadable
 from sipcore.resolver.sip_locator import Destination, literal
 from sipcore.resolver.target import Place, Transport
@@ -42,7 +42,7 @@ Apply = Callable[[Sequence[Trunk]], Coroutine[Any, Any, None]]
 
 
 @lru_cache(16384)
-def destination_of(text: str, port: int | None = None, transport: Transport | None = None) -> Destination:
+def parse_destination(text: str, port: int | None = None, transport: Transport | None = None) -> Destination:
     """Read `host`, `host:port` or a `sip:` URI. What it says itself of port and transport comes first, then the
     arguments; None: not said. `sips` means TLS."""
     scheme = _SCHEME.match(text)
@@ -54,31 +54,31 @@ def destination_of(text: str, port: int | None = None, transport: Transport | No
     return Destination(normal_host(text), int(own_port[1]) if own_port else port, own or transport)
 
 
-def destinations_of(number: PhoneNumber) -> tuple[Destination, Destination | None]:
+def trunk_destinations(number: PhoneNumber) -> tuple[Destination, Destination | None]:
     """Where a number's trunk is, which has a source, and its outbound proxy."""
     if number.sip_mode == "ip_allowlist":
         return Destination(number.source or "", number.sip_port, number.sip_protocol or "udp"), None
-    registrar = destination_of(number.sip_proxy or "", number.sip_port, number.sip_protocol)
+    registrar = parse_destination(number.sip_proxy or "", number.sip_port, number.sip_protocol)
     if number.sip_register_transport:
         registrar = registrar._replace(transport=number.sip_register_transport)
     proxy = number.sip_outbound_proxy
-    return registrar, destination_of(proxy, None, registrar.transport) if proxy else None
+    return registrar, parse_destination(proxy, None, registrar.transport) if proxy else None
 
 
 @dataclass(frozen=True)
-class TrunkMaker:
+class TrunkBuilder:
     """Makes trunks of phone numbers. `places` knows what a host that says nothing of its transport speaks. `standby`:
     none of them registers."""
 
     secrets: Secrets
-    places: Places
+    places: HostTracker
     standby: bool = False
 
-    def trunk(self, number: PhoneNumber) -> Trunk | None:
+    def build(self, number: PhoneNumber) -> Trunk | None:
         """None when the number's trunk is not set up. Raises `SecretUnreadable` for a password of another key."""
         if number.source is None:
             return None
-        registrar, proxy = destinations_of(number)
+        registrar, proxy = trunk_destinations(number)
         registers = number.sip_mode == "registration"
         place = self._place(registrar)
         return Trunk(
@@ -108,20 +108,20 @@ class TrunkMaker:
         return Credentials(user, self.secrets.decrypt(number.sip_password_encrypted))
 
 
-class TrunkLines:
+class TrunkProvisioner:
     """Keeps the endpoint's trunks as the database has them, without those that the `gate` keeps out. `apply` hands them
     over; `status` tells of one by its key."""
 
     def __init__(
         self,
         database: Database,
-        maker: TrunkMaker,
+        maker: TrunkBuilder,
         apply: Apply,
         status: Callable[[str], TrunkStatus],
-        gate: TrunkGate | None = None,
+        gate: TrunkPolicy | None = None,
     ) -> None:
         self._database = database
-        self._gate = gate or TrunkGate()
+        self._gate = gate or TrunkPolicy()
         self._maker = maker
         self._apply = apply
         self._status = status
@@ -133,7 +133,7 @@ class TrunkLines:
         self._unusable: dict[str, TrunkStatus] = {}
         self._refused: dict[str, str] = {}
         """Numbers whose trunks the operator does not let be used, and why."""
-        self._pace = Pace()
+        self._pace = DutyCycle()
         self._changed = asyncio.Event()
         maker.places.on_change.append(self._changed.set)
 
@@ -175,7 +175,7 @@ class TrunkLines:
         before = self._stored.get(number.id)
         if before is None or before == number:
             return before is not None
-        return destinations_of(before) == destinations_of(number) and all(
+        return trunk_destinations(before) == trunk_destinations(number) and all(
             getattr(before, name) == getattr(number, name) for name in _OF_THE_TRUNK
         )
 
@@ -187,7 +187,7 @@ class TrunkLines:
         """The trunk of a number that has one, for a call: where it is, is known, and the endpoint has it. Raises
         `ConnectionError` for one that cannot be used, and for a number that has been changed since it was read."""
         rules = await self._rules_for(number)
-        registrar, proxy = destinations_of(number)
+        registrar, proxy = trunk_destinations(number)
         found = await self._maker.places.find(proxy or registrar)
         if (problem := self._problem(number, rules)) is not None:
             raise ConnectionError(problem)
@@ -195,7 +195,7 @@ class TrunkLines:
             why = self._maker.places.why_unknown(proxy or registrar)
             raise ConnectionError(f"the trunk's host is unknown{': ' if why else ''}{why or ''}")
         try:
-            trunk = self._maker.trunk(number)
+            trunk = self._maker.build(number)
         except SecretUnreadable as error:
             raise ConnectionError(str(error)) from error
         if trunk is None:
@@ -228,14 +228,14 @@ class TrunkLines:
     async def _read_now(self) -> None:
         rules, numbers = await self._database.read(lambda conn: trunk_grants.rules_and_numbers(conn, self._gate.policy))
         self._numbers = numbers
-        slices = Slices()
+        slices = TimeSlice()
         if await self._gate.update(rules, numbers, slices):
             self._maker.places.reconsider()
         wanted: dict[Destination, set[str]] = {}
         for number in numbers:
             await slices.pause()
             if self._gate.problem(number, _nowhere) is None:
-                for place in destinations_of(number):
+                for place in trunk_destinations(number):
                     if place is not None and literal(place) is None:
                         wanted.setdefault(place, set()).add(number.organization_id)
         self._maker.places.want("trunks", wanted)
@@ -244,7 +244,7 @@ class TrunkLines:
         self._applied = {trunk.key: trunk for trunk in trunks}
         self._stored = {number.id: number for number in self._numbers if number.id in self._applied}
 
-    async def _trunks(self, slices: Slices) -> list[Trunk]:
+    async def _trunks(self, slices: TimeSlice) -> list[Trunk]:
         trunks = []
         for number in self._numbers:
             await slices.pause()
@@ -255,7 +255,7 @@ class TrunkLines:
                 continue
             self._refused.pop(number.id, None)
             try:
-                trunk = self._maker.trunk(number)
+                trunk = self._maker.build(number)
             except SecretUnreadable as error:
                 if number.id not in self._unusable:
                     log.error("trunk.failed", trunk=number.id, number=number.number, why=str(error))

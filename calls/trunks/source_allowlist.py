@@ -11,8 +11,8 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from calls.cooperative import Pace
-from calls.trunks.host_tracker import Places
+from calls.cooperative import DutyCycle
+from calls.trunks.host_tracker import HostTracker
 from sipcore.resolver.sip_locator import Destination, literal
 from storage.database.database import Database, StorageTrouble
 from storage.phone_numbers import phone_numbers, trunk_grants
@@ -27,7 +27,7 @@ _BITS: Final = {4: 32, 6: 128}
 log = structlog.get_logger()
 
 
-class Networks:
+class CidrSet:
     """Networks (CIDR, normal form) that can be asked for an address, however many there are."""
 
     def __init__(self, networks: Collection[str] = ()) -> None:
@@ -50,7 +50,7 @@ class Networks:
         return {each for each in found if each is not None}
 
 
-class TrunkSources:
+class SourceAllowlist:
     """Keeps the endpoint's list of known sources as the database has it, as far as the operator's policy lets them be
     used. `apply` hands addresses and networks over."""
 
@@ -58,7 +58,7 @@ class TrunkSources:
         self,
         database: Database,
         apply: Callable[[Collection[str]], None],
-        places: Places,
+        places: HostTracker,
         policy: Policy = "open",
     ) -> None:
         self._database = database
@@ -68,12 +68,12 @@ class TrunkSources:
         self._stored: Collection[str] = ()
         self._hosts: Collection[str] = ()
         self._names: dict[str, set[str]] = {}
-        self._networks = Networks()
-        self._pace = Pace()
+        self._networks = CidrSet()
+        self._pace = DutyCycle()
         self._changed = asyncio.Event()
         places.on_change.append(self._publish)
 
-    def names_of(self, address: str) -> Collection[str]:
+    def aliases_of(self, address: str) -> Collection[str]:
         """What a source is called in the database: its address, the networks that contain it and the host names that
         resolve to it."""
         there = ip_address(address)
@@ -93,7 +93,7 @@ class TrunkSources:
         self._stored, names = await self._database.read(self._look)
         networks = [each for each in self._stored if "/" in each]
         self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
-        self._networks = Networks(networks)
+        self._networks = CidrSet(networks)
         self._places.want(
             "sources",
             {

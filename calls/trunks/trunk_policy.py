@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calls.cooperative import Slices
+from calls.cooperative import TimeSlice
 from config.own_addresses import own_addresses
 from config.special_addresses import why_no_unicast
 from storage.phone_numbers.phone_numbers import PhoneNumber, named_trunks, used_hosts
@@ -46,7 +46,7 @@ class _FirstNumber:
         return cls(grant.organization_id, grant.number_pattern.replace("*", "").replace("?", "0"))
 
 
-class TrunkGate:
+class TrunkPolicy:
     """`update` says what the database has; the rest answers from that, at once. Use it on the event loop."""
 
     def __init__(self, policy: Policy = "open") -> None:
@@ -59,7 +59,7 @@ class TrunkGate:
         self._permitted_by = OPEN
         """What `permits` has said, and the rules that it looked at."""
 
-    async def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber], slices: Slices) -> bool:
+    async def update(self, rules: TrunkRules, numbers: Iterable[PhoneNumber], slices: TimeSlice) -> bool:
         """What holds from now on, and all numbers that have a trunk; whether that differs from before."""
         by_host: dict[str, set[Claimant]] = {}
         if rules.enforced:

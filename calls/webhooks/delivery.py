@@ -19,8 +19,8 @@ import structlog
 
 from calls import metrics
 from calls.egress.client import EgressClient
-from calls.webhooks.receiver_concurrency import QUICK_S, Pace, WebhookLanes
-from calls.webhooks.retry_backoff import again_at
+from calls.webhooks.receiver_concurrency import QUICK_S, ReceiverConcurrency, ReceiverSpeed
+from calls.webhooks.retry_backoff import next_attempt_at
 from calls.webhooks.signing import signature_headers
 from config.clock import utc_now
 from config.errors import EgressError, TrunklineError
@@ -57,7 +57,7 @@ class DeliveryPolicy:
 
 
 @dataclass(frozen=True)
-class Sent:
+class AttemptResult:
     """What an attempt came to. `error` says why there was no answer."""
 
     status: int | None
@@ -71,14 +71,14 @@ class Sent:
         return self.status == 200
 
     @property
-    def pace(self) -> Pace:
+    def receiver_speed(self) -> ReceiverSpeed:
         """What it tells of its receiver."""
         if self.status is None:
-            return Pace.SILENT
-        return Pace.QUICK if self.duration_ms <= 1000 * QUICK_S else Pace.SLOW
+            return ReceiverSpeed.SILENT
+        return ReceiverSpeed.QUICK if self.duration_ms <= 1000 * QUICK_S else ReceiverSpeed.SLOW
 
 
-class Deliverer:
+class WebhookSender:
     """`run` sends what is due until it is cancelled. What was under way then stays claimed: it is sent again, under the
     same number, at the next start of this server, or by another one when the claim has expired."""
 
@@ -90,7 +90,7 @@ class Deliverer:
         self._claimant = f"{os.getpid()}-{token_hex(8)}"
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
-        self._lanes = WebhookLanes()
+        self._lanes = ReceiverConcurrency()
         self._under_way: set[str] = set()
         self._closing = False
 
@@ -178,7 +178,7 @@ class Deliverer:
             self._under_way.discard(due.attempt.id)
             self.wake()
 
-    async def _make(self, due: Due) -> Pace:
+    async def _make(self, due: Due) -> ReceiverSpeed:
         """Send, and record what came of it."""
         started_at = utc_now()
         sent = await self._send(due)
@@ -195,7 +195,7 @@ class Deliverer:
             claimant=self._claimant,
         )
         _note(due, sent, recorded=await self._stored(record, due) is not None)
-        return sent.pace
+        return sent.receiver_speed
 
     async def _stored(self, record: Callable[[sa.Connection], T], due: Due) -> T:
         """What `record` returns, once the database takes it: what was sent is not sent again because of its trouble."""
@@ -213,9 +213,9 @@ class Deliverer:
         delays = self._policy.retry_delays_s
         if attempt.attempt > len(delays):
             return None
-        return again_at(started_at, took_ms, utc_now(), delays[attempt.attempt - 1], random.random())
+        return next_attempt_at(started_at, took_ms, utc_now(), delays[attempt.attempt - 1], random.random())
 
-    async def _send(self, due: Due) -> Sent:
+    async def _send(self, due: Due) -> AttemptResult:
         """Send the bytes once. Whatever goes wrong is told in the result."""
         started = time.monotonic()
 
@@ -235,8 +235,8 @@ class Deliverer:
                 asker=due.delivery.organization_id,
             )
         except TrunklineError as error:
-            return Sent(None, None, error.message, took())
-        return Sent(answer.status, text_of(answer.body), None, took())
+            return AttemptResult(None, None, error.message, took())
+        return AttemptResult(answer.status, text_of(answer.body), None, took())
 
     def _headers(self, due: Due) -> dict[str, str]:
         delivery = due.delivery
@@ -266,7 +266,7 @@ def _look(now: datetime, conn: sa.Connection) -> tuple[list[Waiting], list[str]]
     return claims.waiting(conn), claims.expired(conn, now)
 
 
-def _note(due: Due, sent: Sent, *, recorded: bool) -> None:
+def _note(due: Due, sent: AttemptResult, *, recorded: bool) -> None:
     """It is not recorded when another one has taken the attempt over or when its call has been deleted."""
     metrics.WEBHOOK_ATTEMPTS.labels(outcome="succeeded" if sent.succeeded else "failed").inc()
     event = "webhook.delivered" if sent.succeeded else "webhook.failed"

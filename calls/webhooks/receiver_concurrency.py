@@ -23,7 +23,7 @@ REMEMBERED: Final = 10_000
 """Receivers whose pace is known; beyond that those that were sent to longest ago are new again."""
 
 
-class Pace(Enum):
+class ReceiverSpeed(Enum):
     """How a receiver did the last time."""
 
     NEW = auto()
@@ -40,16 +40,16 @@ class Pace(Enum):
     @property
     def known_as_slow(self) -> bool:
         """It shares `MOST_SLOW` with others of its kind."""
-        return self in (Pace.SLOW, Pace.SILENT)
+        return self in (ReceiverSpeed.SLOW, ReceiverSpeed.SILENT)
 
 
-_ROOM: Final = {Pace.NEW: 2, Pace.QUICK: 16, Pace.SLOW: 8, Pace.SILENT: 2}
+_ROOM: Final = {ReceiverSpeed.NEW: 2, ReceiverSpeed.QUICK: 16, ReceiverSpeed.SLOW: 8, ReceiverSpeed.SILENT: 2}
 
 
 @dataclass
 class _Receiver:
     under_way: int = 0
-    pace: Pace = Pace.NEW
+    pace: ReceiverSpeed = ReceiverSpeed.NEW
 
 
 @dataclass
@@ -60,7 +60,7 @@ class _Share:
     slow: int = 0
 
 
-class WebhookLanes:
+class ReceiverConcurrency:
     """The room there is. What `shares` gives is taken by `begin` and given back by `end`. Receivers are told by the
     lanes of `storage.webhooks.destinations.lane_of`."""
 
@@ -112,7 +112,7 @@ class WebhookLanes:
         self._slow += receiver.pace.known_as_slow
         self._forget()
 
-    def end(self, destination: str, pace: Pace | None) -> None:
+    def end(self, destination: str, pace: ReceiverSpeed | None) -> None:
         """One has ended; None when nothing was learned."""
         receiver, owner = self._receivers[destination], organization_of(destination)
         own, slow_before = self._organizations[owner], receiver.under_way * receiver.pace.known_as_slow

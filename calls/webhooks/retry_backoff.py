@@ -14,7 +14,7 @@ MOST_JITTER_S: Final = 60.0
 ONE_MS: Final = timedelta(milliseconds=1)
 
 
-def again_at(started_at: datetime, took_ms: int, now: datetime, delay_s: float, luck: float) -> datetime:
+def next_attempt_at(started_at: datetime, took_ms: int, now: datetime, delay_s: float, luck: float) -> datetime:
     """The time of the next attempt after one that started at `started_at`, took `took_ms` and has failed now: `delay_s`
     after its end or later, never earlier. `luck` is 0..1. A clock that was set back meanwhile does not shorten the
     wait."""

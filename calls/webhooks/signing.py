@@ -17,12 +17,12 @@ def signature_headers(delivery_id: str, body: bytes, secret: str | None, timesta
     if secret:
         headers["X-Service-Signature"] = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
         signed = f"{delivery_id}.{timestamp}.".encode() + body
-        digest = hmac.digest(standard_key(secret), signed, "sha256")
+        digest = hmac.digest(standard_webhooks_key(secret), signed, "sha256")
         headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"
     return headers
 
 
-def standard_key(secret: str) -> bytes:
+def standard_webhooks_key(secret: str) -> bytes:
     """The key of the Standard Webhooks signature. What follows `whsec_` and is no base64 counts as it is written."""
     if secret.startswith("whsec_"):
         encoded = secret.removeprefix("whsec_")

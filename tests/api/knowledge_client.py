@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from api.schemas.knowledge import MIME_TYPES
-from calls.knowledge.ingestion import KnowledgeWorker
+from calls.knowledge.ingestion import DocumentIngester
 from tests.api.conftest import Api
 from tests.storage.document_reader.office_files import docx, p, page_of, pdf
 
@@ -75,7 +75,7 @@ class Library:
     """The API with the worker that reads what is uploaded, as in a server."""
 
     api: Api
-    worker: KnowledgeWorker
+    worker: DocumentIngester
     agent_id: str
 
     async def read(self, content: bytes = FILES["text/plain"], agent_id: str = "", **changes: Any) -> dict[str, Any]:

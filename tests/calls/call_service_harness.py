@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.admission.capacity import Ceilings
-from calls.admission.digest_auth import Door
-from calls.admission.funds import caller_check
-from calls.admission.model_load import Load
+from calls.admission.capacity import ConcurrencyLimits
+from calls.admission.digest_auth import InboundDigestAuth
+from calls.admission.funds import inbound_funds_check
+from calls.admission.model_load import ModelLoadShedder
 from calls.call_record.billing import RateCard
 from calls.egress.address_rules import EgressRules
 from calls.egress.client import EgressClient
-from calls.egress.concurrency import Lanes
+from calls.egress.concurrency import EgressConcurrency
 from calls.outbound.dialer import WayOut
 from calls.outbound.pacing import Turns
-from calls.post_call.analysis import Analyst
-from calls.post_call.finalizer import AfterCall
+from calls.post_call.analysis import CallAnalyzer
+from calls.post_call.finalizer import CallFinalizer
 from calls.service import CallService
 from calls.session.dependencies import Equipment
 from calls.tools.http_tool import Outside
@@ -176,12 +176,12 @@ async def until(condition: Any) -> None:
 async def open_house(
     data_dir: Path,
     *answers: str | Sequence[AnswerPart] | Exception,
-    ceilings: Ceilings | None = None,
+    ceilings: ConcurrencyLimits | None = None,
     rtp_timeout_s: float = 30.0,
     ring_timeout_s: float = 45.0,
     per_second: float = 1000.0,
     hears: Sequence[str] = (),
-    load: Load | None = None,
+    load: ModelLoadShedder | None = None,
     max_analysis_s: float = 30.0,
     billing: BillingSettings = FREE,
     trunk_policy: Policy = "open",
@@ -204,16 +204,16 @@ async def open_house(
         return names.get(address, {address})
 
     catalogue = scripted_catalogue(language, ears, voice)
-    after = AfterCall(
+    after = CallFinalizer(
         database,
         secrets,
         "https://here.test",
         lambda: woken.append(None),
         RateCard.of(billing),
-        Analyst(catalogue, max_analysis_s),
+        CallAnalyzer(catalogue, max_analysis_s),
     )
     client = EgressClient(EgressRules(["127.0.0.0/8"]), system_tls())
-    outside = Outside(client, Lanes(), secrets)
+    outside = Outside(client, EgressConcurrency(), secrets)
     equipment = Equipment(
         database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s,
         names_of=names_of,
@@ -221,10 +221,10 @@ async def open_house(
     callees = Callees(pump)
     turns = GatedTurns(per_second)
     way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load, trunk_policy=trunk_policy)
-    door = Door(secrets, InboundDigest(("SHA-256", "MD5")))
+    door = InboundDigestAuth(secrets, InboundDigest(("SHA-256", "MD5")))
     service = CallService(
-        database, equipment, ceilings or Ceilings(), names_of, way_out, door=door, load=load,
-        check_caller=caller_check(billing), trunk_policy=trunk_policy,
+        database, equipment, ceilings or ConcurrencyLimits(), names_of, way_out, door=door, load=load,
+        check_caller=inbound_funds_check(billing), trunk_policy=trunk_policy,
     )  # fmt: skip
     ticking = asyncio.ensure_future(_tick(pump, engine))
     try:

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from calls.fair_semaphore import FairPlaces
+from calls.fair_semaphore import FairSemaphore
 
 
-async def take_all(places: FairPlaces, owner: str, wanted: int) -> int:
+async def take_all(places: FairSemaphore, owner: str, wanted: int) -> int:
     """How many of the places an owner gets that wants so many; the others go on waiting."""
     turns = [asyncio.create_task(places.take(owner)) for _ in range(wanted)]
     await asyncio.sleep(0)
@@ -20,18 +20,18 @@ async def take_all(places: FairPlaces, owner: str, wanted: int) -> int:
 
 @pytest.mark.parametrize("hogs", [1, 2, 4, 6])
 async def test_owners_that_hold_on_to_all_they_get_leave_room_to_the_next(hogs: int) -> None:
-    places = FairPlaces(128)
+    places = FairSemaphore(128)
     got = [await take_all(places, f"hog {each}", 200) for each in range(hogs)]
     assert got[0] == 64, "alone, it has half"
     assert await take_all(places, "next", 4) >= (1 if hogs == 6 else 4)
 
 
 async def test_no_owner_has_more_than_its_bound() -> None:
-    assert await take_all(FairPlaces(128, 32), "hog", 200) == 32
+    assert await take_all(FairSemaphore(128, 32), "hog", 200) == 32
 
 
 async def test_what_is_given_back_goes_to_the_owner_with_the_fewest() -> None:
-    places = FairPlaces(2)
+    places = FairSemaphore(2)
     await places.take("a")
     order: list[str] = []
 
@@ -50,7 +50,7 @@ async def test_what_is_given_back_goes_to_the_owner_with_the_fewest() -> None:
 
 
 async def test_whoever_gives_up_waiting_leaves_its_turn_to_others() -> None:
-    places = FairPlaces(1)
+    places = FairSemaphore(1)
     await places.take("a")
     first, second = (asyncio.create_task(places.take(owner)) for owner in ("b", "c"))
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_whoever_gives_up_waiting_leaves_its_turn_to_others() -> None:
 
 
 async def test_a_place_that_comes_as_its_owner_gives_up_is_not_lost() -> None:
-    places = FairPlaces(1)
+    places = FairSemaphore(1)
     await places.take("a")
     waiting = asyncio.create_task(places.take("b"))
     await asyncio.sleep(0)
@@ -76,7 +76,7 @@ async def test_a_place_that_comes_as_its_owner_gives_up_is_not_lost() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_several_that_give_up_as_a_place_comes_take_nobody_elses_turn(before: bool) -> None:
-    places = FairPlaces(1)
+    places = FairSemaphore(1)
     await places.take("a")
     gone = [asyncio.create_task(places.take("b")) for _ in range(3)]
     stays = asyncio.create_task(places.take("b"))

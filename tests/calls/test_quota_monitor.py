@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.quota_monitor import QuotaKeeper
+from calls.quota_monitor import QuotaMonitor
 from config.clock import utc_now
 from config.sections import QuotaSettings
 from storage import snapshot, tables
@@ -21,7 +21,7 @@ from tests.calls.knowledge.ingestion_harness import Archive, at_work
 LIMITS = QuotaSettings().model_dump()
 
 
-def figures(keeper: QuotaKeeper) -> dict[tuple[str, str, str], float]:
+def figures(keeper: QuotaMonitor) -> dict[tuple[str, str, str], float]:
     return {
         (sample.name, sample.labels["organization"], sample.labels["quota"]): sample.value
         for metric in keeper.collect()
@@ -34,7 +34,7 @@ async def test_the_file_of_a_document_that_failed_goes_after_a_day_and_its_row_s
     async with at_work(archive) as worker:
         await worker.idle()
     assert (await archive.get(failed)).status == "failed"
-    keeper = QuotaKeeper(archive.database, archive.data_dir, LIMITS)
+    keeper = QuotaMonitor(archive.database, archive.data_dir, LIMITS)
     await keeper.remove_failed()
     assert files.path_of(archive.data_dir, failed.id).exists(), "not before"
     documents = tables.knowledge_documents
@@ -67,7 +67,7 @@ async def test_recordings_are_measured_counted_and_warned_of(archive: Archive) -
     path = recordings.path_of(archive.data_dir, call.id, call.created_at)
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(5000))
-    keeper = QuotaKeeper(archive.database, archive.data_dir, {**LIMITS, "recording_bytes": 4999})
+    keeper = QuotaMonitor(archive.database, archive.data_dir, {**LIMITS, "recording_bytes": 4999})
     with capture_logs() as lines:
         await keeper._round()
         await keeper._round()

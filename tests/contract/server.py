@@ -23,7 +23,7 @@ from cryptography.fernet import Fernet
 from api.app import create_app
 from api.services import Services
 from api.serving.listener import listen
-from calls.admission.capacity import Ceilings, SecondLegs
+from calls.admission.capacity import ConcurrencyLimits, TransferLegs
 from config.clock import utc_now
 from config.errors import TooMany
 from config.secrets import Secrets
@@ -124,12 +124,12 @@ def _services(folder: Path, changes: Mapping[str, Any]) -> Services:
         end: dict[str, Any] = {"status": "no_answer", "ended_reason": "api_hangup", "ended_at": utc_now()}
         return await database.write(lambda conn: calls.finish(conn, call_id, **end)) is not None
 
-    ceilings = Ceilings(PLENTY, PLENTY)
+    ceilings = ConcurrencyLimits(PLENTY, PLENTY)
 
     def check_room(conn: sa.Connection, organization: Organization) -> None:
         """As the calls' own service, without second legs."""
         own = organization.max_calls
-        if ceilings.full(conn, organization.id, own, (), SecondLegs(check_room, lambda: None)) == "organization":
+        if ceilings.exceeded(conn, organization.id, own, (), TransferLegs(check_room, lambda: None)) == "organization":
             raise TooMany("Too many concurrent calls. Please try again later.")
 
     return Services(

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from calls.call_record.billing import RateCard, charge
-from calls.call_record.metering import Usage
+from calls.call_record.metering import CallUsage
 from config.clock import iso
 from storage.calls import calls
 from tests.contract.kinds import NO_ID
@@ -79,7 +79,7 @@ def test_a_cost_is_shown_where_there_is_one(server: Server, world: World) -> Non
 def test_a_call_that_was_billed_shows_by_what(server: Server) -> None:
     organization_id, client = server.organization(plan="paid")
     stored = ended_call(server, organization_id)
-    usage = Usage(prompt_tokens=9, completion_tokens=1, heard_s=1.5, spoken_characters=20)
+    usage = CallUsage(prompt_tokens=9, completion_tokens=1, heard_s=1.5, spoken_characters=20)
     server.write(lambda conn: charge(conn, stored, usage, RateCard(tokens=Decimal(2))))
     detail = client("GET", f"/calls/{stored.id}").data
     assert Record((*DETAIL, COST, USAGE)).misfits(detail) == []
@@ -93,7 +93,7 @@ def test_a_call_that_was_billed_shows_by_what(server: Server) -> None:
 
 def test_a_call_that_is_free_shows_no_usage(server: Server, world: World) -> None:
     stored = ended_call(server, world.organization_id)
-    server.write(lambda conn: charge(conn, stored, Usage(heard_s=1.5), RateCard(hearing=Decimal(2))))
+    server.write(lambda conn: charge(conn, stored, CallUsage(heard_s=1.5), RateCard(hearing=Decimal(2))))
     assert Record(DETAIL).misfits(world.client("GET", f"/calls/{stored.id}").data) == []
 
 

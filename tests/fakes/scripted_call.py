@@ -10,14 +10,14 @@ from uuid import uuid4
 import numpy as np
 
 from calls.call_record import turn_metrics
-from calls.call_record.metering import Meter
+from calls.call_record.metering import UsageMeter
 from calls.call_record.timeline import Timeline
 from calls.conversation.config import Script
 from calls.conversation.conversation import Conversation
 from calls.conversation.event_queue import Inbox, NobodySpeaks
 from calls.conversation.response_generator import Mind
 from calls.conversation.speech_output import Mouth
-from calls.knowledge.prefetch import Lookup
+from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.builtin_tools import EndCall
 from calls.tools.toolset import Tool, ToolBelt
 from media.audio_port import TICK_MS, Samples
@@ -221,7 +221,7 @@ class Talk:
         tools: Sequence[Tool] = (),
         may_end_call: bool = True,
         model: LanguageModel | None = None,
-        lookup: Lookup | None = None,
+        lookup: KnowledgePrefetch | None = None,
     ) -> None:
         """`model` answers instead of `answers`, if there is one."""
         self.port = ArrayPort()
@@ -232,7 +232,7 @@ class Talk:
         self.ear = ScriptedStream(deque(), lambda _: None)
         self.protected: list[tuple[bool, int]] = []
         self.inbox = Inbox()
-        self.meter = Meter()
+        self.meter = UsageMeter()
         self._audible = False
         self.conversation = Conversation(
             call_id="c1",

@@ -10,7 +10,7 @@ from contextlib import closing
 from ipaddress import ip_address
 from typing import Any, Final
 
-from calls.trunks.provisioning import destinations_of
+from calls.trunks.provisioning import trunk_destinations
 from config.setting_values import PORTS_PER_CALL
 from config.settings import Settings
 from sipcore.resolver.dns_records import LookUpFailed
@@ -99,7 +99,7 @@ async def _lost(settings: Settings, numbers: Sequence[PhoneNumber]) -> list[str]
     places = {
         place: number.number
         for number in numbers
-        for place in destinations_of(number)
+        for place in trunk_destinations(number)
         if place is not None and literal(place) is None
     }
     with closing(HostNames()) as hosts:

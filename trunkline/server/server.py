@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
-from calls.admission.model_load import Load
+from calls.admission.model_load import ModelLoadShedder
 from calls.admission.rejection import RETRY_AFTER_S
 from calls.service import CallService
-from calls.trunks.source_allowlist import TrunkSources
-from calls.webhooks.delivery import Deliverer
+from calls.trunks.source_allowlist import SourceAllowlist
+from calls.webhooks.delivery import WebhookSender
 from config.settings import Settings
 from media.engine.engine import Engine
 from sipcore.endpoint import Endpoint
@@ -38,11 +38,11 @@ class Server:
     endpoint: Endpoint
     engine: Engine
     calls: CallService
-    deliverer: Deliverer
-    sources: TrunkSources
+    deliverer: WebhookSender
+    sources: SourceAllowlist
     certificate: CertificateWatch
     sip_port: int
-    load: Load | None = None
+    load: ModelLoadShedder | None = None
     api_origin: str = ""
     draining: bool = False
     parts: dict[str, str | None] = field(default_factory=lambda: {"sip": None, "models": None, "audio": None})

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from calls.call_record import media_quality
-from calls.call_record.sip_trace import Followed, SipTrails, entry
+from calls.call_record.sip_trace import CallSipTraces, TracedCall, entry
 from calls.service import CallService
 from calls.session.snapshot import CallNow
 from config.clock import utc_now
@@ -28,17 +28,17 @@ from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from trunkline.server.control_socket import Answer, Line
 
-Wanted = Callable[[SipMessage, DialogKey | None, Followed | None], bool]
+Wanted = Callable[[SipMessage, DialogKey | None, TracedCall | None], bool]
 
 
 @dataclass(frozen=True)
 class Told:
-    """What is known at the moment. `names_of` gives the names that an address has among the sources of trunks."""
+    """What is known at the moment. `aliases_of` gives the names that an address has among the sources of trunks."""
 
     database: Database
     sip_log: SipLog
     see: Callable[[], None]
-    trails: SipTrails
+    trails: CallSipTraces
     service: CallService
     names_of: Callable[[str], Collection[str]]
     status_of: Callable[[PhoneNumber], TrunkStatus]
@@ -134,7 +134,7 @@ class SipAnswers:
         ids = {each.id for each in stored}
         sources = {source for each in stored for source in phone_numbers.sources_of(each)}
 
-        def wanted(message: SipMessage, key: DialogKey | None, followed: Followed | None) -> bool:
+        def wanted(message: SipMessage, key: DialogKey | None, followed: TracedCall | None) -> bool:
             if followed is not None:
                 return followed.phone_number_id in ids
             return not sources.isdisjoint(told.names_of(host_of(message.peer)))
@@ -167,7 +167,7 @@ def _trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]]:
     return phone_numbers.trunks(conn), {each.id: each.name for each in organizations.all_of(conn)}
 
 
-def _shown(kept: Kept, key: DialogKey | None, followed: Followed | None) -> dict[str, Any]:
+def _shown(kept: Kept, key: DialogKey | None, followed: TracedCall | None) -> dict[str, Any]:
     call_id = followed.call_id if followed else None
     return _public(entry(kept, kept.message.at_ns), kept.message.call_id, call_id)
 

@@ -15,28 +15,28 @@ import structlog
 from api.app import create_app
 from api.services import Services
 from api.serving.listener import listen
-from calls.admission.capacity import Ceilings
-from calls.admission.digest_auth import Door
-from calls.admission.funds import caller_check
+from calls.admission.capacity import ConcurrencyLimits
+from calls.admission.digest_auth import InboundDigestAuth
+from calls.admission.funds import inbound_funds_check
 from calls.call_record.billing import RateCard
-from calls.call_record.sip_trace import SipTrails
-from calls.knowledge.indexer import KnowledgeKeeper
-from calls.knowledge.ingestion import KnowledgeWorker
+from calls.call_record.sip_trace import CallSipTraces
+from calls.knowledge.indexer import KnowledgeIndexer
+from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
-from calls.knowledge.vector_search import KnowledgeMeanings
+from calls.knowledge.vector_search import VectorSearch
 from calls.outbound.audit_log import forget_regularly
 from calls.outbound.dialer import WayOut
 from calls.outbound.pacing import Turns
-from calls.post_call.analysis import Analyst
-from calls.post_call.finalizer import AfterCall
+from calls.post_call.analysis import CallAnalyzer
+from calls.post_call.finalizer import CallFinalizer
 from calls.post_call.retention import Retention
-from calls.quota_monitor import QuotaKeeper
+from calls.quota_monitor import QuotaMonitor
 from calls.service import CallService
 from calls.session.background_audio import Backgrounds
 from calls.session.dependencies import Equipment
-from calls.trunks.provisioning import TrunkLines, TrunkMaker
-from calls.trunks.source_allowlist import TrunkSources
-from calls.trunks.trunk_policy import TrunkGate
+from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
+from calls.trunks.source_allowlist import SourceAllowlist
+from calls.trunks.trunk_policy import TrunkPolicy
 from config.settings import Settings
 from models.loading.catalogue import Catalogue
 from sipcore.dialogs.leg import Leg
@@ -125,34 +125,34 @@ async def running(
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
         engine, writer = open_sound(endpoint, stack)
-        trails = SipTrails(database, endpoint.sip_log, endpoint.see_messages)
+        trails = CallSipTraces(database, endpoint.sip_log, endpoint.see_messages)
         stack.push_async_callback(trails.close)
-        after_call = AfterCall(
+        after_call = CallFinalizer(
             database, key, settings.public_origin, deliverer.wake, RateCard.of(settings.billing),
-            Analyst(models, settings.after_call.max_wait_s),
+            CallAnalyzer(models, settings.after_call.max_wait_s),
         )  # fmt: skip
-        gate = TrunkGate(settings.trunks.policy)
+        gate = TrunkPolicy(settings.trunks.policy)
         places = open_places(settings, endpoint, gate, stack)
-        sources = TrunkSources(
+        sources = SourceAllowlist(
             database, partial(endpoint.set_sources, probes=[*map(str, settings.sip.probes)]), places, gate.policy
         )
-        meanings = None if models.embeddings is None else KnowledgeMeanings(database, models.embeddings)
-        searches, keeper = KnowledgeSearch(database, meanings), KnowledgeKeeper(database, meanings)
+        meanings = None if models.embeddings is None else VectorSearch(database, models.embeddings)
+        searches, keeper = KnowledgeSearch(database, meanings), KnowledgeIndexer(database, meanings)
         equipment = Equipment(
             database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
-            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails, sources.names_of,
+            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails, sources.aliases_of,
             searches,
         )  # fmt: skip
         turns = Turns(settings.limits.max_outbound_per_second)
-        lines = TrunkLines(
-            database, TrunkMaker(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
+        lines = TrunkProvisioner(
+            database, TrunkBuilder(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
             gate,
         )  # fmt: skip
         way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp, load, gate.policy)
-        door = Door(key, InboundDigest(settings.sip.digest_algorithms))
+        door = InboundDigestAuth(key, InboundDigest(settings.sip.digest_algorithms))
         service = inbox.service = CallService(
-            database, equipment, _ceilings(settings), sources.names_of, way_out, door=door, load=load,
-            check_caller=caller_check(settings.billing), trunk_policy=gate.policy,
+            database, equipment, _ceilings(settings), sources.aliases_of, way_out, door=door, load=load,
+            check_caller=inbound_funds_check(settings.billing), trunk_policy=gate.policy,
         )  # fmt: skip
         stack.push_async_callback(service.drain, 0)
         await service.recover()
@@ -163,7 +163,7 @@ async def running(
         service.on_room = server.say_whether_calls_are_taken
         disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.room_again)
         retention = Retention(database, settings.data_dir)
-        knowledge = KnowledgeWorker(database, settings.data_dir, keeper.wake, retention.leaves_traces)
+        knowledge = DocumentIngester(database, settings.data_dir, keeper.wake, retention.leaves_traces)
         await knowledge.recover()
         services = Services(
             settings, database, key, models, server.readiness, lambda: service.live_calls,
@@ -180,7 +180,13 @@ async def running(
         if settings.links_follow_the_client:
             log.warning("api.public_url_not_set", links=settings.public_origin, remedy=NO_PUBLIC_URL)
         sip = Told(
-            database, endpoint.sip_log, endpoint.see_messages, trails, service, sources.names_of, services.trunk_status
+            database,
+            endpoint.sip_log,
+            endpoint.see_messages,
+            trails,
+            service,
+            sources.aliases_of,
+            services.trunk_status,
         )
         answers: dict[str, Answer] = {
             **SipAnswers(sip).answers(),
@@ -190,7 +196,7 @@ async def running(
         figures = SipCollector(endpoint.sip_log, lines.all)
         figures.register()
         stack.callback(figures.unregister)
-        quota_keeper = QuotaKeeper(database, settings.data_dir, settings.quotas.model_dump())
+        quota_keeper = QuotaMonitor(database, settings.data_dir, settings.quotas.model_dump())
         quota_keeper.register()
         stack.callback(quota_keeper.unregister)
         await sources.refresh()
@@ -204,7 +210,7 @@ async def running(
 
 
 def _work(
-    server: Server, lines: TrunkLines, knowledge: KnowledgeWorker, keeper: KnowledgeKeeper, retention: Retention
+    server: Server, lines: TrunkProvisioner, knowledge: DocumentIngester, keeper: KnowledgeIndexer, retention: Retention
 ) -> dict[str, Work]:
     """What goes on in the background, by the names that the log calls it by."""
     work: dict[str, Work] = {
@@ -225,7 +231,9 @@ def _work(
     return work
 
 
-async def _read_trunks(sources: TrunkSources, lines: TrunkLines, _question: Mapping[str, Any], _line: Line) -> None:
+async def _read_trunks(
+    sources: SourceAllowlist, lines: TrunkProvisioner, _question: Mapping[str, Any], _line: Line
+) -> None:
     """The operator has given or taken trunks: from now on that holds for whoever is heard and registered."""
     await lines.refresh()
     await sources.refresh()
@@ -273,8 +281,8 @@ async def _housekeeping(server: Server) -> None:
         server.calls.look_for_queued()  # a client may have gone between the storing of its call and our knowing of it
 
 
-def _ceilings(settings: Settings) -> Ceilings:
-    return Ceilings(settings.limits.max_calls, settings.limits.max_calls_per_organization)
+def _ceilings(settings: Settings) -> ConcurrencyLimits:
+    return ConcurrencyLimits(settings.limits.max_calls, settings.limits.max_calls_per_organization)
 
 
 def _origin(settings: Settings, port: int) -> str:

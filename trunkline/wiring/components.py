@@ -13,11 +13,11 @@ from prometheus_client import REGISTRY
 
 from calls import metrics
 from calls.egress.client import EgressClient
-from calls.egress.concurrency import Lanes
+from calls.egress.concurrency import EgressConcurrency
 from calls.tools.http_tool import Outside
-from calls.trunks.host_tracker import Places
-from calls.trunks.trunk_policy import TrunkGate
-from calls.webhooks.delivery import Deliverer, DeliveryPolicy
+from calls.trunks.host_tracker import HostTracker
+from calls.trunks.trunk_policy import TrunkPolicy
+from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config.secrets import Secrets
 from config.settings import Settings
 from media.engine.engine import Engine
@@ -85,7 +85,7 @@ def _load_models(settings: Settings, speech_files: SpeechFiles | None) -> Catalo
 
 async def open_ways_out(
     settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
-) -> tuple[Deliverer, Outside]:
+) -> tuple[WebhookSender, Outside]:
     """For webhooks and for tools, with a client each: neither waits for the other's slow name servers. We hold the
     database's lock: who has claimed webhooks there is dead."""
     await database.write(claims.release_all)
@@ -95,14 +95,14 @@ async def open_ways_out(
         stack.push_async_callback(client.close)
     webhooks = settings.webhooks
     policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-    return Deliverer(database, clients[0], key, policy), Outside(clients[1], Lanes(), key)
+    return WebhookSender(database, clients[0], key, policy), Outside(clients[1], EgressConcurrency(), key)
 
 
-def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkGate, stack: AsyncExitStack) -> Places:
+def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack: AsyncExitStack) -> HostTracker:
     """Where trunks' host names are, found without PJSIP and told to it."""
     hosts = HostNames()
     stack.callback(hosts.close)
-    places = Places(locator_of(settings, hosts).locate, endpoint.set_hosts)
+    places = HostTracker(locator_of(settings, hosts).locate, endpoint.set_hosts)
     places.permits, gate.leads = gate.permits, places.leads
     endpoint.on_silent = places.demote
     stack.push_async_callback(places.close)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from calls.admission.model_load import Gate, Load
+from calls.admission.model_load import LatencyGate, ModelLoadShedder
 from config.errors import ModelError
 from config.settings import Settings
 from models.loading.benchmark import speeds_of
@@ -17,13 +17,13 @@ TALK = Talk()
 log = structlog.get_logger()
 
 
-def load_of(settings: Settings, models: Catalogue) -> Load | None:
+def load_of(settings: Settings, models: Catalogue) -> ModelLoadShedder | None:
     """Measures the models and watches them as the settings want it; None when they do not."""
     limits = settings.limits
     if limits.slow_answers == "off":
         return None
-    return Load(
-        Gate(limits.max_answer_wait_s),
+    return ModelLoadShedder(
+        LatencyGate(limits.max_answer_wait_s),
         models.expected_wait_s,
         expect=lambda: _expected_calls(settings, models),
         refuses=limits.slow_answers == "refuse",

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from calls.post_call.redaction import check_digits
-from calls.post_call.redaction.spoken_digits import Unit
+from calls.post_call.redaction.spoken_digits import SpokenToken
 
 DIALLED: Final = re.compile(r"[0-9*#A-D]+")
 """A turn that was dialled."""
@@ -19,12 +19,12 @@ _SHAPES: Final = ((4, 4, 4, 4), (4, 6, 5), (4, 6, 4))
 """Digits of a card's groups as they are printed on it."""
 
 
-def digits_of(run: Iterable[Unit]) -> str:
+def digits_of(run: Iterable[SpokenToken]) -> str:
     """The row as one text."""
     return "".join(unit.characters for unit in run)
 
 
-def cards_in(run: Sequence[Unit], texts: Sequence[str], *, about_cards: bool) -> list[slice]:
+def cards_in(run: Sequence[SpokenToken], texts: Sequence[str], *, about_cards: bool) -> list[slice]:
     """Where cards' numbers are in a row of digits, from its beginning to its end. `about_cards`: the talk is of one, so
     that one which was misheard is found too."""
     if _is_card(run, texts, about_cards):
@@ -36,7 +36,7 @@ def cards_in(run: Sequence[Unit], texts: Sequence[str], *, about_cards: bool) ->
     return sorted(found, key=lambda card: card.start)
 
 
-def _is_card(run: Sequence[Unit], texts: Sequence[str], about_cards: bool) -> bool:
+def _is_card(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool) -> bool:
     """All of it is a card's number: one of the short ones too when it is all of a turn, as what was dialled is."""
     if not 0 < len(run) <= _LONGEST_CARD:
         return False
@@ -45,11 +45,11 @@ def _is_card(run: Sequence[Unit], texts: Sequence[str], about_cards: bool) -> bo
     return check_digits.is_dialled_card(digits) if short_ones_too else check_digits.is_card(digits)
 
 
-def _is_dialled(run: Sequence[Unit], texts: Sequence[str]) -> bool:
+def _is_dialled(run: Sequence[SpokenToken], texts: Sequence[str]) -> bool:
     return len(run) == 1 and DIALLED.fullmatch(texts[run[0].item]) is not None
 
 
-def _standing_out(run: Sequence[Unit], texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
+def _standing_out(run: Sequence[SpokenToken], texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
     """Cards among other digits that are told by where they begin and end: with a turn, with a group of figures as they
     are printed, or, when the talk is of cards, anywhere."""
     start = 0
@@ -61,7 +61,7 @@ def _standing_out(run: Sequence[Unit], texts: Sequence[str], about_cards: bool) 
         start = stop or start + 1
 
 
-def _ends_from(run: Sequence[Unit], start: int, about_cards: bool) -> Iterable[int]:
+def _ends_from(run: Sequence[SpokenToken], start: int, about_cards: bool) -> Iterable[int]:
     begins_turn = start == 0 or run[start - 1].item != run[start].item
     digits, turns, lengths = 0, 0, []
     for end in range(start + 1, min(start + check_digits.LONGEST_CARD_AMONG_OTHERS, len(run)) + 1):
@@ -75,13 +75,15 @@ def _ends_from(run: Sequence[Unit], start: int, about_cards: bool) -> Iterable[i
             yield end
 
 
-def _is_among_others(run: Sequence[Unit], texts: Sequence[str]) -> bool:
+def _is_among_others(run: Sequence[SpokenToken], texts: Sequence[str]) -> bool:
     digits = digits_of(run)
     short = _is_dialled(run, texts) and check_digits.is_dialled_card(digits)
     return short or check_digits.is_card(digits, among_others=True)
 
 
-def _at_ends(run: Sequence[Unit], start: int, stop: int, texts: Sequence[str], about_cards: bool) -> Iterable[slice]:
+def _at_ends(
+    run: Sequence[SpokenToken], start: int, stop: int, texts: Sequence[str], about_cards: bool
+) -> Iterable[slice]:
     """Cards at the beginnings and the ends of what is left of a row; or all of it, when it is as long as a card where
     the talk is of one."""
     while start < stop:
@@ -96,7 +98,7 @@ def _at_ends(run: Sequence[Unit], start: int, stop: int, texts: Sequence[str], a
         start, stop = (start + part.stop, stop) if part.start == 0 else (start, start + part.start)
 
 
-def _end_of(run: Sequence[Unit]) -> slice | None:
+def _end_of(run: Sequence[SpokenToken]) -> slice | None:
     """The longest beginning or end of a row of digits that is a card."""
     for length in range(min(check_digits.LONGEST_CARD_AMONG_OTHERS, len(run) - 1), 0, -1):
         for part in (slice(0, length), slice(len(run) - length, len(run))):

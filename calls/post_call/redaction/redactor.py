@@ -14,12 +14,12 @@ import sqlalchemy as sa
 
 from calls.post_call.redaction import check_digits
 from calls.post_call.redaction.card_numbers import DIALLED, cards_in, digits_of
-from calls.post_call.redaction.spoken_digits import LANGUAGES, Unit, units_of, vocabulary
+from calls.post_call.redaction.spoken_digits import LANGUAGES, SpokenToken, number_words, tokenize
 from storage.accounts import organizations
 from storage.calls.calls import TranscriptItem
 
 if TYPE_CHECKING:
-    from calls.call_record.outcome import Outcome
+    from calls.call_record.outcome import CallOutcome
 
 CARD: Final = "[card]"
 NUMBER: Final = "[number]"
@@ -55,7 +55,7 @@ Span = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class Rules:
+class RedactionRules:
     """What is hidden. `numbers`: those of cards, accounts and persons; `dialled`: all that callers dial."""
 
     numbers: bool = False
@@ -65,29 +65,31 @@ class Rules:
         return self.numbers or self.dialled
 
 
-EVERYTHING: Final = Rules(numbers=True, dialled=True)
+REDACT_EVERYTHING: Final = RedactionRules(numbers=True, dialled=True)
 
 
-def rules_of(conn: sa.Connection, call_id: str) -> Rules:
+def rules_of(conn: sa.Connection, call_id: str) -> RedactionRules:
     """Those of the call's organization, now."""
-    return Rules(*organizations.redaction_of_call(conn, call_id))
+    return RedactionRules(*organizations.redaction_of_call(conn, call_id))
 
 
-def rules_of_organization(conn: sa.Connection, organization_id: str) -> Rules:
+def rules_of_organization(conn: sa.Connection, organization_id: str) -> RedactionRules:
     """Those of an organization, now; everything is hidden of one that is gone."""
     organization = organizations.get(conn, organization_id)
-    return EVERYTHING if organization is None else Rules(organization.redact, organization.redact_dialled)
+    return (
+        REDACT_EVERYTHING if organization is None else RedactionRules(organization.redact, organization.redact_dialled)
+    )
 
 
-def redacted(outcome: Outcome, rules: Rules) -> Outcome:
+def redact_outcome(outcome: CallOutcome, rules: RedactionRules) -> CallOutcome:
     """The same end of a call, with what the rules hide hidden in its transcript and its timeline."""
     if not rules:
         return outcome
-    timeline: list[dict[str, Any]] = [redacted_value(each, rules) for each in outcome.timeline]
-    return replace(outcome, transcript=redacted_talk(outcome.transcript, rules), timeline=timeline)
+    timeline: list[dict[str, Any]] = [redact_json(each, rules) for each in outcome.timeline]
+    return replace(outcome, transcript=redact_transcript(outcome.transcript, rules), timeline=timeline)
 
 
-def redacted_talk(talk: Sequence[TranscriptItem], rules: Rules) -> list[TranscriptItem]:
+def redact_transcript(talk: Sequence[TranscriptItem], rules: RedactionRules) -> list[TranscriptItem]:
     """The same talk, item by item. A number may be spread over several turns of one side."""
     texts = [item["content"] for item in talk]
     if rules.numbers:
@@ -100,7 +102,7 @@ def redacted_talk(talk: Sequence[TranscriptItem], rules: Rules) -> list[Transcri
     return [{**item, "content": text} for item, text in zip(talk, texts, strict=True)]
 
 
-def redacted_value(value: Any, rules: Rules) -> Any:
+def redact_json(value: Any, rules: RedactionRules) -> Any:
     """The same JSON value: its strings without such numbers, a number that is a card's as null. Names of members stay,
     and so do ids."""
     if not rules.numbers:
@@ -111,9 +113,9 @@ def redacted_value(value: Any, rules: Rules) -> Any:
         case str():
             return _without_numbers(["user"], [value])[0]
         case Mapping():
-            return {name: redacted_value(each, rules) for name, each in value.items()}
+            return {name: redact_json(each, rules) for name, each in value.items()}
         case list() | tuple():
-            return [redacted_value(each, rules) for each in value]
+            return [redact_json(each, rules) for each in value]
         case int() | float() if not isinstance(value, bool) and _is_card_value(value):
             return None
         case _:
@@ -125,14 +127,14 @@ def _is_card_value(value: float) -> bool:
     return check_digits.is_dialled_card(digits)
 
 
-async def hidden_progress(
-    talk: Sequence[TranscriptItem], timeline: Sequence[dict[str, Any]], rules: Rules
+async def redact_progress(
+    talk: Sequence[TranscriptItem], timeline: Sequence[dict[str, Any]], rules: RedactionRules
 ) -> tuple[Sequence[TranscriptItem], Sequence[dict[str, Any]]]:
     """The same of a call that goes on: a crash leaves nothing behind that the rules hide. On a thread: it takes some
     0.3 ms a turn."""
     if not rules:
         return talk, timeline
-    return await asyncio.to_thread(lambda: (redacted_talk(talk, rules), redacted_value(list(timeline), rules)))
+    return await asyncio.to_thread(lambda: (redact_transcript(talk, rules), redact_json(list(timeline), rules)))
 
 
 def _without_numbers(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
@@ -141,9 +143,9 @@ def _without_numbers(roles: Sequence[str], texts: Sequence[str]) -> list[str]:
         return list(texts)
     hidden: list[list[Span]] = [[] for _ in texts]
     cards: list[str] = []
-    portuguese = (vocabulary("pt"),) if any(map(_PORTUGUESE.search, texts)) else ()
-    for words in (vocabulary(*LANGUAGES), *portuguese):
-        sides = [units_of(_texts_of(role, roles, texts), words) for role in sorted(set(roles))]
+    portuguese = (number_words("pt"),) if any(map(_PORTUGUESE.search, texts)) else ()
+    for words in (number_words(*LANGUAGES), *portuguese):
+        sides = [tokenize(_texts_of(role, roles, texts), words) for role in sorted(set(roles))]
         for units in sides:
             cards += _hide(units, texts, hidden)
         if cards:
@@ -158,7 +160,7 @@ def _texts_of(role: str, roles: Sequence[str], texts: Sequence[str]) -> Iterable
     return ((item, text) for item, text in enumerate(texts) if roles[item] == role)
 
 
-def _hide(units: Sequence[Unit], texts: Sequence[str], hidden: list[list[Span]]) -> list[str]:
+def _hide(units: Sequence[SpokenToken], texts: Sequence[str], hidden: list[list[Span]]) -> list[str]:
     """Note what is to be hidden of one side; the cards among it."""
     taken = [False] * len(units)
     _hide_accounts(units, taken, hidden)
@@ -176,7 +178,9 @@ def _hide(units: Sequence[Unit], texts: Sequence[str], hidden: list[list[Span]])
     return cards
 
 
-def _hide_others(units: Sequence[Unit], first: int, last: int, about: Set[str], hidden: list[list[Span]]) -> None:
+def _hide_others(
+    units: Sequence[SpokenToken], first: int, last: int, about: Set[str], hidden: list[list[Span]]
+) -> None:
     """Note what is to be hidden of a row of digits in which no card is."""
     run = units[first:last]
     if person := _spanish_person(units, first, last):
@@ -189,7 +193,7 @@ def _hide_others(units: Sequence[Unit], first: int, last: int, about: Set[str], 
                 _cover(part, NUMBER, hidden)
 
 
-def _runs(units: Sequence[Unit], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
+def _runs(units: Sequence[SpokenToken], taken: Sequence[bool]) -> Iterable[tuple[int, int]]:
     """Where rows of digits begin and end; telephone numbers, with a plus sign or two zeros before them, are none."""
     first = 0
     while first < len(units):
@@ -204,7 +208,7 @@ def _runs(units: Sequence[Unit], taken: Sequence[bool]) -> Iterable[tuple[int, i
         first = max(last, first + 1)
 
 
-def _telephone(run: Sequence[Unit]) -> int:
+def _telephone(run: Sequence[SpokenToken]) -> int:
     """How much of the beginning of a row of digits is a telephone number with its country, which ends with its turn at
     the latest. Where that is longer than any is (ITU-T E.164: 15 digits), something else follows in the same turn."""
     own = list(takewhile(lambda unit: unit.item == run[0].item, run))
@@ -221,7 +225,7 @@ class _Topics:
         self._texts = texts
         self._known: dict[int, Set[str]] = {}
 
-    def of(self, run: Sequence[Unit]) -> Set[str]:
+    def of(self, run: Sequence[SpokenToken]) -> Set[str]:
         """Any of cards, codes and social."""
         items = range(max(run[0].item - 1, 0), run[-1].item + 1)
         return frozenset().union(*(self._of_turn(item) for item in items))
@@ -236,7 +240,7 @@ def _is_number(digits: str, about: Set[str]) -> bool:
     return check_digits.is_person(digits) or (len(digits) == 9 and "social" in about)
 
 
-def _spanish_person(units: Sequence[Unit], first: int, last: int) -> Sequence[Unit]:
+def _spanish_person(units: Sequence[SpokenToken], first: int, last: int) -> Sequence[SpokenToken]:
     """A row of digits with the letter behind it, and perhaps one before it; nothing when that is nobody's number."""
     if last == first or last == len(units) or not units[last].goes_on:
         return ()
@@ -245,12 +249,12 @@ def _spanish_person(units: Sequence[Unit], first: int, last: int) -> Sequence[Un
     return next((each for each in numbers if check_digits.is_spanish_person(digits_of(each))), ())
 
 
-def _parts_by_item(run: Sequence[Unit]) -> Iterable[Sequence[Unit]]:
+def _parts_by_item(run: Sequence[SpokenToken]) -> Iterable[Sequence[SpokenToken]]:
     for item in sorted({unit.item for unit in run}):
         yield [unit for unit in run if unit.item == item]
 
 
-def _hide_accounts(units: Sequence[Unit], taken: list[bool], hidden: list[list[Span]]) -> None:
+def _hide_accounts(units: Sequence[SpokenToken], taken: list[bool], hidden: list[list[Span]]) -> None:
     """Accounts' numbers, which begin with a country's letters."""
     for first, unit in enumerate(units):
         if unit.is_digits or len(unit.characters) > 2 or taken[first]:
@@ -261,7 +265,7 @@ def _hide_accounts(units: Sequence[Unit], taken: list[bool], hidden: list[list[S
             taken[first:last] = [True] * (last - first)
 
 
-def _account_end(units: Sequence[Unit], first: int) -> int | None:
+def _account_end(units: Sequence[SpokenToken], first: int) -> int | None:
     characters = ""
     for last in range(first, len(units)):
         if last > first and not units[last].joined:
@@ -276,7 +280,7 @@ def _account_end(units: Sequence[Unit], first: int) -> int | None:
     return None
 
 
-def _hide_parts(units: Sequence[Unit], cards: Sequence[str], hidden: list[list[Span]]) -> None:
+def _hide_parts(units: Sequence[SpokenToken], cards: Sequence[str], hidden: list[list[Span]]) -> None:
     """Where a part of a card is said again, a group at a time perhaps."""
     for first, last in _runs(units, [False] * len(units)):
         for part in _parts_by_item(units[first:last]):
@@ -285,7 +289,7 @@ def _hide_parts(units: Sequence[Unit], cards: Sequence[str], hidden: list[list[S
                 _cover(part, CARD, hidden)
 
 
-def _cover(run: Sequence[Unit], label: str, hidden: list[list[Span]]) -> None:
+def _cover(run: Sequence[SpokenToken], label: str, hidden: list[list[Span]]) -> None:
     for part in _parts_by_item(run):
         hidden[part[0].item].append((part[0].start, part[-1].end, label))
 

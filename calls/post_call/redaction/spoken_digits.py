@@ -58,7 +58,7 @@ _LONGEST_NUMBER: Final = 5
 
 
 @dataclass(frozen=True)
-class Unit:
+class SpokenToken:
     """Digits or letters at `text[start:end]` of one text of several. `joined`: nothing but pauses and fillers stand
     between it and the unit before it; `plus`: a plus sign stands before it."""
 
@@ -81,16 +81,16 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class NumberWords:
     """Numbers by their words, as digits; and the words that they begin with."""
 
     numbers: Mapping[tuple[str, ...], str]
     firsts: frozenset[str]
 
 
-def units_of(texts: Iterable[tuple[int, str]], vocabulary: Vocabulary) -> list[Unit]:
+def tokenize(texts: Iterable[tuple[int, str]], vocabulary: NumberWords) -> list[SpokenToken]:
     """What stands in texts, which have numbers, for digits and letters. Two texts join like two sentences of one."""
-    units: list[Unit] = []
+    units: list[SpokenToken] = []
     broken = True
     for item, text in texts:
         reader = _Reader(item, text, vocabulary, broken)
@@ -100,14 +100,14 @@ def units_of(texts: Iterable[tuple[int, str]], vocabulary: Vocabulary) -> list[U
 
 
 @cache
-def vocabulary(*languages: str) -> Vocabulary:
+def number_words(*languages: str) -> NumberWords:
     """Number words of these languages."""
     found: dict[tuple[str, ...], str] = {
         tuple(_words(cardinal(number, each))): str(number) for each in languages for number in range(100)
     }
     more: dict[tuple[str, ...], str] = {(word,): digits for word, digits in _MORE.items()}
     numbers = more | found
-    return Vocabulary(numbers, frozenset(words[0] for words in numbers))
+    return NumberWords(numbers, frozenset(words[0] for words in numbers))
 
 
 def _words(text: str) -> list[str]:
@@ -124,17 +124,17 @@ def _folded(word: str) -> str:
 class _Reader:
     """One text. `broken`: what comes next does not join what was before."""
 
-    def __init__(self, item: int, text: str, vocabulary: Vocabulary, broken: bool) -> None:
+    def __init__(self, item: int, text: str, vocabulary: NumberWords, broken: bool) -> None:
         self.broken = broken
         self._item = item
         self._text = text
         self._vocabulary = vocabulary
         self._places = [match.span() for match in _WORD.finditer(text)]
         self._words = [_folded(text[start:end]) for start, end in self._places]
-        self._units: list[Unit] = []
+        self._units: list[SpokenToken] = []
         self._last_end = 0
 
-    def units(self) -> Sequence[Unit]:
+    def units(self) -> Sequence[SpokenToken]:
         """All of the text."""
         at = 0
         while at < len(self._words):
@@ -175,7 +175,7 @@ class _Reader:
     def _take(self, characters: str, at: int, after: int) -> int:
         start, end = self._places[at][0], self._places[after - 1][1]
         plus = self._text[:start].endswith("+")
-        self._units.append(Unit(characters, self._item, start, end, not self.broken, plus))
+        self._units.append(SpokenToken(characters, self._item, start, end, not self.broken, plus))
         self.broken, self._last_end = False, end
         return after
 

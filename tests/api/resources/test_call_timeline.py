@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.call_record.timeline import Source, Timeline, ToolTime
+from calls.call_record.timeline import CitedPassage, Timeline, ToolTiming
 from config.clock import iso, utc_now
 from config.links import signed_url
 from media.turns.events import TurnEnded
@@ -26,7 +26,7 @@ UNKNOWN: dict[str, Any] = {
     "sources": [],
 }
 
-FEES = Source(str(uuid4()), "Fees", 2, 0.5)
+FEES = CitedPassage(str(uuid4()), "Fees", 2, 0.5)
 """Of a document that is gone."""
 NEW = ("eotProbability", "interruptedMs", "playedMs", "speculated", "tools", "sources")
 """What older calls did not store."""
@@ -40,7 +40,7 @@ def _talk(now: list[float]) -> Timeline:
     timeline.agent_started(1020.4)
     now[0] = 1500.0
     timeline.interrupted(1480.0)
-    timeline.turn.tools.append(ToolTime("look_up", 1100.0, 1250.4, True))
+    timeline.turn.tools.append(ToolTiming("look_up", 1100.0, 1250.4, True))
     timeline.answer_ended(460.0)
     timeline.agent_silent()
     now[0] = 2000.6

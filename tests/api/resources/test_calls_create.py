@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from calls.admission.capacity import Ceilings
+from calls.admission.capacity import ConcurrencyLimits
 from storage.accounts import api_keys, organizations
 from storage.calls import calls
 from tests.api.conftest import Api
@@ -107,7 +107,7 @@ async def test_all_that_is_required_is_named_at_once(desk: Desk) -> None:
     assert (status, {each["field"] for each in answer["details"]}) == (400, {"agentId", "phoneNumberId", "to"})
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(organization=0)}], indirect=True)
+@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(organization=0)}], indirect=True)
 async def test_the_checks_come_in_the_order_of_the_contract(desk: Desk) -> None:
     """Everything is wrong at first; what is checked first is put right first."""
     await desk.organization_has(plan="paid", balance=0)
@@ -166,7 +166,7 @@ async def test_a_call_from_a_number_that_none_can_go_out_from_fails(desk: Desk) 
 # ---- ceilings ----
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(organization=3), "per_second": 0.001}], indirect=True)
+@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(organization=3), "per_second": 0.001}], indirect=True)
 async def test_requests_at_once_do_not_pass_the_ceiling_together(desk: Desk) -> None:
     answers = await asyncio.gather(*(desk.calls() for _ in range(12)))
     assert sorted(status for status, _ in answers) == [201] * 3 + [429] * 9
@@ -175,7 +175,7 @@ async def test_requests_at_once_do_not_pass_the_ceiling_together(desk: Desk) -> 
     assert [(await desk.calls())[0] for _ in range(2)] == [201, 429]
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(process=1)}], indirect=True)
+@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(process=1)}], indirect=True)
 async def test_a_full_server_says_when_to_come_back(desk: Desk) -> None:
     assert (await desk.calls())[0] == 201
     response = await desk.api.raw("POST", "/calls", desk.least)
@@ -216,7 +216,7 @@ async def test_a_deleted_call_is_neither_shown_nor_placed_again_by_a_repetition(
     assert [call["id"] for call in await desk.stored()] == [kept["data"]["id"]]
 
 
-@pytest.mark.parametrize("desk", [{"ceilings": Ceilings(organization=1)}], indirect=True)
+@pytest.mark.parametrize("desk", [{"ceilings": ConcurrencyLimits(organization=1)}], indirect=True)
 async def test_a_request_that_found_no_place_may_be_repeated(desk: Desk) -> None:
     _, first = await desk.calls()
     headers = {"Idempotency-Key": "later"}

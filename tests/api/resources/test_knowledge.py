@@ -13,7 +13,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from api.app import create_app
-from calls.knowledge.ingestion import KnowledgeWorker
+from calls.knowledge.ingestion import DocumentIngester
 from storage.agents import agents
 from tests.api.conftest import Api
 from tests.api.knowledge_client import BERTH, DOCX, FILES, Library, files, folder_of, new_agent, refused, total, upload
@@ -23,7 +23,7 @@ from tests.trunkline.server_process import until
 
 @pytest.fixture
 async def library(api: Api) -> AsyncIterator[Library]:
-    worker = KnowledgeWorker(api.services.database, api.services.settings.data_dir)
+    worker = DocumentIngester(api.services.database, api.services.settings.data_dir)
     await worker.recover()
     services = replace(api.services, documents_waiting=worker.wake)
     async with TestClient(TestServer(create_app(services))) as client, asyncio.timeout(50):

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.outbound.permissions import MINUTE, wait_for_pace_s
+from calls.outbound.permissions import MINUTE, rate_limit_wait_s
 from storage import tables
 from storage.accounts import api_keys, organizations
 from storage.calls import outbound_audit
@@ -83,7 +83,7 @@ async def test_a_call_counts_for_60_seconds(desk: Desk) -> None:
     assert organization is not None
 
     async def wait_at(now: datetime) -> int | None:
-        return await desk.house.database.read(lambda conn: wait_for_pace_s(conn, desk.number, organization, now))
+        return await desk.house.database.read(lambda conn: rate_limit_wait_s(conn, desk.number, organization, now))
 
     assert await wait_at(made) == 60
     assert await wait_at(made + 0.5 * MINUTE) == 30

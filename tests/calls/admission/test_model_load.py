@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from calls.admission.model_load import ONE_BY_ONE_S, Gate, Load
-from calls.admission.rejection import Refused
+from calls.admission.model_load import ONE_BY_ONE_S, LatencyGate, ModelLoadShedder
+from calls.admission.rejection import CallRejected
 from calls.session.call_session import LiveCall
 from sipcore.trunks.trunk import Trunk
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -19,7 +19,7 @@ from tests.calls.call_service_harness import House, open_house, until
 from tests.calls.outbound_calls import callee, queue, stored
 
 
-def watched(gate: Gate, seconds: float, wait_s: float, *, since_s: float = 0.0, talking: int = 4) -> float:
+def watched(gate: LatencyGate, seconds: float, wait_s: float, *, since_s: float = 0.0, talking: int = 4) -> float:
     """The gate looks twice a second for so long; returns the time."""
     steps = round(seconds * 2)
     for step in range(1, steps + 1):
@@ -28,14 +28,14 @@ def watched(gate: Gate, seconds: float, wait_s: float, *, since_s: float = 0.0, 
 
 
 def test_callers_are_welcome_while_the_models_keep_up() -> None:
-    gate = Gate(3.0)
+    gate = LatencyGate(3.0)
     now_s = watched(gate, 60, 2.9)
     assert gate.why_not(now_s, 4) is None
     assert gate.wait_s == pytest.approx(2.9, rel=0.01)
 
 
 def test_answers_that_wait_too_long_for_a_while_close_the_gate_and_it_says_why() -> None:
-    gate = Gate(3.0)
+    gate = LatencyGate(3.0)
     now_s = watched(gate, 2, 6.0)
     assert gate.why_not(now_s, 4) is None, "one slow moment is none"
     now_s = watched(gate, 10, 6.0, since_s=now_s)
@@ -43,7 +43,7 @@ def test_answers_that_wait_too_long_for_a_while_close_the_gate_and_it_says_why()
 
 
 def test_it_opens_again_only_when_the_wait_has_halved() -> None:
-    gate = Gate(3.0)
+    gate = LatencyGate(3.0)
     now_s = watched(gate, 30, 6.0)
     now_s = watched(gate, 30, 2.0, since_s=now_s)
     assert gate.why_not(now_s, 4) is not None
@@ -52,7 +52,7 @@ def test_it_opens_again_only_when_the_wait_has_halved() -> None:
 
 
 def test_a_wait_around_the_limit_does_not_make_it_flap() -> None:
-    gate, changes, now_s = Gate(3.0), 0, 0.0
+    gate, changes, now_s = LatencyGate(3.0), 0, 0.0
     for wait_s in (2.0, 4.5) * 60:
         was_closed = gate.is_closed
         now_s = watched(gate, 5, wait_s, since_s=now_s)
@@ -61,7 +61,7 @@ def test_a_wait_around_the_limit_does_not_make_it_flap() -> None:
 
 
 def test_however_long_the_wait_was_the_gate_opens_soon_after_it() -> None:
-    gate = Gate(3.0)
+    gate = LatencyGate(3.0)
     now_s = watched(gate, 60, 10_000.0)
     assert gate.is_closed
     watched(gate, 20, 0.0, since_s=now_s)
@@ -69,7 +69,7 @@ def test_however_long_the_wait_was_the_gate_opens_soon_after_it() -> None:
 
 
 def test_the_first_call_is_always_taken() -> None:
-    gate = Gate(3.0, expected_calls=0)
+    gate = LatencyGate(3.0, expected_calls=0)
     now_s = watched(gate, 30, 60.0)
     assert gate.why_not(now_s, 1) is not None
     assert gate.why_not(now_s, 0) is None
@@ -78,7 +78,7 @@ def test_the_first_call_is_always_taken() -> None:
 
 
 def test_calls_beyond_the_expected_number_come_in_one_by_one() -> None:
-    gate = Gate(3.0, expected_calls=2)
+    gate = LatencyGate(3.0, expected_calls=2)
     gate.took(0.0)
     assert gate.why_not(0.1, 1) is None
     gate.took(0.1)
@@ -94,7 +94,7 @@ class Models:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, refuses: bool = True) -> None:
         monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
         self.wait_s = 0.0
-        self.load = Load(Gate(3.0), lambda: self.wait_s, refuses=refuses)
+        self.load = ModelLoadShedder(LatencyGate(3.0), lambda: self.wait_s, refuses=refuses)
 
     async def become(self, wait_s: float) -> None:
         """From now on they would let wait so long."""
@@ -177,7 +177,7 @@ async def test_where_slowness_is_only_to_be_told_everybody_is_taken(
 
 
 async def test_callers_who_come_at_once_count_before_they_talk(tmp_path: Path) -> None:
-    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    load = ModelLoadShedder(LatencyGate(3.0, expected_calls=2), lambda: 0.0)
     async with open_house(tmp_path, load=load) as house:
         await house.number()
         phones = [house.rings() for _ in range(5)]
@@ -195,8 +195,8 @@ async def test_models_are_measured_before_they_are_watched_and_to_the_end_before
         is_over = True
         return 7
 
-    gate = Gate(3.0)
-    watching = asyncio.create_task(Load(gate, lambda: 0.0, expect=measure).run())
+    gate = LatencyGate(3.0)
+    watching = asyncio.create_task(ModelLoadShedder(gate, lambda: 0.0, expect=measure).run())
     await asyncio.to_thread(began.wait, 10)
     watching.cancel()
     await asyncio.sleep(0)
@@ -204,13 +204,13 @@ async def test_models_are_measured_before_they_are_watched_and_to_the_end_before
     goes_on.set()
     await asyncio.wait((watching,))
     assert is_over
-    again = asyncio.create_task(Load(gate, lambda: 0.0, expect=lambda: 7).run())
+    again = asyncio.create_task(ModelLoadShedder(gate, lambda: 0.0, expect=lambda: 7).run())
     await until(lambda: gate.expected_calls == 7)
     again.cancel()
 
 
 def test_calls_that_wait_leave_places_to_callers() -> None:
-    gate = Gate(3.0, expected_calls=10)
+    gate = LatencyGate(3.0, expected_calls=10)
     gate.took(0.0, waited=True)
     assert gate.why_not(0.1, 7, waits=True) is None
     assert gate.why_not(0.1, 8, waits=True) is not None
@@ -218,7 +218,7 @@ def test_calls_that_wait_leave_places_to_callers() -> None:
 
 
 def test_calls_that_wait_take_no_turn_of_callers_but_one_of_their_own_while_no_caller_is_refused() -> None:
-    gate = Gate(3.0, expected_calls=2)
+    gate = LatencyGate(3.0, expected_calls=2)
     assert gate.why_not(20.0, 5, waits=True) is None
     gate.took(20.0, waited=True)
     assert gate.why_not(20.1, 5, waits=True) is not None
@@ -231,7 +231,7 @@ def test_calls_that_wait_take_no_turn_of_callers_but_one_of_their_own_while_no_c
 
 
 def test_a_turn_that_is_given_back_is_another_ones() -> None:
-    gate = Gate(3.0, expected_calls=2)
+    gate = LatencyGate(3.0, expected_calls=2)
     gate.took(20.0)
     gate.gave_back()
     assert gate.why_not(20.1, 2) is None
@@ -239,7 +239,7 @@ def test_a_turn_that_is_given_back_is_another_ones() -> None:
 
 async def test_a_queue_of_calls_that_we_make_does_not_shut_callers_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
-    load = Load(Gate(3.0, expected_calls=5), lambda: 0.0)
+    load = ModelLoadShedder(LatencyGate(3.0, expected_calls=5), lambda: 0.0)
     talking = 0
     load.talking = lambda: talking
     watching = asyncio.create_task(load.run())
@@ -268,7 +268,7 @@ async def test_a_queue_of_calls_that_we_make_does_not_shut_callers_out(monkeypat
 
 
 async def test_a_call_that_waits_for_its_turn_or_its_trunk_counts_for_nothing(tmp_path: Path) -> None:
-    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    load = ModelLoadShedder(LatencyGate(3.0, expected_calls=2), lambda: 0.0)
     async with open_house(tmp_path, load=load, per_second=0.001) as house:
         line = await house.number()
         await queue(house, line)
@@ -282,7 +282,7 @@ async def test_a_call_that_waits_for_its_turn_or_its_trunk_counts_for_nothing(tm
 
 
 async def test_a_call_that_finds_its_place_taken_when_its_trunk_is_there_waits_again(tmp_path: Path) -> None:
-    load = Load(Gate(3.0, expected_calls=2), lambda: 0.0)
+    load = ModelLoadShedder(LatencyGate(3.0, expected_calls=2), lambda: 0.0)
     async with open_house(tmp_path, load=load) as house:
         line = await house.number()
         trunk_of, asked, goes_on = house.service._way_out.trunk_of, asyncio.Event(), asyncio.Event()  # type: ignore[union-attr]
@@ -304,7 +304,7 @@ async def test_a_call_that_finds_its_place_taken_when_its_trunk_is_there_waits_a
 
 
 async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp_path: Path) -> None:
-    load = Load(Gate(3.0, expected_calls=1), lambda: 0.0)
+    load = ModelLoadShedder(LatencyGate(3.0, expected_calls=1), lambda: 0.0)
     async with open_house(tmp_path, load=load) as house:
         await house.number()
         first = house.rings()
@@ -313,7 +313,7 @@ async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp
         create = house.service._create
 
         async def full(*_: object) -> LiveCall:
-            raise Refused(486, "the organization has too many calls")
+            raise CallRejected(486, "the organization has too many calls")
 
         house.service._create = full  # type: ignore[method-assign]
         refused = house.rings()
@@ -328,7 +328,7 @@ async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp
 async def test_models_that_cannot_be_asked_do_not_keep_the_gate_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calls.admission.model_load.LOOK_S", 0.001)
     monkeypatch.setattr("calls.admission.model_load.EVENED_OUT_S", 1e-6)
-    gate = Gate(3.0)
+    gate = LatencyGate(3.0)
     watched(gate, 10, 9.0)
     gate._seen_s = 0.0
     assert gate.is_closed
@@ -339,7 +339,7 @@ async def test_models_that_cannot_be_asked_do_not_keep_the_gate_closed(monkeypat
     def unmeasurable() -> int:
         raise RuntimeError("cannot be measured")
 
-    load = Load(gate, broken, expect=unmeasurable)
+    load = ModelLoadShedder(gate, broken, expect=unmeasurable)
     load.talking = lambda: 4
     with capture_logs() as lines:
         watching = asyncio.create_task(load.run())

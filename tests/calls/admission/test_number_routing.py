@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls import service
-from calls.admission.capacity import Ceilings
+from calls.admission.capacity import ConcurrencyLimits
 from storage.calls import calls
 from storage.database.database import READERS, StorageTrouble
 from storage.phone_numbers import phone_numbers, trunk_grants
@@ -120,7 +120,7 @@ async def test_an_organization_at_its_ceiling_is_busy_and_others_are_not(tmp_pat
 
 
 async def test_calls_that_come_at_once_do_not_pass_the_ceiling_together(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ceilings=Ceilings(organization=2)) as house:
+    async with open_house(tmp_path, ceilings=ConcurrencyLimits(organization=2)) as house:
         await house.number()
         phones = [house.rings() for _ in range(6)]
         await until(lambda: sum(bool(phone.sent) and phone.sent[-1] >= 200 for phone in phones) == 6)
@@ -128,7 +128,7 @@ async def test_calls_that_come_at_once_do_not_pass_the_ceiling_together(tmp_path
 
 
 async def test_a_full_process_is_503_with_a_time_to_come_back(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ceilings=Ceilings(process=1)) as house:
+    async with open_house(tmp_path, ceilings=ConcurrencyLimits(process=1)) as house:
         await house.number()
         first = house.rings()
         await until(lambda: 200 in first.sent)
@@ -224,7 +224,7 @@ async def test_a_caller_who_was_told_to_go_while_it_was_stored_is_no_live_call(
 
 
 async def test_it_is_told_at_once_that_the_process_is_full_and_that_it_is_so_no_more(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ceilings=Ceilings(process=2)) as house:
+    async with open_house(tmp_path, ceilings=ConcurrencyLimits(process=2)) as house:
         told: list[bool] = []
         house.service.on_room = lambda: told.append(house.service.is_full)
         await house.number()

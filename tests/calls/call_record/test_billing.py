@@ -19,9 +19,9 @@ from structlog.testing import capture_logs
 from bench.turn.scripted_models import HANG_UP
 from calls import metrics
 from calls.call_record.billing import RateCard, charge
-from calls.call_record.metering import Usage
+from calls.call_record.metering import CallUsage
 from calls.outbound import permissions
-from calls.post_call.finalizer import AfterCall
+from calls.post_call.finalizer import CallFinalizer
 from config.secrets import Secrets
 from config.sections import BillingSettings
 from models.protocols import TextDelta
@@ -51,7 +51,7 @@ def worth(call: Call) -> Decimal:
     """What a stored call costs by hand: as the page on billing does the sum."""
     assert call.started_at is not None
     assert call.ended_at is not None
-    usage = Usage.of(call.usage)
+    usage = CallUsage.of(call.usage)
     connected_ms = (call.ended_at - call.started_at) // ONE_MS
     exact = (
         Decimal("0.012") * connected_ms / 60000
@@ -65,26 +65,26 @@ def worth(call: Call) -> Decimal:
 @pytest.mark.parametrize(
     ("card", "usage", "cost"),
     [
-        ({}, Usage(60, 1000, 1000, 60, 1000), "0"),
-        ({"telephony": "0.01"}, Usage(telephony_s=60), "0.01"),
-        ({"telephony": "0.01"}, Usage(telephony_s=1), "0.000167"),
-        ({"telephony": "0.01"}, Usage(telephony_s=0.003), "0.000001"),  # 0.0000005: halves go up
-        ({"telephony": "0.01"}, Usage(telephony_s=0.002), "0"),
-        ({"tokens": "0.1"}, Usage(prompt_tokens=700, completion_tokens=300), "0.1"),
-        ({"hearing": "0.3"}, Usage(heard_s=0.1), "0.0005"),
-        ({"speaking": "15"}, Usage(spoken_characters=241), "3.615"),
+        ({}, CallUsage(60, 1000, 1000, 60, 1000), "0"),
+        ({"telephony": "0.01"}, CallUsage(telephony_s=60), "0.01"),
+        ({"telephony": "0.01"}, CallUsage(telephony_s=1), "0.000167"),
+        ({"telephony": "0.01"}, CallUsage(telephony_s=0.003), "0.000001"),  # 0.0000005: halves go up
+        ({"telephony": "0.01"}, CallUsage(telephony_s=0.002), "0"),
+        ({"tokens": "0.1"}, CallUsage(prompt_tokens=700, completion_tokens=300), "0.1"),
+        ({"hearing": "0.3"}, CallUsage(heard_s=0.1), "0.0005"),
+        ({"speaking": "15"}, CallUsage(spoken_characters=241), "3.615"),
         # Each part alone would be rounded down: only the sum is rounded.
-        ({"telephony": "0.000024", "hearing": "0.000024"}, Usage(telephony_s=1, heard_s=1), "0.000001"),
-        ({"telephony": "1000000", "tokens": "1000000"}, Usage(86400, 10**7, 10**7), "21440000000"),
+        ({"telephony": "0.000024", "hearing": "0.000024"}, CallUsage(telephony_s=1, heard_s=1), "0.000001"),
+        ({"telephony": "1000000", "tokens": "1000000"}, CallUsage(86400, 10**7, 10**7), "21440000000"),
     ],
 )
-def test_a_cost_is_exact_and_rounded_once(card: Mapping[str, str], usage: Usage, cost: str) -> None:
+def test_a_cost_is_exact_and_rounded_once(card: Mapping[str, str], usage: CallUsage, cost: str) -> None:
     prices = RateCard(**{name: Decimal(price) for name, price in card.items()})
     assert prices.cost_of(usage) == Decimal(cost)
 
 
 def test_the_example_of_the_page_is_right() -> None:
-    cost = RateCard.of(PRICES).cost_of(Usage(61.234, 812, 40, 12.3, 240))
+    cost = RateCard.of(PRICES).cost_of(CallUsage(61.234, 812, 40, 12.3, 240))
     page = (Path(__file__).parents[3] / "docs/how-to/billing.md").read_text()
     assert f"which is **{cost}**" in page
 
@@ -92,7 +92,7 @@ def test_the_example_of_the_page_is_right() -> None:
 def test_a_price_counts_digit_by_digit() -> None:
     card = RateCard.of(BillingSettings(telephony_per_minute=0.1, inference_per_1000_tokens=1e-07))
     assert (card.telephony, card.tokens) == (Decimal("0.1"), Decimal("0.0000001"))
-    assert card.cost_of(Usage(telephony_s=180)) == Decimal("0.3")
+    assert card.cost_of(CallUsage(telephony_s=180)) == Decimal("0.3")
 
 
 async def has(house: House, **facts: Any) -> None:
@@ -121,7 +121,7 @@ async def test_a_call_of_a_paid_plan_is_paid_as_it_ends_and_one_of_the_free_plan
         charged = metrics.CHARGED._value.get()
         call = await house.ends(house.rings())
         left, (change,) = await purse(house, number.organization_id)
-    assert Usage.of(call.usage).spoken_characters == len("Goodbye then.")
+    assert CallUsage.of(call.usage).spoken_characters == len("Goodbye then.")
     assert call.cost == float(worth(call)) > 0
     assert metrics.CHARGED._value.get() - charged == pytest.approx(call.cost)
     assert left == Decimal(10) - worth(call)
@@ -179,11 +179,11 @@ async def test_an_end_that_has_to_be_stored_again_is_paid_once(tmp_path: Path, m
 async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paid_before = []
 
-    async def analyse(*_: Any) -> tuple[calls.Analysis, Usage]:
+    async def analyse(*_: Any) -> tuple[calls.Analysis, CallUsage]:
         paid_before.append(await purse(house, number.organization_id))
-        return {"summary": "All is well.", "extractions": {}}, Usage(prompt_tokens=700, completion_tokens=100)
+        return {"summary": "All is well.", "extractions": {}}, CallUsage(prompt_tokens=700, completion_tokens=100)
 
-    monkeypatch.setattr("calls.post_call.analysis.Analyst.analyse", analyse)
+    monkeypatch.setattr("calls.post_call.analysis.CallAnalyzer.analyze", analyse)
     async with open_house(tmp_path, [TextDelta("Goodbye."), HANG_UP], hears=["bye"], billing=PRICES) as house:
         number, _ = await house.number(first_speaker="user", post_call_summary_enabled=True)
         await has(house, plan="paid", balance="1")
@@ -196,7 +196,7 @@ async def test_the_analysis_after_a_call_is_paid_with_it(tmp_path: Path, monkeyp
         left, (change,) = await purse(house, number.organization_id)
     assert paid_before == [(1, [])]
     assert ended_call.analysis is not None
-    assert Usage.of(ended_call.usage).tokens == 800
+    assert CallUsage.of(ended_call.usage).tokens == 800
     assert left == 1 + change.amount == 1 - worth(ended_call)
 
 
@@ -208,7 +208,7 @@ async def test_a_call_goes_on_when_nothing_is_left_and_the_next_one_is_not_diall
         def refused(conn: sa.Connection) -> permissions.Verdict | None:
             owner = organizations.get(conn, number.organization_id)
             assert owner is not None
-            refusal = permissions.refusal_of(conn, number, owner, "+4917012", lambda *_: None)
+            refusal = permissions.dial_rejection(conn, number, owner, "+4917012", lambda *_: None)
             return None if refusal is None else refusal.verdict
 
         phone = house.rings()
@@ -241,9 +241,10 @@ async def test_callers_of_an_empty_balance_are_refused_where_that_is_set(tmp_pat
 
 DIES = """
 import asyncio, os, sys
-from calls.post_call.finalizer import AfterCall, Outcome
+from calls.post_call.finalizer import CallFinalizer
+from calls.call_record.outcome import CallOutcome
 from calls.call_record.billing import RateCard
-from calls.call_record.metering import Usage
+from calls.call_record.metering import CallUsage
 from config.clock import utc_now
 from decimal import ROUND_HALF_UP, Decimal
 from storage.webhooks import deliveries
@@ -255,12 +256,12 @@ async def main(path, call_id, moment):
     die = lambda *_, **__: os.kill(os.getpid(), 9)
     if moment == "before":
         deliveries.add = die  # after the debit, before the commit
-    after = AfterCall(database, None, "", die, RateCard(speaking=Decimal(1)))
+    finalizer = CallFinalizer(database, None, "", die, RateCard(speaking=Decimal(1)))
     if moment == "after":
-        after._announce = lambda *_: True  # it is committed: `wake` is called
-    usage = Usage(spoken_characters=500)
+        finalizer._announce = lambda *_: True  # it is committed: `wake` is called
+    usage = CallUsage(spoken_characters=500)
     now = utc_now()
-    await after.finish(call_id, Outcome("completed", "agent_ended", now, answered_at=now, usage=usage), None)
+    await finalizer.finish(call_id, CallOutcome("completed", "agent_ended", now, answered_at=now, usage=usage), None)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -283,7 +284,7 @@ async def test_a_process_that_is_killed_while_a_call_is_paid_leaves_it_paid_once
     await database.open()
     assert await database.read(paid) == [-Decimal(cost)] * (moment == "after")
     for _ in range(2):
-        await AfterCall(database, secrets, "https://here.test", lambda: None, CARD).recover(tmp_path)
+        await CallFinalizer(database, secrets, "https://here.test", lambda: None, CARD).recover(tmp_path)
     assert await database.read(paid) == [-Decimal(cost)]
     stored = await database.read(lambda conn: calls.get_anywhere(conn, call.id))
     owner = await database.read(lambda conn: organizations.get(conn, call.organization_id))
@@ -306,7 +307,7 @@ def _live(conn: sa.Connection) -> Call:
         customer_number="+1",
     )
     calls.answered(conn, made.id, made.created_at)
-    calls.note_progress(conn, made.id, transcript=[], turn_count=0, usage=Usage(spoken_characters=200).stored())
+    calls.note_progress(conn, made.id, transcript=[], turn_count=0, usage=CallUsage(spoken_characters=200).stored())
     return made
 
 
@@ -316,10 +317,10 @@ async def test_the_telephone_counts_as_it_is_stored_whatever_else_is_said(databa
         at = call.created_at + timedelta(seconds=10, milliseconds=1)
         ended_call = calls.finish(conn, call.id, status="completed", ended_reason="agent_ended", ended_at=at)
         assert ended_call is not None
-        return charge(conn, ended_call, Usage(telephony_s=1e9), RateCard(telephony=Decimal(6))), calls.get_anywhere(
+        return charge(conn, ended_call, CallUsage(telephony_s=1e9), RateCard(telephony=Decimal(6))), calls.get_anywhere(
             conn, call.id
         )
 
     cost, call = await database.write(pay)
     assert call is not None
-    assert (cost, call.cost, Usage.of(call.usage).telephony_s) == (1.0001, 1.0001, 10.001)
+    assert (cost, call.cost, CallUsage.of(call.usage).telephony_s) == (1.0001, 1.0001, 10.001)

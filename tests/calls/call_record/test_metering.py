@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calls.call_record.metering import NOTHING, Meter, Usage
+from calls.call_record.metering import NO_USAGE, CallUsage, UsageMeter
 from calls.conversation.config import Script
 from config.errors import ModelError
 from models.protocols import AnswerPart, ChatPrompt
@@ -81,7 +81,7 @@ async def test_a_guess_that_was_wrong_costs_the_caller_nothing(begin: Begin) -> 
     await talk.starts_speaking()
     await talk.falls_silent("when do you open")
     assert talk.voice.spoken == ["We open at nine."]
-    assert talk.meter.usage() == NOTHING
+    assert talk.meter.usage() == NO_USAGE
     await talk.goes_on()
     await talk.stops_speaking("when do you open on Sunday")
     await talk.play(10 * WORD_MS)
@@ -105,7 +105,7 @@ async def test_an_excuse_is_speech_like_any_other(begin: Begin) -> None:
 
 
 async def test_every_sample_that_the_ear_is_given_counts() -> None:
-    meter, ears = Meter(), ScriptedEars("hello")
+    meter, ears = UsageMeter(), ScriptedEars("hello")
     inner = ears.open(rate=16000, language=None, on_words=lambda _: None)
     ear = meter.ear(inner, 16000)
     for _ in range(5):
@@ -120,21 +120,21 @@ async def test_every_sample_that_the_ear_is_given_counts() -> None:
 
 
 def test_usage_comes_back_from_where_it_was_kept() -> None:
-    usage = Usage(61.234, 812, 40, 12.3, 240)
-    assert Usage.of(usage.stored()) == usage
-    assert Usage.of(None) == NOTHING
-    assert Usage.of({"heard_s": 1.5, "of a later version": 3}) == Usage(heard_s=1.5)
+    usage = CallUsage(61.234, 812, 40, 12.3, 240)
+    assert CallUsage.of(usage.stored()) == usage
+    assert CallUsage.of(None) == NO_USAGE
+    assert CallUsage.of({"heard_s": 1.5, "of a later version": 3}) == CallUsage(heard_s=1.5)
 
 
 def test_usages_add_up_without_drift() -> None:
-    total = NOTHING
+    total = NO_USAGE
     for _ in range(1000):
-        total = total.plus(Usage(0.001, 1, 2, 0.1, 3))
-    assert total == Usage(1.0, 1000, 2000, 100.0, 3000)
+        total = total.plus(CallUsage(0.001, 1, 2, 0.1, 3))
+    assert total == CallUsage(1.0, 1000, 2000, 100.0, 3000)
 
 
 async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
-    meter = Meter()
+    meter = UsageMeter()
     given, wasted = meter.tokens(), meter.tokens()
     given.asked("m", [1, 2, 3])
     wasted.asked("m", [1, 2, 9])
@@ -149,7 +149,7 @@ async def test_an_answer_goes_on_from_the_last_one_that_counted() -> None:
 
 
 def test_a_long_talk_is_not_remembered_by_every_answer() -> None:
-    meter, talk = Meter(), list[int]()
+    meter, talk = UsageMeter(), list[int]()
     answers = []
     for _ in range(20):
         answers.append(meter.tokens())

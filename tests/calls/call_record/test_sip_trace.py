@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.call_record import sip_trace
-from calls.call_record.sip_trace import Followed, SipTrails
+from calls.call_record.sip_trace import CallSipTraces, TracedCall
 from sipcore.dialogs.leg import LegFacts
 from sipcore.messages.headers import Party
 from sipcore.trace.sip_log import DialogKey, SipLog
@@ -67,11 +67,11 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
 ) -> None:
     monkeypatch.setattr(sip_trace, "AFTER_END_S", 0.05)
     log = SipLog()
-    trails = SipTrails(database, log, lambda: None)
+    trails = CallSipTraces(database, log, lambda: None)
     ids = [await stored_call(database) for _ in range(3)]
     for number, call_id in enumerate(ids):
         log.add([message("INVITE", f"c{number}")], 0)
-        trails.follow(Followed(call_id, None), facts(f"c{number}"))
+        trails.follow(TracedCall(call_id, None), facts(f"c{number}"))
         trails.ended(call_id)
     log.add([message("BYE", "c2", 200)], 0)
     writes = database._writes
@@ -85,10 +85,10 @@ async def test_calls_that_end_together_are_stored_in_one_transaction(
 
 async def test_what_is_left_is_stored_at_the_end(database: WatchedDatabase) -> None:
     log = SipLog()
-    trails = SipTrails(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
+    trails = CallSipTraces(database, log, lambda: log.add([message("BYE", "c1", 200)], 0))
     call_id = await stored_call(database)
     log.add([message("INVITE", "c1")], 0)
-    trails.follow(Followed(call_id, None), facts("c1"))
+    trails.follow(TracedCall(call_id, None), facts("c1"))
     trails.ended(call_id)
     await trails.close()
     sip = await database.read(stored(call_id))
@@ -99,10 +99,10 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
     database: WatchedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = SipLog()
-    trails = SipTrails(database, log, lambda: None)
+    trails = CallSipTraces(database, log, lambda: None)
     call_id = await stored_call(database)
     log.add([message("INVITE", "c1")], 0)
-    trails.follow(Followed(call_id, None), facts("c1"))
+    trails.follow(TracedCall(call_id, None), facts("c1"))
 
     def full(*_: object) -> None:
         raise StorageTrouble("the disk is full")
@@ -118,8 +118,8 @@ async def test_a_database_in_trouble_costs_the_messages_alone(
 
 async def test_both_ends_of_a_call_to_ourselves_have_their_own_messages(database: WatchedDatabase) -> None:
     log = SipLog()
-    trails = SipTrails(database, log, lambda: None)
-    out, back = Followed("out", "n1"), Followed("back", "n2")
+    trails = CallSipTraces(database, log, lambda: None)
+    out, back = TracedCall("out", "n1"), TracedCall("back", "n2")
     log.add([message("INVITE", "c1")._replace(sent=True), message("INVITE", "c1")], 0)
     trails.follow(out, facts("c1", "outbound"))
     trails.follow(back, facts("c1"))

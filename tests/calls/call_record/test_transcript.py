@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls.call_record.transcript import Line, Transcript, heard_text
+from calls.call_record.transcript import Transcript, TranscriptLine, played_text
 from models.protocols import ChatMessage, Speech, SpokenWord
 
 TEXT = "One two, three."
@@ -15,7 +15,7 @@ UNMARKED = Speech(TEXT, np.zeros(300, np.int16), 8000)
 
 
 def test_a_word_counts_once_its_last_sample_was_played() -> None:
-    assert [heard_text(SPEECH, heard) for heard in (0, 99, 100, 199, 200, 299, 300)] == [
+    assert [played_text(SPEECH, heard) for heard in (0, 99, 100, 199, 200, 299, 300)] == [
         "",
         "",
         "One",
@@ -27,7 +27,7 @@ def test_a_word_counts_once_its_last_sample_was_played() -> None:
 
 
 def test_without_the_places_of_words_the_text_is_cut_between_words_in_proportion() -> None:
-    assert [heard_text(UNMARKED, heard) for heard in (0, 79, 80, 199, 299, 300)] == [
+    assert [played_text(UNMARKED, heard) for heard in (0, 79, 80, 199, 299, 300)] == [
         "",
         "",
         "One",
@@ -39,7 +39,7 @@ def test_without_the_places_of_words_the_text_is_cut_between_words_in_proportion
 
 @given(st.integers(0, 300), st.integers(0, 300), st.sampled_from([SPEECH, UNMARKED]))
 def test_more_heard_never_means_less_text(one: int, other: int, speech: Speech) -> None:
-    less, more = (heard_text(speech, heard) for heard in sorted((one, other)))
+    less, more = (played_text(speech, heard) for heard in sorted((one, other)))
     assert more.startswith(less)
     assert TEXT.startswith(more)
 
@@ -47,7 +47,7 @@ def test_more_heard_never_means_less_text(one: int, other: int, speech: Speech) 
 def test_a_line_that_nobody_heard_is_no_item() -> None:
     talk = Transcript()
     talk.user("hello")
-    line = Line("assistant", "")
+    line = TranscriptLine("assistant", "")
     talk.agent_begins(line)
     assert talk.items() == [{"role": "user", "content": "hello"}]
     line.text = "Hi"
@@ -64,7 +64,7 @@ def test_a_turn_that_goes_on_is_one_item_and_one_turn() -> None:
 
 def test_a_turn_after_something_heard_is_a_new_one() -> None:
     talk = Transcript()
-    talk.agent_begins(Line("assistant", "Hello."))
+    talk.agent_begins(TranscriptLine("assistant", "Hello."))
     talk.user_went_on("hi")
     assert [item["content"] for item in talk.items()] == ["Hello.", "hi"]
     assert talk.turn_count == 1

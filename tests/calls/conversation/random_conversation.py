@@ -23,7 +23,7 @@ from calls.conversation.dtmf_collector import DigitsDialled
 from calls.conversation.event_queue import Inbox
 from calls.conversation.response_generator import Mind
 from calls.conversation.speech_output import Mouth
-from calls.knowledge.prefetch import Lookup
+from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.builtin_tools import EndCall
 from calls.tools.toolset import ToolBelt
 from media.audio_port import TICK_MS
@@ -113,7 +113,7 @@ class World:
         self.turns = Turns(settings, TICK_MS, chance.choice([0, 40]))
         self.inbox = Inbox()
         self.language, self.voice, self.ear = WorldLanguage(self), WorldVoice(self), WorldEar(self)
-        self.lookup = Lookup(WorldKnowledge(self), "agent") if chance.random() < 0.7 else None
+        self.lookup = KnowledgePrefetch(WorldKnowledge(self), "agent") if chance.random() < 0.7 else None
         belt = [WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True), EndCall()]
         tools = ToolBelt(belt, lookup=self.lookup)
         self.talk = Conversation(

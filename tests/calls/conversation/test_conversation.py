@@ -9,7 +9,7 @@ import pytest
 
 from bench.turn.scripted_models import HANG_UP
 from calls import metrics
-from calls.call_record.timeline import Making
+from calls.call_record.timeline import ResponseTiming
 from calls.conversation.agent_response import Answer
 from calls.conversation.config import Script
 from calls.conversation.dtmf_collector import DigitsDialled
@@ -267,7 +267,7 @@ async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begi
     talk = begin(LISTENS, "Yes.")
     mouth = Mouth(talk.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), talk.playout)
     await talk.says("hello")
-    talk.inbox.put(AnswerDone(Answer(just("Bye."), mouth, Making(lambda: 0.0), ends_call=True)))
+    talk.inbox.put(AnswerDone(Answer(just("Bye."), mouth, ResponseTiming(lambda: 0.0), ends_call=True)))
     await settle()
     assert not talk.run.done()
     await talk.play(WORD_MS)

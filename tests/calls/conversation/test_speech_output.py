@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls.call_record.transcript import heard_text
+from calls.call_record.transcript import played_text
 from calls.conversation.speech_output import Mouth
 from media.playout import Playout
 from models.protocols import Speech, TextToSpeech, VoiceSettings
@@ -85,7 +85,7 @@ def mouth(voice: TextToSpeech, name: str = "scripted/one", language: str | None 
 def prefixes(speech: Speech) -> list[str]:
     """What is heard of it as time goes on."""
     length = len(speech.samples)
-    return list(dict.fromkeys(heard_text(speech, heard) for heard in (*range(0, length, 8), length)))
+    return list(dict.fromkeys(played_text(speech, heard) for heard in (*range(0, length, 8), length)))
 
 
 async def test_the_voice_says_it_in_words_and_the_speech_is_the_text_as_given() -> None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.knowledge.ingestion import KnowledgeWorker
+from calls.knowledge.ingestion import DocumentIngester
 from storage.accounts import organizations
 from storage.agents import agents
 from storage.agents.agents import AgentFields
@@ -124,9 +124,9 @@ def children() -> str:
 
 
 @asynccontextmanager
-async def at_work(archive: Archive, on_removed: Callable[[], None] = lambda: None) -> AsyncIterator[KnowledgeWorker]:
+async def at_work(archive: Archive, on_removed: Callable[[], None] = lambda: None) -> AsyncIterator[DocumentIngester]:
     """A worker as in a server, from its start to its stop."""
-    worker = KnowledgeWorker(archive.database, archive.data_dir, on_removed=on_removed)
+    worker = DocumentIngester(archive.database, archive.data_dir, on_removed=on_removed)
     await worker.recover()
     task = asyncio.create_task(worker.run())
     try:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from calls.conversation.config import Script
 from calls.knowledge.context_injection import SURE
-from calls.knowledge.prefetch import Lookup
+from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledge
 from media.audio_port import TICK_MS
@@ -120,7 +120,7 @@ def outcome(pace: Pace, way: Way) -> Outcome:
 
 async def _turn(pace: Pace, way: Way) -> Outcome:
     shelf, language = _Shelf(), PacedLanguage(pace)
-    lookup = Lookup(shelf, "agent", ahead=way != "asked")
+    lookup = KnowledgePrefetch(shelf, "agent", ahead=way != "asked")
     told = lookup if way == "told ahead" else None
     talk = Talk(Script("You help."), model=language, tools=[SearchKnowledge(lookup, "For prices")], lookup=told)
     try:
@@ -142,7 +142,7 @@ async def _turn(pace: Pace, way: Way) -> Outcome:
         await talk.close()
 
 
-def _heard(talk: Talk, lookup: Lookup, words: str) -> None:
+def _heard(talk: Talk, lookup: KnowledgePrefetch, words: str) -> None:
     talk.ear.words = words
     lookup.hears(words)
 

@@ -12,7 +12,7 @@ from calls.conversation.config import Script
 from calls.conversation.dtmf_collector import DigitsDialled
 from calls.knowledge import prefetch as lookup_module
 from calls.knowledge.context_injection import SURE, SURE_BY_MEANING
-from calls.knowledge.prefetch import Lookup
+from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import SearchKnowledge
 from models.protocols import ChatPrompt, ToolCall
@@ -45,7 +45,7 @@ class Speaker:
 
     def __init__(self, shelf: Shelf, *answers: Any, model: Any = None) -> None:
         self.shelf = shelf
-        self.lookup = Lookup(shelf, "agent")
+        self.lookup = KnowledgePrefetch(shelf, "agent")
         self.language = model or Preparing(*answers)
         self.talk = Talk(
             LISTENS, model=self.language, tools=[SearchKnowledge(self.lookup, "For prices")], lookup=self.lookup

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from calls.knowledge import prefetch as lookup_module
-from calls.knowledge.prefetch import Lookup
+from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from storage.database.database import StorageTrouble
 from storage.knowledge.passages import Found
@@ -43,7 +43,7 @@ class Shelf(KnowledgeSearch):
             self.under_way -= 1
 
 
-Open = Callable[..., Lookup]
+Open = Callable[..., KnowledgePrefetch]
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +58,17 @@ def shelf() -> Shelf:
 
 @pytest.fixture
 async def opened(shelf: Shelf) -> AsyncIterator[Open]:
-    lookups: list[Lookup] = []
+    lookups: list[KnowledgePrefetch] = []
 
-    def make(**more: bool) -> Lookup:
-        lookups.append(Lookup(shelf, "agent", **more))
+    def make(**more: bool) -> KnowledgePrefetch:
+        lookups.append(KnowledgePrefetch(shelf, "agent", **more))
         return lookups[-1]
 
     yield make
     for lookup in lookups:
         lookup.close()
     await settle()
-    assert Lookup._ahead == 0
+    assert KnowledgePrefetch._ahead == 0
     assert shelf.under_way == 0
 
 

@@ -11,7 +11,7 @@ import pytest
 from bench.knowledge.questions import handbooks
 from bench.knowledge.retrieval import House, Simulated, furnished, kept, ranked, searched
 from calls.knowledge import vector_search
-from calls.knowledge.vector_search import KnowledgeMeanings
+from calls.knowledge.vector_search import VectorSearch
 
 TEXTS = handbooks()
 QUESTIONS = [question for text in TEXTS for question in text.questions]
@@ -36,7 +36,7 @@ async def test_words_and_vectors_together_find_more_than_words(house: House, mon
         monkeypatch.setattr(vector_search, wait, 20.0)
     by_words = ranked("", await searched(house, SOME, None))
     model = Simulated(0.3, QUESTIONS)
-    await kept(house, meanings := KnowledgeMeanings(house.database, model, scale=model.scale))
+    await kept(house, meanings := VectorSearch(house.database, model, scale=model.scale))
     by_both = ranked("", await searched(house, SOME, meanings))
     assert by_words["recall@5"] >= 0.2
     assert by_both["recall@5"] >= 0.8

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from calls.knowledge import indexer, vector_search
-from calls.knowledge.indexer import KnowledgeKeeper
-from calls.knowledge.search import KnowledgeSearch, joined
-from calls.knowledge.vector_search import KnowledgeMeanings
+from calls.knowledge.indexer import KnowledgeIndexer
+from calls.knowledge.search import KnowledgeSearch, combined_score
+from calls.knowledge.vector_search import VectorSearch
 from config.errors import ModelError
 from models.embeddings.score_calibration import Scale
 from storage.agents import agents
@@ -38,9 +38,9 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def kept(archive: Archive, meanings: KnowledgeMeanings | None = None) -> AsyncIterator[KnowledgeKeeper]:
+async def kept(archive: Archive, meanings: VectorSearch | None = None) -> AsyncIterator[KnowledgeIndexer]:
     """A keeper at work."""
-    keeper = KnowledgeKeeper(archive.database, meanings)
+    keeper = KnowledgeIndexer(archive.database, meanings)
     task = asyncio.create_task(keeper.run())
     try:
         async with asyncio.timeout(20):
@@ -66,8 +66,8 @@ async def count(archive: Archive, table: str) -> int:
     return await archive.database.read(lambda conn: conn.execute(sa.text(f"SELECT count(*) FROM {table}")).scalar_one())
 
 
-def meanings_of(archive: Archive, model: Meaning) -> KnowledgeMeanings:
-    return KnowledgeMeanings(archive.database, model, scale=SCALE)
+def meanings_of(archive: Archive, model: Meaning) -> VectorSearch:
+    return VectorSearch(archive.database, model, scale=SCALE)
 
 
 async def found(search: KnowledgeSearch, archive: Archive, text: str) -> list[str]:
@@ -122,8 +122,8 @@ async def test_a_model_finds_what_is_said_in_other_words(archive: Archive) -> No
 
 
 async def test_both_together_score_higher_than_one(archive: Archive) -> None:
-    assert joined(0, 0) == 0
-    assert joined(0.5, 0) < joined(0.5, 0.5) < joined(1, 1) < 1
+    assert combined_score(0, 0) == 0
+    assert combined_score(0.5, 0) < combined_score(0.5, 0.5) < combined_score(1, 1) < 1
     await read(archive, PETS, FEES)
     meanings = meanings_of(archive, Meaning())
     async with kept(archive, meanings) as keeper:
@@ -198,7 +198,7 @@ async def test_a_passage_that_the_model_refuses_is_in_the_way_of_its_own_documen
     model.refuses = FEES.decode()
     search = KnowledgeSearch(archive.database, meanings)
     with pytest.raises(ModelError, match="refused"):
-        await KnowledgeKeeper(archive.database, meanings)._meanings()
+        await KnowledgeIndexer(archive.database, meanings)._meanings()
     assert await found(search, archive, "dog") == [PETS.decode()]
     assert await found(search, archive, "price") == []
 
@@ -219,7 +219,7 @@ async def test_an_agent_with_more_vectors_than_there_is_room_for_is_searched_by_
     meanings = meanings_of(archive, Meaning())
     async with kept(archive, meanings) as keeper:
         await keeper.idle()
-    tight = KnowledgeMeanings(archive.database, meanings.model, most_bytes=10, scale=SCALE)
+    tight = VectorSearch(archive.database, meanings.model, most_bytes=10, scale=SCALE)
     search = KnowledgeSearch(archive.database, tight)
     assert await found(search, archive, "dog") == []
     assert await found(search, archive, "pets") == [PETS.decode()]
@@ -253,7 +253,7 @@ async def test_passages_that_get_the_numbers_of_removed_ones_keep_their_own_word
         return made
 
     monkeypatch.setattr(indexer, "_terms", terms)
-    await KnowledgeKeeper(archive.database)._words()
+    await KnowledgeIndexer(archive.database)._words()
     search = KnowledgeSearch(archive.database)
     assert [await found(search, archive, word) for word in ("berth", "tickets")] == [[FEES.decode()], []]
 
@@ -311,7 +311,7 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
         return vectors_now(conn, content_id, model)
 
     monkeypatch.setattr(contents, "vectors_of", vectors_of)
-    tight = KnowledgeMeanings(archive.database, Meaning(), most_bytes=10, scale=SCALE)
+    tight = VectorSearch(archive.database, Meaning(), most_bytes=10, scale=SCALE)
     for _ in range(3):
         assert await tight.of(archive.agent_id, "dog") is None
     assert len(reads) == 1
@@ -319,7 +319,7 @@ async def test_vectors_that_there_is_no_room_for_are_not_read_for_every_question
 
 async def test_a_model_that_tells_nothing_is_not_asked_and_takes_nothing_from_the_words(archive: Archive) -> None:
     await read(archive, PETS)
-    useless = KnowledgeMeanings(archive.database, model := Meaning(), scale=Scale(0.5, 0.5))
+    useless = VectorSearch(archive.database, model := Meaning(), scale=Scale(0.5, 0.5))
     async with kept(archive, useless) as keeper:
         await keeper.idle()
     by_both, by_words = [

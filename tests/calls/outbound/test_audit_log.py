@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from calls.outbound import audit_log, transfer_permissions
-from calls.outbound.transfer_permissions import Elsewhere, PeersWish
+from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
 from config.clock import utc_now
 from storage import tables
 from storage.accounts import audit_log as audit_entries
@@ -39,11 +39,11 @@ def _call(conn: sa.Connection, **facts: Any) -> Call:
     )
 
 
-def _goes(conn: sa.Connection, call: Call, by: Elsewhere, destination: str) -> bool:
+def _goes(conn: sa.Connection, call: Call, by: RerouteMethod, destination: str) -> bool:
     """Whether the peer gets who it wants."""
     number = phone_numbers.get(conn, call.organization_id, call.phone_number_id or "")
-    wanted = PeersWish(by, destination, "192.0.2.1", from_number="100")
-    return transfer_permissions.elsewhere(conn, call, number, wanted, lambda *_: None)
+    wanted = PeerRerouteRequest(by, destination, "192.0.2.1", from_number="100")
+    return transfer_permissions.authorize_peer_reroute(conn, call, number, wanted, lambda *_: None)
 
 
 def _log(conn: sa.Connection, owner: str) -> list[Told]:
@@ -64,7 +64,7 @@ def _log(conn: sa.Connection, owner: str) -> list[Told]:
     ],
 )
 async def test_a_peer_sends_a_call_elsewhere_only_where_its_trunk_may(
-    database: Database, by: Elsewhere, facts: dict[str, Any], destination: str, verdict: str
+    database: Database, by: RerouteMethod, facts: dict[str, Any], destination: str, verdict: str
 ) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, **facts)
@@ -82,7 +82,7 @@ async def test_a_peer_sends_a_call_elsewhere_only_where_its_trunk_may(
 async def test_what_a_peer_sends_elsewhere_counts_like_every_call(database: Database) -> None:
     def check(conn: sa.Connection) -> None:
         call = _call(conn, sip_allow_refer=True, sip_allow_redirect=True, outbound_per_minute=2)
-        ways: list[Elsewhere] = ["refer", "redirect", "refer"]
+        ways: list[RerouteMethod] = ["refer", "redirect", "refer"]
         assert [_goes(conn, call, by, "300") for by in ways] == [True, True, False]
         assert _log(conn, call.organization_id)[2].attempt.detail == "too many calls per minute"
 
@@ -136,9 +136,9 @@ async def test_the_log_forgets_after_400_days(database: Database, monkeypatch: p
         return owner
 
     owner = await database.write(fill)
-    assert await audit_log.forget_old(database) == 5
+    assert await audit_log.prune(database) == 5
     assert len(await database.read(lambda conn: _log(conn, owner))) == 1
-    assert await audit_log.forget_old(database) == 0
+    assert await audit_log.prune(database) == 0
 
 
 async def test_it_forgets_what_operators_changed_as_late(database: Database) -> None:
@@ -152,6 +152,6 @@ async def test_it_forgets_what_operators_changed_as_late(database: Database) -> 
         return owner
 
     owner = await database.write(fill)
-    assert await audit_log.forget_old(database) == 1
+    assert await audit_log.prune(database) == 1
     left = await database.read(lambda conn: audit_entries.since(conn, owner, BEGINNING))
     assert [each.detail for each in left] == ["192.0.2.2 for numbers *"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.capacity import Ceilings
+from calls.admission.capacity import ConcurrencyLimits
 from calls.post_call import finalizer
 from config.errors import TooMany, Unavailable
 from storage.accounts import organizations
@@ -53,7 +53,7 @@ async def test_queued_ringing_and_inbound_calls_share_the_places_of_their_organi
 
 
 async def test_the_process_is_full_whoever_asks(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ceilings=Ceilings(process=1)) as house:
+    async with open_house(tmp_path, ceilings=ConcurrencyLimits(process=1)) as house:
         line, other = await house.number(), await house.number("+4930200")
         await queue(house, line)
         assert await place_in(house, other) == "Unavailable"
@@ -63,7 +63,7 @@ async def test_the_process_is_full_whoever_asks(tmp_path: Path) -> None:
 
 
 async def test_calls_that_are_made_and_come_at_once_do_not_pass_the_ceiling_together(tmp_path: Path) -> None:
-    async with open_house(tmp_path, ceilings=Ceilings(organization=4)) as house:
+    async with open_house(tmp_path, ceilings=ConcurrencyLimits(organization=4)) as house:
         line = await house.number()
         phones = [house.rings() for _ in range(6)]
         made = await asyncio.gather(*(place_in(house, line) for _ in range(10)))

@@ -203,7 +203,7 @@ async def test_a_database_that_takes_no_writes_lets_out_only_what_may_go(
             raise StorageTrouble("the disk is full")
 
         monkeypatch.setattr(calls, "placed", full)
-        monkeypatch.setattr(audit_log, "note_not_dialled", full)
+        monkeypatch.setattr(audit_log, "record_not_dialled", full)
         house.turns.gate.set()
         if revoked:
             assert how(await ended(house, call)) == ("failed", "unreachable")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from calls.outbound.permissions import permitted
+from calls.outbound.permissions import allowed_destination
 from storage.accounts.organizations import Organization
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
@@ -55,7 +55,7 @@ def _organization(prefixes: list[str] | None) -> Organization:
 def test_a_destination_begins_as_the_organization_and_the_number_allow(
     organization: list[str] | None, number: list[str] | None, destination: str, allowed: bool
 ) -> None:
-    dialled = permitted(_number(number), _organization(organization), destination)
+    dialled = allowed_destination(_number(number), _organization(organization), destination)
     assert dialled == (destination if allowed else None)
 
 
@@ -79,4 +79,4 @@ def test_a_destination_begins_as_the_organization_and_the_number_allow(
     ],
 )
 def test_what_is_neither_e164_nor_an_extension_is_never_dialled(destination: str) -> None:
-    assert permitted(_number(None), _organization(None), destination) is None
+    assert allowed_destination(_number(None), _organization(None), destination) is None

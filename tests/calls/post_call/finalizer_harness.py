@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 from prometheus_client import REGISTRY
 
-from calls.call_record.outcome import Outcome
-from calls.post_call.analysis import Analyst
-from calls.post_call.finalizer import AfterCall
+from calls.call_record.outcome import CallOutcome
+from calls.post_call.analysis import CallAnalyzer
+from calls.post_call.finalizer import CallFinalizer
 from config.clock import utc_now
 from config.secrets import Secrets
 from models.protocols import ChatPrompt
@@ -73,7 +73,7 @@ class Desk:
     folder: Path
     database: WatchedDatabase
     language: Writer
-    after: AfterCall
+    after: CallFinalizer
     woken: list[None]
 
     async def call(self, **agent: Any) -> tuple[Call, Agent]:
@@ -117,8 +117,8 @@ class Desk:
         return [json.loads(each.delivery.body) for each in due]
 
 
-def ending(talk: list[TranscriptItem] = TALK) -> Outcome:
-    return Outcome(
+def ending(talk: list[TranscriptItem] = TALK) -> CallOutcome:
+    return CallOutcome(
         status="completed", reason="customer_ended", ended_at=utc_now(), transcript=talk, turn_count=1, recorded=True
     )
 
@@ -135,12 +135,12 @@ async def desk(folder: Path, *forms: Answer, max_wait_s: float = 30.0) -> AsyncI
     await database.open()
     language, woken = Writer(*forms), list[None]()
     models = scripted_catalogue(language, ScriptedEars(), ScriptedVoice())
-    after = AfterCall(
+    after = CallFinalizer(
         database,
         Secrets([Fernet.generate_key()]),
         "https://here.test",
         lambda: woken.append(None),
-        analyst=Analyst(models, max_wait_s),
+        analyst=CallAnalyzer(models, max_wait_s),
     )
     try:
         yield Desk(folder, database, language, after, woken)

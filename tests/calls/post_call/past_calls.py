@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from calls.call_record.timeline import Source, Turn
+from calls.call_record.timeline import CitedPassage, TimelineTurn
 from storage import tables
 from storage.accounts import organizations
 from storage.accounts.organizations import Organization
@@ -54,8 +54,8 @@ def past_call(
     sip_traces.put(conn, {call.id: CallSip([])})
     if not ended:
         return _stored(conn, call.id)
-    turn = Turn(1)
-    turn.sources.append(Source(str(uuid4()), SAID, 1, 0.5))
+    turn = TimelineTurn(1)
+    turn.sources.append(CitedPassage(str(uuid4()), SAID, 1, 0.5))
     calls.finish(
         conn,
         call.id,

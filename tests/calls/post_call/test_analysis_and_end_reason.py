@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from calls.post_call import finalizer
-from calls.post_call.analysis import AT_ONCE, Analyst
+from calls.post_call.analysis import AT_ONCE, CallAnalyzer
 from models.loading.catalogue import Catalogue, LanguageModelInfo
 from storage.calls import calls
 from storage.database.database import StorageTrouble
@@ -38,7 +38,7 @@ async def test_many_calls_that_end_together_take_turns(tmp_path: Path) -> None:
         assert analyst is not None
         hurried = asyncio.Event()
         ended = [
-            asyncio.create_task(analyst.analyse(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 2)
+            asyncio.create_task(analyst.analyze(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 2)
         ]
         await until(lambda: len(here.language.prompts) == AT_ONCE)
         await settle()
@@ -55,14 +55,14 @@ async def test_no_model_waits_for_another_one(tmp_path: Path) -> None:
     models = Catalogue(ScriptedEars(), dict(zip(infos, (slow, quick), strict=True)), [ScriptedVoice()], AlwaysOver())
     async with desk(tmp_path) as here:
         _, agent = await here.call(post_call_summary_enabled=True)
-        analyst, hurried = Analyst(models), asyncio.Event()
+        analyst, hurried = CallAnalyzer(models), asyncio.Event()
         stuck = [
-            asyncio.create_task(analyst.analyse(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 1)
+            asyncio.create_task(analyst.analyze(str(number), agent, TALK, hurried)) for number in range(AT_ONCE + 1)
         ]
         await until(lambda: len(slow.prompts) == AT_ONCE)
         other = replace(agent, slm_model_id=str(infos[1].id))
         async with asyncio.timeout(10):
-            analysis, _ = await analyst.analyse("other", other, TALK, hurried)
+            analysis, _ = await analyst.analyze("other", other, TALK, hurried)
         hurried.set()
         await asyncio.gather(*stuck)
     assert analysis["method"] == "model"
@@ -84,7 +84,7 @@ async def test_a_stop_waits_for_no_model_longer_than_it_may(tmp_path: Path) -> N
 async def test_a_language_model_that_cannot_be_held_to_a_form_leaves_it_to_the_rules(tmp_path: Path) -> None:
     async with desk(tmp_path) as here:
         models = scripted_catalogue(ScriptedLanguage(), ScriptedEars(), ScriptedVoice())
-        here.after._analyst = Analyst(models)
+        here.after._analyst = CallAnalyzer(models)
         call = await here.ended(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
     assert call.analysis is not None
     assert call.analysis["method"] == "extractive"

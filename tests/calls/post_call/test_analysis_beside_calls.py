@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from calls.post_call.analysis import Analyst
+from calls.post_call.analysis import CallAnalyzer
 from config.clock import utc_now
 from models.llm.llama.batching.engine import Engine, Request, Ticket
 from models.llm.llama.batching.scheduler import Priority
@@ -78,13 +78,13 @@ async def test_a_live_turn_waits_for_no_analysis(model: LlamaLanguageModel, monk
     alone = await first_words("talks")
     asked.clear()
     works.clear()
-    analyst = Analyst(scripted_catalogue(model, ScriptedEars(), ScriptedVoice()))
+    analyst = CallAnalyzer(scripted_catalogue(model, ScriptedEars(), ScriptedVoice()))
     agent = Agent(
         id="a", organization_id="o", created_at=utc_now(), updated_at=utc_now(), name="a",
         post_call_summary_enabled=True, post_call_extraction_schema=[DAY, GUESTS],
     )  # fmt: skip
     analyses = [
-        asyncio.create_task(analyst.analyse(f"ended {number}", agent, LONG, asyncio.Event())) for number in range(6)
+        asyncio.create_task(analyst.analyze(f"ended {number}", agent, LONG, asyncio.Event())) for number in range(6)
     ]
     await asyncio.to_thread(works.wait, 20)
     assert await first_words("talks") <= alone + 1

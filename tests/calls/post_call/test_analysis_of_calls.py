@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.capacity import Ceilings, SecondLegs
-from calls.post_call.analysis import Analyst
+from calls.admission.capacity import ConcurrencyLimits, TransferLegs
+from calls.post_call.analysis import CallAnalyzer
 from config.clock import utc_now
 from config.errors import ModelError
 from models.errors import RemoteTrouble
@@ -58,10 +58,10 @@ async def test_a_call_is_open_and_ended_while_it_is_analysed(tmp_path: Path) -> 
         await here.after.finish(call.id, outcome, agent)
         waiting = await here.stored(call)
         kept = await here.database.read(lambda conn: pending_ends.of_call(conn, call.id))
-        ceilings = Ceilings(process=1, organization=1)
-        second_legs = SecondLegs(lambda conn, organization: None, lambda: None)
+        ceilings = ConcurrencyLimits(process=1, organization=1)
+        second_legs = TransferLegs(lambda conn, organization: None, lambda: None)
         full = await here.database.read(
-            lambda conn: ceilings.full(conn, call.organization_id, None, frozenset(), second_legs)
+            lambda conn: ceilings.exceeded(conn, call.organization_id, None, frozenset(), second_legs)
         )
         assert (waiting.status, waiting.ended_at, waiting.transcript) == ("in_progress", None, TALK)
         late = partial(calls.note_progress, call_id=call.id, transcript=TALK[:1], turn_count=0)
@@ -184,7 +184,7 @@ async def test_what_the_model_gave_in_time_is_kept(tmp_path: Path) -> None:
         call, agent = await here.call(post_call_summary_enabled=True, post_call_extraction_schema=[DAY])
         await here.after.finish(call.id, ending(), agent)
         await until(lambda: len(here.language.prompts) == 2)
-        here.after.hurry()
+        here.after.skip_model_analysis()
         await here.after.closed(call.id, 10)
         assert (await here.stored(call)).analysis == {
             "summary": "The caller comes on Friday.",
@@ -202,7 +202,7 @@ async def test_a_model_that_calls_its_work_off_leaves_the_call_its_end(tmp_path:
     assert call.analysis["error"] == "the analysis broke: CancelledError"
 
 
-@pytest.mark.parametrize("broken", ["parts_of", "summary_of", "values_of"])
+@pytest.mark.parametrize("broken", ["transcript_parts", "summary_of", "values_of"])
 async def test_a_fault_in_the_analysis_leaves_the_call_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -270,7 +270,7 @@ async def test_a_talk_of_a_hundred_turns_is_read_in_parts_and_what_was_said_late
         here.language.prompts.clear()
         read.clear()
         here.language.forms = deque([values] * len(parts))
-        analysis, _ = await Analyst(scripted_catalogue(here.language, ScriptedEars(), ScriptedVoice())).analyse(
+        analysis, _ = await CallAnalyzer(scripted_catalogue(here.language, ScriptedEars(), ScriptedVoice())).analyze(
             call.id, replace(agent, post_call_summary_enabled=False, post_call_extraction_schema=[DAY, GUESTS]), talk,
             asyncio.Event(),
         )  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from calls.post_call.analysis_prompts import MOST_FIELDS, forms_of, parts_of, values_prompt
-from calls.post_call.analysis_validation import BadAnswer, checked_summary, checked_values, merged
+from calls.post_call.analysis_prompts import MOST_FIELDS, transcript_parts, value_forms, values_prompt
+from calls.post_call.analysis_validation import InvalidModelOutput, merged, parse_summary, parse_values
 from models.llm.llama.output.grammar import json_grammar
 from storage.agents.agents import ExtractionField
 from storage.calls.calls import TranscriptItem
@@ -29,7 +29,7 @@ def said(*lines: str) -> list[TranscriptItem]:
 
 def test_every_line_of_a_long_talk_is_in_one_part_and_each_part_fits() -> None:
     talk = said(*(f"This is what was said in line {place} of the talk. " * 4 for place in range(200)))
-    parts = parts_of(talk, 2048)
+    parts = transcript_parts(talk, 2048)
     assert len(parts) > 5
     assert max(len(part.encode()) for part in parts) <= 2048 * 1.5
     lines = "\n".join(parts).split("\n")
@@ -38,13 +38,13 @@ def test_every_line_of_a_long_talk_is_in_one_part_and_each_part_fits() -> None:
 
 def test_a_line_that_is_longer_than_a_part_is_cut_and_nothing_of_it_is_lost() -> None:
     line = "Ünïcödé " * 2000
-    parts = parts_of(said("Hello", line), 1000)
+    parts = transcript_parts(said("Hello", line), 1000)
     assert "".join(parts).count("Ünïcödé") >= 1990
     assert max(len(part.encode()) for part in parts) <= 1500
 
 
 def test_keys_are_plain_and_differ_whatever_the_names_are() -> None:
-    forms = forms_of([field(name) for name in HOSTILE], 4096)
+    forms = value_forms([field(name) for name in HOSTILE], 4096)
     assert [name for form in forms for name in form.names.values()] == list(HOSTILE)
     for form in forms:
         assert len(form.names) <= MOST_FIELDS
@@ -54,7 +54,7 @@ def test_keys_are_plain_and_differ_whatever_the_names_are() -> None:
 
 
 def test_a_plain_name_is_its_own_key() -> None:
-    [form] = forms_of([field("orderNumber", "number", "The order's number"), field("e-mail")], 4096)
+    [form] = value_forms([field("orderNumber", "number", "The order's number"), field("e-mail")], 4096)
     assert form.names == {"orderNumber": "orderNumber", "value_2": "e-mail"}
     (_, text), schema = values_prompt("Caller: Hello", form)
     assert '- orderNumber (number): The order\'s number\n- value_2 (string): "e-mail": ' in text
@@ -62,16 +62,16 @@ def test_a_plain_name_is_its_own_key() -> None:
 
 
 def test_what_a_name_or_a_description_holds_stays_on_one_line_of_bounded_length() -> None:
-    [form] = forms_of([field("n\nm" * 3000, "string", "d\n" * 9000)], 4096)
+    [form] = value_forms([field("n\nm" * 3000, "string", "d\n" * 9000)], 4096)
     assert "\n" not in form.lines and len(form.lines) < 900
 
 
 def test_values_with_long_descriptions_are_asked_for_in_smaller_groups() -> None:
     fields = [field(f"value{place}", "string", "what it is " * 25) for place in range(20)]
-    forms = forms_of(fields, 1024)
+    forms = value_forms(fields, 1024)
     assert [name for form in forms for name in form.names.values()] == [each["name"] for each in fields]
     assert max(len(form.lines) for form in forms) <= 1024 * 0.15 * 3 + 300
-    assert len(forms_of(fields, 32_768)) == 3
+    assert len(value_forms(fields, 32_768)) == 3
 
 
 NAMES = {"a": "A", "b": "B", "c": "C"}
@@ -79,7 +79,7 @@ KINDS = {"a": "string", "b": "number", "c": "boolean"}
 
 
 def checked(answer: object) -> dict[str, Any]:
-    return checked_values(answer if isinstance(answer, str) else json.dumps(answer), NAMES, KINDS)
+    return parse_values(answer if isinstance(answer, str) else json.dumps(answer), NAMES, KINDS)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_values_are_exactly_those_that_were_asked_for(answer: object, values: di
     ],
 )
 def test_anything_else_is_refused(answer: object) -> None:
-    with pytest.raises(BadAnswer):
+    with pytest.raises(InvalidModelOutput):
         checked(answer)
 
 
 def test_a_summary_is_plain_text_of_bounded_length() -> None:
-    assert checked_summary('{"summary": " one\\n\\ntwo\\u0000 "}') == "one two"
-    assert len(checked_summary(json.dumps({"summary": "word " * 9000}))) <= 2000
+    assert parse_summary('{"summary": " one\\n\\ntwo\\u0000 "}') == "one two"
+    assert len(parse_summary(json.dumps({"summary": "word " * 9000}))) <= 2000
 
 
 def test_a_later_value_wins_and_null_loses() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls.admission.capacity import Ceilings
+from calls.admission.capacity import ConcurrencyLimits
 from calls.session import conversation_runner
 from config.errors import ModelError
 from sipcore.dialogs.leg import Media
@@ -117,7 +117,7 @@ async def test_a_caller_from_whom_no_packet_comes_is_told_of_early_but_not_one_o
 
 
 async def test_a_caller_who_never_agrees_on_sound_is_a_media_timeout_and_gives_the_place_back(tmp_path: Path) -> None:
-    async with open_house(tmp_path, rtp_timeout_s=0.05, ceilings=Ceilings(1, 1)) as house:
+    async with open_house(tmp_path, rtp_timeout_s=0.05, ceilings=ConcurrencyLimits(1, 1)) as house:
         await house.number()
         phone = Phone(house.pump)
         phone.dialog.mute = True

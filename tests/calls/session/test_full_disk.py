@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.admission.capacity import Ceilings
+from calls.admission.capacity import ConcurrencyLimits
 from calls.post_call import unstored_calls
 from storage import tables
 from storage.calls import calls
@@ -133,7 +133,7 @@ async def test_the_row_of_a_call_that_goes_on_is_stored_when_there_is_room(disk:
 
 
 async def test_the_ceilings_hold_for_calls_without_rows(disk: Path) -> None:
-    async with open_small_house(disk, ceilings=Ceilings(process=3, organization=2)) as house:
+    async with open_small_house(disk, ceilings=ConcurrencyLimits(process=3, organization=2)) as house:
         await house.number("+4930100")
         await house.number("+4930200")
         with filled(disk):
@@ -155,7 +155,7 @@ async def test_the_ceilings_hold_for_calls_without_rows(disk: Path) -> None:
 
 
 async def test_a_call_of_before_whose_end_waits_for_room_holds_no_place(disk: Path) -> None:
-    async with open_small_house(disk, ceilings=Ceilings(process=1, organization=1)) as house:
+    async with open_small_house(disk, ceilings=ConcurrencyLimits(process=1, organization=1)) as house:
         await house.number()
         before = await answered(house)
         with filled(disk):

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from calls.call_record.metering import Meter
+from calls.call_record.metering import UsageMeter
 from calls.session.agent_config import AgentModels
 from calls.session.conversation_runner import Parties, open_senses
 from calls.session.stt_hotwords import MOST, hot_words
@@ -75,7 +75,7 @@ async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
     ears = ScriptedEars()
     agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
     call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
-    parties = SimpleNamespace(agent=agent, call=call, meter=Meter())
+    parties = SimpleNamespace(agent=agent, call=call, meter=UsageMeter())
     models = SimpleNamespace(ear=ears, end_of_turn=AlwaysOver())
     open_senses(cast(AgentModels, models), cast(Parties, parties), ToolBelt(), 8000, lambda only: None).close()
     assert ears.hot_words == ["Biscuit", "Ada", "Mr Okonkwo"]

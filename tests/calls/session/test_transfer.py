@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.capacity import Ceilings
+from calls.admission.capacity import ConcurrencyLimits
 from calls.outbound import transfer_permissions
 from sipcore.messages.contact import Contact
 from sipcore.messages.headers import Party
@@ -228,8 +228,10 @@ async def test_a_transfer_costs_what_a_call_costs(tmp_path: Path) -> None:
         assert [row[0] for row in told] == ["the organization has no funds", None]
 
 
-@pytest.mark.parametrize("ceilings", [Ceilings(organization=2), Ceilings(process=2)])
-async def test_a_transfer_has_a_place_of_its_own_while_both_sides_are_there(tmp_path: Path, ceilings: Ceilings) -> None:
+@pytest.mark.parametrize("ceilings", [ConcurrencyLimits(organization=2), ConcurrencyLimits(process=2)])
+async def test_a_transfer_has_a_place_of_its_own_while_both_sides_are_there(
+    tmp_path: Path, ceilings: ConcurrencyLimits
+) -> None:
     async with open_house(tmp_path, ceilings=ceilings) as house:
         phone = await referring(house, sip_allow_refer=True)
         asked = Asked(phone, wish())
@@ -256,7 +258,7 @@ async def test_a_transfer_has_a_place_of_its_own_while_both_sides_are_there(tmp_
 async def test_a_transfer_whose_granting_is_not_stored_takes_no_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_house(tmp_path, ceilings=Ceilings(organization=2)) as house:
+    async with open_house(tmp_path, ceilings=ConcurrencyLimits(organization=2)) as house:
         phone = await referring(house, sip_allow_refer=True)
 
         def full(*_: object, **__: object) -> None:

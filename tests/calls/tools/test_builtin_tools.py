@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from bench.turn.scripted_models import HANG_UP
-from calls.egress.concurrency import Lanes
+from calls.egress.concurrency import EgressConcurrency
 from calls.knowledge.context_injection import LONGEST
-from calls.knowledge.prefetch import PASSAGES, Lookup
+from calls.knowledge.prefetch import PASSAGES, KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.builtin_tools import MOST_TOOLS, EndCall, SearchKnowledge, SendDtmf, belt_for
 from calls.tools.http_tool import CallContext, Outside
@@ -43,7 +43,7 @@ CONTEXT = CallContext("call-1", {"company": "Harbour Dental"})
 @pytest.fixture
 async def outside(secrets: Secrets) -> AsyncIterator[Outside]:
     async with client_with(LOOPBACK) as client:
-        yield Outside(client, Lanes(), secrets)
+        yield Outside(client, EgressConcurrency(), secrets)
 
 
 async def changed(archive: Archive, **changes: Any) -> Agent:
@@ -212,7 +212,7 @@ async def test_the_instructions_say_when_to_search_with_their_variables_filled(
 
 
 async def found(database: Database, agent_id: str, query: str) -> ToolResult:
-    tool = SearchKnowledge(Lookup(KnowledgeSearch(database), agent_id), "For opening hours")
+    tool = SearchKnowledge(KnowledgePrefetch(KnowledgeSearch(database), agent_id), "For opening hours")
     return await tool.run({"query": query})
 
 
@@ -260,7 +260,9 @@ async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(arc
 
 async def test_a_database_in_trouble_is_told_as_a_tool_that_does_not_work(archive: Archive) -> None:
     closed = Database(str(archive.database.url))
-    belt = ToolBelt([SearchKnowledge(Lookup(KnowledgeSearch(closed), archive.agent_id), "For opening hours")])
+    belt = ToolBelt(
+        [SearchKnowledge(KnowledgePrefetch(KnowledgeSearch(closed), archive.agent_id), "For opening hours")]
+    )
     with capture_logs() as logs:
         result = await belt.run(ToolCall("1", SEARCH_KNOWLEDGE, '{"query": "open"}'))
     assert result == ToolResult("`search_knowledge` does not work at the moment.", ok=False)

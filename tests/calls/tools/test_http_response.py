@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from calls.egress.client import HttpAnswer
+from calls.egress.client import HttpResponse
 from calls.tools.http_response import text_of
 
 
@@ -26,5 +26,5 @@ from calls.tools.http_response import text_of
     ],
 )
 def test_what_is_hidden_is_hidden_however_it_is_written_and_json_stays_json(body: bytes, told: str) -> None:
-    answer = HttpAnswer(200, CIMultiDictProxy(CIMultiDict()), body, truncated=False)
+    answer = HttpResponse(200, CIMultiDictProxy(CIMultiDict()), body, truncated=False)
     assert text_of(answer, {"k+/=1", "2026", "true", "2.5", 'q"1', "a b c!"}) == told

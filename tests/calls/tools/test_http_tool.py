@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from calls.egress.address_rules import EgressRules
-from calls.egress.concurrency import Lanes
+from calls.egress.concurrency import EgressConcurrency
 from calls.tools.http_response import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP
 from calls.tools.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
 from calls.tools.toolset import ToolBelt, ToolResult
@@ -176,7 +176,7 @@ async def test_a_server_that_takes_too_long_is_given_up() -> None:
 
 
 async def test_waiting_for_room_counts_as_waiting_for_the_answer() -> None:
-    lanes = Lanes(most_of_one=1)
+    lanes = EgressConcurrency(most_of_one=1)
     async with office() as server, desk(lanes=lanes) as calling, lanes.one("org"):
         result = await calling.tool(server.origin, timeout=100).run({})
     assert result == ToolResult("The tool did not answer within 0.1 seconds.", ok=False)
@@ -262,7 +262,7 @@ async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> 
 
 
 async def test_a_cancelled_request_is_given_up_at_once_and_leaves_its_lane() -> None:
-    lanes = Lanes(most=1, most_of_one=1)
+    lanes = EgressConcurrency(most=1, most_of_one=1)
     async with office() as server, desk(lanes=lanes) as calling:
         server.hold = asyncio.Event()
         running = asyncio.ensure_future(calling.tool(server.origin, "POST", timeout=30_000).run({}))

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from cryptography.fernet import Fernet
 
-from calls.egress.concurrency import Lanes
+from calls.egress.concurrency import EgressConcurrency
 from calls.tools.http_tool import CallContext, HttpTool, Outside
 from config.clock import utc_now
 from config.secrets import Secrets
@@ -89,7 +89,7 @@ async def put_events(database: Database, ports: list[int]) -> None:
 async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_never_answer(secrets: Secrets) -> None:
     receiver = Receiver()
     async with Tarpit().open() as tarpit, listening(receiver), client_with(LOOPBACK) as client:
-        outside = Outside(client, Lanes(), secrets)
+        outside = Outside(client, EgressConcurrency(), secrets)
         hogs = [
             asyncio.create_task(tool(outside, f"hog {hog}", f"http://127.0.0.1:{tarpit.ports[0]}/").run({}))
             for hog in range(HOGS)

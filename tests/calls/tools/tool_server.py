@@ -12,7 +12,7 @@ from cryptography.fernet import Fernet
 
 from calls.call_record.context_variables import ContextValue
 from calls.egress.address_rules import EgressRules
-from calls.egress.concurrency import Lanes
+from calls.egress.concurrency import EgressConcurrency
 from calls.tools.http_tool import CallContext, HttpTool, Outside
 from config.clock import utc_now
 from config.secrets import Secrets
@@ -84,7 +84,10 @@ async def office(answer: web.Response | None = None) -> AsyncIterator[Office]:
 
 @asynccontextmanager
 async def desk(
-    rules: EgressRules = LOOPBACK, lanes: Lanes | None = None, **values: ContextValue
+    rules: EgressRules = LOOPBACK, lanes: EgressConcurrency | None = None, **values: ContextValue
 ) -> AsyncIterator[Desk]:
     async with client_with(rules) as client:
-        yield Desk(Outside(client, lanes or Lanes(), Secrets([Fernet.generate_key()])), CallContext("call-1", values))
+        yield Desk(
+            Outside(client, lanes or EgressConcurrency(), Secrets([Fernet.generate_key()])),
+            CallContext("call-1", values),
+        )

@@ -10,7 +10,15 @@ from unittest.mock import patch
 import pytest
 from structlog.testing import capture_logs
 
-from calls.trunks.host_tracker import DEMOTED_S, FAILED_AGAIN_S, LONGEST_S, SHORTEST_S, Places, Table, again_after_s
+from calls.trunks.host_tracker import (
+    DEMOTED_S,
+    FAILED_AGAIN_S,
+    LONGEST_S,
+    SHORTEST_S,
+    HostTracker,
+    Table,
+    again_after_s,
+)
 from sipcore.resolver.dns_records import LookUpFailed
 from sipcore.resolver.sip_locator import Destination, Found
 from sipcore.resolver.target import Place, Target, Transport
@@ -35,7 +43,7 @@ class World:
     ttl_s: float = 300.0
 
     def __post_init__(self) -> None:
-        self.places = Places(self.locate, self.tables.append)
+        self.places = HostTracker(self.locate, self.tables.append)
 
     def __setitem__(self, name: str, targets: tuple[Target, ...]) -> None:
         self.names[name] = Found(targets, self.ttl_s)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from calls.cooperative import LONGEST_REST_S, REST, Pace, Slices
-from calls.trunks.host_tracker import Places
-from calls.trunks.provisioning import TrunkLines, TrunkMaker
-from calls.trunks.source_allowlist import TrunkSources
-from calls.trunks.trunk_policy import TrunkGate
+from calls.cooperative import LONGEST_REST_S, REST, DutyCycle, TimeSlice
+from calls.trunks.host_tracker import HostTracker
+from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
+from calls.trunks.source_allowlist import SourceAllowlist
+from calls.trunks.trunk_policy import TrunkPolicy
 from config.secrets import Secrets
 from sipcore.resolver.sip_locator import Destination, Found
 from sipcore.resolver.target import Target
@@ -82,12 +82,12 @@ async def test_a_change_among_very_many_numbers_holds_nobody_up(
     async def apply(trunks: Sequence[Trunk]) -> None:
         had[:] = trunks
 
-    gate = TrunkGate("approved")
-    places = Places(locate, lambda _: None)
+    gate = TrunkPolicy("approved")
+    places = HostTracker(locate, lambda _: None)
     places.permits, gate.leads = gate.permits, places.leads
-    maker = TrunkMaker(secrets, places)
-    lines = TrunkLines(database, maker, apply, lambda _: TrunkStatus("listening"), gate)
-    sources = TrunkSources(database, lambda _: None, places, "approved")
+    maker = TrunkBuilder(secrets, places)
+    lines = TrunkProvisioner(database, maker, apply, lambda _: TrunkStatus("listening"), gate)
+    sources = SourceAllowlist(database, lambda _: None, places, "approved")
     numbers = await database.write(fill)
     for _ in range(2):
         await sources.refresh()
@@ -116,7 +116,7 @@ async def test_long_work_lets_others_work_in_between() -> None:
     turns: list[str] = []
 
     async def work() -> None:
-        slices = Slices(0.001)
+        slices = TimeSlice(0.001)
         for _ in range(3):
             busy(0.002)
             await slices.pause()
@@ -132,7 +132,7 @@ async def test_long_work_lets_others_work_in_between() -> None:
 
 
 async def test_work_rests_a_multiple_of_the_time_that_it_took() -> None:
-    pace = Pace()
+    pace = DutyCycle()
     assert pace.rest_s == 0, "the first begins at once"
     with pace.work():
         busy(0.02)
@@ -150,8 +150,8 @@ async def test_a_flood_of_changes_is_read_a_part_of_the_time(database: Database,
         reads.append(time.perf_counter())
         await asyncio.sleep(0.05)
 
-    places = Places(lambda _: asyncio.sleep(60, Found((), 60)), lambda _: None)
-    lines = TrunkLines(database, TrunkMaker(secrets, places), slow, lambda _: TrunkStatus("listening"))
+    places = HostTracker(lambda _: asyncio.sleep(60, Found((), 60)), lambda _: None)
+    lines = TrunkProvisioner(database, TrunkBuilder(secrets, places), slow, lambda _: TrunkStatus("listening"))
     task = asyncio.create_task(lines.run())
     until_s = time.perf_counter() + 1
     while time.perf_counter() < until_s:

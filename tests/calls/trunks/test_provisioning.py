@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
-from calls.trunks.host_tracker import Places
-from calls.trunks.provisioning import NO_TRUNK, TrunkLines, TrunkMaker, destination_of, destinations_of
+from calls.trunks.host_tracker import HostTracker
+from calls.trunks.provisioning import NO_TRUNK, TrunkBuilder, TrunkProvisioner, parse_destination, trunk_destinations
 from config.secrets import Secrets
 from sipcore.resolver.dns_records import LookUpFailed
 from sipcore.resolver.sip_locator import Destination, Found
@@ -40,8 +40,8 @@ class World:
     applied: list[list[Trunk]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.places = Places(self._locate, lambda _: None)
-        self.lines = TrunkLines(self.database, TrunkMaker(self.secrets, self.places), self._apply, self._status)
+        self.places = HostTracker(self._locate, lambda _: None)
+        self.lines = TrunkProvisioner(self.database, TrunkBuilder(self.secrets, self.places), self._apply, self._status)
 
     async def number(self, **fields: Any) -> PhoneNumber:
         """Store one."""
@@ -93,12 +93,12 @@ async def world(database: Database, secrets: Secrets) -> AsyncIterator[World]:
     ],
 )
 def test_a_place_is_a_host_a_host_with_a_port_or_a_uri(text: str, destination: Destination) -> None:
-    assert destination_of(text) == destination
+    assert parse_destination(text) == destination
 
 
 def test_what_a_place_says_itself_comes_first() -> None:
-    assert destination_of("pbx.test:5070;transport=tcp", 5080, "udp") == Destination("pbx.test", 5070, "tcp")
-    assert destination_of("pbx.test", 5080, "udp") == Destination("pbx.test", 5080, "udp")
+    assert parse_destination("pbx.test:5070;transport=tcp", 5080, "udp") == Destination("pbx.test", 5070, "tcp")
+    assert parse_destination("pbx.test", 5080, "udp") == Destination("pbx.test", 5080, "udp")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_where_a_number_s_trunk_is(
     world: World, fields: dict[str, Any], registrar: Destination, proxy: Destination | None
 ) -> None:
     number = await world.number(**{**REGISTRATION, **fields})
-    assert destinations_of(number) == (registrar, proxy)
+    assert trunk_destinations(number) == (registrar, proxy)
 
 
 async def test_a_registration_becomes_a_trunk_with_its_password(world: World) -> None:
@@ -160,16 +160,16 @@ async def test_a_registration_becomes_a_trunk_with_its_password(world: World) ->
 
 async def test_an_allowlist_trunk_has_credentials_when_it_has_a_user_and_a_password(world: World) -> None:
     number = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1", sip_password="s3cret")
-    maker = TrunkMaker(world.secrets, world.places)
-    trunk = maker.trunk(number)
+    maker = TrunkBuilder(world.secrets, world.places)
+    trunk = maker.build(number)
     assert trunk and (trunk.registers, trunk.user, trunk.credentials) == (False, "100", None)
-    trunk = maker.trunk(await world.change(number, sip_username="ann"))
+    trunk = maker.build(await world.change(number, sip_username="ann"))
     assert trunk and (trunk.user, trunk.credentials) == ("100", Credentials("ann", "s3cret"))
 
 
 async def test_on_standby_no_number_registers(world: World) -> None:
     number = await world.number(**REGISTRATION, sip_password="s3cret")
-    usual, standby = (TrunkMaker(world.secrets, world.places, each).trunk(number) for each in (False, True))
+    usual, standby = (TrunkBuilder(world.secrets, world.places, each).build(number) for each in (False, True))
     assert usual and standby and (usual.registers, standby) == (True, replace(usual, registers=False))
 
 

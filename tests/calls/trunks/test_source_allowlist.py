@@ -15,8 +15,8 @@ import pytest_asyncio
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from calls.trunks.host_tracker import Places
-from calls.trunks.source_allowlist import Networks, TrunkSources
+from calls.trunks.host_tracker import HostTracker
+from calls.trunks.source_allowlist import CidrSet, SourceAllowlist
 from sipcore.resolver.dns_records import Answer, LookUpFailed
 from sipcore.resolver.sip_locator import Destination, Found
 from sipcore.resolver.system_resolver import HostNames
@@ -67,8 +67,8 @@ class World:
     def __init__(self, database: Database, **names: Sequence[str]) -> None:
         self.names = {name.replace("_", "."): addresses for name, addresses in names.items()}
         self.applied: list[set[str]] = []
-        self.places = Places(self.locate, lambda _: None)
-        self.sources = TrunkSources(database, lambda known: self.applied.append(set(known)), self.places)
+        self.places = HostTracker(self.locate, lambda _: None)
+        self.sources = SourceAllowlist(database, lambda known: self.applied.append(set(known)), self.places)
 
     async def locate(self, place: Destination) -> Found:
         if place.host not in self.names:
@@ -98,7 +98,7 @@ async def test_an_address_is_itself_a_network_all_of_it_and_a_name_what_it_resol
     assert await world.known() == {
         "192.0.2.1", "198.51.100.0/24", "2001:db8:1::/48", "192.0.2.7", "2001:db8::7", "203.0.113.9",
     }  # fmt: skip
-    names = world.sources.names_of
+    names = world.sources.aliases_of
     assert set(names("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
     assert set(names("2001:db8::7")) == {"2001:db8::7", "pbx.test"}
     assert set(names("198.51.100.77")) == {"198.51.100.77", "198.51.100.0/24"}
@@ -114,14 +114,14 @@ async def test_the_registrar_and_the_outbound_proxy_of_a_registration_are_source
     more = {"sip_proxy": "sip.carrier.test:5070", "sip_outbound_proxy": "sip:edge.carrier.test;transport=tcp"}
     await number(database, "", sip_mode="registration", sip_username="u", **more)
     assert await world.known() == {"192.0.2.1", "192.0.2.2"}
-    assert set(world.sources.names_of("192.0.2.2")) == {"192.0.2.2", "edge.carrier.test"}
+    assert set(world.sources.aliases_of("192.0.2.2")) == {"192.0.2.2", "edge.carrier.test"}
 
 
 async def test_every_network_that_contains_an_address_is_found() -> None:
-    nested = Networks(["10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "0.0.0.0/0", "::/0", "fd00::/8"])
+    nested = CidrSet(["10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "0.0.0.0/0", "::/0", "fd00::/8"])
     assert nested.containing(ip_address("10.1.9.9")) == {"10.0.0.0/8", "10.1.0.0/16", "0.0.0.0/0"}
     assert nested.containing(ip_address("fd00::1")) == {"::/0", "fd00::/8"}
-    assert Networks().containing(ip_address("10.1.9.9")) == set()
+    assert CidrSet().containing(ip_address("10.1.9.9")) == set()
 
 
 async def test_a_name_whose_look_up_fails_keeps_nobody_else_out(database: Database, world: World) -> None:
@@ -137,7 +137,7 @@ async def test_a_name_that_moves_is_followed_without_reading_the_database(databa
     world.names["pbx.test"] = ["192.0.2.7"]
     assert await world.places.find(Destination("pbx.test", None, "udp"))
     assert world.applied[-1] == {"192.0.2.7"}
-    assert set(world.sources.names_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
+    assert set(world.sources.aliases_of("192.0.2.7")) == {"192.0.2.7", "pbx.test"}
 
 
 async def test_a_name_that_nobody_has_any_more_is_forgotten(database: Database, world: World) -> None:

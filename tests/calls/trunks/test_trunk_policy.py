@@ -10,11 +10,11 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from calls.admission.number_routing import find_target
-from calls.trunks.host_tracker import Places, Table
-from calls.trunks.provisioning import TrunkLines, TrunkMaker
-from calls.trunks.source_allowlist import TrunkSources
-from calls.trunks.trunk_policy import LEADS_ELSEWHERE, NOT_GIVEN, TrunkGate
+from calls.admission.number_routing import match_number
+from calls.trunks.host_tracker import HostTracker, Table
+from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
+from calls.trunks.source_allowlist import SourceAllowlist
+from calls.trunks.trunk_policy import LEADS_ELSEWHERE, NOT_GIVEN, TrunkPolicy
 from config.secrets import Secrets
 from sipcore.dialogs.leg import LegFacts
 from sipcore.messages.headers import Party
@@ -47,12 +47,12 @@ class World:
     known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.gate = TrunkGate("approved")
-        self.places = Places(self._locate, self.tables.append)
+        self.gate = TrunkPolicy("approved")
+        self.places = HostTracker(self._locate, self.tables.append)
         self.places.permits, self.gate.leads = self.gate.permits, self.places.leads
-        maker = TrunkMaker(self.secrets, self.places)
-        self.lines = TrunkLines(self.database, maker, self._apply, self._status, self.gate)
-        self.sources = TrunkSources(
+        maker = TrunkBuilder(self.secrets, self.places)
+        self.lines = TrunkProvisioner(self.database, maker, self._apply, self._status, self.gate)
+        self.sources = SourceAllowlist(
             self.database, lambda known: setattr(self, "known", set(known)), self.places, "approved"
         )
 
@@ -89,8 +89,8 @@ class World:
 
     async def called(self, source: str) -> InboundTarget:
         """Who gets a call of that source to the number that all of them have."""
-        facts, names = LegFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.sources.names_of(source)
-        return await self.database.read(lambda conn: find_target(conn, facts, names, "approved"))
+        facts, names = LegFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.sources.aliases_of(source)
+        return await self.database.read(lambda conn: match_number(conn, facts, names, "approved"))
 
     @property
     def hosts(self) -> set[str]:
@@ -184,7 +184,7 @@ async def test_a_name_is_not_led_to_where_a_name_of_another_organization_leads(w
     assert world.lines.status(evil) == TrunkStatus("failed", LEADS_ELSEWHERE)
     with pytest.raises(ConnectionError, match=LEADS_ELSEWHERE):
         await world.lines.ready(evil)
-    assert world.sources.names_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
+    assert world.sources.aliases_of("198.51.100.5") == {"198.51.100.5", "trunk.test"}
     assert (await world.called("198.51.100.5")).number == theirs
     assert (await world.lines.ready(theirs)).host == "trunk.test"
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from calls.egress.address_rules import EgressRules
 from calls.egress.client import EgressClient, tls_context
-from calls.webhooks.delivery import Deliverer, DeliveryPolicy
+from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config.secrets import Secrets
 from storage.accounts import organizations
 from storage.agents import agents
@@ -117,13 +117,13 @@ async def delivering(
     rules: EgressRules | None = None,
     ca_file: str | None = None,
     beside_others: bool = False,
-) -> AsyncIterator[Deliverer]:
+) -> AsyncIterator[WebhookSender]:
     """What sends, as after a start of the server; `beside_others`: as another process on its database."""
     if not beside_others:
         await database.write(claims.release_all)
     tls = await asyncio.to_thread(lambda: tls_context(ca_file) if ca_file else system_tls())
     client = EgressClient(rules or EgressRules(allow=["127.0.0.0/8"]), tls)
-    deliverer = Deliverer(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
+    deliverer = WebhookSender(database, client, secrets, DeliveryPolicy(allow_http, timeout_s, delays))
     task = asyncio.ensure_future(deliverer.run())
     try:
         yield deliverer

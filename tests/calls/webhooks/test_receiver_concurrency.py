@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from calls.webhooks import receiver_concurrency
-from calls.webhooks.receiver_concurrency import MOST, MOST_SLOW, Pace, WebhookLanes
+from calls.webhooks.receiver_concurrency import MOST, MOST_SLOW, ReceiverConcurrency, ReceiverSpeed
 
 ALONE, SLOW_ALONE = MOST // 2, MOST_SLOW // 2
 """What an organization has where no other has anything."""
 MANY = [f"silent-{each}" for each in range(MOST)]
 
 
-def begin(lanes: WebhookLanes, destination: str, count: int) -> None:
+def begin(lanes: ReceiverConcurrency, destination: str, count: int) -> None:
     for _ in range(count):
         lanes.begin(destination)
 
 
-def taught(paces: dict[str, Pace]) -> WebhookLanes:
+def taught(paces: dict[str, ReceiverSpeed]) -> ReceiverConcurrency:
     """Lanes that know the pace of these receivers."""
-    lanes = WebhookLanes()
+    lanes = ReceiverConcurrency()
     for destination, pace in paces.items():
         lanes.begin(destination)
         lanes.end(destination, pace)
@@ -27,32 +27,32 @@ def taught(paces: dict[str, Pace]) -> WebhookLanes:
 
 
 def test_a_quick_receiver_has_more_room_than_a_slow_one_and_that_one_more_than_one_that_is_silent_or_new() -> None:
-    assert Pace.QUICK.room > Pace.SLOW.room > Pace.SILENT.room == Pace.NEW.room
+    assert ReceiverSpeed.QUICK.room > ReceiverSpeed.SLOW.room > ReceiverSpeed.SILENT.room == ReceiverSpeed.NEW.room
 
 
-@pytest.mark.parametrize("pace", Pace)
-def test_one_receiver_has_the_room_of_its_pace(pace: Pace) -> None:
+@pytest.mark.parametrize("pace", ReceiverSpeed)
+def test_one_receiver_has_the_room_of_its_pace(pace: ReceiverSpeed) -> None:
     lanes = taught({"a": pace})
     assert lanes.shares(["a"]) == {"a": pace.room}
     begin(lanes, "a", pace.room - 1)
     assert lanes.shares(["a"]) == {"a": 1}
     begin(lanes, "a", 1)
-    assert lanes.shares(["a", "b"]) == {"b": Pace.NEW.room}
+    assert lanes.shares(["a", "b"]) == {"b": ReceiverSpeed.NEW.room}
     lanes.end("a", None)
     assert lanes.shares(["a"]) == {"a": 1}
 
 
 def test_all_receivers_share_the_whole_room_and_each_gets_one_before_any_gets_two() -> None:
     many = [str(each) for each in range(ALONE - 10)]
-    shares = WebhookLanes().shares(many)
+    shares = ReceiverConcurrency().shares(many)
     assert sum(shares.values()) == ALONE
     assert shares == {each: 2 if at < 10 else 1 for at, each in enumerate(many)}
 
 
 def test_beyond_all_room_those_come_first_who_have_waited_longest_and_then_those_with_nothing_under_way() -> None:
-    lanes = WebhookLanes()
-    begin(lanes, "busy", Pace.NEW.room - 1)
-    for number in range(ALONE - Pace.NEW.room):
+    lanes = ReceiverConcurrency()
+    begin(lanes, "busy", ReceiverSpeed.NEW.room - 1)
+    for number in range(ALONE - ReceiverSpeed.NEW.room):
         lanes.begin(str(number))
     assert lanes.under_way == ALONE - 1
     assert lanes.shares(["busy", "waits", "waits-less"]) == {"waits": 1}
@@ -61,24 +61,24 @@ def test_beyond_all_room_those_come_first_who_have_waited_longest_and_then_those
 
 
 def test_silent_receivers_however_many_leave_half_of_the_room() -> None:
-    lanes = taught(dict.fromkeys(MANY, Pace.SILENT))
+    lanes = taught(dict.fromkeys(MANY, ReceiverSpeed.SILENT))
     shares = lanes.shares(MANY)
     assert sum(shares.values()) == SLOW_ALONE
     for destination, count in shares.items():
         begin(lanes, destination, count)
-    assert lanes.shares([*MANY, "healthy"]) == {"healthy": Pace.NEW.room}
-    lanes.end("silent-0", Pace.SILENT)
+    assert lanes.shares([*MANY, "healthy"]) == {"healthy": ReceiverSpeed.NEW.room}
+    lanes.end("silent-0", ReceiverSpeed.SILENT)
     assert lanes.shares(["silent-1", "silent-100"]) == {"silent-100": 1}
 
 
 def test_one_that_turns_slow_counts_as_slow_with_all_that_it_has_under_way() -> None:
-    lanes = taught({"a": Pace.QUICK, **dict.fromkeys(MANY, Pace.SILENT)})
-    begin(lanes, "a", Pace.QUICK.room)
-    lanes.end("a", Pace.SLOW)
-    assert sum(lanes.shares(MANY).values()) == SLOW_ALONE - (Pace.QUICK.room - 1)
-    lanes.end("a", Pace.QUICK)
+    lanes = taught({"a": ReceiverSpeed.QUICK, **dict.fromkeys(MANY, ReceiverSpeed.SILENT)})
+    begin(lanes, "a", ReceiverSpeed.QUICK.room)
+    lanes.end("a", ReceiverSpeed.SLOW)
+    assert sum(lanes.shares(MANY).values()) == SLOW_ALONE - (ReceiverSpeed.QUICK.room - 1)
+    lanes.end("a", ReceiverSpeed.QUICK)
     assert sum(lanes.shares(MANY).values()) == SLOW_ALONE
-    for _ in range(Pace.QUICK.room - 2):
+    for _ in range(ReceiverSpeed.QUICK.room - 2):
         lanes.end("a", None)
     assert lanes.under_way == 0
 
@@ -87,24 +87,24 @@ def test_only_so_many_receivers_are_remembered_and_none_with_something_under_way
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(receiver_concurrency, "REMEMBERED", 3)
-    lanes = taught({"old": Pace.QUICK, "b": Pace.QUICK})
+    lanes = taught({"old": ReceiverSpeed.QUICK, "b": ReceiverSpeed.QUICK})
     lanes.begin("old")
     for destination in ("c", "d", "e"):
         lanes.begin(destination)
-        lanes.end(destination, Pace.QUICK)
+        lanes.end(destination, ReceiverSpeed.QUICK)
     assert len(lanes._receivers) == 3
-    lanes.end("old", Pace.QUICK)
-    assert lanes.shares(["old", "b"]) == {"old": Pace.QUICK.room, "b": Pace.NEW.room}
+    lanes.end("old", ReceiverSpeed.QUICK)
+    assert lanes.shares(["old", "b"]) == {"old": ReceiverSpeed.QUICK.room, "b": ReceiverSpeed.NEW.room}
 
 
 def test_one_organization_has_what_there_was_for_all_before() -> None:
     assert (ALONE, SLOW_ALONE) == (200, 100)
 
 
-@pytest.mark.parametrize("pace", [Pace.NEW, Pace.SILENT])
+@pytest.mark.parametrize("pace", [ReceiverSpeed.NEW, ReceiverSpeed.SILENT])
 @pytest.mark.parametrize("hogs", [1, 4, 7])
-def test_organizations_that_take_all_they_get_leave_room_to_the_next(pace: Pace, hogs: int) -> None:
-    lanes = WebhookLanes()
+def test_organizations_that_take_all_they_get_leave_room_to_the_next(pace: ReceiverSpeed, hogs: int) -> None:
+    lanes = ReceiverConcurrency()
     taken = []
     for hog in range(hogs):
         wanted = [f"hog-{hog} host-{each}:443" for each in range(MOST)]
@@ -119,8 +119,8 @@ def test_organizations_that_take_all_they_get_leave_room_to_the_next(pace: Pace,
 
 
 def test_a_receiver_that_is_slow_for_one_organization_is_new_for_another() -> None:
-    lanes = taught({"one host:443": Pace.QUICK})
+    lanes = taught({"one host:443": ReceiverSpeed.QUICK})
     assert lanes.shares(["one host:443", "other host:443"]) == {
-        "one host:443": Pace.QUICK.room,
-        "other host:443": Pace.NEW.room,
+        "one host:443": ReceiverSpeed.QUICK.room,
+        "other host:443": ReceiverSpeed.NEW.room,
     }

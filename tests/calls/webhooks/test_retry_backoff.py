@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calls.webhooks.retry_backoff import again_at
+from calls.webhooks.retry_backoff import next_attempt_at
 
 STARTED = datetime(2026, 3, 1, 12, tzinfo=UTC)
 delays = st.floats(0.001, 100_000)
@@ -17,14 +17,14 @@ lucks = st.floats(0, 1)
 @given(delays, lucks, st.integers(0, 60_000))
 def test_the_wait_is_the_delay_and_at_most_a_tenth_or_a_minute_more(delay_s: float, luck: float, took_ms: int) -> None:
     ended = STARTED + timedelta(milliseconds=took_ms)
-    wait_s = (again_at(STARTED, took_ms, ended, delay_s, luck) - ended).total_seconds()
+    wait_s = (next_attempt_at(STARTED, took_ms, ended, delay_s, luck) - ended).total_seconds()
     assert delay_s <= wait_s <= delay_s + min(delay_s / 10, 60) + 0.003
 
 
 def test_the_whole_range_is_used() -> None:
-    least, most = (again_at(STARTED, 0, STARTED, 300, luck) - STARTED for luck in (0, 1))
+    least, most = (next_attempt_at(STARTED, 0, STARTED, 300, luck) - STARTED for luck in (0, 1))
     assert (least.total_seconds(), most.total_seconds()) == (300.001, 330.001)
-    assert (again_at(STARTED, 0, STARTED, 3600, 1) - STARTED).total_seconds() == 3660.001
+    assert (next_attempt_at(STARTED, 0, STARTED, 3600, 1) - STARTED).total_seconds() == 3660.001
 
 
 @given(delays, lucks, st.integers(-100_000, 100_000))
@@ -33,5 +33,5 @@ def test_a_clock_that_is_set_while_an_attempt_is_made_shortens_no_wait(
 ) -> None:
     took_ms = 10_000
     says = STARTED + timedelta(milliseconds=took_ms, seconds=step_s)
-    again = again_at(STARTED, took_ms, says, delay_s, luck)
+    again = next_attempt_at(STARTED, took_ms, says, delay_s, luck)
     assert again - timedelta(seconds=delay_s) >= max(says, STARTED + timedelta(milliseconds=took_ms))

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from cryptography.fernet import Fernet
 
 from calls.webhooks import delivery
-from calls.webhooks.receiver_concurrency import Pace
+from calls.webhooks.receiver_concurrency import ReceiverSpeed
 from config.secrets import Secrets
 from storage import tables
 from storage.database.database import Database, StorageTrouble
@@ -22,7 +22,7 @@ from storage.webhooks import claims
 from tests.calls.call_service_harness import until
 from tests.calls.webhooks.outbox_harness import Receiver, delivering, put, put_many, stored
 
-AT_FIRST = Pace.NEW.room
+AT_FIRST = ReceiverSpeed.NEW.room
 """Attempts that a receiver gets before it has answered any."""
 
 

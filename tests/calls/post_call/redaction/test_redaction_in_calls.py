@@ -7,7 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from calls.post_call.redaction.redactor import EVERYTHING, Rules, rules_of
+from calls.post_call.redaction.redactor import REDACT_EVERYTHING, RedactionRules, rules_of
 from storage import tables
 from storage.accounts import organizations
 from storage.calls import calls
@@ -61,7 +61,7 @@ async def test_the_rules_are_those_of_the_calls_organization(tmp_path: Path) -> 
         number, agent = await house.number()
         await redacts(house, number.organization_id)
 
-        def look(conn: sa.Connection) -> tuple[Rules, Rules]:
+        def look(conn: sa.Connection) -> tuple[RedactionRules, RedactionRules]:
             call = calls.create_inbound(
                 conn,
                 organization_id=number.organization_id,
@@ -77,5 +77,5 @@ async def test_the_rules_are_those_of_the_calls_organization(tmp_path: Path) -> 
             conn.execute(sa.delete(tables.calls))
             return one, both
 
-        assert await house.database.write(look) == (Rules(numbers=True), EVERYTHING)
-        assert await house.database.read(lambda conn: rules_of(conn, "none")) == Rules()
+        assert await house.database.write(look) == (RedactionRules(numbers=True), REDACT_EVERYTHING)
+        assert await house.database.read(lambda conn: rules_of(conn, "none")) == RedactionRules()

@@ -6,22 +6,22 @@ import time
 
 import pytest
 
-from calls.post_call.redaction.redactor import Rules, redacted_talk, redacted_value
+from calls.post_call.redaction.redactor import RedactionRules, redact_json, redact_transcript
 from storage.calls.calls import TranscriptItem
 
-NUMBERS = Rules(numbers=True)
+NUMBERS = RedactionRules(numbers=True)
 
 
 def user(*texts: str) -> list[TranscriptItem]:
     return [{"role": "user", "content": text} for text in texts]
 
 
-def shown(*texts: str, rules: Rules = NUMBERS) -> list[str]:
+def shown(*texts: str, rules: RedactionRules = NUMBERS) -> list[str]:
     """A talk as it is stored; the caller begins, and the sides take turns."""
     talk: list[TranscriptItem] = [
         {"role": "assistant" if turn % 2 else "user", "content": text} for turn, text in enumerate(texts)
     ]
-    return [item["content"] for item in redacted_talk(talk, rules)]
+    return [item["content"] for item in redact_transcript(talk, rules)]
 
 
 @pytest.mark.parametrize(
@@ -98,18 +98,21 @@ def test_a_card_over_several_turns_is_hidden_in_each_and_where_the_agent_says_it
     ],
 )
 def test_a_card_is_hidden_whatever_digits_stand_beside_it(said: list[str], kept: list[str]) -> None:
-    assert [each["content"] for each in redacted_talk(user(*said), NUMBERS)] == kept
+    assert [each["content"] for each in redact_transcript(user(*said), NUMBERS)] == kept
 
 
 def test_a_dialled_card_is_hidden_also_when_it_is_short_or_comes_in_parts() -> None:
     assert shown("4222222222222") == ["[card]"]
     assert shown("500000000009") == ["[card]"]
-    assert [each["content"] for each in redacted_talk(user("41111111", "11111111"), NUMBERS)] == ["[card]", "[card]"]
+    assert [each["content"] for each in redact_transcript(user("41111111", "11111111"), NUMBERS)] == [
+        "[card]",
+        "[card]",
+    ]
 
 
 def test_a_card_that_was_misheard_is_hidden_when_the_talk_is_of_one() -> None:
     asked = [{"role": "assistant", "content": "What is your card number?"}, *user("4111 1111 1111 111")]
-    assert redacted_talk(asked, NUMBERS)[1]["content"] == "[card]"  # type: ignore[arg-type]
+    assert redact_transcript(asked, NUMBERS)[1]["content"] == "[card]"  # type: ignore[arg-type]
     assert shown("4111 1111 1111 111") == ["4111 1111 1111 111"]
 
 
@@ -195,7 +198,7 @@ def test_two_sides_numbers_are_not_read_as_one() -> None:
 
 
 def test_dialled_digits_are_all_hidden_where_that_is_wanted() -> None:
-    assert shown("1234#", "I heard 1234.", "No, 12 34", rules=Rules(dialled=True)) == [
+    assert shown("1234#", "I heard 1234.", "No, 12 34", rules=RedactionRules(dialled=True)) == [
         "[number]",
         "I heard 1234.",
         "No, 12 34",
@@ -211,7 +214,7 @@ def test_values_of_tools_and_extractions_are_looked_through() -> None:
         "list": ["219-09-9999", None, 4711],
         "id": "41111111-1111-1111-a111-111111111111",
     }
-    assert redacted_value(value, NUMBERS) == {
+    assert redact_json(value, NUMBERS) == {
         "card": "[card]",
         "number": None,
         "ok": True,
@@ -219,4 +222,4 @@ def test_values_of_tools_and_extractions_are_looked_through() -> None:
         "list": ["[number]", None, 4711],
         "id": "41111111-1111-1111-a111-111111111111",
     }
-    assert redacted_value(value, Rules()) == value
+    assert redact_json(value, RedactionRules()) == value
