@@ -27,7 +27,7 @@ from calls.session.outbound_call import OutboundCall
 from calls.session.snapshot import CallNow
 from calls.session.transfer import Transfers
 from config.errors import TooMany, TrunklineError, Unavailable
-from sipcore.dialogs.leg import Leg, LegFacts
+from sipcore.dialogs.leg import InviteFacts, Leg
 from storage.accounts.organizations import Organization
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, OpenCalls
@@ -426,7 +426,7 @@ def _refuse_full(full: Literal["organization", "process"] | None) -> None:
             raise CallRejected(503, "the server is full", RETRY_AFTER_S)
 
 
-def _inbound(facts: LegFacts, admitted: InboundRoute) -> Call:
+def _inbound(facts: InviteFacts, admitted: InboundRoute) -> Call:
     """The call of a leg, as it arrives."""
     number = admitted.number
     return calls.new_inbound(

@@ -18,14 +18,14 @@ from config.errors import StartupError
 from config.special_addresses import networks_without_hosts
 from sipcore import _native
 from sipcore.audio.pump import Pump
-from sipcore.dialogs.call_registry import DialogRegistry
+from sipcore.dialogs.call_registry import CallRegistry
 from sipcore.dialogs.invite import Invitation, Way, choose
 from sipcore.dialogs.leg import Leg
-from sipcore.messages.contact import Follow
-from sipcore.messages.headers import HeaderLines, Party, uri_host, with_user
+from sipcore.messages.contact import FollowContact
+from sipcore.messages.headers import HeaderLines, NameAddr, replace_user, uri_host
 from sipcore.pjsip_thread import Owner
-from sipcore.resolver.host_table import Names
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.host_table import HostTable
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import digest, source_guard
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trace.sip_log import SipLog, SipTap
@@ -58,13 +58,13 @@ class Endpoint:
         self._settings = settings
         self._on_incoming = on_incoming
         self._owner = Owner()
-        self._registry: DialogRegistry | None = None
+        self._registry: CallRegistry | None = None
         self._endpoint: pj.Endpoint | None = None
         self._accounts: dict[int, TrunkAccount] = {}
         """By IP version: calls with peers that have no account of their own."""
         self._accepting = True
         self._qualifications: Qualifications | None = None
-        self._names = Names()
+        self._names = HostTable()
         self._trunks: Trunks | None = None
         self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
         """A trunk's status has changed, in more than until when it is registered; given its key."""
@@ -79,7 +79,7 @@ class Endpoint:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
         loop = asyncio.get_running_loop()
         settings = self._settings
-        self._registry = DialogRegistry(self._owner, self.pump, loop, self._arrives, self._is_silent)
+        self._registry = CallRegistry(self._owner, self.pump, loop, self._arrives, self._is_silent)
         self._trunks = Trunks(self._owner, settings, self._registry.incoming, self._names, self._has_trunk_status)
         self._qualifications = Qualifications(
             self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
@@ -110,7 +110,7 @@ class Endpoint:
         """Say which addresses and networks may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
         source_guard.set_sources(known, probes)
 
-    def set_hosts(self, table: Mapping[Place, Sequence[Target]]) -> None:
+    def set_hosts(self, table: Mapping[SipHostPort, Sequence[SipTarget]]) -> None:
         """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
         fail at once. Takes effect at once."""
         self._names.set(table)
@@ -184,10 +184,10 @@ class Endpoint:
         to: str,
         *,
         trunk: Trunk | None = None,
-        caller: Party | None = None,
+        caller: NameAddr | None = None,
         sip_call_id: str | None = None,
         headers: HeaderLines = (),
-        follow: Follow | None = None,
+        follow: FollowContact | None = None,
     ) -> Leg:
         """Send an INVITE and return its leg: to a number through a trunk, or without one to a URI
         `sip:user@host:port[;transport=tcp]`, whose host is an IP address. From and P-Asserted-Identity show `caller`,
@@ -197,20 +197,20 @@ class Endpoint:
         if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
 
-        def find(user: str | None, silent: Collection[Target]) -> Way:
+        def find(user: str | None, silent: Collection[SipTarget]) -> Way:
             return self._way(to, user, trunk, silent)
 
         invitation = Invitation(find, caller, sip_call_id or str(uuid4()), headers, follow)
         return await self._registry.place(invitation)
 
-    def _way(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[Target]) -> Way:
+    def _way(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[SipTarget]) -> Way:
         """`user`: who is called in the place of `to`."""
         if trunk is None:
-            return Way(self._account_towards(uri_host(to)), with_user(to, user) if user else to)
+            return Way(self._account_towards(uri_host(to)), replace_user(to, user) if user else to)
         way = self._started_trunks().way(trunk, user or to, silent)
         if way is not None:
             return way
-        target, last = choose(self._names.targets(trunk.place), silent)
+        target, last = choose(self._names.targets(trunk.host_port), silent)
         account, uri = self._account_towards(target.address), uri_at(trunk, target, user or to)
         return Way(account, uri, told_host(target.address), host=trunk.host, target=target, last=last)
 
@@ -220,7 +220,7 @@ class Endpoint:
         return self._trunks
 
     def _arrives(self, leg: Leg) -> None:
-        self.sip_log.arrived(leg.sip_call_id, leg.facts.sender_tag)
+        self.sip_log.arrived(leg.sip_call_id, leg.facts.from_tag)
         self._on_incoming(leg)
 
     def _has_trunk_status(self, key: str, status: TrunkStatus) -> None:
@@ -243,7 +243,7 @@ class Endpoint:
 
     # ---- on the owner's thread ----
 
-    def _start_here(self, registry: DialogRegistry, trunks: Trunks) -> int:
+    def _start_here(self, registry: CallRegistry, trunks: Trunks) -> int:
         """Returns the tap's descriptor."""
         _native.hush()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:

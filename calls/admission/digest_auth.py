@@ -11,8 +11,8 @@ import structlog
 from calls import metrics
 from calls.admission.rejection import CallRejected
 from config.secrets import Secrets
-from sipcore.dialogs.leg import LegFacts
-from sipcore.messages.headers import HeaderLines, printable, uri_place, uri_user
+from sipcore.dialogs.leg import InviteFacts
+from sipcore.messages.headers import HeaderLines, printable, uri_host_port, uri_user
 from sipcore.security.digest import Credentials, InboundDigest, Wanted
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
@@ -34,7 +34,7 @@ class InboundDigestAuth:
         self._digest: Final = digest
         self._clock_s: Final = clock_s
 
-    def authenticate(self, facts: LegFacts, number: PhoneNumber) -> None:
+    def authenticate(self, facts: InviteFacts, number: PhoneNumber) -> None:
         """Returns when the caller may go on. `CallRejected`: 401 with a challenge, 403 after too many wrong answers."""
         if not number.sip_inbound_auth:
             return
@@ -58,21 +58,24 @@ class InboundDigestAuth:
                 raise CallRejected(403, "too many wrong credentials")
             case "wrong":
                 log.warning(
-                    "sip.digest_failed", source=facts.source, number=number.number, caller=printable(facts.sender.user)
+                    "sip.digest_failed",
+                    source=facts.source,
+                    number=number.number,
+                    caller=printable(facts.from_addr.user),
                 )
                 raise CallRejected(401, "wrong credentials", headers=self._digest.challenge(facts.source, now_s))
             case _:
                 raise AuthenticationRequired(self._digest.challenge(facts.source, now_s, stale=outcome == "stale"))
 
 
-def _uri_check(facts: LegFacts, number: PhoneNumber) -> Callable[[str], bool]:
+def _uri_check(facts: InviteFacts, number: PhoneNumber) -> Callable[[str], bool]:
     """Tells whether a digest's `uri` names the number that is called: a proxy may have changed the host. Who names no
     user there, as sipp does, must name the host and port of the request URI."""
 
     def names(uri: str) -> bool:
         user = uri_user(uri)
         if not user:
-            return facts.request_place != "" and uri_place(uri) == facts.request_place
+            return facts.request_host_port != "" and uri_host_port(uri) == facts.request_host_port
         return user.removeprefix("+") == number.number.removeprefix("+")
 
     return names

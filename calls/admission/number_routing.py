@@ -11,7 +11,7 @@ import structlog
 
 from calls.admission.rejection import CallRejected
 from config.own_addresses import own_addresses
-from sipcore.dialogs.leg import LegFacts
+from sipcore.dialogs.leg import InviteFacts
 from storage.agents.agents import Agent
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.phone_numbers import Contested, InboundTarget, PhoneNumber
@@ -37,7 +37,7 @@ class InboundRoute:
 
 
 def match_number(
-    conn: sa.Connection, facts: LegFacts, aliases: Collection[str], policy: Policy = "open"
+    conn: sa.Connection, facts: InviteFacts, aliases: Collection[str], policy: Policy = "open"
 ) -> InboundTarget:
     """The number for an inbound leg, with its agent: by its source, which has `names` in the database, and the user of
     the request URI, else that of To, each exactly or with or without `+`, among those that may use the source by the
@@ -57,7 +57,7 @@ def match_number(
     return target
 
 
-def _log_ambiguous(facts: LegFacts, numbers: Sequence[PhoneNumber], taken: PhoneNumber | None) -> None:
+def _log_ambiguous(facts: InviteFacts, numbers: Sequence[PhoneNumber], taken: PhoneNumber | None) -> None:
     log.warning(
         "call.contested",
         source=facts.source,
@@ -78,9 +78,9 @@ def require_active_agent(target: InboundTarget) -> InboundRoute:
 
 
 def _match_dialled(
-    conn: sa.Connection, facts: LegFacts, names: Collection[str], rules: TrunkRules
+    conn: sa.Connection, facts: InviteFacts, names: Collection[str], rules: TrunkRules
 ) -> InboundTarget | None:
-    for user in dict.fromkeys((facts.request_user, facts.to.user)):
+    for user in dict.fromkeys((facts.request_user, facts.to_addr.user)):
         if user and (target := phone_numbers.find_inbound(conn, names, user, rules)):
             return target
     return None

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from sipcore.dialogs.leg import LegEnd
 from sipcore.messages import reason_header
-from sipcore.messages.status_reason import reason_for
+from sipcore.messages.status_reason import unanswered_reason
 from storage.calls.calls import EndedReason, EndStatus
 
 ELSEWHERE: Final = "Call completed elsewhere"
@@ -22,8 +22,8 @@ def reason_of(end: LegEnd, *, inbound: bool, answered: bool) -> EndedReason:
     """Why a call ended that the other side has ended. A BYE, or a caller's CANCEL (487), is their wish; a caller whom
     another phone has answered was not answered here; anything else is a failure of the way between us."""
     if not answered and not inbound:
-        return reason_for(end.code, end.cause.number if end.cause else None)
-    if not answered and end.elsewhere:
+        return unanswered_reason(end.code, end.cause.number if end.cause else None)
+    if not answered and end.completed_elsewhere:
         return "no_answer"
     return "customer_ended" if end.code < 300 or (end.code == 487 and not answered) else "unreachable"
 
@@ -37,7 +37,7 @@ def status_of(reason: EndedReason, *, answered: bool) -> EndStatus:
 
 def cause_of(reason: EndedReason | None) -> int:
     """The Q.850 cause that we give when we end a call for this reason."""
-    return reason_header.NORMAL if reason is None else _CAUSES.get(reason, reason_header.NORMAL)
+    return reason_header.NORMAL_CLEARING if reason is None else _CAUSES.get(reason, reason_header.NORMAL_CLEARING)
 
 
 def sip_end_of(end: LegEnd) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def sip_end_of(end: LegEnd) -> dict[str, Any]:
     phrase."""
     return {
         "statusCode": end.code or None,
-        "reasonPhrase": ELSEWHERE if end.elsewhere else end.reason if end.code >= 300 else None,
+        "reasonPhrase": ELSEWHERE if end.completed_elsewhere else end.reason if end.code >= 300 else None,
         "q850Cause": end.cause.number if end.cause else None,
         "q850Text": (end.cause.text or None) if end.cause else None,
         "byPeer": end.by_peer and end.code != 0,

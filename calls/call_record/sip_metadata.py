@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sipcore.dialogs.leg import LegFacts
+from sipcore.dialogs.leg import InviteFacts
 from sipcore.messages import captured_headers
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from storage.calls.calls import Call
 
 ANONYMOUS: Final = "anonymous"
@@ -33,15 +33,15 @@ _USER: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 _NO_NAME: Final = re.compile(r"[^a-z0-9]+")
 
 
-def remote_number(facts: LegFacts) -> str:
+def remote_number(facts: InviteFacts) -> str:
     """The number of who calls in: what the trunk asserts, when that is a phone number; else the user of From, when that
     is a name that can stand for one. `ANONYMOUS` when it is not told, or not to be shown."""
-    if captured_headers.is_private(facts.headers):
+    if captured_headers.privacy_requested(facts.headers):
         return ANONYMOUS
-    asserted = captured_headers.asserted(facts.headers)
-    if asserted is not None and captured_headers.is_number(asserted.user):
+    asserted = captured_headers.asserted_identity(facts.headers)
+    if asserted is not None and captured_headers.is_phone_number(asserted.user):
         return asserted.user
-    return safe_user(facts.sender.user)
+    return safe_user(facts.from_addr.user)
 
 
 def safe_user(user: str) -> str:
@@ -50,14 +50,14 @@ def safe_user(user: str) -> str:
     return user if _USER.fullmatch(user) else ANONYMOUS
 
 
-def headers_to_metadata(facts: LegFacts) -> dict[str, str]:
+def headers_to_metadata(facts: InviteFacts) -> dict[str, str]:
     """The headers of an inbound call as its metadata: `sip.X-Customer-Id`. Several of a name are joined by commas (RFC
     3261, 7.3.1). Of a caller who does not want to be shown, no header tells the identity."""
-    hidden = _IDENTITIES if captured_headers.is_private(facts.headers) else frozenset()
+    hidden = _IDENTITIES if captured_headers.privacy_requested(facts.headers) else frozenset()
     return {METADATA_PREFIX + name: ", ".join(values) for name, values in facts.headers.items() if name not in hidden}
 
 
-def sip_variables(call: Call, number: str, facts: LegFacts) -> dict[str, str]:
+def sip_variables(call: Call, number: str, facts: InviteFacts) -> dict[str, str]:
     """Context variables: who calls whom, who diverted the call to us, and `sip_x_customer_id` for the metadata
     `sip.X-Customer-Id`. `number` is ours."""
     caller, called, diverter = call.customer_number, number, captured_headers.diverted_from(facts.headers)
@@ -77,11 +77,13 @@ def is_set_by_caller(name: str) -> bool:
     return name in _CALLERS or name.startswith(VARIABLE_PREFIX)
 
 
-def _name_of(facts: LegFacts) -> str:
+def _name_of(facts: InviteFacts) -> str:
     """The display name of who calls."""
-    if captured_headers.is_private(facts.headers):
+    if captured_headers.privacy_requested(facts.headers):
         return ""
-    return (captured_headers.asserted(facts.headers) or Party("", "")).name or facts.sender.name
+    return (
+        captured_headers.asserted_identity(facts.headers) or NameAddr("", "")
+    ).display_name or facts.from_addr.display_name
 
 
 def _headers_of(metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -96,8 +98,8 @@ def why_not_a_header(name: str, value: object) -> str | None:
     header = name.removeprefix(METADATA_PREFIX)
     if _SENT.fullmatch(header) is None or header.title() in _OWN:
         return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE_HEADERS)}"
-    if not isinstance(value, str) or not 1 <= len(value) <= captured_headers.LONGEST_VALUE or not value.isprintable():
-        return f"Must be a string of 1 to {captured_headers.LONGEST_VALUE} characters without control characters"
+    if not isinstance(value, str) or not 1 <= len(value) <= captured_headers.MAX_VALUE_LENGTH or not value.isprintable():
+        return f"Must be a string of 1 to {captured_headers.MAX_VALUE_LENGTH} characters without control characters"
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from config.clock import iso
-from sipcore.dialogs.leg import LegFacts
+from sipcore.dialogs.leg import InviteFacts
 from sipcore.trace.sip_log import DialogKey, Kept, SipLog
 from storage.calls import sip_traces
 from storage.calls.sip_traces import CallSip, SipEntry
@@ -47,7 +47,7 @@ class CallSipTraces:
         self._database = database
         self._log = sip_log
         self._see = see
-        self._keys: dict[str, LegFacts] = {}
+        self._keys: dict[str, InviteFacts] = {}
         self._followed: dict[DialogKey, TracedCall] = {}
         self._waiters: dict[str, asyncio.Future[None]] = {}
         self._ended: list[str] = []
@@ -55,7 +55,7 @@ class CallSipTraces:
         self._storing: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    def follow(self, followed: TracedCall, facts: LegFacts) -> None:
+    def follow(self, followed: TracedCall, facts: InviteFacts) -> None:
         """The call has a leg."""
         self._keys[followed.call_id] = facts
         self._followed[_name(facts)] = followed
@@ -152,11 +152,11 @@ class CallSipTraces:
             waiter.set_result(None)
 
 
-def _name(facts: LegFacts) -> DialogKey:
+def _name(facts: InviteFacts) -> DialogKey:
     """Without the tag of a call of ours, which we do not know: its Call-ID is ours alone."""
     if facts.direction == "outbound":
         return DialogKey(facts.sip_call_id, "caller", "")
-    return DialogKey(facts.sip_call_id, "callee", facts.sender_tag)
+    return DialogKey(facts.sip_call_id, "callee", facts.from_tag)
 
 
 def _shown(kept: Sequence[Kept], left_out: int) -> CallSip:

@@ -11,8 +11,8 @@ from calls.admission.model_load import ModelLoadShedder
 from calls.outbound.pacing import Turns
 from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.leg import Leg
-from sipcore.messages.contact import Follow
-from sipcore.messages.headers import HeaderLines, Party
+from sipcore.messages.contact import FollowContact
+from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls.calls import EndedReason
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -36,10 +36,10 @@ class Dial(Protocol):
         to: str,
         *,
         trunk: Trunk | None,
-        caller: Party | None,
+        caller: NameAddr | None,
         sip_call_id: str | None,
         headers: HeaderLines,
-        follow: Follow | None,
+        follow: FollowContact | None,
     ) -> Awaitable[Leg]:
         """The leg, as soon as the INVITE is on its way. Raises `ConnectionError` when it cannot be sent."""
 
@@ -72,7 +72,7 @@ class WayOut:
         trunk = await self.trunk(now)
         if ending.done():
             raise ConnectionError("the call has ended")
-        caller = Party(now.number, now.name or "")
+        caller = NameAddr(now.number, now.name or "")
         return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
 
 

@@ -15,7 +15,7 @@ from config.errors import NotFound
 from media.turns.settings import TurnSettings
 from models.loading.catalogue import Catalogue
 from models.protocols import EndOfTurn, LanguageModel, SpeechToText, TextToSpeech
-from sipcore.dialogs.leg import LegFacts
+from sipcore.dialogs.leg import InviteFacts
 from storage.agents.agents import Agent
 from storage.calls.calls import Call
 
@@ -59,7 +59,7 @@ def _uuid(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
-def values_of(call: Call, number: str, facts: LegFacts) -> dict[str, ContextValue]:
+def values_of(call: Call, number: str, facts: InviteFacts) -> dict[str, ContextValue]:
     """What placeholders stand for in this call. `number` is ours."""
     return call_values(
         call.context_variables,

@@ -65,7 +65,7 @@ class LiveCall:
         self._agent = agent
         self._number = number
         self._leg = leg
-        leg.may_be_taken_over = trunk_of(number, equipment.names_of)
+        leg.may_be_replaced_by = trunk_of(number, equipment.names_of)
         self._house = equipment
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._answered_at: datetime | None = None
@@ -149,7 +149,7 @@ class LiveCall:
 
     async def _ring(self) -> None:
         if self._inbound:
-            await self._leg.ringing()
+            await self._leg.send_ringing()
 
     async def _pick_up(self) -> Media | None:
         """Answer, or wait until the callee does; None when the call ends before there is sound."""
@@ -173,11 +173,11 @@ class LiveCall:
             self._answered_at = utc_now()
             return True
         if not self._ending.done():
-            self.end("no_answer" if await self._leg.progress() else "unreachable")
+            self.end("no_answer" if await self._leg.latest_status() else "unreachable")
         return False
 
     async def _note_ringing(self) -> None:
-        await asyncio.wait((self._leg.rings,))
+        await asyncio.wait((self._leg.ringing,))
         self._log.info("call.ringing")
         await self._store(partial(calls.rings, call_id=self.call.id))
 
@@ -257,7 +257,7 @@ class LiveCall:
 
     def _release(self) -> None:
         """Give the slot back. The sound of a leg that was given up before it had any may come until it ends."""
-        if self._leg.has_sound:
+        if self._leg.has_media:
             self._leg.release()
         else:
             self._leg.ended.add_done_callback(lambda _: self._leg.release())

@@ -191,7 +191,7 @@ class Talk:
                 for task in (talk, *aside):
                     task.cancel()
         finally:
-            leg.on_digit = leg.on_hold_change = leg.on_pressing = None
+            leg.on_digit = leg.on_hold_change = leg.on_dtmf_sending = None
             self._entry.close()
             limit.cancel()
             self.conversation.settle()
@@ -199,7 +199,7 @@ class Talk:
     def _listen_to(self, leg: Leg) -> None:
         clock = self._house.engine.now_ms
         leg.on_digit = self._entry.press
-        leg.on_pressing = lambda on: self._own_keys.pressing(on, clock())
+        leg.on_dtmf_sending = lambda on: self._own_keys.pressing(on, clock())
         leg.on_hold_change = lambda held: self._inbox.put(HoldChanged(held))
         self._inbox.put(HoldChanged(leg.on_hold))
 
@@ -253,10 +253,10 @@ class Talk:
         """End the call when no packet has come for too long; say early when none comes at all."""
         leg, watch = self._parties.leg, MediaWatch(self._house.rtp_timeout_s)
         await asyncio.sleep(min(NO_RTP_S, self._house.rtp_timeout_s))
-        if leg.silence_s() >= NO_RTP_S and not leg.on_hold:
+        if leg.rtp_silence_s() >= NO_RTP_S and not leg.on_hold:
             self._log.warning("call.no_rtp", waited_s=NO_RTP_S, remedy="let UDP through to the RTP ports; mind NAT")
-        wait_s = watch.look(leg.silence_s(), leg.on_hold)
+        wait_s = watch.look(leg.rtp_silence_s(), leg.on_hold)
         while wait_s is not None:
             await asyncio.sleep(wait_s)
-            wait_s = watch.look(leg.silence_s(), leg.on_hold)
+            wait_s = watch.look(leg.rtp_silence_s(), leg.on_hold)
         end("media_timeout")

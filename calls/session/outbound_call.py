@@ -25,7 +25,7 @@ from calls.session.snapshot import CallNow
 from calls.session.transfer import Guide, Transfers
 from config.clock import utc_now
 from sipcore.dialogs.leg import Leg
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage.calls import calls
 from storage.calls.calls import Call, EndedReason, Queued
@@ -196,7 +196,7 @@ class OutboundCall:
             leg = await self._way_out.dial(
                 self.call.customer_number,
                 trunk=trunk,
-                caller=Party(number.number, number.name or ""),
+                caller=NameAddr(number.number, number.name or ""),
                 sip_call_id=self.call.call_sid,
                 headers=sip_metadata.outbound_headers(self.call.metadata),
                 follow=Guide(self.call, number, self._house.database, self._house.names_of).redirect,

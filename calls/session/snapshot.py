@@ -26,4 +26,4 @@ class CallNow:
 
     @property
     def _rings(self) -> bool:
-        return self.leg is not None and self.leg.rings.done()
+        return self.leg is not None and self.leg.ringing.done()

@@ -25,7 +25,7 @@ def hot_words(
 ) -> list[str]:
     """For an agent of that `name` with its prompt, in a call with these context values: short values as they are, the
     values that its tools list, names of several words of their parameters ("order_number"), and words that have a
-    capital letter in the middle of a sentence of the prompt. The likeliest first, each once, at most `MOST`."""
+    capital letter in the middle of a sentence of the prompt. The likeliest first, each once, at most `MAX_HOSTS`."""
     texts = [*_of_values(values), *_names_in(f"the {name}"), *_of_tools(tools), *_names_in(instructions)]
     found: dict[str, str] = {}
     for text in texts:

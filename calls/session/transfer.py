@@ -21,7 +21,7 @@ from sipcore.dialogs.leg import Leg
 from sipcore.messages import reason_header
 from sipcore.messages.contact import Contact
 from sipcore.messages.headers import HeaderLines
-from sipcore.messages.refer import Referral
+from sipcore.messages.refer import ReferRequest
 from storage.accounts.organizations import Organization
 from storage.calls.calls import Call, EndedReason
 from storage.database.database import Database, StorageTrouble
@@ -70,7 +70,7 @@ class Guide:
         granted = await self._ask("redirect", contact, "", _no_place)
         return contact.user if granted else None
 
-    async def refer(self, referral: Referral, second_legs: TransferLegs) -> bool:
+    async def refer(self, referral: ReferRequest, second_legs: TransferLegs) -> bool:
         """Whether to call whom a REFER names; a place of `second_legs` is taken then."""
         taken = False
 
@@ -105,7 +105,7 @@ class Guide:
         def decide(conn: sa.Connection) -> bool:
             number = phone_numbers.get(conn, self._call.organization_id, self._call.phone_number_id or "")
             wanted = PeerRerouteRequest(
-                by, contact.user or contact.written, contact.peer, refusal or None, self._number.number
+                by, contact.user or contact.raw, contact.peer, refusal or None, self._number.number
             )
             if number is not None:
                 wanted = self._within_the_trunk(number, wanted, contact)
@@ -161,7 +161,7 @@ class Referrals:
         self._ring_timeout_s = ring_timeout_s
         self._ending = ending
 
-    async def __call__(self, referral: Referral, accept: Callable[[], Awaitable[None]]) -> Leg | int:
+    async def __call__(self, referral: ReferRequest, accept: Callable[[], Awaitable[None]]) -> Leg | int:
         if not await self._guide.refer(referral, self._transfers.second_legs):
             return 603
         try:
@@ -171,7 +171,7 @@ class Referrals:
         finally:
             self._transfers.second_legs.release(self._call.organization_id)
 
-    async def _reach(self, referral: Referral) -> Leg | int:
+    async def _reach(self, referral: ReferRequest) -> Leg | int:
         to = referral.contact.user
         replaces = (("Replaces", referral.replaces),) if referral.replaces else ()
         try:

@@ -16,10 +16,10 @@ import structlog
 from calls.cooperative import REST
 from calls.fair_semaphore import FairSemaphore
 from config.special_addresses import why_no_unicast
-from sipcore.resolver.dns_records import LookUpFailed
-from sipcore.resolver.host_table import MOST
-from sipcore.resolver.sip_locator import Destination, Found, literal
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.dns_records import LookupFailed
+from sipcore.resolver.host_table import MAX_HOSTS
+from sipcore.resolver.sip_locator import Destination, ResolvedTargets, ip_literal_targets
+from sipcore.resolver.target import SipHostPort, SipTarget
 
 SHORTEST_S: Final = 30.0
 LONGEST_S: Final = 3600.0
@@ -41,8 +41,8 @@ CALLS: Final = "calls"
 TOGETHER_S: Final = 0.02
 """Changes within such a time are published together."""
 
-Locate = Callable[[Destination], Awaitable[Found]]
-Table = Mapping[Place, Sequence[Target]]
+Locate = Callable[[Destination], Awaitable[ResolvedTargets]]
+Table = Mapping[SipHostPort, Sequence[SipTarget]]
 
 log = structlog.get_logger()
 
@@ -56,7 +56,7 @@ class _TrackedHost:
     place: Destination
     owner: str
     task: asyncio.Task[None]
-    targets: tuple[Target, ...] = ()
+    targets: tuple[SipTarget, ...] = ()
     sure_s: float = 0.0
     failed: str | None = None
     looked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,20 +94,20 @@ class HostTracker:
         following. A mapping says which organizations each is for: they take turns where there is not room for all, and
         places that are for nobody come last."""
         owners = places if isinstance(places, Mapping) else {}
-        self._wanted[who] = {_normal(each): owners.get(each, ()) for each in places if literal(each) is None}
+        self._wanted[who] = {_normal(each): owners.get(each, ()) for each in places if ip_literal_targets(each) is None}
         self._follow()
 
-    def known(self, place: Destination) -> list[Target]:
+    def known(self, place: Destination) -> list[SipTarget]:
         """Where it is, by preference, as far as is known now; an IP address is itself."""
         place = _normal(place)
-        if (address := literal(place)) is not None:
+        if (address := ip_literal_targets(place)) is not None:
             return list(address)
         targets = [each for each in self._targets(place) if self.permits(place.host, each.address)]
         if self._demoted:
             targets.sort(key=lambda each: (place.host, each.address) in self._demoted)
         return targets
 
-    def _targets(self, place: Destination) -> Sequence[Target]:
+    def _targets(self, place: Destination) -> Sequence[SipTarget]:
         """Where it was found: what was looked for as another port of the same host has its own port and transport."""
         followed = self._followed.get(_look_up_of(place)) if place in self._places else None
         if followed is None or followed.place == place or place.port is None:
@@ -115,11 +115,11 @@ class HostTracker:
         port, transport = place.port, place.transport or "udp"
         return [_target(each.address, port, transport) for each in followed.targets]
 
-    async def find(self, place: Destination) -> list[Target]:
+    async def find(self, place: Destination) -> list[SipTarget]:
         """Where it is. A place that is not known yet is waited for, a new one is followed for some minutes; empty when
         it cannot be found."""
         place = _normal(place)
-        if literal(place) is None:
+        if ip_literal_targets(place) is None:
             self._ask_for(place)
             followed = self._followed[_look_up_of(place)]
             if not followed.targets:
@@ -258,7 +258,7 @@ class HostTracker:
         """Look once; how long what was found holds, None when nobody could say."""
         try:
             found = _without_no_unicast(place, await self._locate(place))
-        except LookUpFailed as failure:
+        except LookupFailed as failure:
             self._fail(place, followed, str(failure))
             return None
         except Exception as error:
@@ -269,9 +269,9 @@ class HostTracker:
             self._fail(place, followed, f"{place.host} has no address that takes SIP")
             return None
         now_s = asyncio.get_running_loop().time()
-        if not found.whole and followed.sure_s > now_s:
+        if not found.complete and followed.sure_s > now_s:
             return None
-        followed.sure_s = now_s + LONGEST_S if found.whole else 0.0
+        followed.sure_s = now_s + LONGEST_S if found.complete else 0.0
         if followed.failed is not None:
             followed.failed = None
             log.info("trunks.host_found", host=place.host)
@@ -279,7 +279,7 @@ class HostTracker:
             followed.targets = found.targets
             self._leads_to.pop(place.host, None)
             self._changed()
-        return found.ttl_s if found.whole else None
+        return found.ttl_s if found.complete else None
 
     def _fail(self, place: Destination, followed: _TrackedHost, why: str) -> None:
         """It is told when it begins."""
@@ -310,22 +310,22 @@ class HostTracker:
 
     def _table(self) -> Table:
         """What PJSIP asks for has a transport always: a place without one stands under each that it was found with."""
-        table: dict[Place, Sequence[Target]] = {}
-        entries: dict[Destination, list[Place]] = {}
+        table: dict[SipHostPort, Sequence[SipTarget]] = {}
+        entries: dict[Destination, list[SipHostPort]] = {}
         for place in sorted(self._places, key=lambda each: each.transport is not None):
             targets = self.known(place)
             transports = (place.transport,) if place.transport else {each.transport for each in targets}
             for transport in transports:
                 fitting = [each for each in targets if place.transport or each.transport == transport]
                 if fitting:
-                    entry = Place(place.host, place.port, transport)
+                    entry = SipHostPort(place.host, place.port, transport)
                     table[entry] = fitting
                     entries.setdefault(place, []).append(entry)
-        if len(table) <= MOST:
+        if len(table) <= MAX_HOSTS:
             return table
-        log.error("names.too_many", places=len(table), most=MOST)
+        log.error("names.too_many", places=len(table), most=MAX_HOSTS)
         kept = list(dict.fromkeys(entry for place in self._in_turn() for entry in entries.get(place, ())))
-        return {entry: table[entry] for entry in kept[:MOST]}
+        return {entry: table[entry] for entry in kept[:MAX_HOSTS]}
 
     def _in_turn(self) -> list[Destination]:
         """Every place that is wanted: one of each organization, then a second one of each, and so on; last those that
@@ -347,15 +347,15 @@ def again_after_s(ttl_s: float | None, chance: float) -> float:
     return min(max(ttl_s, SHORTEST_S), LONGEST_S) * (1 - EARLY * (1 + chance) / 2)
 
 
-def _without_no_unicast(place: Destination, found: Found) -> Found:
-    """What was found, without addresses that no trunk may have. Raises `LookUpFailed` when only such were found."""
+def _without_no_unicast(place: Destination, found: ResolvedTargets) -> ResolvedTargets:
+    """What was found, without addresses that no trunk may have. Raises `LookupFailed` when only such were found."""
     unusable = {each.address: why_no_unicast(each.address) for each in found.targets}
     targets = tuple(each for each in found.targets if unusable[each.address] is None)
     if len(targets) == len(found.targets):
         return found
     told = ", ".join(f"{address} ({what})" for address, what in unusable.items() if what is not None)
     if not targets:
-        raise LookUpFailed(f"{place.host} has no address that a trunk may have: {told}")
+        raise LookupFailed(f"{place.host} has no address that a trunk may have: {told}")
     log.warning("trunks.address_refused", host=place.host, addresses=told)
     return replace(found, targets=targets)
 
@@ -365,7 +365,7 @@ def _normal(place: Destination) -> Destination:
     return place if host == place.host else place._replace(host=host)
 
 
-_target: Final = lru_cache(16384)(Target)
+_target: Final = lru_cache(16384)(SipTarget)
 
 
 def _look_up_of(place: Destination) -> Destination:

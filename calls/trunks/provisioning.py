@@ -15,8 +15,8 @@ from calls.cooperative import DutyCycle, TimeSlice
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.trunk_policy import TrunkPolicy
 from config.secrets import Secrets, SecretUnreadable
-from sipcore.resolver.sip_locator import Destination, literal
-from sipcore.resolver.target import Place, Transport
+from sipcore.resolver.sip_locator import Destination, ip_literal_targets
+from sipcore.resolver.target import SipHostPort, Transport
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.database.database import Database, StorageTrouble
@@ -96,10 +96,10 @@ class TrunkBuilder:
             number=number.number,
         )
 
-    def _place(self, where: Destination) -> Place:
+    def _place(self, where: Destination) -> SipHostPort:
         """A host that says nothing of its transport speaks what it is found with (RFC 3263 4.1); UDP until then."""
         found = next((target.transport for target in self.places.known(where)), "udp")
-        return Place(where.host, where.port, where.transport or cast(Transport, found))
+        return SipHostPort(where.host, where.port, where.transport or cast(Transport, found))
 
     def _credentials(self, number: PhoneNumber) -> Credentials | None:
         user = number.sip_auth_user or number.sip_username
@@ -236,7 +236,7 @@ class TrunkProvisioner:
             await slices.pause()
             if self._gate.problem(number, _nowhere) is None:
                 for place in trunk_destinations(number):
-                    if place is not None and literal(place) is None:
+                    if place is not None and ip_literal_targets(place) is None:
                         wanted.setdefault(place, set()).add(number.organization_id)
         self._maker.places.want("trunks", wanted)
         trunks = await self._trunks(slices)

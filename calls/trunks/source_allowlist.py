@@ -13,7 +13,7 @@ import structlog
 
 from calls.cooperative import DutyCycle
 from calls.trunks.host_tracker import HostTracker
-from sipcore.resolver.sip_locator import Destination, literal
+from sipcore.resolver.sip_locator import Destination, ip_literal_targets
 from storage.database.database import Database, StorageTrouble
 from storage.phone_numbers import phone_numbers, trunk_grants
 from storage.phone_numbers.trunk_rules import Policy
@@ -92,14 +92,14 @@ class SourceAllowlist:
     async def _read(self) -> None:
         self._stored, names = await self._database.read(self._look)
         networks = [each for each in self._stored if "/" in each]
-        self._hosts = {each for each in self._stored if "/" not in each and literal(Destination(each)) is None}
+        self._hosts = {each for each in self._stored if "/" not in each and ip_literal_targets(Destination(each)) is None}
         self._networks = CidrSet(networks)
         self._places.want(
             "sources",
             {
                 place: owners
                 for host, owners in names.items()
-                if literal(Destination(host)) is None
+                if ip_literal_targets(Destination(host)) is None
                 for place in (Destination(host), _plainly(host))
             },
         )

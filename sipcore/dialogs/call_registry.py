@@ -15,13 +15,13 @@ from sipcore import _native
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.invite import Invitation, Way, failure, lead
 from sipcore.dialogs.invite_failover import Ending, Onward
-from sipcore.dialogs.leg import Leg, LegFacts, Media
-from sipcore.dialogs.pj_call import CallObject, PjDialog, told
+from sipcore.dialogs.leg import InviteFacts, Leg, Media
+from sipcore.dialogs.pj_call import PjCall, PjDialogControl, told
 from sipcore.messages import headers, reason_header
-from sipcore.messages.captured_headers import carried
-from sipcore.messages.contact import of_redirect
-from sipcore.messages.refer import Referral
-from sipcore.messages.refer import read as read_referral
+from sipcore.messages.captured_headers import capture
+from sipcore.messages.contact import redirect_contacts
+from sipcore.messages.refer import ReferRequest
+from sipcore.messages.refer import parse_refer as read_referral
 from sipcore.pjsip_thread import Owner
 from sipcore.security.srtp import ClearKeys, Secrecy
 
@@ -31,7 +31,7 @@ LONGEST_AUTHORIZATION = 2048
 """Characters; more are no answer to a challenge of ours."""
 
 
-class DialogRegistry:
+class CallRegistry:
     """Every live call object. They are made and dropped on the owner's thread or PJSIP's, never by the collector."""
 
     def __init__(
@@ -45,8 +45,8 @@ class DialogRegistry:
         """`on_silent`: one of several addresses of a host did not answer a call."""
         self.legs: dict[int, Leg] = {}
         self._clear_keys = ClearKeys()
-        self._calls: dict[int, CallObject] = {}
-        self._dialogs: dict[int, PjDialog] = {}
+        self._calls: dict[int, PjCall] = {}
+        self._dialogs: dict[int, PjDialogControl] = {}
         self._owner = owner
         self._pump = pump
         self._loop = loop
@@ -60,25 +60,25 @@ class DialogRegistry:
 
     def incoming(self, account: pj.Account, prm: pj.OnIncomingCallParam) -> None:
         """A new INVITE. The call object must exist when this returns, else pjsua2 refuses the call."""
-        call = CallObject(account, self, prm.callId)
+        call = PjCall(account, self, prm.callId)
         info, message = call.getInfo(), prm.rdata.wholeMsg
-        facts = LegFacts(
+        facts = InviteFacts(
             sip_call_id=headers.printable(info.callIdString),
             direction="inbound",
-            source=headers.host_of(prm.rdata.srcAddress),
+            source=headers.without_port(prm.rdata.srcAddress),
             request_user=headers.request_user(message),
-            request_place=headers.uri_place(headers.request_uri(message)),
-            to=headers.party(headers.value(message, "To", "t")),
-            sender=headers.party(headers.value(message, "From", "f")),
-            sender_tag=headers.tag(headers.value(message, "From", "f")),
-            authorization=headers.value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
-            headers=carried(message),
+            request_host_port=headers.uri_host_port(headers.request_uri(message)),
+            to_addr=headers.parse_name_addr(headers.header_value(message, "To", "t")),
+            from_addr=headers.parse_name_addr(headers.header_value(message, "From", "f")),
+            from_tag=headers.parse_tag(headers.header_value(message, "From", "f")),
+            authorization=headers.header_value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
+            headers=capture(message),
         )
         call.peer = facts.source
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)
 
-    def status_for_referral(self, call: CallObject, request: str) -> int:
+    def status_for_referral(self, call: PjCall, request: str) -> int:
         """What the other side is told that wants us to go on with somebody else; 100: it is told later. One wish at a
         time is heard."""
         leg, referral = call.leg, read_referral(request)
@@ -92,61 +92,61 @@ class DialogRegistry:
         self._post(self._start, self._transfer(call, call.getId(), leg, referral))
         return 100
 
-    def status_for_heir(self, call: CallObject, source: str) -> int:
+    def status_for_heir(self, call: PjCall, source: str) -> int:
         """What somebody at this address is told who wants to go on with a call in the place of its other side."""
         leg = call.leg
         if leg is None:
             return 481
         try:
-            return 200 if source == call.peer or (leg.may_be_taken_over and leg.may_be_taken_over(source)) else 403
+            return 200 if source == call.peer or (leg.may_be_replaced_by and leg.may_be_replaced_by(source)) else 403
         except Exception as error:
             log.error("sip.replacement_failed", peer=call.peer, source=source, error=repr(error), exc_info=error)
             return 500
 
-    def replaced(self, before: CallObject, after: CallObject) -> None:
+    def replaced(self, before: PjCall, after: PjCall) -> None:
         """The leg goes on with another call."""
         leg = before.leg
         if leg is None:
             return
         before.leg = None
         self.legs.pop(before.key, None)
-        self._attach(after, leg, PjDialog(self._owner, after))
+        self._attach(after, leg, PjDialogControl(self._owner, after))
         log.info("sip.call_replaced", sip_call_id=leg.sip_call_id, by=after.peer)
         self._post(self._start, self._has_changed_hands(leg))
 
-    def ended(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
+    def ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. The object is dropped later, on the owner's thread. `reasons`: the peer's Reason
         headers."""
         if call.leg is not None:
-            why = reason_header.read(reasons)
+            why = reason_header.parse_reason(reasons)
             self._post(self._dialog_ended, call.key, call.leg, code, headers.printable(reason), why)
         self._owner.post(self._drop_here, call.key)
 
-    def redirected(self, call: CallObject, code: int, answer: pj.SipRxData) -> None:
+    def redirected(self, call: PjCall, code: int, answer: pj.SipRxData) -> None:
         """The peer points to somebody else; whether the leg ends is decided on the event loop."""
         if call.leg is not None:
-            contacts = of_redirect(answer.wholeMsg, headers.host_of(answer.srcAddress))
+            contacts = redirect_contacts(answer.wholeMsg, headers.without_port(answer.srcAddress))
             self._post(self._start, self._onward.redirected(call, call.leg, contacts, code))
         self._owner.post(self._drop_here, call.key)
 
-    def unheard(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
+    def unheard(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """Nobody is there, or has time; another address may."""
         if call.leg is not None:
-            ending = Ending(code, headers.printable(reason), reason_header.read(reasons))
+            ending = Ending(code, headers.printable(reason), reason_header.parse_reason(reasons))
             self._post(self._start, self._onward.unheard(call, call.leg, ending))
         self._owner.post(self._drop_here, call.key)
 
-    def rings(self, call: CallObject) -> None:
+    def rings(self, call: PjCall) -> None:
         """The peer rings."""
         if call.leg is not None:
             self._post(call.leg._has_rung)
 
-    def accepted(self, call: CallObject) -> None:
+    def accepted(self, call: PjCall) -> None:
         """The peer has answered."""
         if call.leg is not None:
             self._post(call.leg._has_been_answered)
 
-    def has_media(self, call: CallObject, media: Media, held: bool) -> None:
+    def has_media(self, call: PjCall, media: Media, held: bool) -> None:
         """Sound flows."""
         if call.leg is not None:
             self._post(call.leg._has_media, media, held)
@@ -155,21 +155,21 @@ class DialogRegistry:
         """The two sides have agreed on how a call's sound is encrypted."""
         self._post(self._clear_keys.saw, secrecy)
 
-    def has_no_slot(self, call: CallObject) -> None:
+    def has_no_slot(self, call: PjCall) -> None:
         """The pump is full: without sound the call is of no use."""
         log.error("sip.no_slot", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:
             self._owner.post(dialog._bye_here, 503)
 
-    def has_no_answer(self, call: CallObject) -> None:
+    def has_no_answer(self, call: PjCall) -> None:
         """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4), or none that can be: there is no sound."""
         log.info("sip.no_answer", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:
             self._owner.post(dialog._bye_here, 488)
 
-    def has_digit(self, call: CallObject, digit: str, way: DigitWay) -> None:
+    def has_digit(self, call: PjCall, digit: str, way: DigitWay) -> None:
         """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
         if call.leg is not None and (key := digit.upper()) in KEYS:
             self._post(call.leg._has_digit, key, way)
@@ -200,7 +200,7 @@ class DialogRegistry:
         self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
 
-    async def _note(self, call: CallObject, leg: Leg, referral: Referral) -> None:
+    async def _note(self, call: PjCall, leg: Leg, referral: ReferRequest) -> None:
         """A wish that came while another one was heard; of many at once one is told of."""
         if leg.on_refer is None or call.notes:
             return
@@ -211,7 +211,7 @@ class DialogRegistry:
             log.error("sip.refusal_not_noted", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
         call.notes = False
 
-    async def _transfer(self, call: CallObject, number: int, leg: Leg, referral: Referral) -> None:
+    async def _transfer(self, call: PjCall, number: int, leg: Leg, referral: ReferRequest) -> None:
         """Go on with whom the other side names, and tell it what became of that; it may have gone meanwhile. `number`
         is the call's, of PJSUA."""
         dialog = self._dialogs.get(call.key)
@@ -225,8 +225,8 @@ class DialogRegistry:
             accepted = True
             call.referrals += 1
             await self._owner.run(_native.refer_answer, number, referral.cseq, 202)
-            if dialog is not None and not referral.quiet:
-                event = referral.event(call.referrals == 1)
+            if dialog is not None and not referral.no_subscription:
+                event = referral.event_header(call.referrals == 1)
                 await dialog.notify(event, 100)
 
         code = await self._is_transferred(call, leg, referral, accept)
@@ -239,10 +239,10 @@ class DialogRegistry:
         if end is not None and code != 200:
             self._leg_ended(call.key, leg, end)
         elif code == 200 and dialog:
-            await dialog.bye(reason_header.told(reason_header.ours(reason_header.NORMAL)))
+            await dialog.bye(reason_header.format_reason(reason_header.q850_cause(reason_header.NORMAL_CLEARING)))
 
     async def _is_transferred(
-        self, call: CallObject, leg: Leg, referral: Referral, accept: Callable[[], Awaitable[None]]
+        self, call: PjCall, leg: Leg, referral: ReferRequest, accept: Callable[[], Awaitable[None]]
     ) -> int:
         assert leg.on_refer is not None
         try:
@@ -266,24 +266,22 @@ class DialogRegistry:
         if leg._hung_up:
             await leg.hangup()
 
-    async def _send(self, way: Way, invitation: Invitation) -> tuple[CallObject, Leg]:
+    async def _send(self, way: Way, invitation: Invitation) -> tuple[PjCall, Leg]:
         return await self._owner.run(self._place_here, way, invitation)
 
-    async def _belongs(self, call: CallObject, leg: Leg) -> bool:
+    async def _belongs(self, call: PjCall, leg: Leg) -> bool:
         """Asked for after whatever the owner's thread is about: PJSIP tells of a failure before `makeCall` does."""
         return await self._owner.run(lambda: self.legs.get(call.key) is leg)
 
-    async def _send_again(
-        self, before: CallObject, leg: Leg, way: Way, invitation: Invitation
-    ) -> tuple[CallObject, Leg]:
+    async def _send_again(self, before: PjCall, leg: Leg, way: Way, invitation: Invitation) -> tuple[PjCall, Leg]:
         call = await self._owner.run(self._place_again_here, leg, way, invitation)
         self.legs.pop(before.key, None)
         return call, leg
 
-    async def _give_up(self, call: CallObject) -> bool:
+    async def _give_up(self, call: PjCall) -> bool:
         return await self._owner.run(self._give_up_here, call)
 
-    def _dialog_ended(self, key: int, leg: Leg, code: int, reason: str, why: reason_header.Reason) -> None:
+    def _dialog_ended(self, key: int, leg: Leg, code: int, reason: str, why: reason_header.ReasonHeader) -> None:
         """A leg that is being transferred waits for what comes of that."""
         if leg._referral is not None and not leg._hung_up and self.legs.get(key) is leg:
             self._waiting[key] = Ending(code, reason, why)
@@ -300,13 +298,13 @@ class DialogRegistry:
 
     # ---- the owner's thread (and, for _adopt, PJSIP's) ----
 
-    def _adopt(self, call: CallObject, facts: LegFacts) -> Leg:
-        dialog = PjDialog(self._owner, call)
+    def _adopt(self, call: PjCall, facts: InviteFacts) -> Leg:
+        dialog = PjDialogControl(self._owner, call)
         leg = Leg(facts, dialog, self._pump, self._loop)
         self._attach(call, leg, dialog)
         return leg
 
-    def _attach(self, call: CallObject, leg: Leg, dialog: PjDialog) -> None:
+    def _attach(self, call: PjCall, leg: Leg, dialog: PjDialogControl) -> None:
         """From now on this call is the leg's."""
         leg._dialog = dialog
         call.leg = leg
@@ -314,35 +312,35 @@ class DialogRegistry:
         self._calls[call.key] = call
         self._dialogs[call.key] = dialog
 
-    def _place_here(self, way: Way, invitation: Invitation) -> tuple[CallObject, Leg]:
+    def _place_here(self, way: Way, invitation: Invitation) -> tuple[PjCall, Leg]:
         if not _native.rtp_ports_left():
             raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
         identity = invitation.identity(way)
         lead(way)
         _native.call_table_make_room()
-        call = CallObject(way.account, self)
-        facts = LegFacts(
+        call = PjCall(way.account, self)
+        facts = InviteFacts(
             sip_call_id=invitation.sip_call_id,
             direction="outbound",
             source="",
             request_user=headers.uri_user(way.uri),
-            to=headers.party(way.uri),
-            sender=invitation.caller or headers.Party("", ""),
+            to_addr=headers.parse_name_addr(way.uri),
+            from_addr=invitation.caller or headers.NameAddr("", ""),
         )
         leg = self._adopt(call, facts)
         self._send_here(call, way, invitation, identity)
         return call, leg
 
-    def _place_again_here(self, leg: Leg, way: Way, invitation: Invitation) -> CallObject:
+    def _place_again_here(self, leg: Leg, way: Way, invitation: Invitation) -> PjCall:
         identity = invitation.identity(way)
         lead(way)
         _native.call_table_make_room()
-        call = CallObject(way.account, self)
-        self._attach(call, leg, PjDialog(self._owner, call))
+        call = PjCall(way.account, self)
+        self._attach(call, leg, PjDialogControl(self._owner, call))
         self._send_here(call, way, invitation, identity)
         return call
 
-    def _send_here(self, call: CallObject, way: Way, invitation: Invitation, identity: str) -> None:
+    def _send_here(self, call: PjCall, way: Way, invitation: Invitation, identity: str) -> None:
         asserted = (("P-Asserted-Identity", identity),) if identity else ()
         operation = told(0, (*asserted, *invitation.headers))
         operation.opt.customCallId = invitation.sip_call_id
@@ -355,7 +353,7 @@ class DialogRegistry:
             self._drop_here(call.key)
             raise failure(error) from error
 
-    def _give_up_here(self, call: CallObject) -> bool:
+    def _give_up_here(self, call: PjCall) -> bool:
         """End a call that has had no response at all; a late one gets its CANCEL. False when there was one."""
         dialog = self._dialogs.get(call.key)
         if dialog is None or call.leg is None or not call.isActive() or _native.progress(call.getId()):
@@ -364,17 +362,17 @@ class DialogRegistry:
         dialog._bye_here()
         return True
 
-    def _join_here(self, before: CallObject, leg: Leg, other: Leg) -> bool:
+    def _join_here(self, before: PjCall, leg: Leg, other: Leg) -> bool:
         """Let a leg go on with the call and the stream of another one; False when either has none any more."""
         after = next((each for each in self._calls.values() if each.leg is other), None)
-        if after is None or leg._released or not leg.has_sound or not other.has_sound:
+        if after is None or leg._released or not leg.has_media or not other.has_media:
             return False
         if not self._pump.take_over(leg._media.result().slot, other._media.result().slot):
             return False
         before.leg = None
         for key in (before.key, after.key):
             self.legs.pop(key, None)
-        self._attach(after, leg, PjDialog(self._owner, after))
+        self._attach(after, leg, PjDialogControl(self._owner, after))
         return True
 
     def _drop_here(self, key: int) -> None:

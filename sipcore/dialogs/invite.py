@@ -10,9 +10,9 @@ import pjsua2 as pj
 
 from sipcore import _native
 from sipcore.messages import headers
-from sipcore.messages.contact import Follow
+from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines
-from sipcore.resolver.target import Target
+from sipcore.resolver.target import SipTarget
 from sipcore.transport.connection_errors import words_of
 from sipcore.transport.listeners import told_host
 
@@ -39,7 +39,7 @@ class Way:
     """Route values for what the account sends, first hop first; None: others send with it too, and it has none."""
     host: str = ""
     """Whose address `target` is."""
-    target: Target | None = None
+    target: SipTarget | None = None
     """Where the call goes first; None: wherever the URI leads."""
     last: bool = True
     """The host has no other address that could be tried."""
@@ -51,7 +51,7 @@ class Way:
         return self.target is None or self.target.transport == "tls"
 
 
-Find = Callable[[str | None, Collection[Target]], Way]
+Find = Callable[[str | None, Collection[SipTarget]], Way]
 """Called on the event loop with whom a redirect points to (None: it is the first callee) and the addresses that did not
 answer: how the call leaves now. Raises `ConnectionError` when it cannot."""
 
@@ -61,16 +61,16 @@ class Invitation:
     """A call to make, with this Call-ID; `caller` None: From is the account's."""
 
     find: Find
-    caller: headers.Party | None
+    caller: headers.NameAddr | None
     sip_call_id: str
     headers: HeaderLines = ()
-    follow: Follow | None = None
+    follow: FollowContact | None = None
     """Says whether the call goes on to where a redirect points; None: it does not."""
     redirects: int = 3
     """How many more redirects are followed."""
     redirected_to: str | None = None
     """Who is called in the place of the first callee."""
-    silent: frozenset[Target] = frozenset()
+    silent: frozenset[SipTarget] = frozenset()
     """Addresses that have been tried in vain."""
 
     def way(self) -> Way:
@@ -89,18 +89,18 @@ class Invitation:
         """Who calls; "": who the account says. Raises `ConnectionError` when there is no way to the URI's host."""
         if self.caller is None:
             return ""
-        return headers.name_addr(self.caller, way.domain or told_host(headers.uri_host(way.uri)))
+        return headers.format_name_addr(self.caller, way.domain or told_host(headers.uri_host(way.uri)))
 
     def sender(self, way: Way) -> str:
         """What From says; "": who calls."""
         if self.caller is None or way.user is None or way.domain is None:
             return ""
-        return headers.name_addr(headers.Party(way.user, self.caller.name), way.domain)
+        return headers.format_name_addr(headers.NameAddr(way.user, self.caller.display_name), way.domain)
 
 
 def choose(
-    targets: Sequence[Target], silent: Collection[Target], favourite: Target | None = None
-) -> tuple[Target, bool]:
+    targets: Sequence[SipTarget], silent: Collection[SipTarget], favourite: SipTarget | None = None
+) -> tuple[SipTarget, bool]:
     """The favourite, else the first that is not silent, and whether it is the last one. Raises `ConnectionError`
     without any."""
     left = [each for each in targets if each not in silent]

@@ -13,7 +13,7 @@ import structlog
 
 from sipcore.dialogs.invite import Invitation, NotReached, Way
 from sipcore.dialogs.leg import Leg
-from sipcore.dialogs.pj_call import CallObject
+from sipcore.dialogs.pj_call import PjCall
 from sipcore.messages import reason_header
 from sipcore.messages.contact import Contact
 
@@ -30,10 +30,10 @@ class Ending:
 
     code: int
     reason: str = ""
-    why: reason_header.Reason = reason_header.UNTOLD
+    why: reason_header.ReasonHeader = reason_header.NO_REASON
 
 
-Send = Callable[[Way, Invitation], Awaitable[tuple[CallObject, Leg]]]
+Send = Callable[[Way, Invitation], Awaitable[tuple[PjCall, Leg]]]
 """Sends an INVITE. Raises `NotReached`, or another `ConnectionError` that no other address helps against."""
 
 
@@ -45,9 +45,9 @@ class Onward:
     not answer."""
 
     start: Callable[[Coroutine[Any, Any, None]], None]
-    belongs: Callable[[CallObject, Leg], Awaitable[bool]]
-    send_again: Callable[[CallObject, Leg, Way, Invitation], Awaitable[tuple[CallObject, Leg]]]
-    give_up: Callable[[CallObject], Awaitable[bool]]
+    belongs: Callable[[PjCall, Leg], Awaitable[bool]]
+    send_again: Callable[[PjCall, Leg, Way, Invitation], Awaitable[tuple[PjCall, Leg]]]
+    give_up: Callable[[PjCall], Awaitable[bool]]
     end: Callable[[int, Leg, Ending], None]
     on_silent: Callable[[str, str], None]
 
@@ -67,22 +67,22 @@ class Onward:
                 asyncio.get_running_loop().call_later(PATIENCE_S, self._look, call, leg)
             return leg
 
-    async def unheard(self, call: CallObject, leg: Leg, ending: Ending) -> None:
+    async def unheard(self, call: PjCall, leg: Leg, ending: Ending) -> None:
         """The address could not be reached, or has no time (503)."""
         if await self.belongs(call, leg):
             await self._next(call, leg, ending, silent=ending.code == 0)
 
-    async def redirected(self, call: CallObject, leg: Leg, contacts: Sequence[Contact], code: int) -> None:
+    async def redirected(self, call: PjCall, leg: Leg, contacts: Sequence[Contact], code: int) -> None:
         """Call the first contact that may be called; without any the leg ends."""
         if not await self._is_placed(call, leg, self._whom(call, leg, contacts)):
             self.end(call.key, leg, Ending(code))
 
-    def _look(self, call: CallObject, leg: Leg) -> None:
-        said = leg.rings.done() or leg.answered.done() or leg.ended.done()
+    def _look(self, call: PjCall, leg: Leg) -> None:
+        said = leg.ringing.done() or leg.answered.done() or leg.ended.done()
         if not said and not leg._hung_up:
             self.start(self._lose_patience(call, leg))
 
-    async def _lose_patience(self, call: CallObject, leg: Leg) -> None:
+    async def _lose_patience(self, call: PjCall, leg: Leg) -> None:
         if await self.give_up(call):
             await self._next(call, leg, Ending(0), silent=True)
 
@@ -91,19 +91,19 @@ class Onward:
             log.info("sip.silent", sip_call_id=invitation.sip_call_id, host=way.host, address=way.target.address)
             self.on_silent(way.host, way.target.address)
 
-    async def _next(self, call: CallObject, leg: Leg, ending: Ending, *, silent: bool) -> None:
+    async def _next(self, call: PjCall, leg: Leg, ending: Ending, *, silent: bool) -> None:
         """Try the next address; without any the leg ends."""
         if silent and call.way and call.invitation:
             self._is_silent(call.way, call.invitation)
         if not await self._is_placed(call, leg, self._past(call, leg)):
             self.end(call.key, leg, ending)
 
-    async def _past(self, call: CallObject, leg: Leg) -> Invitation | None:
+    async def _past(self, call: PjCall, leg: Leg) -> Invitation | None:
         assert call.invitation is not None
         assert call.way is not None
         return None if leg._hung_up else call.invitation.past(call.way)
 
-    async def _whom(self, call: CallObject, leg: Leg, contacts: Sequence[Contact]) -> Invitation | None:
+    async def _whom(self, call: PjCall, leg: Leg, contacts: Sequence[Contact]) -> Invitation | None:
         invitation = call.invitation
         assert invitation is not None
         assert invitation.follow is not None
@@ -113,7 +113,7 @@ class Onward:
                 return invitation.to(user)
         return None
 
-    async def _is_placed(self, call: CallObject, leg: Leg, whom: Awaitable[Invitation | None]) -> bool:
+    async def _is_placed(self, call: PjCall, leg: Leg, whom: Awaitable[Invitation | None]) -> bool:
         try:
             invitation = await whom
             if invitation is None:

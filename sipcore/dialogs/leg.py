@@ -14,10 +14,10 @@ from media.dtmf.keys import DigitWay, pressable
 from sipcore.audio.call_quality import Quality, quality_of
 from sipcore.audio.pump import Pump, SlotStats
 from sipcore.messages import reason_header
-from sipcore.messages.captured_headers import Carried
-from sipcore.messages.headers import HeaderLines, Party
-from sipcore.messages.reason_header import Cause
-from sipcore.messages.refer import Referral
+from sipcore.messages.captured_headers import CapturedHeaders
+from sipcore.messages.headers import HeaderLines, NameAddr
+from sipcore.messages.reason_header import Q850Cause
+from sipcore.messages.refer import ReferRequest
 from sipcore.security.srtp import Keying
 
 
@@ -41,12 +41,12 @@ class LegEnd:
     code: int
     reason: str
     by_peer: bool
-    cause: Cause | None = None
-    elsewhere: bool = False
+    cause: Q850Cause | None = None
+    completed_elsewhere: bool = False
 
 
 @dataclass(frozen=True)
-class LegFacts:
+class InviteFacts:
     """What is known when a leg appears. `source` is the address that an INVITE came from, "" when we sent it; users and
     names of inbound legs come from the network."""
 
@@ -54,19 +54,19 @@ class LegFacts:
     direction: Literal["inbound", "outbound"]
     source: str
     request_user: str
-    to: Party
-    sender: Party
+    to_addr: NameAddr
+    from_addr: NameAddr
     authorization: str = field(default="", repr=False)
     """What an inbound INVITE answers to a challenge of ours (RFC 3261, 20.7); "" when it does not."""
-    request_place: str = ""
+    request_host_port: str = ""
     """The `host[:port]` of an inbound INVITE's request URI."""
-    sender_tag: str = ""
+    from_tag: str = ""
     """The From tag of an inbound INVITE."""
-    headers: Carried = field(default_factory=dict)
+    headers: CapturedHeaders = field(default_factory=dict)
     """What else an INVITE carried (`sipcore.messages.captured_headers`); nothing when we sent it."""
 
 
-class Dialog(Protocol):
+class DialogControl(Protocol):
     """What a leg needs of PJSIP; every method runs on the owner's thread by itself."""
 
     def respond(self, code: int, headers: HeaderLines) -> Coroutine[Any, Any, None]:
@@ -75,17 +75,17 @@ class Dialog(Protocol):
     def bye(self, reason: str) -> Coroutine[Any, Any, None]:
         """End the dialog in whatever way its state asks for, with the value of a Reason header (RFC 3326)."""
 
-    def progress(self) -> Coroutine[Any, Any, int]:
+    def latest_status(self) -> Coroutine[Any, Any, int]:
         """The status of the latest response to our INVITE; 0 when none has come, or when the call is over."""
 
 
 class Leg:
     """One dialog with a peer. Use it on the event loop only."""
 
-    def __init__(self, facts: LegFacts, dialog: Dialog, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, facts: InviteFacts, dialog: DialogControl, pump: Pump, loop: asyncio.AbstractEventLoop) -> None:
         self.facts = facts
         self.ended: asyncio.Future[LegEnd] = loop.create_future()
-        self.rings: asyncio.Future[None] = loop.create_future()
+        self.ringing: asyncio.Future[None] = loop.create_future()
         """Of an outbound leg: it rings, or the peer says in another way that it is on its way (a status 101..199)."""
         self.answered: asyncio.Future[None] = loop.create_future()
         """Of an outbound leg: the peer has accepted the call."""
@@ -94,23 +94,23 @@ class Leg:
         self.on_hold = False
         self.on_hold_change: Callable[[bool], None] | None = None
         """The peer has put us on hold, or has come back."""
-        self.on_pressing: Callable[[bool], None] | None = None
+        self.on_dtmf_sending: Callable[[bool], None] | None = None
         """Keys begin to be sent, or are not sent any more."""
-        self.may_be_taken_over: Callable[[str], bool] | None = None
+        self.may_be_replaced_by: Callable[[str], bool] | None = None
         """Whether somebody at that address may take the other side's place (RFC 3891); None: only from where the other
         side is. Called on PJSIP's threads."""
-        self.on_refer: Callable[[Referral, Callable[[], Awaitable[None]]], Awaitable[Leg | int]] | None = None
+        self.on_refer: Callable[[ReferRequest, Callable[[], Awaitable[None]]], Awaitable[Leg | int]] | None = None
         """Calls whom the other side names (RFC 3515): the answered leg, which is given up for this one to go on with,
         or the SIP status that says why there is none. What it is given besides accepts the REFER; without that the
         status is the REFER's own answer. None: every REFER is declined."""
-        self._referral: Referral | None = None
+        self._referral: ReferRequest | None = None
         self._dialog = dialog
         self._pump = pump
         self._media: asyncio.Future[Media] = loop.create_future()
         self._codec = ""
         self._dialling = asyncio.Lock()
         self._hung_up = False
-        self._our_cause: Cause | None = None
+        self._our_cause: Q850Cause | None = None
         self._released = False
 
     @property
@@ -119,7 +119,7 @@ class Leg:
         return self.facts.sip_call_id
 
     @property
-    def has_sound(self) -> bool:
+    def has_media(self) -> bool:
         """Sound flows or has flowed; on an outbound leg perhaps before the answer (early media)."""
         return self._media.done()
 
@@ -128,7 +128,7 @@ class Leg:
         """The sound, once there is some."""
         return self._media.result() if self._media.done() else None
 
-    async def ringing(self) -> None:
+    async def send_ringing(self) -> None:
         """Send 180."""
         await self._dialog.respond(180, ())
 
@@ -147,24 +147,24 @@ class Leg:
             raise ConnectionError(f"the leg ended before it had sound: {end.code} {end.reason}")
         return self._media.result()
 
-    async def progress(self) -> int:
+    async def latest_status(self) -> int:
         """The status of the latest response to our INVITE, 100 included; 0 when the peer has said nothing at all."""
-        return await self._dialog.progress()
+        return await self._dialog.latest_status()
 
     async def reject(self, code: int, retry_after_s: int | None = None, headers: HeaderLines = ()) -> None:
         """Refuse an inbound leg with a final status."""
-        self._hung_up, self._our_cause = True, reason_header.of_refusal(code)
-        reason = () if self._our_cause is None else (("Reason", reason_header.told(self._our_cause)),)
+        self._hung_up, self._our_cause = True, reason_header.cause_of_status(code)
+        reason = () if self._our_cause is None else (("Reason", reason_header.format_reason(self._our_cause)),)
         later = () if retry_after_s is None else (("Retry-After", str(retry_after_s)),)
         await self._dialog.respond(code, (*headers, *reason, *later))
 
-    async def hangup(self, why: int = reason_header.NORMAL) -> None:
+    async def hangup(self, why: int = reason_header.NORMAL_CLEARING) -> None:
         """BYE, CANCEL or a refusal, whatever the state asks for, with a Q.850 cause. Harmless on a leg that has
         ended."""
         if self.ended.done():
             return
-        self._hung_up, self._our_cause = True, reason_header.ours(why)
-        await self._dialog.bye(reason_header.told(self._our_cause))
+        self._hung_up, self._our_cause = True, reason_header.q850_cause(why)
+        await self._dialog.bye(reason_header.format_reason(self._our_cause))
 
     async def send_digits(self, digits: str) -> None:
         """Press keys, 100 ms each and 100 ms apart, once the agent has said what it was given to say; returns when they
@@ -183,8 +183,8 @@ class Leg:
                 self._is_pressing(False)
 
     def _is_pressing(self, on: bool) -> None:
-        if self.on_pressing:
-            self.on_pressing(on)
+        if self.on_dtmf_sending:
+            self.on_dtmf_sending(on)
 
     async def _dial(self, slot: int, keys: str) -> None:
         rate = self._pump.rate(slot)
@@ -199,7 +199,7 @@ class Leg:
                 self._pump.dial(slot, "")
             raise
 
-    def silence_s(self) -> float:
+    def rtp_silence_s(self) -> float:
         """Seconds since the last RTP packet came; 0 while the leg has no sound, is on hold or is being transferred."""
         if not self._media.done() or self.on_hold or self._referral:
             return 0.0
@@ -255,20 +255,22 @@ class Leg:
             self._pump.release(slot)
 
     def _has_rung(self) -> None:
-        if not self.rings.done():
-            self.rings.set_result(None)
+        if not self.ringing.done():
+            self.ringing.set_result(None)
 
     def _has_been_answered(self) -> None:
         if not self.answered.done():
             self.answered.set_result(None)
 
-    def _has_ended(self, code: int, reason: str, why: reason_header.Reason = reason_header.UNTOLD) -> None:
+    def _has_ended(self, code: int, reason: str, why: reason_header.ReasonHeader = reason_header.NO_REASON) -> None:
         if self.ended.done():
             return
         if self._hung_up:
             self.ended.set_result(LegEnd(code, reason, by_peer=False, cause=self._our_cause))
         else:
-            self.ended.set_result(LegEnd(code, reason, by_peer=True, cause=why.cause, elsewhere=why.elsewhere))
+            self.ended.set_result(
+                LegEnd(code, reason, by_peer=True, cause=why.cause, completed_elsewhere=why.completed_elsewhere)
+            )
 
     def _has_digit(self, digit: str, way: DigitWay) -> None:
         if self.on_digit:

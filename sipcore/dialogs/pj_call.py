@@ -15,7 +15,7 @@ from sipcore.dialogs.invite import Invitation, Way
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.messages import headers
 from sipcore.messages.headers import HeaderLines
-from sipcore.messages.refer import fragment, state_after
+from sipcore.messages.refer import sipfrag, subscription_state
 from sipcore.pjsip_thread import Owner
 from sipcore.security.srtp import Secrecy
 
@@ -33,49 +33,49 @@ _ACCEPTED = (pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED)
 
 
 class PjCallListener(Protocol):
-    """What a `CallObject` reports to. PJSIP's threads call it."""
+    """What a `PjCall` reports to. PJSIP's threads call it."""
 
-    def rings(self, call: CallObject) -> None:
+    def rings(self, call: PjCall) -> None:
         """The peer rings."""
 
-    def accepted(self, call: CallObject) -> None:
+    def accepted(self, call: PjCall) -> None:
         """The peer has answered."""
 
-    def redirected(self, call: CallObject, code: int, answer: pj.SipRxData) -> None:
+    def redirected(self, call: PjCall, code: int, answer: pj.SipRxData) -> None:
         """A 3xx response to our INVITE."""
 
-    def unheard(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
+    def unheard(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """No response (`code` is 0) or 503 to our INVITE, and the host has another address."""
 
-    def ended(self, call: CallObject, code: int, reason: str, reasons: str) -> None:
+    def ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. `reasons`: the peer's Reason headers (RFC 3326)."""
 
-    def has_media(self, call: CallObject, media: Media, held: bool) -> None:
+    def has_media(self, call: PjCall, media: Media, held: bool) -> None:
         """The call has an audio stream in a slot of the pump."""
 
     def has_secrecy(self, secrecy: Secrecy) -> None:
         """The keying of the call's audio is agreed."""
 
-    def has_no_slot(self, call: CallObject) -> None:
+    def has_no_slot(self, call: PjCall) -> None:
         """The pump is full."""
 
-    def has_no_answer(self, call: CallObject) -> None:
+    def has_no_answer(self, call: PjCall) -> None:
         """The ACK brought no usable SDP answer to our offer (RFC 3261 13.2.2.4)."""
 
-    def has_digit(self, call: CallObject, digit: str, way: DigitWay) -> None:
+    def has_digit(self, call: PjCall, digit: str, way: DigitWay) -> None:
         """A DTMF digit by RFC 4733 or SIP INFO; INFO may carry anything in its place."""
 
-    def status_for_referral(self, call: CallObject, request: str) -> int:
+    def status_for_referral(self, call: PjCall, request: str) -> int:
         """The status for a REFER; 100: it follows later."""
 
-    def status_for_heir(self, call: CallObject, source: str) -> int:
+    def status_for_heir(self, call: PjCall, source: str) -> int:
         """The status for an INVITE with Replaces (RFC 3891) from an address."""
 
-    def replaced(self, before: CallObject, after: CallObject) -> None:
+    def replaced(self, before: PjCall, after: PjCall) -> None:
         """Another call replaces this one."""
 
 
-class CallObject(pj.Call):  # type: ignore[misc]
+class PjCall(pj.Call):  # type: ignore[misc]
     """One pjsua2 call. Its callbacks run on PJSIP's threads: they copy facts and post them, nothing else."""
 
     _keys = itertools.count()
@@ -93,7 +93,7 @@ class CallObject(pj.Call):  # type: ignore[misc]
         self.peer = ""
         """The address that the other side was heard from last."""
         self._rung = self._accepted = False
-        self._successor: CallObject | None = None
+        self._successor: PjCall | None = None
         self.referrals = 0
         """How many REFERs were accepted."""
         self.notes = False
@@ -164,10 +164,10 @@ class CallObject(pj.Call):  # type: ignore[misc]
 
     def onCallReplaceRequest(self, prm: pj.OnCallReplaceRequestParam) -> None:
         """Somebody wants to take the other side's place (RFC 3891)."""
-        source = headers.host_of(prm.rdata.srcAddress)
+        source = headers.without_port(prm.rdata.srcAddress)
         prm.statusCode = self._listener.status_for_heir(self, source)
         if prm.statusCode == pj.PJSIP_SC_OK:
-            self._successor = prm.newCall = CallObject(self.account, self._listener)
+            self._successor = prm.newCall = PjCall(self.account, self._listener)
             self._successor.peer = source
 
     def onCallReplaced(self, prm: pj.OnCallReplacedParam) -> None:
@@ -177,12 +177,12 @@ class CallObject(pj.Call):  # type: ignore[misc]
             self._successor = None
 
 
-class PjDialog:
-    """`sipcore.dialogs.leg.Dialog` on a pjsua2 call. A verb that comes when the call has just ended does nothing."""
+class PjDialogControl:
+    """`sipcore.dialogs.leg.DialogControl` on a pjsua2 call. A command to a call that has just ended does nothing."""
 
-    def __init__(self, owner: Owner, call: CallObject) -> None:
+    def __init__(self, owner: Owner, call: PjCall) -> None:
         self._owner = owner
-        self._call: CallObject | None = call
+        self._call: PjCall | None = call
 
     async def respond(self, code: int, headers: HeaderLines) -> None:
         """Answer the INVITE."""
@@ -192,9 +192,9 @@ class PjDialog:
         """BYE, CANCEL or refuse."""
         await self._owner.run(self._bye_here, 0, reason)
 
-    async def progress(self) -> int:
+    async def latest_status(self) -> int:
         """The latest response to our INVITE."""
-        return await self._owner.run(self._progress_here)
+        return await self._owner.run(self._latest_status_here)
 
     async def notify(self, event: str, code: int) -> None:
         """Tell the peer what has become of its REFER."""
@@ -214,15 +214,15 @@ class PjDialog:
         request = pj.CallSendRequestParam()
         request.method = "NOTIFY"
         request.txOption.contentType = "message/sipfrag"
-        request.txOption.msgBody = fragment(code)
-        for name, value in (("Event", event), ("Subscription-State", state_after(code))):
+        request.txOption.msgBody = sipfrag(code)
+        for name, value in (("Event", event), ("Subscription-State", subscription_state(code))):
             request.txOption.headers.append(_header(name, value))
         self._do_here("notify", lambda call: call.sendRequest(request))
 
-    def _progress_here(self) -> int:
+    def _latest_status_here(self) -> int:
         return _native.progress(self._call.getId()) if self._call is not None and self._call.isActive() else 0
 
-    def _do_here(self, verb: str, act: Callable[[CallObject], None], tries: int = 10) -> None:
+    def _do_here(self, verb: str, act: Callable[[PjCall], None], tries: int = 10) -> None:
         """PJSIP refuses a verb in a call that the peer ends at this moment; its end is reported by its own way. A call
         that is busy for 2 s is asked again, after whatever else waits."""
         if self._call is None or not self._call.isActive():
@@ -236,7 +236,7 @@ class PjDialog:
                 log.info("sip.verb_refused", verb=verb, reason=error.reason)
 
 
-def _hang_up(call: CallObject, code: int, reason: str) -> None:
+def _hang_up(call: PjCall, code: int, reason: str) -> None:
     status = _native.hangup(call.getId(), code, reason)
     if status:
         raise pj.Error(status, "hangup", pj.Endpoint.instance().utilStrError(status), "", 0)
@@ -257,7 +257,7 @@ def _sender(event: pj.SipEvent) -> str:
     """The address that a message came from; "" when the event is none."""
     if event.type != pj.PJSIP_EVENT_TSX_STATE or event.body.tsxState.type != pj.PJSIP_EVENT_RX_MSG:
         return ""
-    return headers.host_of(event.body.tsxState.src.rdata.srcAddress)
+    return headers.without_port(event.body.tsxState.src.rdata.srcAddress)
 
 
 def _came_of_silence(event: pj.SipEvent) -> bool:

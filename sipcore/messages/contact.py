@@ -13,7 +13,7 @@ from typing import Final
 
 from sipcore.messages import headers
 
-MOST_CONTACTS: Final = 5
+MAX_CONTACTS: Final = 5
 """Of one redirect."""
 _Q: Final = re.compile(r";\s*+q\s*+=\s*+(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)(?![0-9.])", re.IGNORECASE)
 
@@ -26,28 +26,28 @@ class Contact:
     user: str
     host: str
     peer: str
-    written: str = ""
+    raw: str = ""
 
 
-Follow = Callable[[Contact], Awaitable[str | None]]
+FollowContact = Callable[[Contact], Awaitable[str | None]]
 """Called on the event loop with whom a peer points to: the user to call there, None when nobody is to be called."""
 
 
-def of_redirect(message: str, peer: str) -> list[Contact]:
+def redirect_contacts(message: str, peer: str) -> list[Contact]:
     """The contacts of a 3xx, the peer's favourite first (RFC 3261 20.10: q is 1 where it is not said)."""
     contacts = (
         entry
-        for name, value in headers.fields(message)
+        for name, value in headers.header_fields(message)
         if name.lower() in ("contact", "m")
-        for entry in headers.listed(value)
+        for entry in headers.split_list(value)
     )
-    found = [(_preference(entry), read(entry, peer)) for entry in islice(contacts, MOST_CONTACTS)]
+    found = [(_preference(entry), parse_contact(entry, peer)) for entry in islice(contacts, MAX_CONTACTS)]
     return [there for _, there in sorted(found, key=lambda each: -each[0])]
 
 
-def read(value: str, peer: str) -> Contact:
+def parse_contact(value: str, peer: str) -> Contact:
     """Whom a Contact or Refer-To names."""
-    uri, _ = headers.addressed(value)
+    uri, _ = headers.split_name_addr(value)
     user = headers.uri_user(uri) if uri[:4].lower() == "sip:" else ""
     if not user:
         return Contact("", "", peer, headers.printable(uri))
@@ -55,5 +55,5 @@ def read(value: str, peer: str) -> Contact:
 
 
 def _preference(contact: str) -> float:
-    said = _Q.search(headers.addressed(contact)[1])
+    said = _Q.search(headers.split_name_addr(contact)[1])
     return float(said[1]) if said else 1.0

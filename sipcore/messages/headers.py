@@ -27,11 +27,11 @@ _LONGEST = 128
 
 
 @dataclass(frozen=True)
-class Party:
+class NameAddr:
     """Who: the user part of the URI ("" when it has none) and the display name."""
 
     user: str
-    name: str
+    display_name: str
 
 
 def uri_user(uri: str) -> str:
@@ -44,17 +44,17 @@ def uri_user(uri: str) -> str:
     return printable(unquote(_AFTER_USER.split(user, maxsplit=1)[0])) if at or match[1].lower() == "tel" else ""
 
 
-def party(name_addr: str) -> Party:
+def parse_name_addr(name_addr: str) -> NameAddr:
     """Read a From or To value: `"Ann" <sip:ann@host>;tag=1`, `Ann <sip:ann@host>` or a bare URI (RFC 3261 20.10)."""
     match = _NAME_ADDR.match(name_addr.strip())
     if not match:
-        return Party(uri_user(name_addr), "")
+        return NameAddr(uri_user(name_addr), "")
     quoted, plain, uri = match.groups()
     name = _ESCAPED.sub(r"\1", quoted) if quoted is not None else plain.strip()
-    return Party(uri_user(uri), printable(name))
+    return NameAddr(uri_user(uri), printable(name))
 
 
-def tag(name_addr: str) -> str:
+def parse_tag(name_addr: str) -> str:
     """The tag of a From or To value (RFC 3261 19.3); "" without one."""
     match = _NAME_ADDR.match(name_addr.strip())
     parameters = name_addr.strip()[match.end() :] if match else name_addr
@@ -62,7 +62,7 @@ def tag(name_addr: str) -> str:
     return printable(found[1]) if found else ""
 
 
-def addressed(name_addr: str) -> tuple[str, str]:
+def split_name_addr(name_addr: str) -> tuple[str, str]:
     """The URI of a name-addr or of a bare URI, and the header's parameters behind it (RFC 3261 20.10)."""
     match = _NAME_ADDR.match(name_addr.strip())
     if match:
@@ -71,18 +71,18 @@ def addressed(name_addr: str) -> tuple[str, str]:
     return uri, semicolon + parameters
 
 
-def name_addr(who: Party, host: str) -> str:
+def format_name_addr(who: NameAddr, host: str) -> str:
     """A From value (RFC 3261 20.20): the name, when there is one, as a quoted string. The user needs no escapes."""
-    quoted = re.sub(r'(["\\])', r"\\\1", printable(who.name))
+    quoted = re.sub(r'(["\\])', r"\\\1", printable(who.display_name))
     return f'"{quoted}" <sip:{who.user}@{host}>' if quoted else f"<sip:{who.user}@{host}>"
 
 
 def uri_host(uri: str) -> str:
     """The host of `sip:user@host[:port][;parameters]`."""
-    return host_of(_AFTER_HOST.split(uri.rpartition("@")[2], maxsplit=1)[0])
+    return without_port(_AFTER_HOST.split(uri.rpartition("@")[2], maxsplit=1)[0])
 
 
-def uri_place(uri: str) -> str:
+def uri_host_port(uri: str) -> str:
     """`host[:port]` of a `sip:` or `sips:` URI, in lower case; "" for any other."""
     match = _URI.match(uri.strip())
     if not match or match[1].lower() == "tel":
@@ -95,7 +95,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def is_address(host: str) -> bool:
+def is_ip_address(host: str) -> bool:
     """Whether a host is an IP address, IPv6 without brackets."""
     try:
         ip_address(host)
@@ -104,7 +104,7 @@ def is_address(host: str) -> bool:
     return True
 
 
-def with_user(uri: str, user: str) -> str:
+def replace_user(uri: str, user: str) -> str:
     """`sip:user@host...` with another user, which must need no escapes."""
     return f"sip:{user}@{uri.rpartition('@')[2]}"
 
@@ -120,13 +120,13 @@ def request_uri(message: str) -> str:
     return words[1] if len(words) == 3 else ""
 
 
-def value(message: str, name: str, short: str) -> str:
+def header_value(message: str, name: str, short: str) -> str:
     """A header's first value, by its name or its compact form, unfolded (RFC 3261 7.3.1); "" when it is not there."""
     wanted = (name.lower(), short.lower())
-    return next((found for field, found in fields(message) if field.lower() in wanted), "")
+    return next((found for field, found in header_fields(message) if field.lower() in wanted), "")
 
 
-def fields(message: str) -> Iterator[tuple[str, str]]:
+def header_fields(message: str) -> Iterator[tuple[str, str]]:
     """Every header as it is spelled: its name, and its value unfolded (RFC 3261 7.3.1)."""
     name, parts = "", list[str]()
     for line in _lines(message):
@@ -141,7 +141,7 @@ def fields(message: str) -> Iterator[tuple[str, str]]:
         yield name, " ".join(parts)
 
 
-def listed(value: str) -> Iterator[str]:
+def split_list(value: str) -> Iterator[str]:
     """The entries of a header that is a list: commas within quotes and angle brackets part nothing (RFC 3261 7.3)."""
     entry = ""
     for piece in _PIECE.findall(value):
@@ -158,7 +158,7 @@ def _lines(message: str) -> list[str]:
     return _LINE_END.split(_BODY.split(message.lstrip("\r\n"), maxsplit=1)[0])
 
 
-def host_of(address: str) -> str:
+def without_port(address: str) -> str:
     """The host of PJSIP's `host:port` or `[host]:port`."""
     bare = address.count(":") > 1 and not address.startswith("[")
     host, _, port = address.rpartition(":")

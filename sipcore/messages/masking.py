@@ -44,7 +44,7 @@ _PUSH_DEVICE: Final = re.compile(r"""(;\s*+pn-prid\s*+=\s*+)(?:"[^"]*+"|[^;?&>\s
 _DURATION: Final = re.compile(r"\s*Duration\s*=\s*\d{1,6}\s*", re.IGNORECASE)
 
 
-def masked(message: bytes) -> str:
+def mask_message(message: bytes) -> str:
     """The message for people: lines end with LF, control characters and what is no UTF-8 are U+FFFD."""
     shown = _masked_message(
         message.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"), _DEEPEST
@@ -52,12 +52,12 @@ def masked(message: bytes) -> str:
     return shown if shown.replace("\n", "").isprintable() else _UNPRINTABLE.sub("\ufffd", shown)
 
 
-def names_a_secret(name: str) -> bool:
+def is_secret_header(name: str) -> bool:
     """Whether a header field of this name may hold what nobody is to read."""
     return any(word in name.lower() for word in _SECRET_WORDS)
 
 
-def masked_line(text: str) -> str:
+def mask_uris(text: str) -> str:
     """Text that holds URIs: their passwords, and the header fields in them, are masked."""
     if "@" in text:
         text = "@".join(_without_passwords(text.split("@")))
@@ -85,7 +85,7 @@ def _masked_fields(text: str) -> str:
     lowered = text.lower()
     if any(word in lowered for word in _SECRET_WORDS):
         text = "\n".join(map(_masked_field, _fields(text)))
-    return masked_line(text)
+    return mask_uris(text)
 
 
 def _fields(text: str) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _masked_field(field: str) -> str:
     if found is None:
         return field
     name, value = found[1].lower(), field[found.end() :]
-    if not names_a_secret(name):
+    if not is_secret_header(name):
         return field
     return f"{found[0]} {_masked_credentials(value) if name in _AUTH_HEADERS else '*'}"
 

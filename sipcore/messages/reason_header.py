@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from sipcore.messages.headers import listed, printable
+from sipcore.messages.headers import printable, split_list
 
-NORMAL: Final = 16
+NORMAL_CLEARING: Final = 16
 NO_ANSWER: Final = 19
 TEMPORARY_FAILURE: Final = 41
 _TEXTS: Final = {
     1: "Unallocated number",
-    NORMAL: "Normal call clearing",
+    NORMAL_CLEARING: "Normal call clearing",
     17: "User busy",
     NO_ANSWER: "No answer from user",
     20: "Subscriber absent",
@@ -31,7 +31,7 @@ _ELSEWHERE: Final = 200
 
 
 @dataclass(frozen=True)
-class Cause:
+class Q850Cause:
     """A cause number of Q.850, 1..127, and what the peer wrote beside it."""
 
     number: int
@@ -39,27 +39,27 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Reason:
+class ReasonHeader:
     """What Reason headers say. `elsewhere`: the call was taken by another phone."""
 
-    cause: Cause | None = None
-    elsewhere: bool = False
+    cause: Q850Cause | None = None
+    completed_elsewhere: bool = False
 
 
-UNTOLD: Final = Reason()
+NO_REASON: Final = ReasonHeader()
 
 
-def read(value: str) -> Reason:
+def parse_reason(value: str) -> ReasonHeader:
     """The Reason headers of a message, joined by commas; of several of a kind the first counts. May be hostile."""
     cause, elsewhere = None, False
-    for entry in listed(value):
+    for entry in split_list(value):
         protocol = entry.partition(";")[0].strip().upper()
         number = _number(entry)
         if protocol == "Q.850" and cause is None and 1 <= number <= 127:
-            cause = Cause(number, _text(entry))
+            cause = Q850Cause(number, _text(entry))
         elif protocol == "SIP" and number == _ELSEWHERE:
             elsewhere = True
-    return Reason(cause, elsewhere)
+    return ReasonHeader(cause, elsewhere)
 
 
 def _number(entry: str) -> int:
@@ -74,16 +74,16 @@ def _text(entry: str) -> str:
     return printable(_ESCAPED.sub(r"\1", match[1]) if match[1] is not None else match[2])
 
 
-def ours(number: int) -> Cause:
+def q850_cause(number: int) -> Q850Cause:
     """A cause that we give."""
-    return Cause(number, _TEXTS.get(number, ""))
+    return Q850Cause(number, _TEXTS.get(number, ""))
 
 
-def told(cause: Cause) -> str:
+def format_reason(cause: Q850Cause) -> str:
     """The value of a Reason header that says it."""
     return f'Q.850;cause={cause.number};text="{cause.text}"'
 
 
-def of_refusal(code: int) -> Cause | None:
+def cause_of_status(code: int) -> Q850Cause | None:
     """What a final status of ours means; None when it has no such meaning."""
-    return ours(_OF_STATUS[code]) if code in _OF_STATUS else None
+    return q850_cause(_OF_STATUS[code]) if code in _OF_STATUS else None

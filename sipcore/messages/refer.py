@@ -21,12 +21,12 @@ _PHRASES: Final = {
     486: "Busy Here",
     603: "Decline",
 }
-REFER_S: Final = 60
+SUBSCRIPTION_S: Final = 60
 """RFC 3515, 2.4.4: how long the peer may expect notices."""
 
 
 @dataclass(frozen=True)
-class Referral:
+class ReferRequest:
     """The peer wants us to go on with somebody else. `replaces`: in the place of another call of theirs (RFC 3891), as
     the header's value; "" for a plain transfer. `cseq` is the request's; `quiet`: the peer wants no notices (RFC
     4488). `refusal`: why nobody is called, whatever the rules are; "" when they decide."""
@@ -34,34 +34,34 @@ class Referral:
     contact: Contact
     replaces: str
     cseq: int
-    quiet: bool
+    no_subscription: bool
     refusal: str = ""
 
-    def event(self, first: bool) -> str:
+    def event_header(self, first: bool) -> str:
         """What the notices are about: all but the first REFER of a dialog have a number (RFC 3515, 2.4.6)."""
         return "refer" if first else f"refer;id={self.cseq}"
 
 
-def read(text: str) -> Referral:
+def parse_refer(text: str) -> ReferRequest:
     """From `cseq facts source Refer-To`: 1 and 2 add up to the facts, for a peer that wants notices and for a Refer-To
     that was cut. May be hostile."""
     cseq, facts, source, refer_to = (*text.split(" ", 3), "", "", "")[:4]
-    refer_contact = contact.read(refer_to, headers.host_of(source))
-    found = _REPLACES.search(headers.addressed(refer_to)[0])
+    refer_contact = contact.parse_contact(refer_to, headers.without_port(source))
+    found = _REPLACES.search(headers.split_name_addr(refer_to)[0])
     replaces = unquote(found[1]) if found else ""
     refusal = "" if refer_contact.user else "it is no sip: URI with a user"
     if facts in ("2", "3"):
         refusal = "it is too long"
     elif found and _DIALOG.fullmatch(replaces) is None:
         replaces, refusal = "", "what it is to replace is no call"
-    return Referral(refer_contact, replaces, int(cseq), facts in ("0", "2"), refusal)
+    return ReferRequest(refer_contact, replaces, int(cseq), facts in ("0", "2"), refusal)
 
 
-def state_after(code: int) -> str:
+def subscription_state(code: int) -> str:
     """Subscription-State: a final status is the last notice (RFC 3515, 2.4.5)."""
-    return f"active;expires={REFER_S}" if code < 200 else "terminated;reason=noresource"
+    return f"active;expires={SUBSCRIPTION_S}" if code < 200 else "terminated;reason=noresource"
 
 
-def fragment(code: int) -> str:
+def sipfrag(code: int) -> str:
     """The body of a notice (RFC 3420)."""
     return f"SIP/2.0 {code} {_PHRASES.get(code, 'Failed')}\r\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-Reason = Literal["no_answer", "busy", "rejected", "invalid_number", "unreachable"]
+UnansweredReason = Literal["no_answer", "busy", "rejected", "invalid_number", "unreachable"]
 
-_REASONS: Final[dict[int, Reason]] = {
+_REASONS: Final[dict[int, UnansweredReason]] = {
     408: "no_answer",
     480: "no_answer",
     487: "no_answer",
@@ -20,7 +20,7 @@ _REASONS: Final[dict[int, Reason]] = {
 }
 
 
-_CAUSES: Final[dict[int, Reason]] = {
+_CAUSES: Final[dict[int, UnansweredReason]] = {
     1: "invalid_number",
     3: "unreachable",
     17: "busy",
@@ -39,7 +39,7 @@ _VAGUE: Final = frozenset((480, 486, 500, 503))
 """Gateways say these for many things (RFC 3398, 7.2.4.1): a cause that comes with them says more."""
 
 
-def reason_for(code: int, cause: int | None = None) -> Reason:
+def unanswered_reason(code: int, cause: int | None = None) -> UnansweredReason:
     """The `endedReason` for a final status 300..699 and the Q.850 cause in it; no response at all is 0."""
     if cause in _CAUSES and code in _VAGUE:
         return _CAUSES[cause]

@@ -17,7 +17,7 @@ import dns.nameserver
 import dns.rcode
 import dns.resolver
 
-from sipcore.resolver.dns_records import Answer, LookUpFailed, Naptr, Srv
+from sipcore.resolver.dns_records import DnsAnswer, LookupFailed, NaptrRecord, SrvRecord
 
 CONFIG_AGAIN_S: Final = 30.0
 """How long what the system says of its name servers and its hosts file is believed."""
@@ -35,7 +35,7 @@ class _System:
     at_s: float
 
 
-class NameServers:
+class DnsClient:
     """Asks these servers, (IP address, port), one after the other; without any, those of the system. A question that
     none has answered after `timeout_s` has failed."""
 
@@ -48,31 +48,35 @@ class NameServers:
         self._reading = asyncio.Lock()
         self._read: _System | None = None
 
-    async def pinned(self, host: str) -> Answer[str]:
+    async def hosts_file_addresses(self, host: str) -> DnsAnswer[str]:
         """The addresses that the hosts file gives a name, of both versions of IP."""
         system = await self._system()
-        return Answer(system.pinned.get(host.lower(), ()), PINNED_S)
+        return DnsAnswer(system.pinned.get(host.lower(), ()), PINNED_S)
 
-    async def naptr(self, name: str) -> Answer[Naptr]:
-        """NAPTR records. Raises `LookUpFailed`, as all of these."""
+    async def naptr(self, name: str) -> DnsAnswer[NaptrRecord]:
+        """NAPTR records. Raises `LookupFailed`, as all of these."""
         found, ttl_s = await self._ask(name, "NAPTR")
-        return Answer(
+        return DnsAnswer(
             tuple(
-                Naptr(each.order, each.preference, _text(each.flags), _text(each.service), _name(each.replacement))
+                NaptrRecord(
+                    each.order, each.preference, _text(each.flags), _text(each.service), _name(each.replacement)
+                )
                 for each in found
             ),
             ttl_s,
         )
 
-    async def srv(self, name: str) -> Answer[Srv]:
+    async def srv(self, name: str) -> DnsAnswer[SrvRecord]:
         """SRV records."""
         found, ttl_s = await self._ask(name, "SRV")
-        return Answer(tuple(Srv(each.priority, each.weight, each.port, _name(each.target)) for each in found), ttl_s)
+        return DnsAnswer(
+            tuple(SrvRecord(each.priority, each.weight, each.port, _name(each.target)) for each in found), ttl_s
+        )
 
-    async def addresses(self, name: str, version: int) -> Answer[str]:
+    async def addresses(self, name: str, version: int) -> DnsAnswer[str]:
         """Addresses of one version of IP, CNAMEs followed."""
         found, ttl_s = await self._ask(name, _TYPES[version])
-        return Answer(tuple(str(each.address) for each in found), ttl_s)
+        return DnsAnswer(tuple(str(each.address) for each in found), ttl_s)
 
     async def _ask(self, name: str, kind: str) -> tuple[tuple[Any, ...], float]:
         """Records and their time. A name that is not there has none."""
@@ -82,7 +86,7 @@ class NameServers:
         except dns.resolver.NXDOMAIN as nothing:
             return (), _negative_ttl(nothing)
         except (dns.exception.DNSException, OSError, EOFError) as error:
-            raise LookUpFailed(f"{kind} of {name}: {_why(error)}") from error
+            raise LookupFailed(f"{kind} of {name}: {_why(error)}") from error
         return tuple(answer.rrset or ()), float(answer.chaining_result.minimum_ttl)
 
     async def _system(self) -> _System:

@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 R = TypeVar("R")
 
 
-class LookUpFailed(Exception):
+class LookupFailed(Exception):
     """Nobody could say what a name has; what was known before may well be so still."""
 
 
 @dataclass(frozen=True)
-class Answer(Generic[R]):
+class DnsAnswer(Generic[R]):
     """The records of a name; none when it has none. `ttl_s`: how long that holds."""
 
     records: tuple[R, ...]
@@ -21,7 +21,7 @@ class Answer(Generic[R]):
 
 
 @dataclass(frozen=True)
-class Naptr:
+class NaptrRecord:
     """RFC 3403, 4.1, of what SIP uses (RFC 3263, 4.1)."""
 
     order: int
@@ -32,7 +32,7 @@ class Naptr:
 
 
 @dataclass(frozen=True)
-class Srv:
+class SrvRecord:
     """RFC 2782. `target` is "" when the service is decidedly not there."""
 
     priority: int

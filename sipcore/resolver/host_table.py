@@ -9,10 +9,10 @@ from typing import Final
 import structlog
 
 from sipcore import _native
-from sipcore.messages.headers import is_address, printable
-from sipcore.resolver.target import Place, Target
+from sipcore.messages.headers import is_ip_address, printable
+from sipcore.resolver.target import SipHostPort, SipTarget
 
-MOST: Final = 4096
+MAX_HOSTS: Final = 4096
 """Entries of the table."""
 _REMEMBERED: Final = 1000
 """Unknown names that are told once; beyond that many, they are forgotten and told again."""
@@ -20,18 +20,18 @@ _REMEMBERED: Final = 1000
 log = structlog.get_logger(__name__)
 
 
-class Names:
+class HostTable:
     """The table of one endpoint, and what was asked for in vain."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
-        self._table: Mapping[Place, Sequence[Target]] = {}
+        self._table: Mapping[SipHostPort, Sequence[SipTarget]] = {}
         self.unknown = 0
         """Times that a name was not in the table."""
 
-    def set(self, table: Mapping[Place, Sequence[Target]]) -> None:
+    def set(self, table: Mapping[SipHostPort, Sequence[SipTarget]]) -> None:
         """Replace the whole table. Targets are in order of preference, at most 16 of a place are kept; a place without
-        any is unknown: a request to it fails at once. Raises `ValueError` for more than `MOST` places."""
+        any is unknown: a request to it fails at once. Raises `ValueError` for more than `MAX_HOSTS` places."""
         self._table = {_in_lower_case(place): targets for place, targets in table.items()}
         _native.names_set(
             tuple(
@@ -41,10 +41,10 @@ class Names:
             )
         )
 
-    def targets(self, place: Place) -> Sequence[Target]:
+    def targets(self, place: SipHostPort) -> Sequence[SipTarget]:
         """Where a place is, in order of preference; nothing when that is not known."""
-        if is_address(place.host):
-            return (Target(place.host, place.port or (5061 if place.transport == "tls" else 5060), place.transport),)
+        if is_ip_address(place.host):
+            return (SipTarget(place.host, place.port or (5061 if place.transport == "tls" else 5060), place.transport),)
         return self._table.get(_in_lower_case(place), ())
 
     def log_unknown(self) -> None:
@@ -59,10 +59,10 @@ class Names:
                 log.warning("sip.unknown_name", host=printable(host), count=count)
 
 
-def _in_lower_case(place: Place) -> Place:
+def _in_lower_case(place: SipHostPort) -> SipHostPort:
     host = place.host.lower()
     return place if host == place.host else replace(place, host=host)
 
 
-def _as_tuple(target: Target) -> tuple[str, int, str]:
+def _as_tuple(target: SipTarget) -> tuple[str, int, str]:
     return target.address, target.port, target.transport

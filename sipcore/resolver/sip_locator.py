@@ -11,8 +11,8 @@ from hashlib import blake2b
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from sipcore.resolver.dns_records import Answer, LookUpFailed, Naptr, Srv
-from sipcore.resolver.target import Target, Transport
+from sipcore.resolver.dns_records import DnsAnswer, LookupFailed, NaptrRecord, SrvRecord
+from sipcore.resolver.target import SipTarget, Transport
 
 R = TypeVar("R")
 
@@ -33,53 +33,53 @@ class Destination(NamedTuple):
     transport: Transport | None = None
 
 
-class Records(Protocol):
-    """What names have: `sipcore.resolver.dns_client.NameServers`. Every question may raise `LookUpFailed`."""
+class DnsLookups(Protocol):
+    """What names have: `sipcore.resolver.dns_client.DnsClient`. Every question may raise `LookupFailed`."""
 
-    async def pinned(self, host: str) -> Answer[str]:
+    async def hosts_file_addresses(self, host: str) -> DnsAnswer[str]:
         """Addresses that this machine gives the name, whatever name servers say."""
 
-    async def naptr(self, name: str) -> Answer[Naptr]:
+    async def naptr(self, name: str) -> DnsAnswer[NaptrRecord]:
         """NAPTR records."""
 
-    async def srv(self, name: str) -> Answer[Srv]:
+    async def srv(self, name: str) -> DnsAnswer[SrvRecord]:
         """SRV records."""
 
-    async def addresses(self, name: str, version: int) -> Answer[str]:
+    async def addresses(self, name: str, version: int) -> DnsAnswer[str]:
         """A or AAAA records."""
 
 
 @dataclass(frozen=True)
-class Found:
+class ResolvedTargets:
     """Targets by preference, and how long they hold. `whole`: every question was answered; when not, there may be
     better targets that nobody told of."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[SipTarget, ...]
     ttl_s: float
-    whole: bool = True
+    complete: bool = True
 
 
 @dataclass(frozen=True)
-class Locator:
+class SipLocator:
     """Looks for places. `speaks`: the transports that we have, those that we would choose first; `versions`: of IP.
     `elsewhere` asks the system's resolver for names that name servers do not know. `seed` decides between equals: the
     same here always, another elsewhere."""
 
-    records: Records
-    elsewhere: Callable[[str], Awaitable[Answer[str]]]
-    speaks: Sequence[Transport] = ("udp", "tcp")
-    versions: Sequence[int] = (4,)
+    records: DnsLookups
+    system_lookup: Callable[[str], Awaitable[DnsAnswer[str]]]
+    transports: Sequence[Transport] = ("udp", "tcp")
+    ip_versions: Sequence[int] = (4,)
     seed: bytes = b""
 
-    async def locate(self, place: Destination) -> Found:
-        """Where to send. Without targets the place is not there. Raises `LookUpFailed` when nobody could say."""
-        pinned = await self.records.pinned(place.host)
-        addresses = [each for each in pinned.records if _version(each) in self.versions]
+    async def locate(self, place: Destination) -> ResolvedTargets:
+        """Where to send. Without targets the place is not there. Raises `LookupFailed` when nobody could say."""
+        pinned = await self.records.hosts_file_addresses(place.host)
+        addresses = [each for each in pinned.records if _version(each) in self.ip_versions]
         if addresses:
-            return Found(self._at(addresses, place), pinned.ttl_s)
+            return ResolvedTargets(self._at(addresses, place), pinned.ttl_s)
         if place.port is not None:
             return await self._by_address(place, [])
-        failures: list[LookUpFailed] = []
+        failures: list[LookupFailed] = []
         services, ttl_s = await self._services(place, failures)
         answers = await asyncio.gather(*(_answer(self.records.srv(name), failures) for _, name in services))
         asked = zip(services, answers, strict=True)
@@ -89,7 +89,7 @@ class Locator:
         return await self._by_service(found, min(ttl_s, *(answer.ttl_s for _, answer in found)), failures)
 
     async def _services(
-        self, place: Destination, failures: list[LookUpFailed]
+        self, place: Destination, failures: list[LookupFailed]
     ) -> tuple[list[tuple[Transport, str]], float]:
         """The SRV names to ask, each for a transport, and how long that holds (RFC 3263, 4.1)."""
         if place.transport is not None:
@@ -98,85 +98,85 @@ class Locator:
         offered = [
             (_SERVICES[each.service.upper()], each.replacement)
             for each in sorted(answer.records, key=lambda each: (each.order, each.preference))
-            if each.flags.lower() == "s" and _SERVICES.get(each.service.upper()) in self.speaks and each.replacement
+            if each.flags.lower() == "s" and _SERVICES.get(each.service.upper()) in self.transports and each.replacement
         ]
         if offered:
             return offered[:_MOST_NAMES], answer.ttl_s
-        return [(transport, f"{_SRV_PREFIX[transport]}.{place.host}") for transport in self.speaks], math.inf
+        return [(transport, f"{_SRV_PREFIX[transport]}.{place.host}") for transport in self.transports], math.inf
 
     async def _by_service(
-        self, found: Sequence[tuple[Transport, Answer[Srv]]], ttl_s: float, failures: list[LookUpFailed]
-    ) -> Found:
+        self, found: Sequence[tuple[Transport, DnsAnswer[SrvRecord]]], ttl_s: float, failures: list[LookupFailed]
+    ) -> ResolvedTargets:
         """The servers of SRV records. One that names no target says that there is none (RFC 2782)."""
         servers = [
             (transport, record)
             for transport, answer in found
-            for record in in_order(answer.records, self.seed)
+            for record in order_srv(answer.records, self.seed)
             if record.target
         ][:_MOST_NAMES]
         names = list(dict.fromkeys(record.target for _, record in servers))
         answers = await asyncio.gather(*(self._addresses(name, failures) for name in names))
         known = dict(zip(names, answers, strict=True))
         targets = tuple(
-            Target(address, record.port, transport)
+            SipTarget(address, record.port, transport)
             for transport, record in servers
             for address in known[record.target].records
         )
         if not targets and failures:
             raise failures[0]
         times = [answer.ttl_s for answer in answers if answer.records]
-        return Found(tuple(dict.fromkeys(targets))[:_MOST], min([ttl_s, *times]), whole=not failures)
+        return ResolvedTargets(tuple(dict.fromkeys(targets))[:_MOST], min([ttl_s, *times]), complete=not failures)
 
-    async def _by_address(self, place: Destination, failures: list[LookUpFailed]) -> Found:
+    async def _by_address(self, place: Destination, failures: list[LookupFailed]) -> ResolvedTargets:
         answer = await self._addresses(place.host, failures)
         if not answer.records:
             answer = await self._system(place.host, answer, failures)
-        return Found(self._at(answer.records, place), answer.ttl_s, whole=not failures)
+        return ResolvedTargets(self._at(answer.records, place), answer.ttl_s, complete=not failures)
 
-    async def _system(self, host: str, answer: Answer[str], failures: list[LookUpFailed]) -> Answer[str]:
+    async def _system(self, host: str, answer: DnsAnswer[str], failures: list[LookupFailed]) -> DnsAnswer[str]:
         """What the system's resolver knows, when name servers know nothing. What they could not say is worth more than
         that it does not know."""
         try:
-            found = await self.elsewhere(host)
-        except LookUpFailed as failure:
+            found = await self.system_lookup(host)
+        except LookupFailed as failure:
             if failures:
                 raise failures[0] from failure
             return answer
-        return Answer(tuple(each for each in found.records if _version(each) in self.versions), found.ttl_s)
+        return DnsAnswer(tuple(each for each in found.records if _version(each) in self.ip_versions), found.ttl_s)
 
-    async def _addresses(self, name: str, failures: list[LookUpFailed]) -> Answer[str]:
+    async def _addresses(self, name: str, failures: list[LookupFailed]) -> DnsAnswer[str]:
         """IPv4 first: it is what SIP peers have got right."""
         answers = await asyncio.gather(
-            *(_answer(self.records.addresses(name, version), failures) for version in sorted(self.versions))
+            *(_answer(self.records.addresses(name, version), failures) for version in sorted(self.ip_versions))
         )
         ordered = (sorted(answer.records, key=lambda address: _chance(self.seed, name, address)) for answer in answers)
         times = [answer.ttl_s for answer in answers if answer.records] or [answer.ttl_s for answer in answers]
-        return Answer(tuple(address for records in ordered for address in records), min(times))
+        return DnsAnswer(tuple(address for records in ordered for address in records), min(times))
 
-    def _at(self, addresses: Collection[str], place: Destination) -> tuple[Target, ...]:
+    def _at(self, addresses: Collection[str], place: Destination) -> tuple[SipTarget, ...]:
         transport = place.transport or "udp"
         port = place.port or _DEFAULT_PORT[transport]
-        return tuple(Target(address, port, transport) for address in addresses)[:_MOST]
+        return tuple(SipTarget(address, port, transport) for address in addresses)[:_MOST]
 
 
 @lru_cache(16384)
-def literal(place: Destination) -> tuple[Target, ...] | None:
+def ip_literal_targets(place: Destination) -> tuple[SipTarget, ...] | None:
     """Where an IP address is; None for a name."""
     try:
         address = str(ip_address(place.host))
     except ValueError:
         return None
     transport = place.transport or "udp"
-    return (Target(address, place.port or _DEFAULT_PORT[transport], transport),)
+    return (SipTarget(address, place.port or _DEFAULT_PORT[transport], transport),)
 
 
-def in_order(records: Sequence[Srv], seed: bytes) -> list[Srv]:
+def order_srv(records: Sequence[SrvRecord], seed: bytes) -> list[SrvRecord]:
     """By priority, and among equals drawn by weight (RFC 2782). `seed` and what the record says make the draw: the same
     records are always in the same order here, and in all the orders that there are on many machines."""
     return sorted(records, key=lambda each: (each.priority, _lot(each, seed), each.target, each.port))
 
 
-def _lot(record: Srv, seed: bytes) -> float:
+def _lot(record: SrvRecord, seed: bytes) -> float:
     """The one with the shortest of such waits comes first: as often as its share of the weights. Weight 0 has next to
     no chance beside others."""
     return -math.log(_chance(seed, record.target, str(record.port))) / (record.weight or 0.001)
@@ -192,10 +192,10 @@ def _version(address: str) -> int:
     return 6 if isinstance(ip_address(address.partition("%")[0]), IPv6Address) else 4
 
 
-async def _answer(question: Awaitable[Answer[R]], failures: list[LookUpFailed]) -> Answer[R]:
+async def _answer(question: Awaitable[DnsAnswer[R]], failures: list[LookupFailed]) -> DnsAnswer[R]:
     """No records when the question fails, which is noted."""
     try:
         return await question
-    except LookUpFailed as failure:
+    except LookupFailed as failure:
         failures.append(failure)
-        return Answer((), math.inf)
+        return DnsAnswer((), math.inf)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from sipcore.resolver.dns_records import Answer, LookUpFailed
+from sipcore.resolver.dns_records import DnsAnswer, LookupFailed
 
-LOOK_UP_S: Final = 5.0
+TIMEOUT_S: Final = 5.0
 """A name that takes longer counts as failed; what the resolver says later is used when the name is asked for again."""
-HOLDS_S: Final = 60.0
+TTL_S: Final = 60.0
 """How long an answer holds: the resolver does not say."""
 THREADS: Final = 32
 """So many slow names delay nobody."""
@@ -26,27 +26,27 @@ def resolve(name: str) -> Collection[str]:
     return {str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)}
 
 
-class HostNames:
+class SystemResolver:
     """Asks the resolver for many names at once."""
 
-    def __init__(self, look_up: LookUp = resolve, timeout_s: float = LOOK_UP_S) -> None:
+    def __init__(self, look_up: LookUp = resolve, timeout_s: float = TIMEOUT_S) -> None:
         self._look_up = look_up
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(THREADS, "host-names")
         self._asked: dict[str, asyncio.Future[Collection[str]]] = {}
 
-    async def answer(self, name: str) -> Answer[str]:
-        """The addresses of `name`, of both versions of IP. Raises `LookUpFailed`, after `timeout_s` at the latest."""
+    async def addresses(self, name: str) -> DnsAnswer[str]:
+        """The addresses of `name`, of both versions of IP. Raises `LookupFailed`, after `timeout_s` at the latest."""
         asked = self._ask(name)
         await asyncio.wait((asked,), timeout=self._timeout_s)
         if not asked.done():
-            raise LookUpFailed(f"{name}: no answer within {self._timeout_s:g} s")
+            raise LookupFailed(f"{name}: no answer within {self._timeout_s:g} s")
         self._asked.pop(name, None)
         try:
-            return Answer(tuple(sorted(asked.result())), HOLDS_S)
+            return DnsAnswer(tuple(sorted(asked.result())), TTL_S)
         except (OSError, UnicodeError) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise LookUpFailed(f"{name}: {why}") from error
+            raise LookupFailed(f"{name}: {why}") from error
 
     def _ask(self, name: str) -> asyncio.Future[Collection[str]]:
         """A look-up that is still under way is waited for again instead of asking twice."""

@@ -9,7 +9,7 @@ Transport = Literal["udp", "tcp", "tls"]
 
 
 @dataclass(frozen=True)
-class Place:
+class SipHostPort:
     """Where requests go. `host`: an IP address, IPv6 without brackets, or a name. Without a port the name's SRV records
     are asked, then it is 5060, or 5061 for TLS (RFC 3263 4.2)."""
 
@@ -19,7 +19,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Target:
+class SipTarget:
     """An address to send to: `address` is an IP address, IPv6 without brackets."""
 
     address: str

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import structlog
 
 from sipcore import _native
-from sipcore.messages.headers import printable, value
+from sipcore.messages.headers import header_value, printable
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +56,6 @@ def _named(subject: str, about: str, message: bytes) -> dict[str, str | None]:
     first = printable(text.lstrip("\r\n").partition("\n")[0]).split(" ")
     return {
         "method": " ".join(first[: 2 if first[0].startswith("SIP/") else 1]) or None,
-        "sip_call_id": printable(value(text, "Call-ID", "i")) or None,
+        "sip_call_id": printable(header_value(text, "Call-ID", "i")) or None,
         subject: printable(about) or None,
     }

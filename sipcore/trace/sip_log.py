@@ -16,7 +16,7 @@ from typing import Final, Literal, NamedTuple
 import structlog
 
 from sipcore import _native
-from sipcore.messages.headers import host_of, printable, value
+from sipcore.messages.headers import header_value, printable, without_port
 from sipcore.trace.sip_message import SipMessage
 
 GATHER_S: Final = 0.05
@@ -215,9 +215,9 @@ class SipLog:
             self._told, self._told_since_s = 0, now_s
         self._told += 1
         if self._told <= MOST_TOLD:
-            why = value(message.raw.decode(errors="replace"), "Warning", "Warning")
+            why = header_value(message.raw.decode(errors="replace"), "Warning", "Warning")
             log.info(
-                "sip.refused", code=message.status, source=host_of(message.peer), why=printable(why) or None,
+                "sip.refused", code=message.status, source=without_port(message.peer), why=printable(why) or None,
                 sip_call_id=message.call_id,
             )  # fmt: skip
 

@@ -34,13 +34,13 @@ class SipMessage(NamedTuple):
     @property
     def text(self) -> str:
         """The message without its secrets, lines ended by LF."""
-        return masking.masked(self.raw)
+        return masking.mask_message(self.raw)
 
     @property
     def summary(self) -> str:
         """`INVITE sip:100@host` or `200 OK (INVITE)`."""
         found = _FIRST_LINE.match(self.raw.lstrip(b"\r\n"))
-        line = masking.masked_line(printable(found[0].decode(errors="replace") if found else ""))
+        line = masking.mask_uris(printable(found[0].decode(errors="replace") if found else ""))
         if self.status:
             return f"{line.partition(' ')[2].strip()[:_LONGEST_SUMMARY]} ({printable(self.method)})"
         method, _, rest = line.partition(" ")

@@ -16,7 +16,7 @@ from config.clock import utc_now
 from sipcore import _native
 from sipcore.messages.headers import printable
 from sipcore.pjsip_thread import Owner
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.qualify import End, Qualification, Reply
 from sipcore.trunks.trunk import Trunk, TrunkStatus
 from sipcore.trunks.trunk_uris import place_uri
@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 class _Asked:
     """A place and the trunks that are there."""
 
-    place: Place
+    place: SipHostPort
     machine: Qualification
     keys: set[str] = field(default_factory=set)
-    target: Target | None = None
+    target: SipTarget | None = None
     unresolved: bool = False
     token: int = -1
     timer: asyncio.TimerHandle | None = None
@@ -49,7 +49,7 @@ class Qualifications:
     def __init__(
         self,
         owner: Owner,
-        locate: Callable[[Place], Sequence[Target]],
+        locate: Callable[[SipHostPort], Sequence[SipTarget]],
         account_towards: Callable[[str], int],
         on_status: Callable[[str, TrunkStatus], None],
         on_silent: Callable[[str, str], None],
@@ -61,7 +61,7 @@ class Qualifications:
         self._on_silent = on_silent
         self._loop = asyncio.get_running_loop()
         self._tokens = itertools.count(1)
-        self._asked: dict[Place, _Asked] = {}
+        self._asked: dict[SipHostPort, _Asked] = {}
         self._of: dict[str, _Asked] = {}
         self._awaited: dict[int, _Asked] = {}
 
@@ -72,16 +72,16 @@ class Qualifications:
     def set(self, trunks: Iterable[Trunk]) -> None:
         """From now on these, as far as they want to be asked. A place that was there before goes on in its series."""
         wanted = [trunk for trunk in trunks if not trunk.registers and trunk.qualify_s > 0]
-        every_s: dict[Place, int] = {}
+        every_s: dict[SipHostPort, int] = {}
         for trunk in wanted:
-            every_s[trunk.place] = min(trunk.qualify_s, every_s.get(trunk.place, trunk.qualify_s))
+            every_s[trunk.host_port] = min(trunk.qualify_s, every_s.get(trunk.host_port, trunk.qualify_s))
         for place in self._asked.keys() - every_s.keys():
             self._stop(self._asked.pop(place))
         for place, seconds in every_s.items():
             self._begin(place, seconds)
         for asked in self._asked.values():
             asked.keys.clear()
-        self._of = {trunk.key: self._asked[trunk.place] for trunk in wanted}
+        self._of = {trunk.key: self._asked[trunk.host_port] for trunk in wanted}
         for key, asked in self._of.items():
             asked.keys.add(key)
 
@@ -116,7 +116,7 @@ class Qualifications:
 
     # ---- the event loop ----
 
-    def _begin(self, place: Place, every_s: int) -> None:
+    def _begin(self, place: SipHostPort, every_s: int) -> None:
         if (asked := self._asked.get(place)) is not None:
             asked.machine.every_s = every_s
             return
@@ -173,7 +173,7 @@ class Qualifications:
 
     # ---- the owner's thread ----
 
-    def _ask_here(self, token: int, target: Target, place: Place) -> None:
+    def _ask_here(self, token: int, target: SipTarget, place: SipHostPort) -> None:
         try:
             _native.options_send(self._account_towards(target.address), place_uri(place), token)
         except ConnectionError as error:

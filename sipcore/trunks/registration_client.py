@@ -17,7 +17,7 @@ from config.clock import utc_now
 from sipcore import _native
 from sipcore.messages.headers import printable
 from sipcore.pjsip_thread import Owner
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
 from sipcore.trunks.registration import End, Outcome, Registration, why_failed
 from sipcore.trunks.trunk import Trunk, TrunkStatus
@@ -55,9 +55,9 @@ class Registered:
     """Done when it has ended and the registrar has been told, or could not be."""
     contact: str = ""
     """What was sent last; the owner's thread knows."""
-    target: Target | None = None
+    target: SipTarget | None = None
     """Where it is registered, or where it is tried."""
-    tried: set[Target] = field(default_factory=set)
+    tried: set[SipTarget] = field(default_factory=set)
     token: int = -1
     timer: asyncio.TimerHandle | None = None
     keeping: asyncio.TimerHandle | None = None
@@ -69,7 +69,10 @@ class Registrations:
     changed in more than its time. Use it on the event loop."""
 
     def __init__(
-        self, owner: Owner, locate: Callable[[Place], Sequence[Target]], on_status: Callable[[str, TrunkStatus], None]
+        self,
+        owner: Owner,
+        locate: Callable[[SipHostPort], Sequence[SipTarget]],
+        on_status: Callable[[str, TrunkStatus], None],
     ) -> None:
         self._owner = owner
         self._locate = locate
@@ -180,8 +183,8 @@ class Registrations:
             one.timer = self._loop.call_at(self._next_turn_s, self._send, one)
         self._next_turn_s = max(now_s, self._next_turn_s) + (0 if one.machine.leaving else 1 / PER_SECOND)
 
-    def _targets(self, one: Registered) -> Sequence[Target]:
-        return self._locate(one.trunk.outbound_proxy or one.trunk.place)
+    def _targets(self, one: Registered) -> Sequence[SipTarget]:
+        return self._locate(one.trunk.outbound_proxy or one.trunk.host_port)
 
     def _send(self, one: Registered) -> None:
         expires_s = one.machine.send(self._loop.time())
@@ -234,7 +237,7 @@ class Registrations:
 
     # ---- the owner's thread ----
 
-    def _send_here(self, one: Registered, token: int, target: Target, cseq: int, expires_s: int) -> None:
+    def _send_here(self, one: Registered, token: int, target: SipTarget, cseq: int, expires_s: int) -> None:
         trunk, who = one.trunk, one.trunk.credentials or _NOBODY
         contact, former = ("", one.contact) if expires_s else (one.contact, "")
         try:
@@ -264,4 +267,4 @@ def _cancel(*timers: asyncio.TimerHandle | None) -> None:
 
 def _contact_of(trunk: Trunk) -> Hashable:
     """Trunks that bind the same contact with the same registrar."""
-    return trunk.place, trunk.user, trunk.number
+    return trunk.host_port, trunk.user, trunk.number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sipcore.resolver.target import Place, Transport
+from sipcore.resolver.target import SipHostPort, Transport
 from sipcore.security.digest import Credentials
 
 NO_ANSWER_YET: Final = "no answer has come yet"
@@ -21,10 +21,10 @@ class Trunk:
 
     key: str
     host: str
-    """The registrar, or where calls go; as in `Place`."""
+    """The registrar, or where calls go; as in `SipHostPort`."""
     port: int | None
     transport: Transport
-    outbound_proxy: Place | None
+    outbound_proxy: SipHostPort | None
     """Where every request goes first (a loose route, RFC 3261 16.12)."""
     user: str
     """Whom From and To of REGISTER name; the number itself when the trunk does not register."""
@@ -39,9 +39,9 @@ class Trunk:
     """Whose calls these are: the user of our Contact; "": `user`."""
 
     @property
-    def place(self) -> Place:
+    def host_port(self) -> SipHostPort:
         """The registrar, or where calls go."""
-        return Place(self.host, self.port, self.transport)
+        return SipHostPort(self.host, self.port, self.transport)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import structlog
 from sipcore import _native
 from sipcore.dialogs.invite import Way, choose
 from sipcore.pjsip_thread import Owner
-from sipcore.resolver.host_table import Names
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.host_table import HostTable
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.settings import EndpointSettings
 from sipcore.transport.listeners import told_host, versions
 from sipcore.trunks.pj_account import TrunkAccount, trunk_config
@@ -51,7 +51,7 @@ class Trunks:
         owner: Owner,
         settings: EndpointSettings,
         on_incoming: Callable[[pj.Account, pj.OnIncomingCallParam], None],
-        names: Names,
+        names: HostTable,
         on_status: Callable[[str, TrunkStatus], None],
     ) -> None:
         self._owner = owner
@@ -103,7 +103,7 @@ class Trunks:
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if trunk.qualify_s else NEVER_ASKED)
 
-    def way(self, trunk: Trunk, to: str, silent: Collection[Target]) -> Way | None:
+    def way(self, trunk: Trunk, to: str, silent: Collection[SipTarget]) -> Way | None:
         """How a call leaves now through a trunk that has an account; None when it needs none. Raises `ConnectionError`
         when there is no account, or no address that is not silent."""
         line = self._lines.get(trunk.key)
@@ -179,7 +179,7 @@ class Trunks:
             log.error("trunk.failed", trunk=trunk.key, number=trunk.number, why=status.detail)
             self._on_status(trunk.key, status)
 
-    def _reachable(self, line: _Line) -> Sequence[Target]:
+    def _reachable(self, line: _Line) -> Sequence[SipTarget]:
         """The addresses of its first hop: those of the IP version that the sound of its calls goes over, if any."""
         targets = self._names.targets(_first_hop(line.trunk))
         return [each for each in targets if (":" in each.address) == (line.version == 6)] or targets
@@ -239,5 +239,5 @@ def _has_account(trunk: Trunk) -> bool:
     return trunk.registers or trunk.credentials is not None or trunk.outbound_proxy is not None
 
 
-def _first_hop(trunk: Trunk) -> Place:
-    return trunk.outbound_proxy or trunk.place
+def _first_hop(trunk: Trunk) -> SipHostPort:
+    return trunk.outbound_proxy or trunk.host_port

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from sipcore.messages.headers import bracketed, is_address
-from sipcore.resolver.target import Place, Target
+from sipcore.messages.headers import bracketed, is_ip_address
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.trunk import Trunk
 
 _USER = "-_.!~*'()&=+$,;?/"
@@ -14,10 +14,10 @@ _USER = "-_.!~*'()&=+$,;?/"
 
 def registrar_of(trunk: Trunk) -> str:
     """The request URI of REGISTER: without a user (RFC 3261 10.2)."""
-    return place_uri(trunk.place)
+    return place_uri(trunk.host_port)
 
 
-def place_uri(place: Place) -> str:
+def place_uri(place: SipHostPort) -> str:
     """Whoever answers for SIP at a place."""
     return f"sip:{_where(place)}"
 
@@ -41,10 +41,10 @@ def identity_of(trunk: Trunk) -> str:
 
 def uri_of(trunk: Trunk, to: str) -> str:
     """Whom an INVITE goes to."""
-    return f"sip:{escaped(to)}@{_where(trunk.place)}"
+    return f"sip:{escaped(to)}@{_where(trunk.host_port)}"
 
 
-def uri_at(trunk: Trunk, target: Target, to: str) -> str:
+def uri_at(trunk: Trunk, target: SipTarget, to: str) -> str:
     """The same for a trunk without an account: by address, but for TLS, which goes by the name that the peer must
     prove."""
     if target.transport == "tls":
@@ -52,15 +52,15 @@ def uri_at(trunk: Trunk, target: Target, to: str) -> str:
     return f"sip:{escaped(to)}@{bracketed(target.address)}:{target.port};transport={target.transport}"
 
 
-def routes_of(trunk: Trunk, target: Target) -> list[str]:
+def routes_of(trunk: Trunk, target: SipTarget) -> list[str]:
     """Route values, first hop first: the outbound proxy, and before it the address that was chosen for it or for the
     registrar. That one stays with us: PJSIP follows a route that has `hide`, and does not send it. TLS goes by the
     name, which the peer must prove (RFC 5922 4); PJSIP finds the same address for it."""
     proxy = trunk.outbound_proxy
-    first = proxy or trunk.place
-    hidden = _where(Place(target.address, target.port, target.transport))
+    first = proxy or trunk.host_port
+    hidden = _where(SipHostPort(target.address, target.port, target.transport))
     return [
-        *([] if is_address(first.host) or target.transport == "tls" else [f"<sip:{hidden};lr;hide>"]),
+        *([] if is_ip_address(first.host) or target.transport == "tls" else [f"<sip:{hidden};lr;hide>"]),
         *([f"<sip:{_where(proxy)};lr>"] if proxy else []),
     ]
 
@@ -70,7 +70,7 @@ def escaped(user: str) -> str:
     return quote(user, safe=_USER)
 
 
-def _where(place: Place) -> str:
+def _where(place: SipHostPort) -> str:
     """host[:port][;transport=tcp]"""
     port = f":{place.port}" if place.port else ""
     transport = "" if place.transport == "udp" else f";transport={place.transport}"

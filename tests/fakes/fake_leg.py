@@ -10,11 +10,11 @@ from typing import cast
 from media.audio_port import Samples
 from sipcore.audio.call_quality import RtpTotals
 from sipcore.audio.pump import Pump, SlotStats
-from sipcore.dialogs.leg import Leg, LegFacts, Media
-from sipcore.messages.captured_headers import Carried
-from sipcore.messages.contact import Follow
-from sipcore.messages.headers import HeaderLines, Party
-from sipcore.messages.reason_header import UNTOLD, Reason
+from sipcore.dialogs.leg import InviteFacts, Leg, Media
+from sipcore.messages.captured_headers import CapturedHeaders
+from sipcore.messages.contact import FollowContact
+from sipcore.messages.headers import HeaderLines, NameAddr
+from sipcore.messages.reason_header import NO_REASON, ReasonHeader
 from sipcore.trunks.trunk import Trunk
 from sipcore.trunks.trunk_uris import uri_of
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -93,9 +93,9 @@ class NotedDialog:
         self.sent.append(-1)
         self.leg._has_ended(200, "")
 
-    async def progress(self) -> int:
+    async def latest_status(self) -> int:
         assert self.leg is not None
-        return 180 if self.leg.rings.done() else self.trying
+        return 180 if self.leg.ringing.done() else self.trying
 
 
 class Phone:
@@ -112,22 +112,22 @@ class Phone:
         source: str = SOURCE,
         number: str = "+49170",
         name: str = "",
-        headers: Carried | None = None,
+        headers: CapturedHeaders | None = None,
         authorization: str = "",
         place: str = "",
         caller: Samples | None = None,
     ) -> None:
         Phone.numbers += 1
         self.dialog = NotedDialog(pump, caller)
-        facts = LegFacts(
+        facts = InviteFacts(
             sip_call_id=f"call-{Phone.numbers}@test",
             direction="inbound",
             source=source,
             request_user=dials,
-            to=Party(dials if to is None else to, ""),
-            sender=Party(number, name),
+            to_addr=NameAddr(dials if to is None else to, ""),
+            from_addr=NameAddr(number, name),
             authorization=authorization,
-            request_place=place,
+            request_host_port=place,
             headers=headers or {},
         )
         self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
@@ -142,7 +142,7 @@ class Phone:
         """Put us on hold, or come back."""
         self.leg._has_media(self.leg._media.result(), on)
 
-    def hangs_up(self, code: int = 200, why: Reason = UNTOLD) -> None:
+    def hangs_up(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
         """BYE, or after `code` 487: CANCEL."""
         self.leg._has_ended(code, "", why)
 
@@ -150,14 +150,14 @@ class Phone:
 class Callee:
     """The other side of a leg that we dialled; the test says what it does."""
 
-    def __init__(self, pump: ArrayPump, uri: str, caller: Party | None, sip_call_id: str) -> None:
+    def __init__(self, pump: ArrayPump, uri: str, caller: NameAddr | None, sip_call_id: str) -> None:
         self.uri = uri
         self.caller = caller
         self.headers: HeaderLines = ()
-        self.follow: Follow | None = None
+        self.follow: FollowContact | None = None
         self.dialog = NotedDialog(pump, None)
-        to = Party(uri.removeprefix("sip:").partition("@")[0], "")
-        facts = LegFacts(sip_call_id, "outbound", "", to.user, to, caller or Party("", ""))
+        to = NameAddr(uri.removeprefix("sip:").partition("@")[0], "")
+        facts = InviteFacts(sip_call_id, "outbound", "", to.user, to, caller or NameAddr("", ""))
         self.leg = Leg(facts, self.dialog, cast(Pump, pump), asyncio.get_running_loop())
         self.dialog.leg = self.leg
         self._pump = pump
@@ -175,11 +175,11 @@ class Callee:
 
     def answers(self, *, mute: bool = False) -> None:
         """200, with sound unless `mute`."""
-        if not mute and not self.leg.has_sound:
+        if not mute and not self.leg.has_media:
             self._has_sound()
         self.leg._has_been_answered()
 
-    def ends(self, code: int = 200, why: Reason = UNTOLD) -> None:
+    def ends(self, code: int = 200, why: ReasonHeader = NO_REASON) -> None:
         """BYE, or a final status in place of an answer; 0 is the silence of somebody who is not there."""
         self.leg._has_ended(code, "", why)
 
@@ -210,10 +210,10 @@ class Callees:
         to: str,
         *,
         trunk: Trunk | None,
-        caller: Party | None,
+        caller: NameAddr | None,
         sip_call_id: str | None,
         headers: HeaderLines,
-        follow: Follow | None,
+        follow: FollowContact | None,
     ) -> Leg:
         assert trunk is not None
         self.asked += 1

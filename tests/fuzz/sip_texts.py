@@ -6,7 +6,7 @@ from typing import Final
 
 from sipcore.messages import contact as contacts
 from sipcore.messages import headers, masking, reason_header
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from sipcore.security import digest
 from sipcore.security.digest import Credentials, InboundDigest, Wanted
 from sipcore.trace.sip_message import SipMessage
@@ -34,43 +34,45 @@ def names(data: bytes) -> None:
     _is_short(headers.request_user(message))
     headers.request_uri(message)
     for name, short in (("Contact", "m"), ("To", "t")):
-        headers.value(message, name, short)
-    for _, value in headers.fields(message):
-        for entry in headers.listed(value):
+        headers.header_value(message, name, short)
+    for _, value in headers.header_fields(message):
+        for entry in headers.split_list(value):
             _read(entry)
     _read(message)
-    contacts_found = contacts.of_redirect(message, _SOURCE)
-    assert len(contacts_found) <= contacts.MOST_CONTACTS
+    contacts_found = contacts.redirect_contacts(message, _SOURCE)
+    assert len(contacts_found) <= contacts.MAX_CONTACTS
     for contact in contacts_found:
         _is_short(contact.user)
         _is_short(contact.host)
 
 
 def _read(value: str) -> None:
-    party = headers.party(value)
+    party = headers.parse_name_addr(value)
     _is_short(party.user)
-    _is_short(party.name)
-    _is_short(headers.tag(value))
-    _is_short(headers.uri_place(value))
-    uri, _ = headers.addressed(value)
+    _is_short(party.display_name)
+    _is_short(headers.parse_tag(value))
+    _is_short(headers.uri_host_port(value))
+    uri, _ = headers.split_name_addr(value)
     _is_short(headers.uri_user(uri))
     headers.uri_host(uri)
-    reason = reason_header.read(value)
+    reason = reason_header.parse_reason(value)
     if reason.cause is not None:
         assert 1 <= reason.cause.number <= 127
         _is_short(reason.cause.text)
-    named = Party("100", party.name)
-    assert headers.party(headers.name_addr(named, "h")) == Party("100", " ".join([party.name]))
+    named = NameAddr("100", party.display_name)
+    assert headers.parse_name_addr(headers.format_name_addr(named, "h")) == NameAddr(
+        "100", " ".join([party.display_name])
+    )
 
 
 def shown(data: bytes) -> None:
     """A message as people may read it: no longer than it was and some, without control characters; a password in a
     URI and a digest's response, put in front, are not in it."""
-    text = masking.masked(data)
+    text = masking.mask_message(data)
     assert len(text) <= 4 * len(data) + 1_000
     assert not any(ord(c) < 32 or ord(c) == 127 for c in text if c not in "\t\n")
     first = b'INVITE sip:100:s3cr3t@h SIP/2.0\r\nAuthorization: Digest response="s3cr3t"\r\n'
-    assert "s3cr3t" not in masking.masked(first + data.replace(b"s3cr3t", b""))
+    assert "s3cr3t" not in masking.mask_message(first + data.replace(b"s3cr3t", b""))
     message = SipMessage(0, False, "udp", "h:1", "h:2", "c", "f", "t", "INVITE", 1, 0, False, data)
     _is_short(message.summary, 200)
     _is_short(message._replace(status=200).summary, 200)

@@ -22,7 +22,7 @@ import structlog
 
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trunks.trunk import Trunk
 from tests.peers.sipp_baresip import free_port
@@ -127,7 +127,7 @@ class Program:
         await self._endpoint.close()
 
     async def _knows(self, host: str, port: int, registers: bool) -> None:
-        self._endpoint.set_hosts({Place(host, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+        self._endpoint.set_hosts({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         trunk = Trunk(
             key="trunk", host=host, port=port, transport="tls", outbound_proxy=None, user="ann", credentials=None,
             registers=registers, follow_redirects=False, accept_refer=False, qualify_s=0 if registers else 60,
@@ -150,7 +150,7 @@ class Program:
             with contextlib.suppress(ConnectionError):  # its end tells the same
                 await leg.answer()
         elif leg.facts.direction == "inbound":
-            await leg.ringing()
+            await leg.send_ringing()
         end = await leg.ended
         leg.release()
         self._legs.pop(leg.sip_call_id, None)

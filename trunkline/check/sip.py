@@ -13,9 +13,9 @@ from typing import Any, Final
 from calls.trunks.provisioning import trunk_destinations
 from config.setting_values import PORTS_PER_CALL
 from config.settings import Settings
-from sipcore.resolver.dns_records import LookUpFailed
-from sipcore.resolver.sip_locator import Destination, Locator, literal
-from sipcore.resolver.system_resolver import HostNames
+from sipcore.resolver.dns_records import LookupFailed
+from sipcore.resolver.sip_locator import Destination, SipLocator, ip_literal_targets
+from sipcore.resolver.system_resolver import SystemResolver
 from sipcore.transport.listeners import listens_everywhere, usual_address, versions
 from storage.database import lock
 from storage.database.database import Database
@@ -100,18 +100,18 @@ async def _lost(settings: Settings, numbers: Sequence[PhoneNumber]) -> list[str]
         place: number.number
         for number in numbers
         for place in trunk_destinations(number)
-        if place is not None and literal(place) is None
+        if place is not None and ip_literal_targets(place) is None
     }
-    with closing(HostNames()) as hosts:
+    with closing(SystemResolver()) as hosts:
         locator = locator_of(settings, hosts)
         found = await asyncio.gather(*(_why_lost(locator, place) for place in places))
     return [f"{number}: {place.host} {why}" for (place, number), why in zip(places.items(), found, strict=True) if why]
 
 
-async def _why_lost(locator: Locator, place: Destination) -> str | None:
+async def _why_lost(locator: SipLocator, place: Destination) -> str | None:
     try:
         return None if (await locator.locate(place)).targets else "is not in the DNS"
-    except LookUpFailed as error:
+    except LookupFailed as error:
         return f"cannot be looked up ({error})"
 
 

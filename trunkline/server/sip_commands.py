@@ -16,7 +16,7 @@ from calls.service import CallService
 from calls.session.snapshot import CallNow
 from config.clock import utc_now
 from config.errors import Invalid, NotFound
-from sipcore.messages.headers import host_of
+from sipcore.messages.headers import without_port
 from sipcore.trace.sip_log import DialogKey, Kept, SipLog
 from sipcore.trace.sip_message import SipMessage
 from sipcore.trunks.trunk import TrunkStatus
@@ -137,7 +137,7 @@ class SipAnswers:
         def wanted(message: SipMessage, key: DialogKey | None, followed: TracedCall | None) -> bool:
             if followed is not None:
                 return followed.phone_number_id in ids
-            return not sources.isdisjoint(told.names_of(host_of(message.peer)))
+            return not sources.isdisjoint(told.names_of(without_port(message.peer)))
 
         return wanted
 

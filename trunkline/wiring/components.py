@@ -27,7 +27,7 @@ from models.loading.catalogue import Catalogue
 from models.remote.config import RemoteModel
 from models.tts.disk_cache import SpeechFiles
 from sipcore.endpoint import Endpoint
-from sipcore.resolver.system_resolver import HostNames
+from sipcore.resolver.system_resolver import SystemResolver
 from storage.database import file_permissions, first_start, key_check, lock
 from storage.database.database import Database
 from storage.phone_numbers import trunk_grants
@@ -100,7 +100,7 @@ async def open_ways_out(
 
 def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack: AsyncExitStack) -> HostTracker:
     """Where trunks' host names are, found without PJSIP and told to it."""
-    hosts = HostNames()
+    hosts = SystemResolver()
     stack.callback(hosts.close)
     places = HostTracker(locator_of(settings, hosts).locate, endpoint.set_hosts)
     places.permits, gate.leads = gate.permits, places.leads

@@ -6,15 +6,15 @@ import os
 
 from config.setting_values import name_server_address
 from config.settings import Settings
-from sipcore.resolver.dns_client import NameServers
-from sipcore.resolver.sip_locator import Locator
-from sipcore.resolver.system_resolver import HostNames
+from sipcore.resolver.dns_client import DnsClient
+from sipcore.resolver.sip_locator import SipLocator
+from sipcore.resolver.system_resolver import SystemResolver
 from sipcore.resolver.target import Transport
 from sipcore.transport.listeners import versions
 
 
-def locator_of(settings: Settings, hosts: HostNames) -> Locator:
+def locator_of(settings: Settings, hosts: SystemResolver) -> SipLocator:
     """`hosts` asks the system, where name servers know nothing."""
-    servers = NameServers([name_server_address(each) for each in settings.sip.nameservers])
+    servers = DnsClient([name_server_address(each) for each in settings.sip.nameservers])
     speaks: list[Transport] = ["udp", "tcp", "tls"] if settings.sip.tcp else ["udp", "tls"]
-    return Locator(servers, hosts.answer, speaks, versions(settings.sip.host), os.urandom(16))
+    return SipLocator(servers, hosts.addresses, speaks, versions(settings.sip.host), os.urandom(16))

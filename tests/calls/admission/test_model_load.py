@@ -161,7 +161,7 @@ async def test_a_queued_call_is_withdrawn_while_it_waits_for_the_models(
         assert (await stored(house, call)).ended_reason == "api_hangup"
         await queue(house, line, "+4917099")
         await models.become(0.5)
-        assert (await callee(house)).leg.facts.to.user == "+4917099"
+        assert (await callee(house)).leg.facts.to_addr.user == "+4917099"
 
 
 async def test_where_slowness_is_only_to_be_told_everybody_is_taken(

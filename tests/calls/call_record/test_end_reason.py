@@ -9,7 +9,7 @@ import pytest
 
 from calls.call_record.end_reason import reason_of, sip_end_of
 from sipcore.dialogs.leg import LegEnd
-from sipcore.messages.reason_header import Cause, Reason
+from sipcore.messages.reason_header import Q850Cause, ReasonHeader
 from tests.calls.call_service_harness import open_house, until
 from tests.calls.outbound_calls import callee, ended, how, queue
 
@@ -19,13 +19,13 @@ from tests.calls.outbound_calls import callee, ended, how, queue
     [
         (LegEnd(200, "OK", True), True, True, "customer_ended"),
         (LegEnd(487, "", True), True, False, "customer_ended"),
-        (LegEnd(487, "", True, elsewhere=True), True, False, "no_answer"),
-        (LegEnd(200, "", True, elsewhere=True), True, True, "customer_ended"),
+        (LegEnd(487, "", True, completed_elsewhere=True), True, False, "no_answer"),
+        (LegEnd(200, "", True, completed_elsewhere=True), True, True, "customer_ended"),
         (LegEnd(408, "", True), True, True, "unreachable"),
-        (LegEnd(480, "", True, Cause(17, "")), False, False, "busy"),
-        (LegEnd(503, "", True, Cause(1, "")), False, False, "invalid_number"),
+        (LegEnd(480, "", True, Q850Cause(17, "")), False, False, "busy"),
+        (LegEnd(503, "", True, Q850Cause(1, "")), False, False, "invalid_number"),
         (LegEnd(486, "", True), False, False, "busy"),
-        (LegEnd(503, "", True, Cause(17, "")), True, True, "unreachable"),
+        (LegEnd(503, "", True, Q850Cause(17, "")), True, True, "unreachable"),
     ],
 )
 def test_the_reason_of_an_end_by_the_other_side(end: LegEnd, inbound: bool, answered: bool, reason: str) -> None:
@@ -46,7 +46,7 @@ def test_only_a_status_that_was_on_the_wire_has_a_phrase(code: int, phrase: str 
 async def test_how_the_callee_refused_is_stored(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         call = await queue(house, await house.number())
-        (await callee(house)).ends(480, Reason(Cause(17, "User busy")))
+        (await callee(house)).ends(480, ReasonHeader(Q850Cause(17, "User busy")))
         end = await ended(house, call)
     assert how(end) == ("failed", "busy")
     assert end.sip_end == {
@@ -64,7 +64,7 @@ async def test_a_caller_whom_another_phone_answered_was_not_answered_here(tmp_pa
         phone = house.rings()
         phone.dialog.mute = True
         await until(lambda: 180 in phone.sent)
-        phone.hangs_up(487, Reason(None, elsewhere=True))
+        phone.hangs_up(487, ReasonHeader(None, completed_elsewhere=True))
         end = await house.ends(phone)
     assert how(end) == ("no_answer", "no_answer")
     assert end.sip_end is not None

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from calls.call_record import sip_trace
 from calls.call_record.sip_trace import CallSipTraces, TracedCall
-from sipcore.dialogs.leg import LegFacts
-from sipcore.messages.headers import Party
+from sipcore.dialogs.leg import InviteFacts
+from sipcore.messages.headers import NameAddr
 from sipcore.trace.sip_log import DialogKey, SipLog
 from sipcore.trace.sip_message import SipMessage
 from storage.accounts import organizations
@@ -25,7 +25,7 @@ from storage.database.database import StorageTrouble
 from tests import database_template
 from tests.calls.call_service_harness import WatchedDatabase
 
-NOBODY = Party("", "")
+NOBODY = NameAddr("", "")
 
 
 @pytest_asyncio.fixture
@@ -54,8 +54,8 @@ def message(method: str, call_id: str, status: int = 0, *, tag: str = "a") -> Si
                       line.encode())  # fmt: skip
 
 
-def facts(call_id: str, direction: Literal["inbound", "outbound"] = "inbound", tag: str = "a") -> LegFacts:
-    return LegFacts(call_id, direction, "", "", NOBODY, NOBODY, sender_tag=tag if direction == "inbound" else "")
+def facts(call_id: str, direction: Literal["inbound", "outbound"] = "inbound", tag: str = "a") -> InviteFacts:
+    return InviteFacts(call_id, direction, "", "", NOBODY, NOBODY, from_tag=tag if direction == "inbound" else "")
 
 
 def stored(call_id: str) -> Any:

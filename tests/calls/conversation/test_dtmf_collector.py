@@ -216,8 +216,8 @@ async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(t
         house.language.gate.clear()
         phone = house.rings()
         ours = list[bool]()
-        await until(lambda: phone.leg.on_pressing is not None)
-        hear = phone.leg.on_pressing
+        await until(lambda: phone.leg.on_dtmf_sending is not None)
+        hear = phone.leg.on_dtmf_sending
         assert hear is not None
 
         def press(on: bool) -> None:
@@ -227,7 +227,7 @@ async def test_the_echo_of_keys_that_the_agent_presses_is_no_key_of_the_caller(t
                 echo, calls = key("5", ms=100), (gap(800), key("4", ms=100), gap(100), key("#", ms=100))
                 house.pump.speak(phone.leg._media.result().slot, sent(gap(100), echo, *calls))
 
-        phone.leg.on_pressing = press
+        phone.leg.on_dtmf_sending = press
         house.language.gate.set()
         call = await house.ends(phone)
     assert ours == [True, False]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from calls.outbound import audit_log
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from sipcore.trunks.trunk import Trunk
 from storage import tables
 from storage.accounts import api_keys, organizations
@@ -142,7 +142,7 @@ async def test_a_call_that_waits_goes_out_as_its_number_is_at_its_turn(tmp_path:
         house.turns.gate.set()
         there = await callee(house)
         assert there.uri == "sip:+4917012@192.0.2.10:5070"
-        assert there.caller == Party("+4930200", "Night desk")
+        assert there.caller == NameAddr("+4930200", "Night desk")
 
 
 @asynccontextmanager

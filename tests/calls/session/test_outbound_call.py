@@ -13,7 +13,7 @@ from bench.turn.scripted_models import HANG_UP
 from calls.outbound.dialer import trunk_problem
 from config.clock import utc_now
 from models.protocols import TextDelta
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from storage.agents import agents
 from storage.calls import calls
 from storage.database.database import StorageTrouble
@@ -56,7 +56,7 @@ async def test_a_call_goes_through_its_trunk_and_is_stored_from_queued_to_its_en
             assert (call.status, call.call_sid, call.direction) == ("queued", None, "outbound")
             there = await callee(house)
             assert there.uri == f"sip:+4917012@{SOURCE}"
-            assert there.caller == Party("+4930100", "")
+            assert there.caller == NameAddr("+4930100", "")
             now = await stored(house, call)
             assert (now.status, now.call_sid) == ("queued", there.leg.sip_call_id)
             there.rings()
@@ -102,7 +102,7 @@ async def test_the_trunk_s_port_and_transport_and_the_number_s_name_are_used(tmp
         await queue(house, (number, agent))
         there = await callee(house)
         assert there.uri == f"sip:+4917012@{SOURCE}:5070;transport=tcp"
-        assert there.caller == Party("+4930100", "Front desk")
+        assert there.caller == NameAddr("+4930100", "Front desk")
 
 
 async def test_early_media_is_no_conversation(tmp_path: Path) -> None:

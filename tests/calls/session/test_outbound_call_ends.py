@@ -84,7 +84,7 @@ async def test_whatever_comes_first_each_call_is_placed_once_and_ends_once(tmp_p
         await house.service.drain(0)
         ends = {call.id: how(call) for call in await house.all_calls()}
         assert ends == dict.fromkeys(ids, ("no_answer", "api_hangup"))
-        dialled = [each.leg.facts.to.user for each in house.callees.called]
+        dialled = [each.leg.facts.to_addr.user for each in house.callees.called]
         assert len(dialled) == len(set(dialled))
         assert all(each.sent == [-1] for each in house.callees.called)
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from calls.admission.capacity import ConcurrencyLimits
 from calls.outbound import transfer_permissions
 from sipcore.messages.contact import Contact
-from sipcore.messages.headers import Party
-from sipcore.messages.refer import Referral, read
+from sipcore.messages.headers import NameAddr
+from sipcore.messages.refer import ReferRequest, parse_refer
 from storage import tables
 from storage.database.database import StorageTrouble
 from storage.phone_numbers import phone_numbers
@@ -81,8 +81,8 @@ async def test_a_call_may_be_taken_over_from_every_address_of_its_number_and_fro
         names = {"198.51.100.7": {"198.51.100.0/24"}, "203.0.113.9": {"sbc.example", "203.0.113.9"}}
         house.names.update(names)
         phone = house.rings()
-        await until(lambda: phone.leg.may_be_taken_over)
-        may = phone.leg.may_be_taken_over
+        await until(lambda: phone.leg.may_be_replaced_by)
+        may = phone.leg.may_be_replaced_by
         assert may is not None
         assert [may(each) for each in (SOURCE, *names)] == [True, True, True]
         assert not may("203.0.113.10")
@@ -97,15 +97,15 @@ async def referring(house: House, **rights: Any) -> Phone:
     return phone
 
 
-def wish(user: str = "200", host: str = SOURCE, replaces: str = "") -> Referral:
+def wish(user: str = "200", host: str = SOURCE, replaces: str = "") -> ReferRequest:
     """What the peer asks for."""
-    return Referral(Contact(user, host, SOURCE), replaces, 2, False)
+    return ReferRequest(Contact(user, host, SOURCE), replaces, 2, False)
 
 
 class Asked:
     """The peer's REFER to a live call: `async with` sends it, `answer` is what comes of it in the end."""
 
-    def __init__(self, phone: Phone, referral: Referral) -> None:
+    def __init__(self, phone: Phone, referral: ReferRequest) -> None:
         self.accepted = asyncio.Event()
         assert phone.leg.on_refer is not None
         self.answer = asyncio.ensure_future(phone.leg.on_refer(referral, self._accept))
@@ -114,7 +114,7 @@ class Asked:
         self.accepted.set()
 
 
-async def refused(phone: Phone, referral: Referral) -> None:
+async def refused(phone: Phone, referral: ReferRequest) -> None:
     """The wish is not granted, and nothing was accepted before."""
     asked = Asked(phone, referral)
     assert await asked.answer == 603
@@ -126,13 +126,13 @@ async def refused(phone: Phone, referral: Referral) -> None:
     [
         (wish(), "200"),
         (wish(host="192.0.2.99"), "200@192.0.2.99"),
-        (read("2 1 192.0.2.10 <tel:+49301>"), "tel:+49301"),
-        (read("2 1 192.0.2.10 <sips:+49301@192.0.2.10>"), "sips:+49301@192.0.2.10"),
-        (read(f"2 1 192.0.2.10 <tel:{'1' * 800}>"), ("tel:" + "1" * 800)[:128]),
+        (parse_refer("2 1 192.0.2.10 <tel:+49301>"), "tel:+49301"),
+        (parse_refer("2 1 192.0.2.10 <sips:+49301@192.0.2.10>"), "sips:+49301@192.0.2.10"),
+        (parse_refer(f"2 1 192.0.2.10 <tel:{'1' * 800}>"), ("tel:" + "1" * 800)[:128]),
     ],
 )
 async def test_every_wish_of_a_peer_that_may_not_wish_stands_in_the_audit_log(
-    tmp_path: Path, to: Referral, destination: str
+    tmp_path: Path, to: ReferRequest, destination: str
 ) -> None:
     async with open_house(tmp_path) as house:
         await refused(await referring(house), to)
@@ -170,7 +170,7 @@ async def test_whom_the_peer_names_is_called_through_the_trunk(tmp_path: Path) -
         asked = Asked(phone, wish(replaces="a@b;to-tag=1;from-tag=2"))
         there = await callee(house)
         assert asked.accepted.is_set()
-        assert (there.uri, there.caller) == (f"sip:200@{SOURCE}", Party("+4930100", ""))
+        assert (there.uri, there.caller) == (f"sip:200@{SOURCE}", NameAddr("+4930100", ""))
         assert list(there.headers) == [("Replaces", "a@b;to-tag=1;from-tag=2")]
         there.rings()
         there.answers()
@@ -186,7 +186,7 @@ async def test_the_trunk_of_a_transfer_is_the_one_that_the_number_has_now(tmp_pa
         await refused(phone, wish("300", "192.0.2.77"))
         asked = Asked(phone, wish(host="192.0.2.77"))
         there = await callee(house)
-        assert (house.callees.ports, there.caller) == ([5099], Party("+4930100", "New"))
+        assert (house.callees.ports, there.caller) == ([5099], NameAddr("+4930100", "New"))
         there.ends(486)
         assert await asked.answer == 486
 
@@ -205,7 +205,7 @@ async def test_a_redirect_from_a_trunk_that_the_number_has_no_more_is_not_follow
 
 
 @pytest.mark.parametrize("to", [wish("+881"), wish(host="192.0.2.99"), wish("ann")])
-async def test_a_referral_beyond_the_rules_calls_nobody(tmp_path: Path, to: Referral) -> None:
+async def test_a_referral_beyond_the_rules_calls_nobody(tmp_path: Path, to: ReferRequest) -> None:
     async with open_house(tmp_path) as house:
         phone = await referring(house, sip_allow_refer=True, outbound_prefixes=["+49", "200"])
         await refused(phone, to)

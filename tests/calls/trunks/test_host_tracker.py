@@ -19,16 +19,16 @@ from calls.trunks.host_tracker import (
     Table,
     again_after_s,
 )
-from sipcore.resolver.dns_records import LookUpFailed
-from sipcore.resolver.sip_locator import Destination, Found
-from sipcore.resolver.target import Place, Target, Transport
+from sipcore.resolver.dns_records import LookupFailed
+from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.target import SipHostPort, SipTarget, Transport
 from tests.virtual_time import virtually
 
 PBX = Destination("pbx.test", 5060, "udp")
 
 
-def at(*addresses: str, transport: Transport = "udp") -> tuple[Target, ...]:
-    return tuple(Target(each, 5060, transport) for each in addresses)
+def at(*addresses: str, transport: Transport = "udp") -> tuple[SipTarget, ...]:
+    return tuple(SipTarget(each, 5060, transport) for each in addresses)
 
 
 @dataclass
@@ -36,7 +36,7 @@ class World:
     """Names as they are; what is not there is looked for in vain, what is in `slow` when its event is set, and None
     breaks the look-up."""
 
-    names: dict[str, Found | None] = field(default_factory=dict)
+    names: dict[str, ResolvedTargets | None] = field(default_factory=dict)
     slow: dict[str, asyncio.Event] = field(default_factory=dict)
     asked: list[tuple[float, str]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
@@ -45,15 +45,15 @@ class World:
     def __post_init__(self) -> None:
         self.places = HostTracker(self.locate, self.tables.append)
 
-    def __setitem__(self, name: str, targets: tuple[Target, ...]) -> None:
-        self.names[name] = Found(targets, self.ttl_s)
+    def __setitem__(self, name: str, targets: tuple[SipTarget, ...]) -> None:
+        self.names[name] = ResolvedTargets(targets, self.ttl_s)
 
-    async def locate(self, place: Destination) -> Found:
+    async def locate(self, place: Destination) -> ResolvedTargets:
         self.asked.append((asyncio.get_running_loop().time(), place.host))
         if place.host in self.slow:
             await self.slow[place.host].wait()
         if place.host not in self.names:
-            raise LookUpFailed(f"{place.host}: no answer in time")
+            raise LookupFailed(f"{place.host}: no answer in time")
         found = self.names[place.host]
         if found is None:
             raise RuntimeError("broken")
@@ -85,7 +85,7 @@ async def test_a_place_is_published_when_it_is_found(world: World) -> None:
     assert world.places.known(PBX) == []
     await world.places.settled(5)
     assert world.places.known(PBX) == list(at("192.0.2.1", "192.0.2.2"))
-    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
+    assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
     assert world.places.addresses_of("PBX.test.") == {"192.0.2.1", "192.0.2.2"}
 
 
@@ -98,7 +98,7 @@ async def test_an_address_that_no_trunk_may_have_is_never_published(world: World
     with capture_logs() as logs:
         await world.places.settled(5)
     assert world.places.known(PBX) == list(at("192.0.2.1"))
-    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
+    assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
     assert await world.places.find(evil) == []
     assert world.places.addresses_of("evil.test") == set()
     assert "no address that a trunk may have: 255.255.255.255 (broadcast)" in str(world.places.why_unknown(evil))
@@ -122,7 +122,10 @@ async def test_a_place_without_a_transport_stands_under_each_that_it_has(world: 
     world["pbx.test"] = tcp + udp
     world.places.want("trunks", [Destination("pbx.test")])
     await world.places.settled(5)
-    assert world.tables[-1] == {Place("pbx.test", None, "tcp"): list(tcp), Place("pbx.test", None, "udp"): list(udp)}
+    assert world.tables[-1] == {
+        SipHostPort("pbx.test", None, "tcp"): list(tcp),
+        SipHostPort("pbx.test", None, "udp"): list(udp),
+    }
 
 
 @in_world
@@ -141,7 +144,7 @@ async def test_a_name_is_asked_for_again_before_its_time_is_over(world: World) -
     world["pbx.test"] = at("192.0.2.7")
     await asyncio.sleep(300)
     assert world.places.known(PBX) == list(at("192.0.2.7"))
-    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.7"))}
+    assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.7"))}
 
 
 def test_times_to_live_are_kept_within_bounds() -> None:
@@ -176,13 +179,13 @@ async def test_a_failing_look_up_takes_nothing_away_and_is_told_once(world: Worl
 
 @in_world
 async def test_half_an_answer_is_better_than_none_but_not_than_a_whole_one(world: World) -> None:
-    world.names["pbx.test"] = Found(at("192.0.2.1"), 300, whole=False)
+    world.names["pbx.test"] = ResolvedTargets(at("192.0.2.1"), 300, complete=False)
     world.places.want("trunks", [PBX])
     await world.places.settled(5)
     assert world.places.known(PBX) == list(at("192.0.2.1"))
     world["pbx.test"] = at("192.0.2.2")
     await asyncio.sleep(FAILED_AGAIN_S + 1)
-    world.names["pbx.test"] = Found(at("192.0.2.1"), 300, whole=False)
+    world.names["pbx.test"] = ResolvedTargets(at("192.0.2.1"), 300, complete=False)
     await asyncio.sleep(1800)
     assert world.places.known(PBX) == list(at("192.0.2.2"))
     await asyncio.sleep(3600)
@@ -217,7 +220,7 @@ async def test_who_is_not_wanted_any_more_is_forgotten(world: World) -> None:
     assert world.places.known(PBX) == list(at("192.0.2.1")), "somebody else wants it"
     assert world.places.known(sbc) == []
     await asyncio.sleep(1)
-    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
+    assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}
     await asyncio.sleep(3600)
     assert len(world.times("sbc.test")) == 1
 
@@ -226,7 +229,7 @@ async def test_who_is_not_wanted_any_more_is_forgotten(world: World) -> None:
 async def test_a_place_that_is_asked_for_is_there_at_once_and_kept_for_minutes(world: World) -> None:
     world["pbx.test"] = at("192.0.2.1")
     assert await world.places.find(PBX) == list(at("192.0.2.1"))
-    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}, "PJSIP can go there now"
+    assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1"))}, "PJSIP can go there now"
     assert await world.places.find(Destination("nowhere.test")) == []
     await asyncio.sleep(3600)
     assert world.places.known(PBX) == []
@@ -249,11 +252,11 @@ async def test_an_address_that_did_not_answer_comes_last_for_minutes(world: Worl
     world.places.demote("PBX.test", "192.0.2.1")
     turned = list(at("192.0.2.2", "192.0.2.1"))
     assert world.places.known(PBX) == turned
-    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): turned}
+    assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): turned}
     await world.places.find(PBX)
     await asyncio.sleep(DEMOTED_S + 1)
     assert world.places.known(PBX) == list(at("192.0.2.1", "192.0.2.2"))
-    assert world.tables[-1] == {Place("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
+    assert world.tables[-1] == {SipHostPort("pbx.test", 5060, "udp"): list(at("192.0.2.1", "192.0.2.2"))}
 
 
 @in_world
@@ -299,19 +302,19 @@ async def test_the_ports_of_a_host_are_looked_for_together(world: World) -> None
     await world.places.settled(5)
     assert len(world.asked) == 1
     assert world.places.known(Destination("pbx.test", 5007, "tcp")) == [
-        Target("192.0.2.1", 5007, "tcp"), Target("192.0.2.2", 5007, "tcp"),
+        SipTarget("192.0.2.1", 5007, "tcp"), SipTarget("192.0.2.2", 5007, "tcp"),
     ]  # fmt: skip
     assert len(world.tables[-1]) == len(ports)
     world.places.want("trunks", [*ports[7:], Destination("pbx.test", 6000, "udp")])
     await asyncio.sleep(1)
     assert len(world.asked) == 1, "nothing new is to be found out"
-    assert Place("pbx.test", 6000, "udp") in world.tables[-1]
-    assert Place("pbx.test", 5000, "udp") not in world.tables[-1]
+    assert SipHostPort("pbx.test", 6000, "udp") in world.tables[-1]
+    assert SipHostPort("pbx.test", 5000, "udp") not in world.tables[-1]
 
 
 @in_world
 async def test_where_not_all_places_find_room_organizations_take_turns(world: World) -> None:
-    with patch("calls.trunks.host_tracker.MOST", 20):
+    with patch("calls.trunks.host_tracker.MAX_HOSTS", 20):
         world["pbx.test"], world["other.test"], world["source.test"] = at("192.0.2.1"), at("192.0.2.2"), at("192.0.2.3")
         hog = {Destination("pbx.test", 5000 + each, "udp"): {"hog"} for each in range(100)}
         small = {Destination("other.test", 6000 + each, "udp"): {"small"} for each in range(8)}

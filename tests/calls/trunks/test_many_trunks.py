@@ -18,8 +18,8 @@ from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_policy import TrunkPolicy
 from config.secrets import Secrets
-from sipcore.resolver.sip_locator import Destination, Found
-from sipcore.resolver.target import Target
+from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.target import SipTarget
 from sipcore.trunks.trunk import Trunk, TrunkStatus
 from storage.accounts import organizations
 from storage.database.database import Database
@@ -75,9 +75,9 @@ async def test_a_change_among_very_many_numbers_holds_nobody_up(
     looked: list[Destination] = []
     had: list[Trunk] = []
 
-    async def locate(place: Destination) -> Found:
+    async def locate(place: Destination) -> ResolvedTargets:
         looked.append(place)
-        return Found((Target("203.0.113.7", place.port or 5060, "udp"),), 300)
+        return ResolvedTargets((SipTarget("203.0.113.7", place.port or 5060, "udp"),), 300)
 
     async def apply(trunks: Sequence[Trunk]) -> None:
         had[:] = trunks
@@ -150,7 +150,7 @@ async def test_a_flood_of_changes_is_read_a_part_of_the_time(database: Database,
         reads.append(time.perf_counter())
         await asyncio.sleep(0.05)
 
-    places = HostTracker(lambda _: asyncio.sleep(60, Found((), 60)), lambda _: None)
+    places = HostTracker(lambda _: asyncio.sleep(60, ResolvedTargets((), 60)), lambda _: None)
     lines = TrunkProvisioner(database, TrunkBuilder(secrets, places), slow, lambda _: TrunkStatus("listening"))
     task = asyncio.create_task(lines.run())
     until_s = time.perf_counter() + 1

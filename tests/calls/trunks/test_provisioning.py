@@ -16,9 +16,9 @@ from cryptography.fernet import Fernet
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.provisioning import NO_TRUNK, TrunkBuilder, TrunkProvisioner, parse_destination, trunk_destinations
 from config.secrets import Secrets
-from sipcore.resolver.dns_records import LookUpFailed
-from sipcore.resolver.sip_locator import Destination, Found
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.dns_records import LookupFailed
+from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.accounts import organizations
@@ -36,7 +36,7 @@ class World:
 
     database: Database
     secrets: Secrets
-    names: dict[Destination, Sequence[Target]] = field(default_factory=dict)
+    names: dict[Destination, Sequence[SipTarget]] = field(default_factory=dict)
     applied: list[list[Trunk]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -57,10 +57,10 @@ class World:
     async def change(self, number: PhoneNumber, **changes: Any) -> PhoneNumber:
         return await self.database.write(lambda conn: phone_numbers.replace(conn, number, changes))
 
-    async def _locate(self, place: Destination) -> Found:
+    async def _locate(self, place: Destination) -> ResolvedTargets:
         if place not in self.names:
-            raise LookUpFailed("no answer in time")
-        return Found(tuple(self.names[place]), 300)
+            raise LookupFailed("no answer in time")
+        return ResolvedTargets(tuple(self.names[place]), 300)
 
     async def _apply(self, trunks: Sequence[Trunk]) -> None:
         self.applied.append(list(trunks))
@@ -181,11 +181,11 @@ async def test_a_number_without_a_trunk_is_none_and_says_so(world: World) -> Non
 
 async def test_a_host_that_says_nothing_of_its_transport_speaks_what_it_is_found_with(world: World) -> None:
     place = Destination("pbx.example.net")
-    world.names[place] = [Target("192.0.2.7", 5061, "tls")]
+    world.names[place] = [SipTarget("192.0.2.7", 5061, "tls")]
     number = await world.number(**REGISTRATION, sip_password="s3cret")
     running = asyncio.create_task(world.lines.run())
     world.lines.changed()
-    await until(lambda: world.applied and world.applied[-1][0].place == Place("pbx.example.net", None, "tls"))
+    await until(lambda: world.applied and world.applied[-1][0].host_port == SipHostPort("pbx.example.net", None, "tls"))
     assert (await world.lines.ready(number)).transport == "tls"
     running.cancel()
 
@@ -234,7 +234,7 @@ async def test_a_call_waits_until_its_trunk_is_there(world: World) -> None:
     with pytest.raises(ConnectionError, match="the trunk's host is unknown: no answer in time"):
         await world.lines.ready(number)
     await world.places.close()
-    world.names[place] = [Target("192.0.2.7", 5060, "udp")]
+    world.names[place] = [SipTarget("192.0.2.7", 5060, "udp")]
     trunk = await world.lines.ready(number)
     assert world.applied[-1] == [trunk]
     count = len(world.applied)

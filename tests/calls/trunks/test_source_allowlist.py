@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.source_allowlist import CidrSet, SourceAllowlist
-from sipcore.resolver.dns_records import Answer, LookUpFailed
-from sipcore.resolver.sip_locator import Destination, Found
-from sipcore.resolver.system_resolver import HostNames
-from sipcore.resolver.target import Target
+from sipcore.resolver.dns_records import Answer, LookupFailed
+from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.system_resolver import SystemResolver
+from sipcore.resolver.target import SipTarget
 from storage.accounts import organizations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
@@ -70,11 +70,11 @@ class World:
         self.places = HostTracker(self.locate, lambda _: None)
         self.sources = SourceAllowlist(database, lambda known: self.applied.append(set(known)), self.places)
 
-    async def locate(self, place: Destination) -> Found:
+    async def locate(self, place: Destination) -> ResolvedTargets:
         if place.host not in self.names:
-            raise LookUpFailed(f"{place.host}: no answer in time")
+            raise LookupFailed(f"{place.host}: no answer in time")
         port = place.port or 5070  # what SRV says
-        return Found(tuple(Target(each, port, "udp") for each in self.names[place.host]), 300)
+        return ResolvedTargets(tuple(SipTarget(each, port, "udp") for each in self.names[place.host]), 300)
 
     async def known(self) -> set[str]:
         """What is known once the database was read and all names were looked for."""
@@ -169,26 +169,26 @@ async def test_the_systems_resolver_is_asked_once_for_a_slow_name_and_waited_for
         released.wait(20)
         return {"192.0.2.8"}
 
-    hosts = HostNames(look_up, 0.05)
+    hosts = SystemResolver(look_up, 0.05)
     try:
         for _ in range(2):
-            with pytest.raises(LookUpFailed, match="no answer within"):
-                await hosts.answer("slow")
+            with pytest.raises(LookupFailed, match="no answer within"):
+                await hosts.addresses("slow")
         assert asked == ["slow"]
     finally:
         released.set()
     await until(lambda: next(iter(hosts._asked.values())).done())
-    assert await hosts.answer("slow") == Answer(("192.0.2.8",), 60.0)
+    assert await hosts.addresses("slow") == DnsAnswer(("192.0.2.8",), 60.0)
     assert asked == ["slow"], "what it said meanwhile is used"
     hosts.close()
 
 
 @pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.example"])
 async def test_the_systems_resolver_refuses_a_name_that_cannot_be_one(impossible: str) -> None:
-    hosts = HostNames()
-    with pytest.raises(LookUpFailed):
-        await hosts.answer(impossible)
-    assert "127.0.0.1" in (await hosts.answer("localhost")).records
+    hosts = SystemResolver()
+    with pytest.raises(LookupFailed):
+        await hosts.addresses(impossible)
+    assert "127.0.0.1" in (await hosts.addresses("localhost")).records
     hosts.close()
 
 
@@ -197,7 +197,7 @@ async def test_an_organization_with_very_many_sources_leaves_room_for_others_loo
 ) -> None:
     never, plain = asyncio.Event(), world.places._locate
 
-    async def locate(place: Destination) -> Found:
+    async def locate(place: Destination) -> ResolvedTargets:
         if place.host.startswith("slow"):
             await never.wait()
         return await plain(place)

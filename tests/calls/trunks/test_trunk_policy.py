@@ -16,11 +16,11 @@ from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_policy import LEADS_ELSEWHERE, NOT_GIVEN, TrunkPolicy
 from config.secrets import Secrets
-from sipcore.dialogs.leg import LegFacts
-from sipcore.messages.headers import Party
-from sipcore.resolver.dns_records import LookUpFailed
-from sipcore.resolver.sip_locator import Destination, Found
-from sipcore.resolver.target import Target
+from sipcore.dialogs.leg import InviteFacts
+from sipcore.messages.headers import NameAddr
+from sipcore.resolver.dns_records import LookupFailed
+from sipcore.resolver.sip_locator import Destination, ResolvedTargets
+from sipcore.resolver.target import SipTarget
 from sipcore.trunks.trunk import Trunk, TrunkStatus
 from storage.accounts import organizations
 from storage.database.database import Database
@@ -31,7 +31,7 @@ from storage.phone_numbers.trunk_rules import TrunkRules
 PBX = Destination("pbx.test", None, "udp")
 TRUNK = Destination("trunk.test", None, "udp")
 INSIDE = Destination("inside.test", None, "udp")
-NOBODY = Party("", "")
+NOBODY = NameAddr("", "")
 ENFORCED = TrunkRules(enforced=True)
 
 
@@ -89,7 +89,7 @@ class World:
 
     async def called(self, source: str) -> InboundTarget:
         """Who gets a call of that source to the number that all of them have."""
-        facts, names = LegFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.sources.aliases_of(source)
+        facts, names = InviteFacts("1", "inbound", source, "100", NOBODY, NOBODY), self.sources.aliases_of(source)
         return await self.database.read(lambda conn: match_number(conn, facts, names, "approved"))
 
     @property
@@ -101,11 +101,11 @@ class World:
         """The addresses that PJSIP is told."""
         return {target.address for targets in self.tables[-1].values() for target in targets} if self.tables else set()
 
-    async def _locate(self, place: Destination) -> Found:
+    async def _locate(self, place: Destination) -> ResolvedTargets:
         for asked, addresses in self.names.items():
             if asked.host == place.host:
-                return Found(tuple(Target(each, 5060, "udp") for each in addresses), 300)
-        raise LookUpFailed("no answer in time")
+                return ResolvedTargets(tuple(SipTarget(each, 5060, "udp") for each in addresses), 300)
+        raise LookupFailed("no answer in time")
 
     async def _apply(self, trunks: Sequence[Trunk]) -> None:
         self.trunks = list(trunks)

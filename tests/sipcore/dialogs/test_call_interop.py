@@ -22,7 +22,7 @@ PCMU = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 async def test_sipp_holds_a_call_and_echoes_what_we_say(phone: Phone, transport: str) -> None:
     async with Sipp("hold", phone.target, keys=PCMU, hold_ms=700, transport=transport) as sipp:
         leg = await phone.next_leg()
-        await leg.ringing()
+        await leg.send_ringing()
         media = await leg.answer()
         track = phone.ears.follow(media.slot)
         phone.pump.write(media.slot, tone(8000, 800, 0.4))

@@ -36,7 +36,7 @@ async def test_calls_that_were_given_up_keep_nobody_out(phone: Phone, raw: RawPh
         rings = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
         callee = await RawCallee.called(raw)
         callee.rings()
-        await asyncio.wait_for(rings.rings, 5)
+        await asyncio.wait_for(rings.ringing, 5)
         live = await phone.call()
         await ring_and_give_up(phone, silent, _native.MAX_CALLS + 20)
         assert _native.call_table_taken() > _native.MAX_CALLS - 20

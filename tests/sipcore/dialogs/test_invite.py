@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.invite import NotReached
 from sipcore.dialogs.leg import Leg, LegEnd
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
 from tests.peers.sipp_baresip import free_port
 from tests.sipcore.loopback_phone import Phone
@@ -45,14 +45,14 @@ async def end_of(leg: Leg) -> LegEnd:
 
 async def test_the_invite_shows_who_calls_and_has_the_call_id_that_was_asked_for(phone: Phone, raw: RawPhone) -> None:
     uri = f"sip:+4930100@127.0.0.1:{raw.sip.port};transport=udp"
-    leg = await phone.endpoint.call(uri, caller=Party("+41441", 'Zoë "Z" \\ Co'), sip_call_id="the-call")
+    leg = await phone.endpoint.call(uri, caller=NameAddr("+41441", 'Zoë "Z" \\ Co'), sip_call_id="the-call")
     callee = await RawCallee.called(raw)
     assert callee.invite.first_line == f"INVITE {uri} SIP/2.0"
     assert callee.invite.header("Call-ID") == "the-call"
     assert re.search(r";rport(;|$)", callee.invite.header("Via"))
     assert re.fullmatch(r'"Zoë \\"Z\\" \\\\ Co" <sip:\+41441@127\.0\.0\.1>;tag=\S+', callee.invite.header("From"))
     assert callee.invite.header("To").strip("<>") == "sip:+4930100@127.0.0.1"
-    assert (leg.sip_call_id, leg.facts.direction, leg.facts.to.user) == ("the-call", "outbound", "+4930100")
+    assert (leg.sip_call_id, leg.facts.direction, leg.facts.to_addr.user) == ("the-call", "outbound", "+4930100")
     callee.refuses("486 Busy Here")
     await end_of(leg)
 
@@ -61,7 +61,7 @@ async def test_the_invite_asserts_who_calls_and_carries_headers_of_any_length(ph
     long = "v" * 500
     more = [("X-Order", "Käse"), ("Diversion", "<sip:1@h>"), *((f"X-{n}", long) for n in range(4))]
     uri = f"sip:1@127.0.0.1:{raw.sip.port}"
-    leg = await phone.endpoint.call(uri, caller=Party("+41441", "Zoë"), headers=more)
+    leg = await phone.endpoint.call(uri, caller=NameAddr("+41441", "Zoë"), headers=more)
     callee = await RawCallee.called(raw)
     assert callee.invite.header("P-Asserted-Identity") == '"Zoë" <sip:+41441@127.0.0.1>'
     assert [(name, callee.invite.header(name)) for name, _ in more] == more
@@ -70,7 +70,7 @@ async def test_the_invite_asserts_who_calls_and_carries_headers_of_any_length(ph
 
 
 async def test_a_caller_without_a_name_is_just_an_address(phone: Phone, raw: RawPhone) -> None:
-    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=Party("100", ""))
+    leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=NameAddr("100", ""))
     callee = await RawCallee.called(raw)
     assert callee.invite.header("From").startswith("<sip:100@127.0.0.1>;tag=")
     callee.refuses("486 Busy Here")
@@ -82,7 +82,7 @@ async def test_a_leg_rings_then_is_answered_and_both_sides_hear_each_other(phone
     connecting = asyncio.create_task(leg.connected())
     callee.trying()
     callee.rings()
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     assert not leg.answered.done()
     assert not connecting.done()
     callee.answers()
@@ -100,9 +100,9 @@ async def test_early_media_is_sound_but_no_answer(phone: Phone, raw: RawPhone) -
     leg, callee = await placed(phone, raw)
     connecting = asyncio.create_task(leg.connected())
     callee.rings(raw.offer("0"), "183 Session Progress")
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     await phone.ears.ticks(5)
-    assert leg.has_sound
+    assert leg.has_media
     assert not leg.answered.done()
     assert not connecting.done()
     callee.answers()
@@ -154,7 +154,7 @@ async def test_a_redirect_is_not_followed(phone: Phone, raw: RawPhone) -> None:
 async def test_hanging_up_while_it_rings_cancels(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     callee.rings()
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     await leg.hangup()
     await callee.is_cancelled()
     await callee.gets("ACK")
@@ -165,7 +165,7 @@ async def test_hanging_up_while_it_rings_cancels(phone: Phone, raw: RawPhone) ->
 async def test_an_answer_that_crosses_the_cancel_is_hung_up_on(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     callee.rings()
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     await leg.hangup()
     callee.answers()
     await callee.gets("ACK")
@@ -186,17 +186,17 @@ async def test_a_call_is_cancelled_only_when_the_callee_has_said_something(phone
 
 async def test_whether_the_callee_has_said_anything_is_known(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
-    assert await leg.progress() == 0
+    assert await leg.latest_status() == 0
     callee.trying()
     await raw.options()
-    assert await leg.progress() == 100
-    assert not leg.rings.done()
+    assert await leg.latest_status() == 100
+    assert not leg.ringing.done()
     callee.rings()
-    await asyncio.wait_for(leg.rings, 5)
-    assert await leg.progress() == 180
+    await asyncio.wait_for(leg.ringing, 5)
+    assert await leg.latest_status() == 180
     callee.refuses("486 Busy Here")
     await end_of(leg)
-    assert await leg.progress() == 0
+    assert await leg.latest_status() == 0
 
 
 async def test_a_connection_that_is_refused_is_no_call_or_an_end_without_a_status(phone: Phone) -> None:

@@ -12,8 +12,8 @@ import pytest_asyncio
 from sipcore.dialogs import invite_failover
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import Contact
-from sipcore.messages.headers import Party
-from sipcore.resolver.target import Place, Target, Transport
+from sipcore.messages.headers import NameAddr
+from sipcore.resolver.target import SipHostPort, SipTarget, Transport
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
 from sipcore.trunks.trunk import Trunk
@@ -31,7 +31,7 @@ SHARED = Trunk(
     registers=False, follow_redirects=True, accept_refer=False, qualify_s=0, number="100",
 )  # fmt: skip
 OWN = replace(SHARED, credentials=Credentials("100", "hush"))
-BEHIND = replace(OWN, host="127.0.0.9", port=9, outbound_proxy=SHARED.place)
+BEHIND = replace(OWN, host="127.0.0.9", port=9, outbound_proxy=SHARED.host_port)
 KINDS = pytest.mark.parametrize("trunk", [SHARED, OWN, BEHIND], ids=["shared account", "own account", "behind a proxy"])
 
 
@@ -82,16 +82,16 @@ def patient_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invite_failover, "PATIENCE_S", 1.0)
 
 
-def at(raw: RawPhone) -> Target:
-    return Target(raw.host, raw.sip.port, "udp")
+def at(raw: RawPhone) -> SipTarget:
+    return SipTarget(raw.host, raw.sip.port, "udp")
 
 
-async def calls(phone: Phone, trunk: Trunk, targets: Sequence[Target], **more: object) -> Leg:
+async def calls(phone: Phone, trunk: Trunk, targets: Sequence[SipTarget], **more: object) -> Leg:
     """A call through the trunk, whose host is at these addresses."""
     transports: tuple[Transport, ...] = ("udp", "tcp")
-    phone.endpoint.set_hosts({Place(NAME, None, transport): targets for transport in transports})
+    phone.endpoint.set_hosts({SipHostPort(NAME, None, transport): targets for transport in transports})
     await phone.endpoint.set_trunks([trunk])
-    return await phone.endpoint.call("900", trunk=trunk, caller=Party("100", "Desk"), **more)  # type: ignore[arg-type]
+    return await phone.endpoint.call("900", trunk=trunk, caller=NameAddr("100", "Desk"), **more)  # type: ignore[arg-type]
 
 
 async def is_over(leg: Leg, callee: RawCallee) -> None:
@@ -124,7 +124,7 @@ async def test_when_the_first_address_says_nothing_the_next_one_is_called(
     assert silent == [(NAME, "127.0.0.2")]
     dead.rings()
     await dead.gets("CANCEL")
-    assert not leg.rings.done()
+    assert not leg.ringing.done()
     await is_over(leg, callee)
 
 
@@ -133,7 +133,7 @@ async def test_when_the_first_address_says_nothing_the_next_one_is_called(
 async def test_when_the_first_address_refuses_the_connection_the_next_one_is_called(
     phone: Phone, second: RawPhone, silent: list[tuple[str, str]], trunk: Trunk
 ) -> None:
-    leg = await calls(phone, replace(trunk, transport="tcp"), [Target("127.0.0.2", free_port(), "tcp"), at(second)])
+    leg = await calls(phone, replace(trunk, transport="tcp"), [SipTarget("127.0.0.2", free_port(), "tcp"), at(second)])
     callee = await RawCallee.called(second)
     assert silent == [(NAME, "127.0.0.2")]
     await is_over(leg, callee)
@@ -178,7 +178,7 @@ async def test_a_call_whose_addresses_are_all_silent_waits_at_the_last_one_until
         await RawCallee.called(raw)
     await asyncio.wait((leg.ended,), timeout=0.6)
     assert not leg.ended.done()
-    assert await leg.progress() == 0
+    assert await leg.latest_status() == 0
     assert silent == [(NAME, "127.0.0.2")]
     await leg.hangup()
     assert not (await asyncio.wait_for(leg.ended, 5)).by_peer
@@ -188,7 +188,7 @@ async def test_a_call_that_cannot_be_made_to_the_next_address_ends_as_it_did_at_
     phone: Phone, first: RawPhone
 ) -> None:
     """The endpoint does not listen on IPv6."""
-    leg = await calls(phone, SHARED, [at(first), Target("::1", 9, "udp")])
+    leg = await calls(phone, SHARED, [at(first), SipTarget("::1", 9, "udp")])
     (await RawCallee.called(first)).refuses("503 Service Unavailable")
     assert (await asyncio.wait_for(leg.ended, 5)).code == 503
     assert phone.endpoint.live_legs == 0
@@ -228,13 +228,13 @@ async def test_tls_goes_on_too_and_the_certificate_is_for_the_name(
     phone: Phone, authority: Authority, trunk: Trunk
 ) -> None:
     """PJSIP finds the addresses of the name by itself: the silent one comes last from then on."""
-    place, trunk = Place(NAME, None, "tls"), replace(trunk, transport="tls")
+    place, trunk = SipHostPort(NAME, None, "tls"), replace(trunk, transport="tls")
     async with serving(server_context(authority.files(NAME, file="pbx"))) as (port, came):
-        dead, alive = Target("127.0.0.2", free_port(), "tls"), Target("127.0.0.1", port, "tls")
+        dead, alive = SipTarget("127.0.0.2", free_port(), "tls"), SipTarget("127.0.0.1", port, "tls")
         phone.endpoint.on_silent = lambda *_: phone.endpoint.set_hosts({place: [alive, dead]})
         phone.endpoint.set_hosts({place: [dead, alive]})
         await phone.endpoint.set_trunks([trunk])
-        leg = await phone.endpoint.call("900", trunk=trunk, caller=Party("100", "Desk"))
+        leg = await phone.endpoint.call("900", trunk=trunk, caller=NameAddr("100", "Desk"))
         connection = await asyncio.wait_for(came.get(), 5)
         assert (await connection.message()).first_line.startswith("INVITE sip:900@")
         await leg.hangup()

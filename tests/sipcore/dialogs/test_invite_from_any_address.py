@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sipcore.endpoint import Endpoint
-from sipcore.messages.headers import Party
-from sipcore.resolver.target import Place, Target
+from sipcore.messages.headers import NameAddr
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
 from sipcore.trunks.trunk import Trunk
@@ -25,7 +25,7 @@ async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None
         stack.push_async_callback(endpoint.close)
         await endpoint.start()
         raw = await stack.enter_async_context(RawPhone(f"127.0.0.1:{port}"))
-        leg = await endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=Party("100", "Desk"))
+        leg = await endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}", caller=NameAddr("100", "Desk"))
         callee = await RawCallee.called(raw)
         callee.refuses("486 Busy Here")
         await leg.ended
@@ -33,7 +33,7 @@ async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None
         assert f"@127.0.0.1:{port}" in callee.invite.header("Contact")
         assert "c=IN IP4 127.0.0.1" in callee.invite.body
 
-        known = {Place("pbx.example", None, "udp"): [Target("127.0.0.1", raw.sip.port, "udp")]}
+        known = {SipHostPort("pbx.example", None, "udp"): [SipTarget("127.0.0.1", raw.sip.port, "udp")]}
         endpoint.set_hosts(known)
         trunk = Trunk(
             key="t", host="pbx.example", port=None, transport="udp", outbound_proxy=None, user="100",
@@ -65,7 +65,7 @@ async def test_a_caller_has_our_ipv6_address_behind_it(listening: dict[str, Any]
         stack.push_async_callback(endpoint.close)
         await endpoint.start()
         raw = await stack.enter_async_context(RawPhone(f"[::1]:{port}", "::1"))
-        leg = await endpoint.call(f"sip:1@[::1]:{raw.sip.port}", caller=Party("100", "Desk"))
+        leg = await endpoint.call(f"sip:1@[::1]:{raw.sip.port}", caller=NameAddr("100", "Desk"))
         callee = await RawCallee.called(raw)
         callee.refuses("486 Busy Here")
         await leg.ended

@@ -8,7 +8,7 @@ from typing import cast
 import pjsua2 as pj
 import pytest
 
-from sipcore.dialogs.pj_call import CallObject, PjDialog
+from sipcore.dialogs.pj_call import PjCall, PjDialogControl
 from sipcore.pjsip_thread import Owner
 
 BUSY, OVER = 70009, 171140
@@ -35,7 +35,7 @@ class Stubborn:
 )
 async def test_a_busy_call_is_asked_again(refusals: int, status: int, asked: int) -> None:
     owner, call = Owner(), Stubborn(refusals, status)
-    await PjDialog(owner, cast(CallObject, call)).respond(200, ())
+    await PjDialogControl(owner, cast(PjCall, call)).respond(200, ())
     for _ in range(12):
         await owner.run(cast(Callable[[], None], lambda: None))
     await owner.close()

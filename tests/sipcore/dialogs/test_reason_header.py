@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.leg import Leg, LegEnd
 from sipcore.messages import reason_header
-from sipcore.messages.reason_header import Cause
+from sipcore.messages.reason_header import Q850Cause
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
@@ -30,7 +30,7 @@ async def placed(phone: Phone, raw: RawPhone) -> tuple[Leg, RawCallee]:
     leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
     callee = await RawCallee.called(raw)
     callee.rings()
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     return leg, callee
 
 
@@ -55,27 +55,27 @@ async def end_of(leg: Leg) -> LegEnd:
 async def test_the_cause_of_a_refusal_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw)
     callee.refuses("503 Service Unavailable", 'Reason: Q.850;cause=34;text="No circuit"', "Reason: SIP;cause=503")
-    assert await end_of(leg) == LegEnd(503, "Service Unavailable", True, Cause(34, "No circuit"))
+    assert await end_of(leg) == LegEnd(503, "Service Unavailable", True, Q850Cause(34, "No circuit"))
 
 
 async def test_the_cause_of_a_bye_reaches_the_leg(phone: Phone, raw: RawPhone) -> None:
     dialog, leg = await talking(phone, raw)
     raw.within("BYE", dialog, Reason="Q.850;cause=16")
     assert (await raw.final("BYE")).status == 200
-    assert (await end_of(leg)).cause == Cause(16, "")
+    assert (await end_of(leg)).cause == Q850Cause(16, "")
 
 
 async def test_a_cancel_may_say_that_another_phone_took_the_call(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     elsewhere = 'Reason: SIP;cause=200;text="Call completed elsewhere"'
     raw.send(raw.request("CANCEL", dialog, branch=branch, headers=(elsewhere,)))
     assert (await raw.final("INVITE")).status == 487
     raw.send(raw.request("ACK", dialog, branch=branch))
     end = await end_of(leg)
-    assert (end.code, end.by_peer, end.elsewhere) == (487, True, True)
+    assert (end.code, end.by_peer, end.completed_elsewhere) == (487, True, True)
 
 
 async def test_one_call_s_reason_is_no_other_s(phone: Phone, raw: RawPhone) -> None:
@@ -91,7 +91,7 @@ async def test_we_say_why_we_hang_up(phone: Phone, raw: RawPhone) -> None:
         pass
     assert bye.header("Reason") == 'Q.850;cause=41;text="Temporary failure"'
     end = await end_of(leg)
-    assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.ours(41))
+    assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.q850_cause(41))
 
 
 async def test_we_say_why_we_cancel(phone: Phone, raw: RawPhone) -> None:
@@ -102,7 +102,7 @@ async def test_we_say_why_we_cancel(phone: Phone, raw: RawPhone) -> None:
     callee.accepts(cancel)
     callee.refuses("487 Request Terminated", "Reason: Q.850;cause=31")
     end = await end_of(leg)
-    assert (end.code, end.by_peer, end.cause) == (487, False, reason_header.ours(19))
+    assert (end.code, end.by_peer, end.cause) == (487, False, reason_header.q850_cause(19))
 
 
 async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: RawPhone) -> None:
@@ -116,7 +116,7 @@ async def test_we_say_why_we_hang_up_before_the_ack_has_come(phone: Phone, raw: 
     await answering
     await leg.hangup(reason_header.TEMPORARY_FAILURE)
     end = await end_of(leg)
-    assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.ours(41))
+    assert (end.code, end.by_peer, end.cause) == (200, False, reason_header.q850_cause(41))
     came = await up_to_our_options(raw)
     assert not [message for message in came if message.first_line.startswith("BYE")]
     raw.acknowledge(dialog, answer)
@@ -168,4 +168,4 @@ async def test_we_say_why_we_refuse(phone: Phone, raw: RawPhone) -> None:
     leg = await phone.next_leg()
     await leg.reject(486)
     assert (await raw.final("INVITE")).header("Reason") == 'Q.850;cause=17;text="User busy"'
-    assert (await end_of(leg)).cause == reason_header.ours(17)
+    assert (await end_of(leg)).cause == reason_header.q850_cause(17)

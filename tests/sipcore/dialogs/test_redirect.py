@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.leg import Leg, LegEnd
 from sipcore.messages.contact import Contact
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -45,7 +45,7 @@ class Guide:
 async def placed(phone: Phone, raw: RawPhone, guide: Guide) -> tuple[Leg, RawCallee]:
     """A call that may go on."""
     uri = f"sip:100@127.0.0.1:{raw.sip.port}"
-    leg = await phone.endpoint.call(uri, caller=Party("55", "Z"), headers=[("X-A", "b")], follow=guide)
+    leg = await phone.endpoint.call(uri, caller=NameAddr("55", "Z"), headers=[("X-A", "b")], follow=guide)
     return leg, await RawCallee.called(raw)
 
 
@@ -85,7 +85,7 @@ async def test_a_redirect_is_followed_to_the_first_who_may_be_called_and_nowhere
 async def test_what_was_heard_before_the_redirect_does_not_keep_a_slot(phone: Phone, raw: RawPhone) -> None:
     leg, callee = await placed(phone, raw, Guide("200"))
     callee.rings(raw.offer("0"), "183 Session Progress")
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     await phone.ears.ticks(3)
     before = leg._media.result().slot
     moved(callee, "200")

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.leg import Leg, Media
 from sipcore.messages.contact import Contact
-from sipcore.messages.refer import Referral
+from sipcore.messages.refer import ReferRequest
 from tests.sipcore.dialogs.test_replaces import connected, hear_each_other, is_hung_up_on, over
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
@@ -38,13 +38,13 @@ class Desk:
     the answer to the REFER itself."""
 
     def __init__(self, phone: Phone, target: RawPhone) -> None:
-        self.asked: list[Referral] = []
+        self.asked: list[ReferRequest] = []
         self.status: int | None = None
         self.accepts = True
         self._phone = phone
         self._port = target.sip.port
 
-    async def __call__(self, wanted: Referral, accept: Callable[[], Awaitable[None]]) -> Leg | int:
+    async def __call__(self, wanted: ReferRequest, accept: Callable[[], Awaitable[None]]) -> Leg | int:
         self.asked.append(wanted)
         if wanted.refusal:
             return 603
@@ -96,7 +96,10 @@ async def test_the_leg_and_its_sound_go_on_with_who_was_named(phone: Phone, raw:
     assert (await refers(raw, dialog, "<sip:200@pbx.example;transport=tcp>")).status == 202
     assert said(await is_told(raw)) == ("refer", "active", "SIP/2.0 100 Trying")
     callee = await RawCallee.called(target)
-    assert (callee.number, desk.asked) == ("200", [Referral(Contact("200", "pbx.example", "127.0.0.1"), "", 2, False)])
+    assert (callee.number, desk.asked) == (
+        "200",
+        [ReferRequest(Contact("200", "pbx.example", "127.0.0.1"), "", 2, False)],
+    )
     callee.rings()
     await hear_each_other(phone, raw, media)
     callee.answers()
@@ -160,7 +163,7 @@ async def test_who_hangs_up_right_after_asking_has_transferred_the_call(
     await raw.bye(dialog)
     await raw.options()
     assert not leg.ended.done()
-    assert leg.silence_s() == 0
+    assert leg.rtp_silence_s() == 0
     callee.answers()
     await callee.gets("ACK")
     await hear_each_other(phone, target, media)

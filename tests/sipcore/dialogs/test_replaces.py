@@ -180,7 +180,7 @@ async def test_another_trunk_takes_no_call_over(phone: Phone, raw: RawPhone) -> 
 async def test_an_address_of_the_same_trunk_may(phone: Phone, raw: RawPhone) -> None:
     old, leg, _ = await connected(phone, raw, raw.offer("0"))
     phone.endpoint.set_sources(["127.0.0.1", "127.0.0.3"])
-    leg.may_be_taken_over = {"127.0.0.3"}.__contains__
+    leg.may_be_replaced_by = {"127.0.0.3"}.__contains__
     async with RawPhone(phone.target, "127.0.0.3") as heir:
         new = await takes_over(heir, old, heir.offer("0"))
         await over(heir, new, leg)
@@ -216,7 +216,7 @@ async def test_a_call_of_ours_is_taken_over_too_even_while_it_rings(
         leg = await phone.endpoint.call(f"sip:1@127.0.0.1:{raw.sip.port}")
         callee = await RawCallee.called(raw)
         callee.rings()
-        await asyncio.wait_for(leg.rings, 5)
+        await asyncio.wait_for(leg.ringing, 5)
         if answered:
             callee.answers()
             await callee.gets("ACK")

@@ -9,7 +9,7 @@ import pytest
 
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import EndpointSettings
-from sipcore.messages.refer import Referral
+from sipcore.messages.refer import ReferRequest
 from tests.peers.sipp_baresip import Baresip
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.tones import loudest_hz, tone
@@ -23,7 +23,7 @@ async def test_baresip_hands_its_call_to_another_phone(phone: Phone, codec: str)
     """The other phone has another codec; what it hears comes from the leg that was there before."""
     async with Baresip(codec) as first, Baresip("PCMA/8000/1") as second:
 
-        async def reach(wanted: Referral, accept: Callable[[], Awaitable[None]]) -> Leg | int:
+        async def reach(wanted: ReferRequest, accept: Callable[[], Awaitable[None]]) -> Leg | int:
             assert wanted.contact.user == "555"
             await accept()
             leg = await phone.endpoint.call(second.uri)

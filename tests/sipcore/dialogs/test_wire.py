@@ -175,7 +175,7 @@ async def test_cancel_ends_a_ringing_leg(phone: Phone, raw: RawPhone) -> None:
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer())
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     while (await raw.message()).status != 180:
         pass
     raw.send(raw.request("CANCEL", dialog, branch=branch))
@@ -220,9 +220,9 @@ async def test_a_caller_that_vanishes_is_noticed_by_its_silence(phone: Phone, ra
         raw.send_rtp(packet)
         await raw.next_rtp()
         await phone.ears.tick()
-    assert leg.silence_s() < 0.2
+    assert leg.rtp_silence_s() < 0.2
     await phone.ears.ticks(30)
-    assert leg.silence_s() > 0.4
+    assert leg.rtp_silence_s() > 0.4
     await over(raw, dialog, leg)
 
 
@@ -261,7 +261,7 @@ async def test_hostile_names_arrive_short_and_printable(phone: Phone, raw: RawPh
     raw.send(request)
     leg = await phone.next_leg()
     await leg.reject(486)
-    name = leg.facts.sender.name
+    name = leg.facts.from_addr.display_name
     assert len(name) == 128
     assert name.isprintable()
     name.encode()  # no surrogates

@@ -27,13 +27,13 @@ from tests.sipcore.messages.test_headers import HOSTILE
     ],
 )
 def test_only_a_sip_uri_with_a_user_can_be_called(value: str, user: str, host: str) -> None:
-    assert contact.read(value, "peer") == Contact(user, host, "peer", "" if user else value.strip("<>"))
+    assert contact.parse_contact(value, "peer") == Contact(user, host, "peer", "" if user else value.strip("<>"))
 
 
 def users(*lines: str) -> list[str]:
     """Whom a 302 with these lines points to."""
     message = "\r\n".join(["SIP/2.0 302 Moved", *lines, "", ""])
-    return [each.user for each in contact.of_redirect(message, "peer")]
+    return [each.user for each in contact.redirect_contacts(message, "peer")]
 
 
 def test_contacts_come_in_the_order_that_the_peer_prefers() -> None:
@@ -44,16 +44,16 @@ def test_contacts_come_in_the_order_that_the_peer_prefers() -> None:
 
 
 def test_a_redirect_has_few_contacts_that_count() -> None:
-    assert len(users("Contact: " + ", ".join(f"<sip:{n}@h>" for n in range(100)))) == contact.MOST_CONTACTS
+    assert len(users("Contact: " + ", ".join(f"<sip:{n}@h>" for n in range(100)))) == contact.MAX_CONTACTS
 
 
 @given(HOSTILE)
 def test_whatever_the_network_says_who_is_named_is_short_and_printable(text: str) -> None:
     for value in (text, f"<{text}>", f"<sip:{text}>", f"<sip:1@{text}>"):
-        found = contact.read(value, "peer")
-        assert not (found.user and found.written)
-        assert max(map(len, (found.user, found.host, found.written))) <= 128
-        assert (found.user + found.host + found.written).isprintable()
+        found = contact.parse_contact(value, "peer")
+        assert not (found.user and found.raw)
+        assert max(map(len, (found.user, found.host, found.raw))) <= 128
+        assert (found.user + found.host + found.raw).isprintable()
     users(f"Contact: {text}")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from sipcore.messages import refer
 from sipcore.messages.contact import Contact
-from sipcore.messages.refer import Referral
+from sipcore.messages.refer import ReferRequest
 from tests.sipcore.messages.test_headers import HOSTILE
 
 PLACE = "a@b;to-tag=1;from-tag=2"
@@ -23,7 +23,7 @@ PLACE = "a@b;to-tag=1;from-tag=2"
     ],
 )
 def test_whom_a_referral_names_and_in_whose_place(text: str, replaces: str) -> None:
-    assert refer.read(text) == Referral(Contact("200", "h", "127.0.0.1"), replaces, 2, False)
+    assert refer.parse_refer(text) == ReferRequest(Contact("200", "h", "127.0.0.1"), replaces, 2, False)
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ def test_whom_a_referral_names_and_in_whose_place(text: str, replaces: str) -> N
     ],
 )
 def test_why_nobody_can_be_called(text: str, refusal: str) -> None:
-    found = refer.read(text)
+    found = refer.parse_refer(text)
     assert (found.refusal, found.replaces) == (refusal, "")
-    assert bool(found.contact.user) != bool(found.contact.written)
+    assert bool(found.contact.user) != bool(found.contact.raw)
 
 
 @given(HOSTILE)
 def test_whatever_the_network_says_a_referral_holds_no_line_ends(text: str) -> None:
     for value in (text, f"<sip:200@h?Replaces={text}>", f"<sip:{text}>"):
-        found = refer.read(f"2 0 127.0.0.1 {value}")
-        assert found.quiet
-        assert (found.contact.user + found.contact.host + found.contact.written + found.replaces).isprintable()
+        found = refer.parse_refer(f"2 0 127.0.0.1 {value}")
+        assert found.no_subscription
+        assert (found.contact.user + found.contact.host + found.contact.raw + found.replaces).isprintable()

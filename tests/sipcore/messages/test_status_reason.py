@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sipcore.messages.status_reason import reason_for
+from sipcore.messages.status_reason import unanswered_reason
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from sipcore.messages.status_reason import reason_for
     ],
 )
 def test_a_final_status_says_why_nobody_answered(code: int, reason: str) -> None:
-    assert reason_for(code) == reason
+    assert unanswered_reason(code) == reason
 
 
 @pytest.mark.parametrize("code", [480, 486, 500, 503])
@@ -46,7 +46,7 @@ def test_a_final_status_says_why_nobody_answered(code: int, reason: str) -> None
     ],
 )
 def test_a_cause_says_more_than_a_vague_status(code: int, cause: int, reason: str) -> None:
-    assert reason_for(code, cause) == reason
+    assert unanswered_reason(code, cause) == reason
 
 
 @pytest.mark.parametrize(
@@ -54,4 +54,4 @@ def test_a_cause_says_more_than_a_vague_status(code: int, cause: int, reason: st
     [(404, 17, "invalid_number"), (603, 17, "rejected"), (480, 16, "no_answer"), (0, 17, "unreachable")],
 )
 def test_a_clear_status_and_an_unclear_cause_change_nothing(code: int, cause: int, reason: str) -> None:
-    assert reason_for(code, cause) == reason
+    assert unanswered_reason(code, cause) == reason

@@ -70,7 +70,7 @@ async def test_several_phones_ring_and_the_last_one_answers(phone: Phone, raw: R
     connecting = asyncio.create_task(leg.connected())
     for tag in ("one", "two", "three"):
         callee.rings(tag=tag)
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     callee.answers(raw.offer("0"), tag="three")
     ack = await callee.gets("ACK")
     assert ack.header("To").endswith("tag=three")
@@ -85,7 +85,7 @@ async def test_early_media_of_one_phone_gives_way_to_the_answer_of_another(phone
     connecting = asyncio.create_task(leg.connected())
     async with RawPhone(phone.target) as announcer:
         callee.rings(announcer.offer("0"), "183 Session Progress", tag="announcer")
-        await asyncio.wait_for(leg.rings, 5)
+        await asyncio.wait_for(leg.ringing, 5)
         await announcer.next_rtp()
         callee.answers(raw.offer("0"), tag="person")
         assert (await callee.gets("ACK")).header("To").endswith("tag=person")
@@ -108,7 +108,7 @@ async def test_hanging_up_while_several_phones_ring_cancels_once(phone: Phone, r
     leg, callee = await placed(phone, raw)
     for tag in ("one", "two"):
         callee.rings(tag=tag)
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     await leg.hangup()
     await callee.is_cancelled()
     end = await ended(leg)
@@ -124,7 +124,7 @@ async def test_a_response_that_belongs_to_nothing_is_passed_over(phone: Phone, r
         stray.refuses("486 Busy Here")
     RawCallee(raw, respelled(respelled(callee.invite, "branch=", "branch=x"), "(From: .*;tag=)", r"\1x")).answers()
     await raw.options()
-    assert not leg.rings.done()
+    assert not leg.ringing.done()
     assert not leg.answered.done()
     callee.refuses("603 Decline")
     assert (await ended(leg)).code == 603

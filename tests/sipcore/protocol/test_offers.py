@@ -165,7 +165,7 @@ async def test_an_answer_after_early_media_may_be_another(phone: Phone, raw: Raw
     connecting = asyncio.create_task(leg.connected())
     async with RawPhone(phone.target) as announcer:
         callee.rings(announcer.offer("0"), "183 Session Progress")
-        await asyncio.wait_for(leg.rings, 5)
+        await asyncio.wait_for(leg.ringing, 5)
         await announcer.next_rtp()
         callee.answers(raw.offer("0"))
         await callee.gets("ACK")
@@ -180,7 +180,7 @@ async def test_early_media_may_come_with_180_and_the_answer_much_later(phone: Ph
     connecting = asyncio.create_task(leg.connected())
     callee.listens()
     callee.rings(sdp := raw.offer("0"))
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     await raw.next_rtp()
     for _ in range(3):
         callee.rings(sdp)  # every minute (RFC 3261 13.3.1.1)

@@ -28,7 +28,7 @@ async def rings_until_acknowledged(phone: Phone, leg: Leg) -> None:
 
     watchers = phone.endpoint.sip_log.watchers
     watchers.add(watch)
-    await leg.ringing()
+    await leg.send_ringing()
     await asyncio.wait_for(acknowledged.wait(), 5)
     watchers.discard(watch)
 
@@ -55,7 +55,7 @@ async def test_a_caller_with_reliable_responses_a_session_timer_and_hold(phone: 
 async def test_a_caller_that_leaves_the_offer_to_us(phone: Phone) -> None:
     async with Sipp("late_caller", phone.target, hold_ms=500) as sipp:
         leg = await phone.next_leg()
-        await leg.ringing()
+        await leg.send_ringing()
         media = await leg.answer()
         track = phone.ears.follow(media.slot)
         phone.pump.write(media.slot, tone(8000, 800, 0.3))

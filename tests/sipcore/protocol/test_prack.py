@@ -49,7 +49,7 @@ async def test_a_caller_that_knows_reliable_responses_gets_them(phone: Phone, ra
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), (header,))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     ringing = await provisional(raw, 180)
     assert "100rel" in ringing.header("Require")
     assert int(ringing.header("RSeq")) > 0
@@ -73,7 +73,7 @@ async def test_an_answer_does_not_wait_for_the_prack_of_a_180(phone: Phone, raw:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), ("Supported: 100rel",))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     answering = asyncio.create_task(leg.answer())
     ringing = await provisional(raw, 180)
     answer = await raw.accepted(dialog)
@@ -89,7 +89,7 @@ async def test_nothing_is_asked_of_a_caller_that_does_not_know_them(phone: Phone
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     ringing = await provisional(raw, 180)
     await leg.reject(486)
     assert (await raw.final("INVITE")).status == 486
@@ -116,9 +116,9 @@ async def test_early_media_by_a_reliable_183_is_heard_and_acknowledged_once(phon
     acknowledged = await callee.gets("PRACK")
     assert acknowledged.header("RAck") == "7 " + callee.invite.header("CSeq")
     callee.accepts(acknowledged)
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     await phone.ears.ticks(3)
-    assert leg.has_sound
+    assert leg.has_media
     assert not leg.answered.done()
     await assert_sound_flows(phone, raw, leg._media.result())
     callee.rings("", "180 Ringing", "Require: 100rel", "RSeq: 9")  # 8 is missing
@@ -141,7 +141,7 @@ async def test_an_early_session_changes_by_update(phone: Phone, raw: RawPhone) -
     callee.listens()
     callee.rings(raw.offer("0"), "183 Session Progress", "Require: 100rel", "RSeq: 1")
     callee.accepts(await callee.gets("PRACK"))
-    await asyncio.wait_for(leg.rings, 5)
+    await asyncio.wait_for(leg.ringing, 5)
     async with RawPhone(phone.target) as announcer:
         raw.send(callee.request("UPDATE", announcer.offer("0")))
         updated = await raw.final("UPDATE")
@@ -160,7 +160,7 @@ async def test_a_prack_that_acknowledges_nothing_stops_nothing(phone: Phone, raw
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer("0"), ("Require: 100rel",))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     ringing = await provisional(raw, 180)
     prack(raw, dialog, ringing, rack="999999 1 INVITE")
     await raw.final("PRACK")

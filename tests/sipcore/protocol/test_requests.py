@@ -104,7 +104,7 @@ async def test_a_caller_may_hang_up_while_it_rings_by_bye(phone: Phone, raw: Raw
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     while (ringing := await raw.message()).status != 180:
         pass
     dialog.to, dialog.target = ringing.header("To"), ringing.header("Contact").split("<")[1].split(">")[0]
@@ -209,7 +209,7 @@ async def test_the_same_request_by_another_way_is_a_loop(phone: Phone, raw: RawP
     offer = raw.offer("0")
     raw.invite(dialog, offer)
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     raw.invite(dialog, offer)
     assert (await raw.final("INVITE")).status == 482
     await leg.reject(486)

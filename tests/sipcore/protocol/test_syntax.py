@@ -73,8 +73,8 @@ async def test_a_call_may_be_spelled(phone: Phone, raw: RawPhone, spelling: str)
     dialog = raw.dialog()
     invite = raw.request("INVITE", dialog, body=raw.offer("0"), headers=("Supported: timer", "Subject: hello"))
     leg = await talk(phone, raw, respelled(invite, *SPELLINGS[spelling]), dialog)
-    assert (leg.sip_call_id, leg.facts.request_user, leg.facts.to.user) == (dialog.call_id, "100", "100")
-    assert leg.facts.sender.user == "raw"
+    assert (leg.sip_call_id, leg.facts.request_user, leg.facts.to_addr.user) == (dialog.call_id, "100", "100")
+    assert leg.facts.from_addr.user == "raw"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_a_name_in_any_script_arrives(phone: Phone, raw: RawPhone, name: s
     leg = await phone.next_leg()
     await leg.reject(486)
     refused = await raw.final("INVITE")
-    assert leg.facts.sender.name == re.sub(r"\\(.)", r"\1", name)
+    assert leg.facts.from_addr.display_name == re.sub(r"\\(.)", r"\1", name)
     assert f'"{name}"' in refused.header("From"), "as it came"
     await ended(leg)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sipcore.resolver.dns_client import NameServers
-from sipcore.resolver.dns_records import Answer, LookUpFailed, Srv
-from sipcore.resolver.sip_locator import Destination, Locator, in_order, literal
-from sipcore.resolver.target import Target, Transport
+from sipcore.resolver.dns_client import DnsClient
+from sipcore.resolver.dns_records import DnsAnswer, LookupFailed, SrvRecord
+from sipcore.resolver.sip_locator import Destination, SipLocator, ip_literal_targets, order_srv
+from sipcore.resolver.target import SipTarget, Transport
 from tests.peers.dnsmasq import NameServer, SlowNameServer
 from tests.peers.sipp_baresip import free_port
 
@@ -51,8 +51,8 @@ async def server() -> AsyncIterator[NameServer]:
         yield server
 
 
-async def nothing(name: str) -> Answer[str]:
-    raise LookUpFailed(f"{name}: not known to the system")
+async def nothing(name: str) -> DnsAnswer[str]:
+    raise LookupFailed(f"{name}: not known to the system")
 
 
 def locator(
@@ -61,49 +61,51 @@ def locator(
     versions: tuple[int, ...] = (4,),
     hosts: Path = Path("/nowhere"),
     timeout_s: float = 5.0,
-) -> Locator:
-    return Locator(NameServers(servers, timeout_s, hosts), nothing, speaks, versions)
+) -> SipLocator:
+    return SipLocator(DnsClient(servers, timeout_s, hosts), nothing, speaks, versions)
 
 
 @pytest.mark.parametrize(
     ("place", "targets"),
     [
-        (Destination("one.test", 5062), [Target("192.0.2.1", 5062, "udp")]),
-        (Destination("one.test", 5062, "tcp"), [Target("192.0.2.1", 5062, "tcp")]),
-        (Destination("one.test"), [Target("192.0.2.1", 5060, "udp")]),
-        (Destination("one.test", None, "tcp"), [Target("192.0.2.1", 5060, "tcp")]),
-        (Destination("one.test", None, "tls"), [Target("192.0.2.1", 5061, "tls")]),
-        (Destination("alias.test"), [Target("192.0.2.1", 5060, "udp")]),
-        (Destination("full.test", 5060, "udp"), [Target("192.0.2.99", 5060, "udp")]),
+        (Destination("one.test", 5062), [SipTarget("192.0.2.1", 5062, "udp")]),
+        (Destination("one.test", 5062, "tcp"), [SipTarget("192.0.2.1", 5062, "tcp")]),
+        (Destination("one.test"), [SipTarget("192.0.2.1", 5060, "udp")]),
+        (Destination("one.test", None, "tcp"), [SipTarget("192.0.2.1", 5060, "tcp")]),
+        (Destination("one.test", None, "tls"), [SipTarget("192.0.2.1", 5061, "tls")]),
+        (Destination("alias.test"), [SipTarget("192.0.2.1", 5060, "udp")]),
+        (Destination("full.test", 5060, "udp"), [SipTarget("192.0.2.99", 5060, "udp")]),
         (
             Destination("full.test", None, "udp"),
-            [Target("192.0.2.3", 5090, "udp"), Target("192.0.2.2", 5080, "udp")],
+            [SipTarget("192.0.2.3", 5090, "udp"), SipTarget("192.0.2.2", 5080, "udp")],
         ),
         (
             Destination("full.test"),
             [
-                Target("192.0.2.1", 5070, "tcp"),
-                Target("192.0.2.3", 5090, "udp"),
-                Target("192.0.2.2", 5080, "udp"),
+                SipTarget("192.0.2.1", 5070, "tcp"),
+                SipTarget("192.0.2.3", 5090, "udp"),
+                SipTarget("192.0.2.2", 5080, "udp"),
             ],
         ),
-        (Destination("full.test", None, "tls"), [Target("192.0.2.1", 5071, "tls")]),
-        (Destination("some.test"), [Target("192.0.2.1", 5070, "tcp")]),
+        (Destination("full.test", None, "tls"), [SipTarget("192.0.2.1", 5071, "tls")]),
+        (Destination("some.test"), [SipTarget("192.0.2.1", 5070, "tcp")]),
         (Destination("none.test", None, "udp"), []),
-        (Destination("none.test", 5060), [Target("192.0.2.98", 5060, "udp")]),
-        (Destination("half.test", None, "udp"), [Target("192.0.2.1", 5060, "udp")]),
+        (Destination("none.test", 5060), [SipTarget("192.0.2.98", 5060, "udp")]),
+        (Destination("half.test", None, "udp"), [SipTarget("192.0.2.1", 5060, "udp")]),
         (Destination("nowhere.test"), []),
         (Destination("nowhere.test", 5060), []),
     ],
 )
-async def test_a_place_is_where_its_records_say(server: NameServer, place: Destination, targets: list[Target]) -> None:
+async def test_a_place_is_where_its_records_say(
+    server: NameServer, place: Destination, targets: list[SipTarget]
+) -> None:
     found = await locator(server.address).locate(place)
-    assert (list(found.targets), found.whole) == (targets, True)
+    assert (list(found.targets), found.complete) == (targets, True)
 
 
 async def test_tls_counts_where_it_is_spoken(server: NameServer) -> None:
     found = await locator(server.address, speaks=("udp", "tcp", "tls")).locate(Destination("full.test"))
-    assert found.targets[:2] == (Target("192.0.2.1", 5071, "tls"), Target("192.0.2.1", 5070, "tcp"))
+    assert found.targets[:2] == (SipTarget("192.0.2.1", 5071, "tls"), SipTarget("192.0.2.1", 5070, "tcp"))
 
 
 @pytest.mark.parametrize(
@@ -127,65 +129,70 @@ async def test_the_hosts_file_comes_first(server: NameServer, tmp_path: Path) ->
     hosts = tmp_path / "hosts"
     hosts.write_text("# ours\n192.0.2.50 Full.test pbx # the PBX\n2001:db8::50 pbx\nnonsense pbx\n")
     ask = locator(server.address, hosts=hosts, versions=(4, 6))
-    assert (await ask.locate(Destination("full.test"))).targets == (Target("192.0.2.50", 5060, "udp"),)
+    assert (await ask.locate(Destination("full.test"))).targets == (SipTarget("192.0.2.50", 5060, "udp"),)
     found = await ask.locate(Destination("pbx", 5070, "tcp"))
-    assert found.targets == (Target("192.0.2.50", 5070, "tcp"), Target("2001:db8::50", 5070, "tcp"))
+    assert found.targets == (SipTarget("192.0.2.50", 5070, "tcp"), SipTarget("2001:db8::50", 5070, "tcp"))
 
 
 async def test_a_name_without_dns_is_what_the_systems_resolver_knows(server: NameServer) -> None:
-    async def system(name: str) -> Answer[str]:
+    async def system(name: str) -> DnsAnswer[str]:
         assert name == "printer.test"
-        return Answer(("2001:db8::9", "192.0.2.9"), 60.0)
+        return DnsAnswer(("2001:db8::9", "192.0.2.9"), 60.0)
 
-    ask = Locator(NameServers([server.address]), system)
-    assert (await ask.locate(Destination("printer.test"))).targets == (Target("192.0.2.9", 5060, "udp"),)
+    ask = SipLocator(DnsClient([server.address]), system)
+    assert (await ask.locate(Destination("printer.test"))).targets == (SipTarget("192.0.2.9", 5060, "udp"),)
 
 
 async def test_nobody_can_say_when_the_server_is_dead() -> None:
     ask = locator(("127.0.0.1", free_port()), timeout_s=0.3)
     for place in (Destination("one.test"), Destination("one.test", 5060), Destination("one.test", None, "udp")):
-        with pytest.raises(LookUpFailed, match=r"one\.test: "):
+        with pytest.raises(LookupFailed, match=r"one\.test: "):
             await ask.locate(place)
 
 
 async def test_the_next_server_is_asked_when_one_is_dead(server: NameServer) -> None:
     ask = locator(("127.0.0.1", free_port()), server.address)
-    assert (await ask.locate(Destination("one.test", 5060))).targets == (Target("192.0.2.1", 5060, "udp"),)
+    assert (await ask.locate(Destination("one.test", 5060))).targets == (SipTarget("192.0.2.1", 5060, "udp"),)
 
 
 async def test_a_slow_server_keeps_nobody_waiting_beyond_the_time_that_it_has(server: NameServer) -> None:
     async with SlowNameServer(server) as slow:
-        with pytest.raises(LookUpFailed, match="no answer in time"):
+        with pytest.raises(LookupFailed, match="no answer in time"):
             await locator(slow.address, timeout_s=0.2).locate(Destination("one.test", 5060))
         asking = asyncio.ensure_future(locator(slow.address).locate(Destination("one.test", 5060)))
         await slow.asked.wait()
         slow.answers.set()
-        assert (await asking).targets == (Target("192.0.2.1", 5060, "udp"),)
+        assert (await asking).targets == (SipTarget("192.0.2.1", 5060, "udp"),)
 
 
 @pytest.mark.parametrize("impossible", ["a..b", f"{'x' * 64}.test", ".", "ü" * 80, "x" * 300])
 async def test_a_name_that_cannot_be_one_is_not_found(server: NameServer, impossible: str) -> None:
-    with pytest.raises(LookUpFailed):
+    with pytest.raises(LookupFailed):
         await locator(server.address).locate(Destination(impossible, 5060))
 
 
 async def test_an_address_is_itself() -> None:
-    assert literal(Destination("192.0.2.1")) == (Target("192.0.2.1", 5060, "udp"),)
-    assert literal(Destination("2001:DB8::1", 5070, "tls")) == (Target("2001:db8::1", 5070, "tls"),)
-    assert literal(Destination("one.test")) is None
+    assert ip_literal_targets(Destination("192.0.2.1")) == (SipTarget("192.0.2.1", 5060, "udp"),)
+    assert ip_literal_targets(Destination("2001:DB8::1", 5070, "tls")) == (SipTarget("2001:db8::1", 5070, "tls"),)
+    assert ip_literal_targets(Destination("one.test")) is None
 
 
-SERVERS = [Srv(10, 60, 5060, "big"), Srv(10, 20, 5060, "small"), Srv(10, 0, 5060, "spare"), Srv(5, 1, 5060, "first")]
+SERVERS = [
+    SrvRecord(10, 60, 5060, "big"),
+    SrvRecord(10, 20, 5060, "small"),
+    SrvRecord(10, 0, 5060, "spare"),
+    SrvRecord(5, 1, 5060, "first"),
+]
 
 
 async def test_priority_comes_before_weight_and_the_order_stays() -> None:
-    orders = {tuple(each.target for each in in_order(SERVERS, b"here")) for _ in range(5)}
+    orders = {tuple(each.target for each in order_srv(SERVERS, b"here")) for _ in range(5)}
     assert len(orders) == 1
     assert orders.pop()[0] == "first"
 
 
 async def test_equals_are_drawn_by_weight() -> None:
-    drawn = Counter(in_order(SERVERS[:3], number.to_bytes(4))[0].target for number in range(4000))
+    drawn = Counter(order_srv(SERVERS[:3], number.to_bytes(4))[0].target for number in range(4000))
     assert drawn["big"] / 4000 == pytest.approx(0.75, abs=0.03)
     assert drawn["small"] / 4000 == pytest.approx(0.25, abs=0.03)
     assert drawn["spare"] < 10

@@ -130,7 +130,7 @@ async def test_a_flood_of_foreign_sound_is_not_heard_and_gets_nothing(phone: Pho
         dialog = raw.dialog()
         raw.invite(dialog, raw.offer("0"))
         leg = await phone.next_leg()
-        await leg.ringing()
+        await leg.send_ringing()
         await phone.ears.ticks(10)
         answering = asyncio.create_task(leg.answer())
         await raw.accepted(dialog)

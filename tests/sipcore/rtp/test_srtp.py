@@ -153,7 +153,7 @@ async def test_sound_with_wrong_keys_is_silence_and_counts_as_none(phone: Phone,
         data = packet.pack()
         raw.send_rtp_bytes(other.protect(data) if wrong == "another key" else data)
         await phone.ears.tick()
-    silence_s = leg.silence_s()
+    silence_s = leg.rtp_silence_s()
     await over(raw, dialog, leg)
     assert abs(track.heard.astype(int)).max(initial=0) < 100
     assert silence_s > 0.5, "so a call with nothing else ends as media_timeout"

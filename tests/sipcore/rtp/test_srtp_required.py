@@ -87,7 +87,7 @@ async def test_a_callee_that_answers_in_the_clear_is_hung_up_on(phone: Phone, ra
     callee.answers()
     await callee.is_hung_up_on()
     await asyncio.wait_for(leg.ended, 5)
-    assert not leg.has_sound
+    assert not leg.has_media
     assert raw.rtp.received.empty()
 
 

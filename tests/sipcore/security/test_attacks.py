@@ -191,7 +191,7 @@ async def test_a_forged_cancel_does_nothing_to_a_call_that_rings(phone: Phone, r
     dialog = raw.dialog()
     branch = raw.invite(dialog, raw.offer("0"))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     for host in (FLOODER, STRANGER):
         async with RawPhone(phone.target, host) as forger:
             for guess in (branch + "1", branch[:-1], *(forger.branch() for _ in range(20))):
@@ -219,6 +219,6 @@ async def test_a_flood_of_answers_to_nothing_is_passed_over(phone: Phone, raw: R
             await flood(answer)
             await raw.settled()
     assert not leg.ended.done()
-    assert not leg.rings.done()
+    assert not leg.ringing.done()
     callee.refuses("486 Busy Here")
     assert (await ended(leg)).code == 486

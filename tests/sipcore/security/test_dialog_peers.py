@@ -102,7 +102,7 @@ async def test_a_copy_of_a_request_from_elsewhere_is_no_retransmission(
     cancel = raw.request("CANCEL", dialog, branch=branch)
     raw.send(invite)
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     while (await raw.message()).status != 180:
         pass
     stranger.send(invite)

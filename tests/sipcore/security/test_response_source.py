@@ -51,7 +51,7 @@ async def test_only_who_was_asked_and_known_sources_answer_a_call_of_ours(
     for status in ("486 Busy Here", "180 Ringing", "200 OK", "302 Moved"):
         stranger.send(answer(callee, status, "evil"))
     assert (await raw.options()).status == 200
-    assert not (leg.ended.done() or leg.rings.done() or leg.answered.done())
+    assert not (leg.ended.done() or leg.ringing.done() or leg.answered.done())
     callee.answers()
     await asyncio.wait_for(leg.connected(), 5)
     for status in ("200 OK", "486 Busy Here"):

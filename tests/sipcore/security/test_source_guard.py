@@ -146,7 +146,7 @@ async def test_an_invite_that_rings_already_is_not_refused_when_it_comes_again(p
     invite = raw.request("INVITE", raw.dialog(), body=raw.offer("0"))
     raw.send(invite)
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     while (await raw.message()).status != 180:
         pass
     phone.endpoint.set_accepting(False)

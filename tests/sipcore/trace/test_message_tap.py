@@ -45,7 +45,7 @@ async def answered(phone: Phone, raw: RawPhone) -> tuple[Dialog, Leg]:
     dialog = raw.dialog()
     raw.invite(dialog, raw.offer())
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     answering = asyncio.create_task(leg.answer())
     await raw.accepted(dialog)
     await answering
@@ -95,7 +95,7 @@ async def test_a_message_that_comes_or_goes_again_is_marked(phone: Phone, raw: R
     for _ in range(2):
         raw.send(raw.request("INVITE", dialog, branch=branch))
     leg = await phone.next_leg()
-    await leg.ringing()
+    await leg.send_ringing()
     raw.send(raw.request("INVITE", dialog, branch=branch))
     for _ in range(3):
         while (await raw.message()).status != 180:
@@ -120,7 +120,7 @@ async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -
     await raw.options()  # what was sent before it has been received
     phone.endpoint.see_messages()
     sip_log = phone.endpoint.sip_log
-    caller, callee = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee", call.taken.facts.sender_tag)
+    caller, callee = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee", call.taken.facts.from_tag)
     assert caller is not None and callee is not None and caller != callee
     ours, theirs = kept(phone, caller), kept(phone, callee)
     assert [told([each])[0].replace(">", "=").replace("<", ">").replace("=", "<") for each in theirs] == told(ours)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from sipcore.settings import EndpointSettings
 from tests.peers.sipp_baresip import Baresip
 from tests.sipcore.dialogs.test_wire import connected, over, packets_of
@@ -55,7 +55,7 @@ async def test_a_caller_is_heard_and_hears_over_its_version_of_ip(phone: Phone, 
 
 
 async def test_a_callee_gets_an_offer_of_its_version_of_ip(phone: Phone, raw: RawPhone) -> None:
-    leg = await phone.endpoint.call(f"sip:1@{raw.named}:{raw.sip.port}", caller=Party("100", "Desk"))
+    leg = await phone.endpoint.call(f"sip:1@{raw.named}:{raw.sip.port}", caller=NameAddr("100", "Desk"))
     callee = await RawCallee.called(raw)
     callee.answers()
     media = await asyncio.wait_for(leg.connected(), 5)

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 import pytest
 from structlog.testing import capture_logs
 
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
 from sipcore.trunks.trunk import Trunk
@@ -77,7 +77,7 @@ async def test_a_call_that_goes_out_names_the_address_for_that_side(
         if transport == "tcp":
             invite = await invite_over_tcp(phone, peer)
         else:
-            leg = await phone.endpoint.call(f"sip:1@{peer}:{raw.sip.port}", caller=Party("100", ""))
+            leg = await phone.endpoint.call(f"sip:1@{peer}:{raw.sip.port}", caller=NameAddr("100", ""))
             callee = await RawCallee.called(raw)
             callee.refuses("486 Busy Here")
             ack = await callee.gets("ACK")
@@ -99,7 +99,7 @@ async def invite_over_tcp(phone: Phone, peer: str) -> Message:
 
     server = await asyncio.start_server(take, peer, 0)
     port = server.sockets[0].getsockname()[1]
-    leg = await phone.endpoint.call(f"sip:1@{peer}:{port};transport=tcp", caller=Party("100", ""))
+    leg = await phone.endpoint.call(f"sip:1@{peer}:{port};transport=tcp", caller=NameAddr("100", ""))
     data = (await asyncio.wait_for(came.get(), 5)).decode()
     await leg.hangup()
     server.close()
@@ -147,5 +147,5 @@ def accepting(request: Message) -> bytes:
 
 async def test_a_call_to_where_there_is_no_route_is_not_made(phone: Phone) -> None:
     with pytest.raises(ConnectionError, match="no INVITE could be sent"):
-        await phone.endpoint.call("sip:x@[2001:db8::1]:5060", caller=Party("100", ""))
+        await phone.endpoint.call("sip:x@[2001:db8::1]:5060", caller=NameAddr("100", ""))
     assert phone.endpoint.live_legs == 0

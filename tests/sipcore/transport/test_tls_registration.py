@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trunks import qualify, registration
@@ -53,7 +53,7 @@ async def watch(phone: Phone) -> AsyncIterator[Watch]:
 
 async def register_at(watch: Watch, port: int, **changes: Any) -> Trunk:
     """A trunk of the carrier that has its server there."""
-    watch.endpoint.set_hosts({Place(HOST, port, "tls"): [Target("127.0.0.1", port, "tls")]})
+    watch.endpoint.set_hosts({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
     trunk = Trunk(
         key="first", host=HOST, port=port, transport="tls", outbound_proxy=None, user="ann",
         credentials=Credentials("ann", "s3cret"), registers=True, follow_redirects=False, accept_refer=False,

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import Contact
-from sipcore.messages.headers import Party
+from sipcore.messages.headers import NameAddr
 from sipcore.security.digest import Credentials
 from sipcore.trunks.trunk import Trunk
 from tests.sipcore.loopback_phone import Phone
@@ -89,7 +89,7 @@ async def redirected(phone: Phone, raw: RawPhone, after: Trunk) -> Leg:
 
     await phone.endpoint.set_trunks([before])
     number = number_of(phone, "ann")
-    leg = await phone.endpoint.call("900", trunk=before, caller=Party("100", ""), follow=follow)
+    leg = await phone.endpoint.call("900", trunk=before, caller=NameAddr("100", ""), follow=follow)
     callee = await RawCallee.called(raw)
     callee.refuses("302 Moved Temporarily", "Contact: <sip:300@elsewhere.example>")
     await callee.gets("ACK")
@@ -123,7 +123,7 @@ async def test_what_is_left_of_a_trunk_that_has_gone_does_not_take_the_next_one_
     leg = await redirected(phone, raw, bob)
     await asyncio.wait_for(leg.ended, 5)
     gc.collect()
-    again = await phone.endpoint.call("900", trunk=bob, caller=Party("100", ""))
+    again = await phone.endpoint.call("900", trunk=bob, caller=NameAddr("100", ""))
     assert await shown(again, other) == "bob"
 
 
@@ -131,6 +131,6 @@ async def test_a_call_through_a_trunk_that_is_not_there_is_not_made(phone: Phone
     """Without its account it would show no password, or another one's."""
     await phone.endpoint.set_trunks([])
     with pytest.raises(ConnectionError, match="the trunk is not there"):
-        await phone.endpoint.call("900", trunk=trunk(raw, "ann", "ann"), caller=Party("100", ""))
+        await phone.endpoint.call("900", trunk=trunk(raw, "ann", "ann"), caller=NameAddr("100", ""))
     await raw.options()
     assert raw.sip.received.empty()

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks import qualify
 from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk
 from tests.peers.sipp_baresip import free_port
@@ -137,14 +137,14 @@ async def test_a_host_that_is_found_late_is_asked_at_once(
     asked_for = phone.endpoint._qualifications
     assert asked_for is not None
     await until(lambda: any(each.unresolved for each in asked_for._asked.values()))
-    phone.endpoint.set_hosts({Place("pbx.example", None, "udp"): [Target(raw.host, raw.sip.port, "udp")]})
+    phone.endpoint.set_hosts({SipHostPort("pbx.example", None, "udp"): [SipTarget(raw.host, raw.sip.port, "udp")]})
     accept(raw, await asked(raw))
     await until(lambda: (phone.endpoint.trunk_status("a").detail or "").startswith("answers OPTIONS in "))
 
 
 async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, raw: RawPhone) -> None:
-    place = Place("pbx.example", None, "udp")
-    dead, alive = Target("127.0.0.1", free_port(), "udp"), Target(raw.host, raw.sip.port, "udp")
+    place = SipHostPort("pbx.example", None, "udp")
+    dead, alive = SipTarget("127.0.0.1", free_port(), "udp"), SipTarget(raw.host, raw.sip.port, "udp")
     phone.endpoint.set_hosts({place: [dead, alive]})
     silent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from sipcore.resolver.target import Place, Target
+from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import source_guard
 from sipcore.security.digest import Credentials, InboundDigest, parameters
 from sipcore.settings import EndpointSettings
@@ -292,8 +292,8 @@ async def test_a_silent_registrar_is_told_and_the_next_address_is_tried(
 ) -> None:
     monkeypatch.setattr(registration, "GIVE_UP_S", 0.3)
     async with RawRegistrar(says("")) as deaf, RawRegistrar(accepts(), host="127.0.0.2", port=deaf.port) as other:
-        place = Place("Registrar.example.net", deaf.port, "udp")
-        targets = [Target(each.host, each.port, "udp") for each in (deaf, other)]
+        place = SipHostPort("Registrar.example.net", deaf.port, "udp")
+        targets = [SipTarget(each.host, each.port, "udp") for each in (deaf, other)]
         watch.endpoint.set_hosts({place: targets[:1]})
         await watch.endpoint.set_trunks([trunk_at(deaf, host="registrar.example.net")])
         assert (await watch.until("failed")).detail == "no answer from 127.0.0.1"
@@ -317,15 +317,15 @@ async def test_a_name_that_becomes_known_is_registered_with_at_once(
         watch.endpoint.set_hosts({})
         await watch.endpoint.set_trunks([trunk_at(registrar, host="registrar.example.net", port=None)])
         assert (await watch.until("failed")).detail == "the host name is unknown"
-        place = Place("registrar.example.net", None, "udp")
-        watch.endpoint.set_hosts({place: [Target("127.0.0.1", registrar.port, "udp")]})
+        place = SipHostPort("registrar.example.net", None, "udp")
+        watch.endpoint.set_hosts({place: [SipTarget("127.0.0.1", registrar.port, "udp")]})
         await watch.until("registered")
         assert (await registrar.next()).first_line == "REGISTER sip:registrar.example.net SIP/2.0"
 
 
 async def test_an_outbound_proxy_gets_what_is_meant_for_the_registrar(watch: Watch) -> None:
     async with RawRegistrar(accepts()) as proxy:
-        trunk = trunk_at(proxy, host="192.0.2.1", port=5060, outbound_proxy=Place(proxy.host, proxy.port, "udp"))
+        trunk = trunk_at(proxy, host="192.0.2.1", port=5060, outbound_proxy=SipHostPort(proxy.host, proxy.port, "udp"))
         await watch.endpoint.set_trunks([trunk])
         request = await proxy.next()
         assert request.first_line == "REGISTER sip:192.0.2.1:5060 SIP/2.0"
@@ -335,8 +335,8 @@ async def test_an_outbound_proxy_gets_what_is_meant_for_the_registrar(watch: Wat
 
 async def test_an_outbound_proxy_with_a_name_is_found_by_our_table(watch: Watch) -> None:
     async with RawRegistrar(accepts()) as proxy:
-        place = Place("edge.example.net", None, "udp")
-        watch.endpoint.set_hosts({place: [Target(proxy.host, proxy.port, "udp")]})
+        place = SipHostPort("edge.example.net", None, "udp")
+        watch.endpoint.set_hosts({place: [SipTarget(proxy.host, proxy.port, "udp")]})
         await watch.endpoint.set_trunks([trunk_at(proxy, host="pbx.example.net", port=None, outbound_proxy=place)])
         request = await proxy.next()
         assert request.first_line == "REGISTER sip:pbx.example.net SIP/2.0"

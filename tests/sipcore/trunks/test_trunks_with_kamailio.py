@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from sipcore import _native
 from sipcore._native import MAX_ACCOUNTS
-from sipcore.messages.headers import Party
-from sipcore.resolver.target import Place
+from sipcore.messages.headers import NameAddr
+from sipcore.resolver.target import SipHostPort
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
 from sipcore.trunks.trunk import NEVER_ASKED, Trunk, TrunkStatus
@@ -122,7 +122,7 @@ async def test_a_call_out_answers_the_proxy_s_challenge_and_shows_user_and_numbe
     trunk = ann(kamailio, transport=transport)
     await phone.endpoint.set_trunks([trunk])
     await until(phone, "ann", "registered")
-    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, "Ann"))
+    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, "Ann"))
     callee = await RawCallee.called(caller)
     assert callee.number == OUTSIDE
     assert callee.invite.header("From").startswith('"Ann" <sip:ann@127.0.0.1>;tag=')
@@ -143,7 +143,7 @@ async def test_an_allowlist_trunk_with_a_password_answers_the_challenge_too(
     trunk = ann(kamailio, registers=False, user=NUMBER)
     await phone.endpoint.set_trunks([trunk])
     assert phone.endpoint.trunk_status("ann") == TrunkStatus("listening", NEVER_ASKED)
-    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
     callee = await RawCallee.called(caller)
     assert callee.invite.header("From").startswith(f"<sip:{NUMBER}@127.0.0.1>;tag=")
     callee.refuses("486 Busy Here")
@@ -154,14 +154,14 @@ async def test_an_allowlist_trunk_with_a_password_answers_the_challenge_too(
 async def test_without_a_password_a_challenge_ends_the_call(phone: Phone, kamailio: Kamailio) -> None:
     trunk = ann(kamailio, registers=False, credentials=None)
     await phone.endpoint.set_trunks([trunk])
-    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
     assert (await asyncio.wait_for(leg.ended, 5)).code == 407
 
 
 async def test_with_a_wrong_password_a_challenge_ends_the_call(phone: Phone, kamailio: Kamailio) -> None:
     trunk = ann(kamailio, registers=False, credentials=Credentials("ann", "guess"))
     await phone.endpoint.set_trunks([trunk])
-    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
     assert (await asyncio.wait_for(leg.ended, 5)).code == 407
 
 
@@ -169,11 +169,11 @@ async def test_an_outbound_proxy_takes_registrations_and_calls(
     phone: Phone, kamailio: Kamailio, caller: RawPhone
 ) -> None:
     """The registrar's own address leads nowhere."""
-    proxy = Place(kamailio.host, kamailio.port, "udp")
+    proxy = SipHostPort(kamailio.host, kamailio.port, "udp")
     trunk = ann(kamailio, host="pbx.example.net", port=None, outbound_proxy=proxy)
     await phone.endpoint.set_trunks([trunk])
     await until(phone, "ann", "registered")
-    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+    leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
     callee = await RawCallee.called(caller)
     assert callee.invite.header("From").startswith("<sip:ann@pbx.example.net>;tag=")
     callee.refuses("486 Busy Here")
@@ -186,7 +186,7 @@ async def test_changing_and_deleting_trunks_leaves_others_and_live_calls_alone(
     await phone.endpoint.set_trunks([ann(kamailio), bob(kamailio)])
     [bound] = await kamailio.until_bound("bob")
     await until(phone, "ann", "registered")
-    leg = await phone.endpoint.call(OUTSIDE, trunk=ann(kamailio), caller=Party(NUMBER, ""))
+    leg = await phone.endpoint.call(OUTSIDE, trunk=ann(kamailio), caller=NameAddr(NUMBER, ""))
     callee = await RawCallee.called(caller)
     callee.answers()
     await asyncio.wait_for(leg.connected(), 5)
@@ -216,10 +216,10 @@ async def test_a_route_that_cannot_be_is_refused_each_time_and_the_one_before_st
 ) -> None:
     async with RawPhone(phone.target) as proxy:
         trunk = ann(
-            kamailio, registers=False, outbound_proxy=Place(proxy.host, proxy.sip.port, "udp"), host="192.0.2.1"
+            kamailio, registers=False, outbound_proxy=SipHostPort(proxy.host, proxy.sip.port, "udp"), host="192.0.2.1"
         )
         await phone.endpoint.set_trunks([trunk])
-        leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+        leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
         callee = await RawCallee.called(proxy)
         number = phone.endpoint._trunks._lines["ann"].number
         for _ in range(2):
@@ -227,6 +227,6 @@ async def test_a_route_that_cannot_be_is_refused_each_time_and_the_one_before_st
                 await phone.endpoint._owner.run(_native.account_route, number, "<sip:192.0.2.9;lr>", "<no route")
         callee.refuses("486 Busy Here")
         await leg.ended
-        again = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=Party(NUMBER, ""))
+        again = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
         (await RawCallee.called(proxy)).refuses("486 Busy Here")
         await again.ended
