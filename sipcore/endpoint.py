@@ -19,11 +19,11 @@ from config.special_addresses import networks_without_hosts
 from sipcore import _native
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.call_registry import CallRegistry
-from sipcore.dialogs.invite import Invitation, Way, choose
+from sipcore.dialogs.invite import InvitePath, OutboundInvite, pick_target
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr, replace_user, uri_host
-from sipcore.pjsip_thread import Owner
+from sipcore.pjsip_thread import PjsipThread
 from sipcore.resolver.host_table import HostTable
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import digest, source_guard
@@ -57,7 +57,7 @@ class Endpoint:
         self.pump = Pump(settings.max_calls + _SPARE_CALLS)
         self._settings = settings
         self._on_incoming = on_incoming
-        self._owner = Owner()
+        self._owner = PjsipThread()
         self._registry: CallRegistry | None = None
         self._endpoint: pj.Endpoint | None = None
         self._accounts: dict[int, TrunkAccount] = {}
@@ -80,7 +80,7 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         settings = self._settings
         self._registry = CallRegistry(self._owner, self.pump, loop, self._arrives, self._is_silent)
-        self._trunks = Trunks(self._owner, settings, self._registry.incoming, self._names, self._has_trunk_status)
+        self._trunks = Trunks(self._owner, settings, self._registry.on_invite, self._names, self._has_trunk_status)
         self._qualifications = Qualifications(
             self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
         )
@@ -197,22 +197,22 @@ class Endpoint:
         if not self._accounts or self._registry is None:
             raise RuntimeError("the endpoint has not started")
 
-        def find(user: str | None, silent: Collection[SipTarget]) -> Way:
+        def find(user: str | None, silent: Collection[SipTarget]) -> InvitePath:
             return self._way(to, user, trunk, silent)
 
-        invitation = Invitation(find, caller, sip_call_id or str(uuid4()), headers, follow)
-        return await self._registry.place(invitation)
+        invitation = OutboundInvite(find, caller, sip_call_id or str(uuid4()), headers, follow)
+        return await self._registry.send_invite(invitation)
 
-    def _way(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[SipTarget]) -> Way:
+    def _way(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[SipTarget]) -> InvitePath:
         """`user`: who is called in the place of `to`."""
         if trunk is None:
-            return Way(self._account_towards(uri_host(to)), replace_user(to, user) if user else to)
+            return InvitePath(self._account_towards(uri_host(to)), replace_user(to, user) if user else to)
         way = self._started_trunks().way(trunk, user or to, silent)
         if way is not None:
             return way
-        target, last = choose(self._names.targets(trunk.host_port), silent)
+        target, last = pick_target(self._names.targets(trunk.host_port), silent)
         account, uri = self._account_towards(target.address), uri_at(trunk, target, user or to)
-        return Way(account, uri, told_host(target.address), host=trunk.host, target=target, last=last)
+        return InvitePath(account, uri, told_host(target.address), host=trunk.host, target=target, is_last=last)
 
     def _started_trunks(self) -> Trunks:
         if self._trunks is None:
@@ -258,8 +258,8 @@ class Endpoint:
         source_guard.set_sources((), ())  # those of an endpoint before us are kept beyond its end
         self.set_hosts({})
         self.set_accepting(True)
-        source_guard.set_most_invites(self._settings.max_invites_per_second)
-        _native.challenge_mark(digest.MARK)
+        source_guard.set_invite_rate_limit(self._settings.max_invites_per_second)
+        _native.challenge_mark(digest.NONCE_MARK)
         _native.guard_install()
         _native.address_install()
         _native.hangup_install()
@@ -274,7 +274,7 @@ class Endpoint:
         _set_codecs(endpoint, self._settings.codecs)
         self.pump.start()
         for version in versions(self._settings.host):
-            account = self._accounts[version] = TrunkAccount(registry.incoming)
+            account = self._accounts[version] = TrunkAccount(registry.on_invite)
             account.create(account_config(self._settings, version), version == versions(self._settings.host)[0])
         numbers = {version: account.getId() for version, account in self._accounts.items()}
         _native.address_accounts(numbers.get(4, pj.PJSUA_INVALID_ID), numbers.get(6, pj.PJSUA_INVALID_ID))

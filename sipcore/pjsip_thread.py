@@ -11,7 +11,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Owner:
+class PjsipThread:
     """Runs functions one after the other on its thread. The event loop awaits them; PJSIP's threads just post."""
 
     def __init__(self) -> None:

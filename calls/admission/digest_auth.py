@@ -13,7 +13,7 @@ from calls.admission.rejection import CallRejected
 from config.secrets import Secrets
 from sipcore.dialogs.leg import InviteFacts
 from sipcore.messages.headers import HeaderLines, printable, uri_host_port, uri_user
-from sipcore.security.digest import Credentials, InboundDigest, Wanted
+from sipcore.security.digest import Credentials, DigestTarget, DigestVerifier
 from storage.phone_numbers.phone_numbers import PhoneNumber
 
 log = structlog.get_logger()
@@ -29,7 +29,7 @@ class AuthenticationRequired(CallRejected):
 class InboundDigestAuth:
     """Asks callers of numbers with `sip_inbound_auth` for the number's SIP user and password."""
 
-    def __init__(self, secrets: Secrets, digest: InboundDigest, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, secrets: Secrets, digest: DigestVerifier, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._secrets: Final = secrets
         self._digest: Final = digest
         self._clock_s: Final = clock_s
@@ -42,9 +42,9 @@ class InboundDigestAuth:
             raise CallRejected(403, "the number asks for credentials, and has none")
         credentials = Credentials(number.sip_username, self._secrets.decrypt(number.sip_password_encrypted))
         now_s = self._clock_s()
-        outcome = self._digest.judge(
+        outcome = self._digest.verify(
             facts.authorization,
-            Wanted("INVITE", _uri_check(facts, number)),
+            DigestTarget("INVITE", _uri_check(facts, number)),
             credentials,
             facts.source,
             number.organization_id,

@@ -98,7 +98,11 @@ def why_not_a_header(name: str, value: object) -> str | None:
     header = name.removeprefix(METADATA_PREFIX)
     if _SENT.fullmatch(header) is None or header.title() in _OWN:
         return f"Calls take along headers X-... and P-... (but no identity), {', '.join(SENDABLE_HEADERS)}"
-    if not isinstance(value, str) or not 1 <= len(value) <= captured_headers.MAX_VALUE_LENGTH or not value.isprintable():
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= captured_headers.MAX_VALUE_LENGTH
+        or not value.isprintable()
+    ):
         return f"Must be a string of 1 to {captured_headers.MAX_VALUE_LENGTH} characters without control characters"
     return None
 

@@ -92,7 +92,9 @@ class SourceAllowlist:
     async def _read(self) -> None:
         self._stored, names = await self._database.read(self._look)
         networks = [each for each in self._stored if "/" in each]
-        self._hosts = {each for each in self._stored if "/" not in each and ip_literal_targets(Destination(each)) is None}
+        self._hosts = {
+            each for each in self._stored if "/" not in each and ip_literal_targets(Destination(each)) is None
+        }
         self._networks = CidrSet(networks)
         self._places.want(
             "sources",

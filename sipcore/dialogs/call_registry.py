@@ -13,21 +13,21 @@ import structlog
 from media.dtmf.keys import KEYS, DigitWay
 from sipcore import _native
 from sipcore.audio.pump import Pump
-from sipcore.dialogs.invite import Invitation, Way, failure, lead
-from sipcore.dialogs.invite_failover import Ending, Onward
+from sipcore.dialogs.invite import InvitePath, OutboundInvite, failure, set_route
+from sipcore.dialogs.invite_failover import InviteFailover, InviteFailure
 from sipcore.dialogs.leg import InviteFacts, Leg, Media
-from sipcore.dialogs.pj_call import PjCall, PjDialogControl, told
+from sipcore.dialogs.pj_call import PjCall, PjDialogControl, call_params
 from sipcore.messages import headers, reason_header
 from sipcore.messages.captured_headers import capture
 from sipcore.messages.contact import redirect_contacts
 from sipcore.messages.refer import ReferRequest
 from sipcore.messages.refer import parse_refer as read_referral
-from sipcore.pjsip_thread import Owner
-from sipcore.security.srtp import ClearKeys, Secrecy
+from sipcore.pjsip_thread import PjsipThread
+from sipcore.security.srtp import CleartextSdesWarning, MediaEncryption
 
 log = structlog.get_logger(__name__)
 
-LONGEST_AUTHORIZATION = 2048
+MAX_AUTHORIZATION_LENGTH = 2048
 """Characters; more are no answer to a challenge of ours."""
 
 
@@ -36,7 +36,7 @@ class CallRegistry:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: PjsipThread,
         pump: Pump,
         loop: asyncio.AbstractEventLoop,
         on_incoming: Callable[[Leg], None],
@@ -44,21 +44,23 @@ class CallRegistry:
     ) -> None:
         """`on_silent`: one of several addresses of a host did not answer a call."""
         self.legs: dict[int, Leg] = {}
-        self._clear_keys = ClearKeys()
+        self._clear_keys = CleartextSdesWarning()
         self._calls: dict[int, PjCall] = {}
         self._dialogs: dict[int, PjDialogControl] = {}
         self._owner = owner
         self._pump = pump
         self._loop = loop
         self._on_incoming = on_incoming
-        self._waiting: dict[int, Ending] = {}
+        self._waiting: dict[int, InviteFailure] = {}
         """Ends of dialogs whose legs are being transferred."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._onward = Onward(self._start, self._belongs, self._send_again, self._give_up, self._leg_ended, on_silent)
+        self._onward = InviteFailover(
+            self._start, self._belongs, self._send_again, self._give_up, self._leg_ended, on_silent
+        )
 
     # ---- PJSIP's threads ----
 
-    def incoming(self, account: pj.Account, prm: pj.OnIncomingCallParam) -> None:
+    def on_invite(self, account: pj.Account, prm: pj.OnIncomingCallParam) -> None:
         """A new INVITE. The call object must exist when this returns, else pjsua2 refuses the call."""
         call = PjCall(account, self, prm.callId)
         info, message = call.getInfo(), prm.rdata.wholeMsg
@@ -71,14 +73,14 @@ class CallRegistry:
             to_addr=headers.parse_name_addr(headers.header_value(message, "To", "t")),
             from_addr=headers.parse_name_addr(headers.header_value(message, "From", "f")),
             from_tag=headers.parse_tag(headers.header_value(message, "From", "f")),
-            authorization=headers.header_value(message, "Authorization", "Authorization")[:LONGEST_AUTHORIZATION],
+            authorization=headers.header_value(message, "Authorization", "Authorization")[:MAX_AUTHORIZATION_LENGTH],
             headers=capture(message),
         )
         call.peer = facts.source
         leg = self._adopt(call, facts)
         self._post(self._offer, leg)
 
-    def status_for_referral(self, call: PjCall, request: str) -> int:
+    def status_for_refer(self, call: PjCall, request: str) -> int:
         """What the other side is told that wants us to go on with somebody else; 100: it is told later. One wish at a
         time is heard."""
         leg, referral = call.leg, read_referral(request)
@@ -92,7 +94,7 @@ class CallRegistry:
         self._post(self._start, self._transfer(call, call.getId(), leg, referral))
         return 100
 
-    def status_for_heir(self, call: PjCall, source: str) -> int:
+    def status_for_replaces(self, call: PjCall, source: str) -> int:
         """What somebody at this address is told who wants to go on with a call in the place of its other side."""
         leg = call.leg
         if leg is None:
@@ -103,7 +105,7 @@ class CallRegistry:
             log.error("sip.replacement_failed", peer=call.peer, source=source, error=repr(error), exc_info=error)
             return 500
 
-    def replaced(self, before: PjCall, after: PjCall) -> None:
+    def on_replaced(self, before: PjCall, after: PjCall) -> None:
         """The leg goes on with another call."""
         leg = before.leg
         if leg is None:
@@ -114,7 +116,7 @@ class CallRegistry:
         log.info("sip.call_replaced", sip_call_id=leg.sip_call_id, by=after.peer)
         self._post(self._start, self._has_changed_hands(leg))
 
-    def ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
+    def on_ended(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """The dialog is over. The object is dropped later, on the owner's thread. `reasons`: the peer's Reason
         headers."""
         if call.leg is not None:
@@ -122,63 +124,63 @@ class CallRegistry:
             self._post(self._dialog_ended, call.key, call.leg, code, headers.printable(reason), why)
         self._owner.post(self._drop_here, call.key)
 
-    def redirected(self, call: PjCall, code: int, answer: pj.SipRxData) -> None:
+    def on_redirected(self, call: PjCall, code: int, answer: pj.SipRxData) -> None:
         """The peer points to somebody else; whether the leg ends is decided on the event loop."""
         if call.leg is not None:
             contacts = redirect_contacts(answer.wholeMsg, headers.without_port(answer.srcAddress))
-            self._post(self._start, self._onward.redirected(call, call.leg, contacts, code))
+            self._post(self._start, self._onward.on_redirected(call, call.leg, contacts, code))
         self._owner.post(self._drop_here, call.key)
 
-    def unheard(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
+    def on_no_response(self, call: PjCall, code: int, reason: str, reasons: str) -> None:
         """Nobody is there, or has time; another address may."""
         if call.leg is not None:
-            ending = Ending(code, headers.printable(reason), reason_header.parse_reason(reasons))
-            self._post(self._start, self._onward.unheard(call, call.leg, ending))
+            ending = InviteFailure(code, headers.printable(reason), reason_header.parse_reason(reasons))
+            self._post(self._start, self._onward.on_no_response(call, call.leg, ending))
         self._owner.post(self._drop_here, call.key)
 
-    def rings(self, call: PjCall) -> None:
+    def on_ringing(self, call: PjCall) -> None:
         """The peer rings."""
         if call.leg is not None:
             self._post(call.leg._has_rung)
 
-    def accepted(self, call: PjCall) -> None:
+    def on_answered(self, call: PjCall) -> None:
         """The peer has answered."""
         if call.leg is not None:
             self._post(call.leg._has_been_answered)
 
-    def has_media(self, call: PjCall, media: Media, held: bool) -> None:
+    def on_media(self, call: PjCall, media: Media, held: bool) -> None:
         """Sound flows."""
         if call.leg is not None:
             self._post(call.leg._has_media, media, held)
 
-    def has_secrecy(self, secrecy: Secrecy) -> None:
+    def on_media_encryption(self, secrecy: MediaEncryption) -> None:
         """The two sides have agreed on how a call's sound is encrypted."""
-        self._post(self._clear_keys.saw, secrecy)
+        self._post(self._clear_keys.check, secrecy)
 
-    def has_no_slot(self, call: PjCall) -> None:
+    def on_no_pump_slot(self, call: PjCall) -> None:
         """The pump is full: without sound the call is of no use."""
         log.error("sip.no_slot", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:
             self._owner.post(dialog._bye_here, 503)
 
-    def has_no_answer(self, call: PjCall) -> None:
+    def on_no_sdp_answer(self, call: PjCall) -> None:
         """The ACK has brought no answer to our offer (RFC 3261 13.2.2.4), or none that can be: there is no sound."""
         log.info("sip.no_answer", sip_call_id=call.leg.sip_call_id if call.leg else None)
         dialog = self._dialogs.get(call.key)
         if dialog:
             self._owner.post(dialog._bye_here, 488)
 
-    def has_digit(self, call: PjCall, digit: str, way: DigitWay) -> None:
+    def on_digit(self, call: PjCall, digit: str, way: DigitWay) -> None:
         """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
         if call.leg is not None and (key := digit.upper()) in KEYS:
             self._post(call.leg._has_digit, key, way)
 
     # ---- the event loop ----
 
-    async def place(self, invitation: Invitation) -> Leg:
+    async def send_invite(self, invitation: OutboundInvite) -> Leg:
         """Send an INVITE. Raises `ConnectionError` when it cannot be sent."""
-        return await self._onward.placed(invitation, self._send)
+        return await self._onward.send(invitation, self._send)
 
     async def hang_up_all(self, timeout_s: float = 2.0) -> None:
         """End every leg and wait until they are gone, at most `timeout_s`."""
@@ -202,14 +204,14 @@ class CallRegistry:
 
     async def _note(self, call: PjCall, leg: Leg, referral: ReferRequest) -> None:
         """A wish that came while another one was heard; of many at once one is told of."""
-        if leg.on_refer is None or call.notes:
+        if leg.on_refer is None or call.reporting_declined_refer:
             return
-        call.notes = True
+        call.reporting_declined_refer = True
         try:
             await leg.on_refer(replace(referral, refusal="another one is under way"), _refuse)
         except Exception as error:
             log.error("sip.refusal_not_noted", sip_call_id=leg.sip_call_id, error=repr(error), exc_info=error)
-        call.notes = False
+        call.reporting_declined_refer = False
 
     async def _transfer(self, call: PjCall, number: int, leg: Leg, referral: ReferRequest) -> None:
         """Go on with whom the other side names, and tell it what became of that; it may have gone meanwhile. `number`
@@ -223,10 +225,10 @@ class CallRegistry:
             if accepted:
                 return
             accepted = True
-            call.referrals += 1
+            call.accepted_refers += 1
             await self._owner.run(_native.refer_answer, number, referral.cseq, 202)
             if dialog is not None and not referral.no_subscription:
-                event = referral.event_header(call.referrals == 1)
+                event = referral.event_header(call.accepted_refers == 1)
                 await dialog.notify(event, 100)
 
         code = await self._is_transferred(call, leg, referral, accept)
@@ -266,14 +268,16 @@ class CallRegistry:
         if leg._hung_up:
             await leg.hangup()
 
-    async def _send(self, way: Way, invitation: Invitation) -> tuple[PjCall, Leg]:
+    async def _send(self, way: InvitePath, invitation: OutboundInvite) -> tuple[PjCall, Leg]:
         return await self._owner.run(self._place_here, way, invitation)
 
     async def _belongs(self, call: PjCall, leg: Leg) -> bool:
         """Asked for after whatever the owner's thread is about: PJSIP tells of a failure before `makeCall` does."""
         return await self._owner.run(lambda: self.legs.get(call.key) is leg)
 
-    async def _send_again(self, before: PjCall, leg: Leg, way: Way, invitation: Invitation) -> tuple[PjCall, Leg]:
+    async def _send_again(
+        self, before: PjCall, leg: Leg, way: InvitePath, invitation: OutboundInvite
+    ) -> tuple[PjCall, Leg]:
         call = await self._owner.run(self._place_again_here, leg, way, invitation)
         self.legs.pop(before.key, None)
         return call, leg
@@ -284,11 +288,11 @@ class CallRegistry:
     def _dialog_ended(self, key: int, leg: Leg, code: int, reason: str, why: reason_header.ReasonHeader) -> None:
         """A leg that is being transferred waits for what comes of that."""
         if leg._referral is not None and not leg._hung_up and self.legs.get(key) is leg:
-            self._waiting[key] = Ending(code, reason, why)
+            self._waiting[key] = InviteFailure(code, reason, why)
         elif self.legs.get(key) is leg:
-            self._leg_ended(key, leg, Ending(code, reason, why))
+            self._leg_ended(key, leg, InviteFailure(code, reason, why))
 
-    def _leg_ended(self, key: int, leg: Leg, ending: Ending) -> None:
+    def _leg_ended(self, key: int, leg: Leg, ending: InviteFailure) -> None:
         self.legs.pop(key, None)
         leg._has_ended(ending.code, ending.reason, ending.why)
 
@@ -312,11 +316,11 @@ class CallRegistry:
         self._calls[call.key] = call
         self._dialogs[call.key] = dialog
 
-    def _place_here(self, way: Way, invitation: Invitation) -> tuple[PjCall, Leg]:
+    def _place_here(self, way: InvitePath, invitation: OutboundInvite) -> tuple[PjCall, Leg]:
         if not _native.rtp_ports_left():
             raise ConnectionError("no INVITE could be sent: all ports of [sip] rtp_ports are in use")
-        identity = invitation.identity(way)
-        lead(way)
+        identity = invitation.asserted_identity(way)
+        set_route(way)
         _native.call_table_make_room()
         call = PjCall(way.account, self)
         facts = InviteFacts(
@@ -331,21 +335,21 @@ class CallRegistry:
         self._send_here(call, way, invitation, identity)
         return call, leg
 
-    def _place_again_here(self, leg: Leg, way: Way, invitation: Invitation) -> PjCall:
-        identity = invitation.identity(way)
-        lead(way)
+    def _place_again_here(self, leg: Leg, way: InvitePath, invitation: OutboundInvite) -> PjCall:
+        identity = invitation.asserted_identity(way)
+        set_route(way)
         _native.call_table_make_room()
         call = PjCall(way.account, self)
         self._attach(call, leg, PjDialogControl(self._owner, call))
         self._send_here(call, way, invitation, identity)
         return call
 
-    def _send_here(self, call: PjCall, way: Way, invitation: Invitation, identity: str) -> None:
+    def _send_here(self, call: PjCall, way: InvitePath, invitation: OutboundInvite, identity: str) -> None:
         asserted = (("P-Asserted-Identity", identity),) if identity else ()
-        operation = told(0, (*asserted, *invitation.headers))
+        operation = call_params(0, (*asserted, *invitation.headers))
         operation.opt.customCallId = invitation.sip_call_id
-        operation.txOption.localUri = invitation.sender(way) or identity
-        call.invitation, call.way = invitation, way
+        operation.txOption.localUri = invitation.from_header(way) or identity
+        call.invite, call.path = invitation, way
         try:
             call.makeCall(way.uri, operation)
         except pj.Error as error:
@@ -378,7 +382,7 @@ class CallRegistry:
     def _drop_here(self, key: int) -> None:
         dialog = self._dialogs.pop(key, None)
         if dialog:
-            dialog.forget()
+            dialog.detach()
         call = self._calls.pop(key, None)
         if call:
             call.leg = None

@@ -26,14 +26,14 @@ class NotReached(ConnectionError):
 
 
 @dataclass(frozen=True)
-class Way:
+class InvitePath:
     """How a call leaves: from an account, to `sip:user@host:port[;transport=tcp]`."""
 
     account: pj.Account
     uri: str
     domain: str | None = None
     """What stands behind our users; None: our address."""
-    user: str | None = None
+    from_user: str | None = None
     """Who From says that calls, with escapes; None: the caller."""
     routes: tuple[str, ...] | None = None
     """Route values for what the account sends, first hop first; None: others send with it too, and it has none."""
@@ -41,64 +41,64 @@ class Way:
     """Whose address `target` is."""
     target: SipTarget | None = None
     """Where the call goes first; None: wherever the URI leads."""
-    last: bool = True
+    is_last: bool = True
     """The host has no other address that could be tried."""
 
     @property
-    def by_name(self) -> bool:
+    def resolved_by_pjsip(self) -> bool:
         """PJSIP looks for the address itself, and finds the best one: only when `target` is said to be silent it is
         another one."""
         return self.target is None or self.target.transport == "tls"
 
 
-Find = Callable[[str | None, Collection[SipTarget]], Way]
+FindPath = Callable[[str | None, Collection[SipTarget]], InvitePath]
 """Called on the event loop with whom a redirect points to (None: it is the first callee) and the addresses that did not
 answer: how the call leaves now. Raises `ConnectionError` when it cannot."""
 
 
 @dataclass(frozen=True)
-class Invitation:
+class OutboundInvite:
     """A call to make, with this Call-ID; `caller` None: From is the account's."""
 
-    find: Find
+    find_path: FindPath
     caller: headers.NameAddr | None
     sip_call_id: str
     headers: HeaderLines = ()
     follow: FollowContact | None = None
     """Says whether the call goes on to where a redirect points; None: it does not."""
-    redirects: int = 3
+    redirects_left: int = 3
     """How many more redirects are followed."""
     redirected_to: str | None = None
     """Who is called in the place of the first callee."""
-    silent: frozenset[SipTarget] = frozenset()
+    unresponsive: frozenset[SipTarget] = frozenset()
     """Addresses that have been tried in vain."""
 
-    def way(self) -> Way:
+    def path(self) -> InvitePath:
         """How it leaves now, which may be another way than a moment ago. Raises `ConnectionError`."""
-        return self.find(self.redirected_to, self.silent)
+        return self.find_path(self.redirected_to, self.unresponsive)
 
-    def to(self, user: str) -> Invitation:
+    def redirect_to(self, user: str) -> OutboundInvite:
         """The same call to somebody else, who is reached in the same way."""
-        return replace(self, redirected_to=user, redirects=self.redirects - 1)
+        return replace(self, redirected_to=user, redirects_left=self.redirects_left - 1)
 
-    def past(self, way: Way) -> Invitation:
+    def without(self, way: InvitePath) -> OutboundInvite:
         """The same call, but not that way again."""
-        return self if way.target is None else replace(self, silent=self.silent | {way.target})
+        return self if way.target is None else replace(self, unresponsive=self.unresponsive | {way.target})
 
-    def identity(self, way: Way) -> str:
+    def asserted_identity(self, way: InvitePath) -> str:
         """Who calls; "": who the account says. Raises `ConnectionError` when there is no way to the URI's host."""
         if self.caller is None:
             return ""
         return headers.format_name_addr(self.caller, way.domain or told_host(headers.uri_host(way.uri)))
 
-    def sender(self, way: Way) -> str:
+    def from_header(self, way: InvitePath) -> str:
         """What From says; "": who calls."""
-        if self.caller is None or way.user is None or way.domain is None:
+        if self.caller is None or way.from_user is None or way.domain is None:
             return ""
-        return headers.format_name_addr(headers.NameAddr(way.user, self.caller.display_name), way.domain)
+        return headers.format_name_addr(headers.NameAddr(way.from_user, self.caller.display_name), way.domain)
 
 
-def choose(
+def pick_target(
     targets: Sequence[SipTarget], silent: Collection[SipTarget], favourite: SipTarget | None = None
 ) -> tuple[SipTarget, bool]:
     """The favourite, else the first that is not silent, and whether it is the last one. Raises `ConnectionError`
@@ -109,7 +109,7 @@ def choose(
     return favourite if favourite in left else left[0], len(left) == 1
 
 
-def lead(way: Way) -> None:
+def set_route(way: InvitePath) -> None:
     """On the owner's thread, before a call leaves: make sure that the account is still the one that was chosen, and let
     what it sends go that way. Raises `ConnectionError`."""
     if not way.account.isValid():

@@ -18,7 +18,7 @@ from sipcore.messages.captured_headers import CapturedHeaders
 from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.messages.reason_header import Q850Cause
 from sipcore.messages.refer import ReferRequest
-from sipcore.security.srtp import Keying
+from sipcore.security.srtp import SrtpKeying
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Media:
     slot: int
     rate: int
     codec: str
-    keying: Keying | None = None
+    keying: SrtpKeying | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def set_sources(known: Iterable[str], probes: Iterable[str]) -> None:
     _native.guard_sources(tuple(known), tuple(probes))
 
 
-def set_most_invites(per_second: int) -> None:
+def set_invite_rate_limit(per_second: int) -> None:
     """So many new INVITEs a second are taken from each source address, twice as many at once; more get 503."""
     _native.limit_set(per_second)
 
@@ -33,7 +33,7 @@ def log_events() -> None:
         log.warning("sip.unknown_source", source="further sources", count=more)
 
 
-def turned_away() -> dict[str, int]:
+def drop_counts() -> dict[str, int]:
     """How often each reason has turned something away since the process began."""
     return _native.guard_totals()
 

@@ -15,7 +15,7 @@ import structlog
 from config.clock import utc_now
 from sipcore import _native
 from sipcore.messages.headers import printable
-from sipcore.pjsip_thread import Owner
+from sipcore.pjsip_thread import PjsipThread
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks.qualify import End, Qualification, Reply
 from sipcore.trunks.trunk import Trunk, TrunkStatus
@@ -48,7 +48,7 @@ class Qualifications:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: PjsipThread,
         locate: Callable[[SipHostPort], Sequence[SipTarget]],
         account_towards: Callable[[str], int],
         on_status: Callable[[str, TrunkStatus], None],

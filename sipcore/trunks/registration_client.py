@@ -16,7 +16,7 @@ import structlog
 from config.clock import utc_now
 from sipcore import _native
 from sipcore.messages.headers import printable
-from sipcore.pjsip_thread import Owner
+from sipcore.pjsip_thread import PjsipThread
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
 from sipcore.trunks.registration import End, Outcome, Registration, why_failed
@@ -70,7 +70,7 @@ class Registrations:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: PjsipThread,
         locate: Callable[[SipHostPort], Sequence[SipTarget]],
         on_status: Callable[[str, TrunkStatus], None],
     ) -> None:

@@ -11,8 +11,8 @@ import pjsua2 as pj
 import structlog
 
 from sipcore import _native
-from sipcore.dialogs.invite import Way, choose
-from sipcore.pjsip_thread import Owner
+from sipcore.dialogs.invite import InvitePath, pick_target
+from sipcore.pjsip_thread import PjsipThread
 from sipcore.resolver.host_table import HostTable
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.settings import EndpointSettings
@@ -48,7 +48,7 @@ class Trunks:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: PjsipThread,
         settings: EndpointSettings,
         on_incoming: Callable[[pj.Account, pj.OnIncomingCallParam], None],
         names: HostTable,
@@ -103,7 +103,7 @@ class Trunks:
             return TrunkStatus("registering")
         return TrunkStatus("listening", NO_ANSWER_YET if trunk.qualify_s else NEVER_ASKED)
 
-    def way(self, trunk: Trunk, to: str, silent: Collection[SipTarget]) -> Way | None:
+    def way(self, trunk: Trunk, to: str, silent: Collection[SipTarget]) -> InvitePath | None:
         """How a call leaves now through a trunk that has an account; None when it needs none. Raises `ConnectionError`
         when there is no account, or no address that is not silent."""
         line = self._lines.get(trunk.key)
@@ -112,10 +112,10 @@ class Trunks:
                 raise ConnectionError(self._why_without_account(trunk.key))
             return None
         place = _first_hop(line.trunk)
-        target, last = choose(self._reachable(line), silent, line.registered.target if line.registered else None)
+        target, last = pick_target(self._reachable(line), silent, line.registered.target if line.registered else None)
         user, domain = account_of(line.trunk) if line.trunk.registers else (None, told_host(target.address))
         routes = tuple(routes_of(line.trunk, target))
-        return Way(line.account, uri_of(line.trunk, to), domain, user, routes, place.host, target, last)
+        return InvitePath(line.account, uri_of(line.trunk, to), domain, user, routes, place.host, target, last)
 
     def _why_without_account(self, key: str) -> str:
         failed = self._errors.get(key)

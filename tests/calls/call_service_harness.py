@@ -32,7 +32,7 @@ from config.sections import BillingSettings
 from media.engine.engine import Engine
 from media.recording import RecordingWriter
 from models.protocols import AnswerPart
-from sipcore.security.digest import InboundDigest
+from sipcore.security.digest import DigestVerifier
 from storage.accounts import organizations
 from storage.agents import agents
 from storage.agents.agents import Agent, AgentFields
@@ -221,7 +221,7 @@ async def open_house(
     callees = Callees(pump)
     turns = GatedTurns(per_second)
     way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load, trunk_policy=trunk_policy)
-    door = InboundDigestAuth(secrets, InboundDigest(("SHA-256", "MD5")))
+    door = InboundDigestAuth(secrets, DigestVerifier(("SHA-256", "MD5")))
     service = CallService(
         database, equipment, ceilings or ConcurrencyLimits(), names_of, way_out, door=door, load=load,
         check_caller=inbound_funds_check(billing), trunk_policy=trunk_policy,

@@ -8,7 +8,7 @@ from sipcore.messages import contact as contacts
 from sipcore.messages import headers, masking, reason_header
 from sipcore.messages.headers import NameAddr
 from sipcore.security import digest
-from sipcore.security.digest import Credentials, InboundDigest, Wanted
+from sipcore.security.digest import Credentials, DigestTarget, DigestVerifier
 from sipcore.trace.sip_message import SipMessage
 
 _LONGEST: Final = 128
@@ -80,23 +80,23 @@ def shown(data: bytes) -> None:
 
 def digest_answer(data: bytes) -> None:
     """Credentials: only those with the right response to a nonce of ours are granted, and those once."""
-    judge = InboundDigest(("SHA-256", "MD5"))
+    judge = DigestVerifier(("SHA-256", "MD5"))
     nonce = dict(judge.challenge(_SOURCE, 0.0))["WWW-Authenticate"].split('nonce="')[1].split('"')[0]
     said = data.decode("utf-8", "surrogateescape").replace(_NONCE, nonce)
-    wanted = Wanted("INVITE", lambda uri: uri == "sip:100@h")
-    assert judge.judge(said, wanted, _WHO, _SOURCE, "o", 1.0) in ("asked", "wrong", "blocked")
-    given = digest.parameters(said)
+    wanted = DigestTarget("INVITE", lambda uri: uri == "sip:100@h")
+    assert judge.verify(said, wanted, _WHO, _SOURCE, "o", 1.0) in ("asked", "wrong", "blocked")
+    given = digest.digest_parameters(said)
     if given is None or _RESPONSE not in given.values() or not given.keys() >= _NEEDED:
         return
     for algorithm in ("SHA-256", "MD5"):
-        right = digest.response(algorithm, "INVITE", _WHO, given)
-        outcome = judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0)
+        right = digest.digest_response(algorithm, "INVITE", _WHO, given)
+        outcome = judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0)
         if outcome != "granted":
             continue
         assert given["nonce"] == nonce
         assert given["uri"] == "sip:100@h"
         assert given["username"] == _WHO.user
-        assert judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0) == "stale"
-        assert judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, "192.0.2.2", "o", 1.0) == "stale"
-        assert judge.judge(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 100.0) == "stale"
+        assert judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 1.0) == "stale"
+        assert judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, "192.0.2.2", "o", 1.0) == "stale"
+        assert judge.verify(said.replace(_RESPONSE, right), wanted, _WHO, _SOURCE, "o", 100.0) == "stale"
         return

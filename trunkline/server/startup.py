@@ -42,7 +42,7 @@ from models.loading.catalogue import Catalogue
 from sipcore.dialogs.leg import Leg
 from sipcore.endpoint import Endpoint
 from sipcore.messages.headers import bracketed
-from sipcore.security.digest import InboundDigest
+from sipcore.security.digest import DigestVerifier
 from storage.background_sounds import presets as preset_sounds
 from storage.database import lock
 from storage.database.disk_space import DiskSpace
@@ -149,7 +149,7 @@ async def running(
             gate,
         )  # fmt: skip
         way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp, load, gate.policy)
-        door = InboundDigestAuth(key, InboundDigest(settings.sip.digest_algorithms))
+        door = InboundDigestAuth(key, DigestVerifier(settings.sip.digest_algorithms))
         service = inbox.service = CallService(
             database, equipment, _ceilings(settings), sources.aliases_of, way_out, door=door, load=load,
             check_caller=inbound_funds_check(settings.billing), trunk_policy=gate.policy,

@@ -23,7 +23,7 @@ class GuardCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read the counters."""
         away = CounterMetricFamily("trunkline_sip_turned_away", "SIP that the guard turned away", labels=["reason"])
-        for reason, count in source_guard.turned_away().items():
+        for reason, count in source_guard.drop_counts().items():
             away.add_metric([reason], count)
         yield away
 

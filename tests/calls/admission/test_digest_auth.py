@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from sipcore.security.digest import InboundDigest
+from sipcore.security.digest import DigestVerifier
 from storage.phone_numbers import phone_numbers
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import House, open_house, until
@@ -38,7 +38,7 @@ async def asked(house: House) -> Caller:
     """Who was asked, with the nonce of the question."""
     phone = house.rings()
     assert await refused(phone) == [401]
-    caller = Caller(InboundDigest(["MD5"]), "MD5", SOURCE)
+    caller = Caller(DigestVerifier(["MD5"]), "MD5", SOURCE)
     caller.uri = "sip:+4930100@192.0.2.5"
     found = re.search('nonce="([^"]+)"', phone.dialog.headers["WWW-Authenticate"])
     assert found is not None

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.source_allowlist import CidrSet, SourceAllowlist
-from sipcore.resolver.dns_records import Answer, LookupFailed
+from sipcore.resolver.dns_records import DnsAnswer, LookupFailed
 from sipcore.resolver.sip_locator import Destination, ResolvedTargets
 from sipcore.resolver.system_resolver import SystemResolver
 from sipcore.resolver.target import SipTarget

@@ -9,7 +9,7 @@ import pjsua2 as pj
 import pytest
 
 from sipcore.dialogs.pj_call import PjCall, PjDialogControl
-from sipcore.pjsip_thread import Owner
+from sipcore.pjsip_thread import PjsipThread
 
 BUSY, OVER = 70009, 171140
 
@@ -34,7 +34,7 @@ class Stubborn:
     ("refusals", "status", "asked"), [(0, BUSY, 1), (3, BUSY, 4), (99, BUSY, 10), (1, OVER, 1)], ids=str
 )
 async def test_a_busy_call_is_asked_again(refusals: int, status: int, asked: int) -> None:
-    owner, call = Owner(), Stubborn(refusals, status)
+    owner, call = PjsipThread(), Stubborn(refusals, status)
     await PjDialogControl(owner, cast(PjCall, call)).respond(200, ())
     for _ in range(12):
         await owner.run(cast(Callable[[], None], lambda: None))

@@ -94,7 +94,7 @@ async def test_a_flood_of_calls_from_an_unknown_source_gets_nothing(phone: Phone
 
 async def test_calls_that_come_faster_than_they_can_be_ended_all_end(phone: Phone, raw: RawPhone) -> None:
     """More than the table holds, so that its places are taken again at once, by callers that never acknowledge."""
-    source_guard.set_most_invites(0)
+    source_guard.set_invite_rate_limit(0)
     legs: list[Leg] = []
     verbs: list[asyncio.Task[object]] = []
     try:
@@ -111,7 +111,7 @@ async def test_calls_that_come_faster_than_they_can_be_ended_all_end(phone: Phon
                 await leg.hangup()
             await asyncio.gather(*verbs, return_exceptions=True)
     finally:
-        source_guard.set_most_invites(MOST_INVITES)
+        source_guard.set_invite_rate_limit(MOST_INVITES)
     assert len(legs) > 100
     await asyncio.wait_for(asyncio.gather(*(leg.ended for leg in legs)), 5)
     assert phone.endpoint.live_legs == 0
@@ -121,7 +121,7 @@ async def test_calls_that_come_faster_than_they_can_be_ended_all_end(phone: Phon
 
 async def test_a_call_is_not_touched_by_those_that_had_its_number_before(phone: Phone, raw: RawPhone) -> None:
     """PJSUA gives numbers in turn, and what is left of an ended call may go later than its number is given again."""
-    source_guard.set_most_invites(0)
+    source_guard.set_invite_rate_limit(0)
     later = threading.Event()
     keeping_back = asyncio.wrap_future(phone.endpoint._owner.post(later.wait))
     try:
@@ -139,7 +139,7 @@ async def test_a_call_is_not_touched_by_those_that_had_its_number_before(phone: 
             assert (await ended(leg)).by_peer
     finally:
         later.set()
-        source_guard.set_most_invites(MOST_INVITES)
+        source_guard.set_invite_rate_limit(MOST_INVITES)
 
 
 async def call_and_cancel(phone: Phone, raw: RawPhone, times: int) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from sipcore.security import digest
 from sipcore.security.digest import (
-    FAILURES_S,
-    LIFETIME_S,
-    MOST_FAILURES,
-    MOST_FAILURES_OF_SOURCE,
+    FAILURE_WINDOW_S,
+    MAX_FAILURES,
+    MAX_SOURCE_FAILURES,
+    NONCE_LIFETIME_S,
     Credentials,
-    InboundDigest,
-    Wanted,
-    parameters,
+    DigestTarget,
+    DigestVerifier,
+    digest_parameters,
 )
 
 WE = Credentials("desk", 'hush: "ü"')
@@ -31,7 +31,7 @@ HASHES = {"MD5": hashlib.md5, "SHA-256": hashlib.sha256}
 class Caller:
     """Answers a challenge as RFC 7616 says, unless a test says otherwise."""
 
-    def __init__(self, door: InboundDigest, algorithm: str = "SHA-256", source: str = HERE, owner: str = "we") -> None:
+    def __init__(self, door: DigestVerifier, algorithm: str = "SHA-256", source: str = HERE, owner: str = "we") -> None:
         self.door = door
         self.algorithm = algorithm
         self.source = source
@@ -72,15 +72,15 @@ class Caller:
 
     def says(self, header: str, now_s: float, method: str = "INVITE") -> str:
         """What comes of it."""
-        return self.door.judge(header, Wanted(method, CALLED.__eq__), WE, self.source, self.owner, now_s)
+        return self.door.verify(header, DigestTarget(method, CALLED.__eq__), WE, self.source, self.owner, now_s)
 
 
 @pytest.fixture
-def door() -> InboundDigest:
-    return InboundDigest(("SHA-256", "MD5"))
+def door() -> DigestVerifier:
+    return DigestVerifier(("SHA-256", "MD5"))
 
 
-def test_a_challenge_offers_sha_256_before_md5_and_nothing_weaker_or_longer(door: InboundDigest) -> None:
+def test_a_challenge_offers_sha_256_before_md5_and_nothing_weaker_or_longer(door: DigestVerifier) -> None:
     lines = door.challenge(HERE, 0)
     assert [name for name, _ in lines] == ["WWW-Authenticate"] * 2
     form = r'Digest realm="trunkline", nonce="[A-Za-z0-9_=-]{60}", qop="auth", algorithm=(SHA-256|MD5)'
@@ -89,7 +89,7 @@ def test_a_challenge_offers_sha_256_before_md5_and_nothing_weaker_or_longer(door
 
 
 @pytest.mark.parametrize("algorithm", ["SHA-256", "MD5"])
-def test_the_right_user_and_password_are_granted(door: InboundDigest, algorithm: str) -> None:
+def test_the_right_user_and_password_are_granted(door: DigestVerifier, algorithm: str) -> None:
     caller = Caller(door, algorithm)
     assert caller.says("", 0) == "asked"
     caller.asks(0)
@@ -98,7 +98,7 @@ def test_the_right_user_and_password_are_granted(door: InboundDigest, algorithm:
 
 
 def test_what_is_not_offered_is_not_taken() -> None:
-    door = InboundDigest(["MD5"])
+    door = DigestVerifier(["MD5"])
     caller = Caller(door, "MD5")
     caller.asks(0)
     assert [re.findall("algorithm=(.*)", value) for _, value in door.challenge(HERE, 0)] == [["MD5"]]
@@ -106,7 +106,7 @@ def test_what_is_not_offered_is_not_taken() -> None:
     assert caller.says(caller.header(), 0) == "wrong"
 
 
-def test_a_response_without_an_algorithm_is_md5(door: InboundDigest) -> None:
+def test_a_response_without_an_algorithm_is_md5(door: DigestVerifier) -> None:
     caller = Caller(door, "MD5")
     caller.asks(0)
     assert caller.says(caller.header(algorithm=None), 0) == "granted"
@@ -136,13 +136,13 @@ def test_a_response_without_an_algorithm_is_md5(door: InboundDigest) -> None:
         {"cnonce": '"other"'},
     ],
 )
-def test_anything_else_is_wrong(door: InboundDigest, changes: dict[str, Any]) -> None:
+def test_anything_else_is_wrong(door: DigestVerifier, changes: dict[str, Any]) -> None:
     caller = Caller(door)
     caller.asks(0)
     assert caller.says(caller.header(**changes), 0) == "wrong"
 
 
-def test_a_right_response_that_was_given_to_another_call_is_wrong(door: InboundDigest) -> None:
+def test_a_right_response_that_was_given_to_another_call_is_wrong(door: DigestVerifier) -> None:
     caller = Caller(door)
     caller.asks(0)
     caller.uri = "sip:200@192.0.2.5"
@@ -151,19 +151,19 @@ def test_a_right_response_that_was_given_to_another_call_is_wrong(door: InboundD
     assert caller.says(caller.header(), 0) == "granted"
 
 
-def test_a_response_to_another_method_is_wrong(door: InboundDigest) -> None:
+def test_a_response_to_another_method_is_wrong(door: DigestVerifier) -> None:
     caller = Caller(door)
     caller.asks(0)
     assert caller.says(caller.header(), 0, method="BYE") == "wrong"
 
 
 @pytest.mark.parametrize("header", ["", "Basic ZGVzazpodXNo", "Digest", 'Digest realm="elsewhere", nonce="x"'])
-def test_what_is_no_answer_to_us_is_asked_and_no_failure(door: InboundDigest, header: str) -> None:
+def test_what_is_no_answer_to_us_is_asked_and_no_failure(door: DigestVerifier, header: str) -> None:
     caller = Caller(door)
-    assert {caller.says(header, 0) for _ in range(2 * MOST_FAILURES)} == {"asked"}
+    assert {caller.says(header, 0) for _ in range(2 * MAX_FAILURES)} == {"asked"}
 
 
-def test_a_count_that_was_used_is_not_good_again(door: InboundDigest) -> None:
+def test_a_count_that_was_used_is_not_good_again(door: DigestVerifier) -> None:
     caller = Caller(door)
     caller.asks(0)
     said = caller.header(2)
@@ -173,15 +173,15 @@ def test_a_count_that_was_used_is_not_good_again(door: InboundDigest) -> None:
     assert caller.says(caller.header(0), 1) == "stale"
 
 
-def test_a_nonce_is_good_for_its_lifetime_its_source_and_its_server(door: InboundDigest) -> None:
+def test_a_nonce_is_good_for_its_lifetime_its_source_and_its_server(door: DigestVerifier) -> None:
     caller = Caller(door)
     caller.asks(100)
-    assert caller.says(caller.header(1), 100 + LIFETIME_S) == "granted"
-    assert caller.says(caller.header(2), 100.01 + LIFETIME_S) == "stale"
+    assert caller.says(caller.header(1), 100 + NONCE_LIFETIME_S) == "granted"
+    assert caller.says(caller.header(2), 100.01 + NONCE_LIFETIME_S) == "stale"
     elsewhere = Caller(door, source="192.0.2.2")
     elsewhere.nonce = caller.nonce
     assert elsewhere.says(elsewhere.header(1), 100) == "stale"
-    restarted = Caller(InboundDigest(["SHA-256"]))
+    restarted = Caller(DigestVerifier(["SHA-256"]))
     restarted.nonce = caller.nonce
     assert restarted.says(restarted.header(1), 100) == "stale"
     for forged in ("x", caller.nonce[:-4] + "AAAA", "é", caller.nonce[:44]):
@@ -189,7 +189,7 @@ def test_a_nonce_is_good_for_its_lifetime_its_source_and_its_server(door: Inboun
         assert caller.says(caller.header(9), 100) == "stale"
 
 
-def test_a_nonce_is_good_as_it_was_written_alone(door: InboundDigest) -> None:
+def test_a_nonce_is_good_as_it_was_written_alone(door: DigestVerifier) -> None:
     caller = Caller(door)
     caller.asks(0)
     issued = caller.nonce
@@ -200,36 +200,36 @@ def test_a_nonce_is_good_as_it_was_written_alone(door: InboundDigest) -> None:
     assert caller.says(caller.header(), 0) == "granted"
 
 
-def test_a_wrong_answer_on_an_old_nonce_is_not_called_stale(door: InboundDigest) -> None:
+def test_a_wrong_answer_on_an_old_nonce_is_not_called_stale(door: DigestVerifier) -> None:
     caller = Caller(door)
     caller.asks(0)
-    assert caller.says(caller.header(password="guess"), 2 * LIFETIME_S) == "wrong"
+    assert caller.says(caller.header(password="guess"), 2 * NONCE_LIFETIME_S) == "wrong"
 
 
-def test_after_too_many_failures_a_source_is_not_listened_to_for_a_while(door: InboundDigest) -> None:
+def test_after_too_many_failures_a_source_is_not_listened_to_for_a_while(door: DigestVerifier) -> None:
     caller, neighbour = Caller(door), Caller(door, source="192.0.2.2")
     caller.asks(0)
     neighbour.asks(0)
-    for each in range(MOST_FAILURES):
+    for each in range(MAX_FAILURES):
         assert caller.says(caller.header(password=f"guess {each}"), each) == "wrong"
-    assert caller.says(caller.header(), MOST_FAILURES) == "blocked"
-    assert caller.says("", MOST_FAILURES) == "blocked"
-    assert neighbour.says(neighbour.header(), MOST_FAILURES) == "granted"
-    assert caller.says("", FAILURES_S - 0.01) == "blocked"
-    caller.asks(FAILURES_S)
-    assert caller.says(caller.header(), FAILURES_S) == "granted"
+    assert caller.says(caller.header(), MAX_FAILURES) == "blocked"
+    assert caller.says("", MAX_FAILURES) == "blocked"
+    assert neighbour.says(neighbour.header(), MAX_FAILURES) == "granted"
+    assert caller.says("", FAILURE_WINDOW_S - 0.01) == "blocked"
+    caller.asks(FAILURE_WINDOW_S)
+    assert caller.says(caller.header(), FAILURE_WINDOW_S) == "granted"
 
 
-def test_who_fails_with_the_numbers_of_one_organization_is_heard_with_those_of_another(door: InboundDigest) -> None:
+def test_who_fails_with_the_numbers_of_one_organization_is_heard_with_those_of_another(door: DigestVerifier) -> None:
     caller, others = Caller(door, owner="rival"), Caller(door)
     caller.asks(0)
-    for each in range(3 * MOST_FAILURES_OF_SOURCE):
+    for each in range(3 * MAX_SOURCE_FAILURES):
         assert caller.says(caller.header(password=f"guess {each}"), 0) == ("wrong" if each < 5 else "blocked")
     others.nonce = caller.nonce
     assert others.says(others.header(), 0) == "granted"
 
 
-def test_a_source_that_fails_everywhere_is_listened_to_nowhere(door: InboundDigest) -> None:
+def test_a_source_that_fails_everywhere_is_listened_to_nowhere(door: DigestVerifier) -> None:
     callers = [Caller(door, owner=f"organization {each}") for each in range(11)]
     for caller in callers:
         caller.asks(0)
@@ -239,11 +239,11 @@ def test_a_source_that_fails_everywhere_is_listened_to_nowhere(door: InboundDige
     elsewhere = Caller(door, source="192.0.2.2")
     elsewhere.asks(0)
     assert elsewhere.says(elsewhere.header(), 0) == "granted"
-    callers[10].asks(FAILURES_S)
-    assert callers[10].says(callers[10].header(), FAILURES_S) == "granted"
+    callers[10].asks(FAILURE_WINDOW_S)
+    assert callers[10].says(callers[10].header(), FAILURE_WINDOW_S) == "granted"
 
 
-def test_what_is_remembered_is_bounded(door: InboundDigest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(door: DigestVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digest, "MOST_NONCES", 10)
     monkeypatch.setattr(digest, "MOST_SOURCES", 10)
     outcomes = []
@@ -255,12 +255,12 @@ def test_what_is_remembered_is_bounded(door: InboundDigest, monkeypatch: pytest.
     assert outcomes == ["granted"] * 10 + ["stale"] * 10, "one too many is asked again, never granted twice"
     assert len(door._nonces._used) == len(door._failures._times) == len(door._failures_of_source._times) == 10
     later = Caller(door)
-    later.asks(LIFETIME_S + 1)
-    assert later.says(later.header(), LIFETIME_S + 1) == "granted"
+    later.asks(NONCE_LIFETIME_S + 1)
+    assert later.says(later.header(), NONCE_LIFETIME_S + 1) == "granted"
     assert len(door._nonces._used) == 1
 
 
-def test_no_nonce_is_like_another(door: InboundDigest) -> None:
+def test_no_nonce_is_like_another(door: DigestVerifier) -> None:
     callers = [Caller(door) for _ in range(1000)]
     for caller in callers:
         caller.asks(0)
@@ -280,10 +280,10 @@ def test_no_nonce_is_like_another(door: InboundDigest) -> None:
     ],
 )
 def test_parameters_are_read_or_none_are(header: str, found: dict[str, str] | None) -> None:
-    assert parameters(header) == found
+    assert digest_parameters(header) == found
 
 
-def test_hostile_headers_harm_nothing_and_take_no_time(door: InboundDigest) -> None:
+def test_hostile_headers_harm_nothing_and_take_no_time(door: DigestVerifier) -> None:
     chance = random.Random(3)
     pieces = [
         "Digest ",
@@ -302,14 +302,18 @@ def test_hostile_headers_harm_nothing_and_take_no_time(door: InboundDigest) -> N
     started = time.thread_time()
     for _ in range(5000):
         header = "Digest " + "".join(chance.choices(pieces, k=chance.randint(1, 30)))
-        assert door.judge(header, Wanted("INVITE", CALLED.__eq__), WE, HERE, "we", 0) in ("asked", "wrong", "blocked")
+        assert door.verify(header, DigestTarget("INVITE", CALLED.__eq__), WE, HERE, "we", 0) in (
+            "asked",
+            "wrong",
+            "blocked",
+        )
     for long in (
         'Digest a="' + "\\" * 2000,
         "Digest " + "a" * 2000,
         "Digest" + " " * 2000 + "=",
         "Digest " + "a=1," * 500,
     ):
-        assert parameters(long) in (None, {"a": "1"})
+        assert digest_parameters(long) in (None, {"a": "1"})
     assert time.thread_time() - started < 5
 
 

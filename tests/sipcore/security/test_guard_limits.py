@@ -84,7 +84,7 @@ async def test_probes_may_be_networks_too(phone: Phone, raw: RawPhone) -> None:
 
 
 async def test_more_calls_than_a_source_may_begin_get_503_and_one_line(phone: Phone, raw: RawPhone) -> None:
-    before = source_guard.turned_away()["too_many_invites"]
+    before = source_guard.drop_counts()["too_many_invites"]
     answers = []
     for _ in range(60):
         dialog = raw.dialog()
@@ -99,7 +99,7 @@ async def test_more_calls_than_a_source_may_begin_get_503_and_one_line(phone: Ph
     assert {answer.header("Retry-After") for answer in answers} == {"2"}
     assert (await raw.options()).status == 200
     assert guard_lines(phone) == [("sip.too_many_invites", "127.0.0.1", len(answers))]
-    assert source_guard.turned_away()["too_many_invites"] - before == len(answers)
+    assert source_guard.drop_counts()["too_many_invites"] - before == len(answers)
     async with RawPhone(phone.target, "127.1.2.3") as other:
         phone.endpoint.set_sources(["127.0.0.1", "127.1.2.3"])
         other.invite(other.dialog(), other.offer("0"))
@@ -172,12 +172,12 @@ def flood(phone: Phone, request: bytes, first: int, count: int) -> None:
 
 async def test_100000_strange_sources_are_counted_and_take_no_memory(phone: Phone, raw: RawPhone) -> None:
     request = raw.request("OPTIONS", raw.dialog())
-    before, memory_kb = source_guard.turned_away()["unknown_source"], []
+    before, memory_kb = source_guard.drop_counts()["unknown_source"], []
     for first in range(0, 100_000, 100):  # no more at once than a socket's buffer holds
         flood(phone, request, first, 100)
         await raw.options()
         memory_kb.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    assert source_guard.turned_away()["unknown_source"] - before > 90_000, "they have come through"
+    assert source_guard.drop_counts()["unknown_source"] - before > 90_000, "they have come through"
     assert memory_kb[-1] - memory_kb[200] < 1500, "their addresses alone would take 3.7 MB"
     lines = guard_lines(phone)
     assert len(lines) == 65

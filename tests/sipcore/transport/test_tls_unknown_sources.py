@@ -59,13 +59,13 @@ async def is_served(phone: Phone, source: str = "127.0.0.1") -> bool:
 
 async def test_a_strangers_connection_is_closed_counted_and_told(phone: Phone) -> None:
     guard_lines(phone)
-    before = source_guard.turned_away()["unknown_source"]
+    before = source_guard.drop_counts()["unknown_source"]
     for data in (b"", b"\x16\x03\x01", b"OPTIONS sip:x SIP/2.0\r\n\r\n"):
         assert await is_closed(phone, data=data)
     with pytest.raises((ConnectionError, ssl.SSLError)):
         await Connection.to("127.0.0.1", phone.settings.tls_port, client_context(phone.settings.tls), source=STRANGER)
     assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 4)]
-    assert source_guard.turned_away()["unknown_source"] == before + 4
+    assert source_guard.drop_counts()["unknown_source"] == before + 4
     assert await is_served(phone)
     assert guard_lines(phone) == []
 
@@ -110,14 +110,14 @@ async def test_a_handshake_of_a_stranger_that_fails_is_told_where_all_may_begin_
     _native.guard_answers(True, True, 10)
     try:
         guard_lines(phone)
-        before = source_guard.turned_away()["unknown_source"]
+        before = source_guard.drop_counts()["unknown_source"]
         port = phone.settings.tls_port
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(STRANGER, 0))
         writer.write(b"OPTIONS sip:x SIP/2.0\r\n\r\n")
         with contextlib.suppress(ConnectionError):
             await asyncio.wait_for(reader.read(), 5)
         writer.close()
-        assert source_guard.turned_away()["unknown_source"] == before + 1
+        assert source_guard.drop_counts()["unknown_source"] == before + 1
     finally:
         phone.endpoint.set_accepting(True)
     phone.endpoint.log_guard_events()

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import source_guard
-from sipcore.security.digest import Credentials, InboundDigest, parameters
+from sipcore.security.digest import Credentials, DigestVerifier, digest_parameters
 from sipcore.settings import EndpointSettings
 from sipcore.trunks import registration, registration_client
 from sipcore.trunks.trunk import Trunk, TrunkStatus
@@ -115,15 +115,15 @@ async def test_of_two_challenges_the_first_that_we_understand_is_answered(watch:
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "407 Proxy Authentication Required"])
 async def test_a_question_that_we_have_asked_ourselves_is_not_answered(watch: Watch, status: str) -> None:
-    [(_, ours)] = InboundDigest(["MD5"]).challenge("127.0.0.1", 0)
-    nonce = parameters(ours)["nonce"]  # type: ignore[index]
-    before = source_guard.turned_away()["own_challenge"]
+    [(_, ours)] = DigestVerifier(["MD5"]).challenge("127.0.0.1", 0)
+    nonce = digest_parameters(ours)["nonce"]  # type: ignore[index]
+    before = source_guard.drop_counts()["own_challenge"]
     async with RawRegistrar(challenges(nonce, status=status), accepts()) as registrar:
         await watch.endpoint.set_trunks([trunk_at(registrar)])
         await watch.until("failed")
         assert not credentials(await registrar.next())
         assert registrar.got.empty()
-        assert source_guard.turned_away()["own_challenge"] == before + 1
+        assert source_guard.drop_counts()["own_challenge"] == before + 1
         both = says(f"401 Unauthorized\n{challenge(nonce)}\n{challenge('theirs')}")
         registrar.then(both, accepts())
         await watch.endpoint.set_trunks([])

@@ -177,11 +177,11 @@ async def test_an_organization_with_all_its_calls_is_busy(place: Place, line: st
 
 async def test_who_begins_more_calls_than_one_may_is_told_to_come_back(place: Place, line: str) -> None:
     before = Footprint.of(place)
-    source_guard.set_most_invites(10)
+    source_guard.set_invite_rate_limit(10)
     try:
         told = await answers_to(place, "999")
     finally:
-        source_guard.set_most_invites(SETTINGS["sip"]["max_invites_per_second"])
+        source_guard.set_invite_rate_limit(SETTINGS["sip"]["max_invites_per_second"])
     assert told.keys() == {(404, ""), (503, "2")}
     assert told[503, "2"] > MANY / 2
     await leaves_nothing(place, before)

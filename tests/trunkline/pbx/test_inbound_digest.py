@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from tests.peers.sipp_baresip import Baresip, Sipp
 from tests.sipcore.raw.raw_phone import Dialog, Message, RawPhone
-from tests.sipcore.security.test_digest import Caller, InboundDigest
+from tests.sipcore.security.test_digest import Caller, DigestVerifier
 from tests.trunkline.conftest import Office
 from tests.trunkline.sip_phone import dialled, known
 
@@ -57,7 +57,7 @@ class Asked:
     def __init__(self, phone: RawPhone) -> None:
         self.phone = phone
         self.dialog = dialled(phone, NUMBER)
-        self.caller = Caller(InboundDigest(["MD5"]), "MD5")
+        self.caller = Caller(DigestVerifier(["MD5"]), "MD5")
         self.caller.uri = self.dialog.target
 
     async def says(self, header: str = "") -> Message:
