@@ -20,12 +20,12 @@ from calls.admission.model_load import ModelLoadShedder
 from calls.admission.number_routing import InboundRoute, SourceAliases, match_number, no_aliases, require_active_agent
 from calls.admission.rejection import RETRY_AFTER_S, CallRejected
 from calls.call_record import sip_metadata
-from calls.outbound.dialer import WayOut
-from calls.session.call_session import LiveCall
-from calls.session.dependencies import Equipment
+from calls.outbound.dialer import OutboundDialer
+from calls.session.call_session import CallSession
+from calls.session.dependencies import CallDependencies
 from calls.session.outbound_call import OutboundCall
-from calls.session.snapshot import CallNow
-from calls.session.transfer import Transfers
+from calls.session.snapshot import CallSnapshot
+from calls.session.transfer import TransferSupport
 from config.errors import TooMany, TrunklineError, Unavailable
 from sipcore.dialogs.leg import InviteFacts, Leg
 from storage.accounts.organizations import Organization
@@ -42,22 +42,22 @@ ADMISSION_S: Final = 4.0
 HANGUP_WAITS_S: Final = 2.0
 """How long whoever has a call hung up waits for its analysis."""
 
-CallerCheck = Callable[[sa.Connection, str], None]
+AdmissionCheck = Callable[[sa.Connection, str], None]
 """Takes an organization's id, in the transaction that stores its call. Raises `CallRejected`."""
 
 log = structlog.get_logger()
 
 
-class Living(Protocol):
+class ActiveCall(Protocol):
     """A call between its storing and its stored end."""
 
     call: Call
 
     @property
-    def placed(self) -> bool:
+    def has_leg(self) -> bool:
         """It has a leg."""
 
-    def now(self) -> CallNow:
+    def snapshot(self) -> CallSnapshot:
         """How it stands."""
 
     def end(self, reason: EndedReason) -> None:
@@ -68,17 +68,17 @@ class Living(Protocol):
 
 
 @dataclass
-class _Caller:
+class _PendingInvite:
     """Somebody who waits to be admitted."""
 
     leg: Leg
-    was_refused: bool = False
+    timed_out: bool = False
     """It took too long. Read on the database's thread as well."""
 
 
 class CallService:
     """`incoming` takes a new inbound leg; the endpoint calls it on the event loop. `aliases_of` gives the names that a
-    source address has in the database: itself and the registrars' host names that resolve to it. Without `way_out` no
+    source address has in the database: itself and the registrars' host names that resolve to it. Without `dialer` no
     calls are placed. Who has to say who it is says so at the `door`. With `load`, callers are turned away while the
     models do not keep up. `check_caller` may refuse whom everything else admits. `trunk_policy` says whose
     sources count."""
@@ -86,14 +86,14 @@ class CallService:
     def __init__(
         self,
         database: Database,
-        equipment: Equipment,
+        equipment: CallDependencies,
         ceilings: ConcurrencyLimits,
         names_of: SourceAliases = no_aliases,
-        way_out: WayOut | None = None,
+        way_out: OutboundDialer | None = None,
         *,
         door: InboundDigestAuth,
         load: ModelLoadShedder | None = None,
-        check_caller: CallerCheck = lambda *_: None,
+        check_caller: AdmissionCheck = lambda *_: None,
         trunk_policy: Policy = "open",
     ) -> None:
         self._database = database
@@ -110,13 +110,13 @@ class CallService:
             load.talking = self._talking
         self._draining = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._live: dict[str, tuple[Living, asyncio.Task[None]]] = {}
+        self._live: dict[str, tuple[ActiveCall, asyncio.Task[None]]] = {}
         self._lost: frozenset[str] = frozenset()
         """Calls that are over, but the database does not know it."""
         self._taking = asyncio.Lock()
         self._to_look = False
         self._arriving = 0
-        self.on_room: Callable[[], None] | None = None
+        self.on_capacity_changed: Callable[[], None] | None = None
         """The process has become full, or is so no more."""
 
     @property
@@ -132,20 +132,20 @@ class CallService:
     @property
     def _over(self) -> frozenset[str]:
         """Calls that are over, but the database does not know it, or not yet."""
-        return self._lost | self._equipment.after_call.unstored.ended
+        return self._lost | self._equipment.finalizer.unstored.ended
 
     @property
     def draining(self) -> bool:
         """No new calls are taken."""
         return self._draining
 
-    def live(self) -> list[Living]:
+    def active_calls(self) -> list[ActiveCall]:
         """The calls that live now."""
         return [call for call, _ in self._live.values()]
 
     async def recover(self) -> int:
         """At start-up, before calls are taken: close the calls that a dead process left open. Returns how many."""
-        closed = await self._equipment.after_call.recover(self._equipment.data_dir)
+        closed = await self._equipment.finalizer.recover(self._equipment.data_dir)
         if closed:
             log.warning("calls.recovered", closed=closed)
         return closed
@@ -166,7 +166,7 @@ class CallService:
             case "process":
                 raise Unavailable("The server is full", RETRY_AFTER_S)
 
-    def look_for_queued(self) -> None:
+    def start_queued_calls(self) -> None:
         """Calls may have been stored that are to be placed; returns at once."""
         if not self._to_look:
             self._to_look = True
@@ -182,7 +182,7 @@ class CallService:
         call, task = self._live[call_id]
         call.end("api_hangup")
         await asyncio.wait((task,))
-        await self._equipment.after_call.closed(call_id, HANGUP_WAITS_S)
+        await self._equipment.finalizer.closed(call_id, HANGUP_WAITS_S)
         return True
 
     async def drain(self, timeout_s: float) -> None:
@@ -192,7 +192,7 @@ class CallService:
         until_s = time.monotonic() + timeout_s
         await self._look()
         for call, _ in list(self._live.values()):
-            if not call.placed:
+            if not call.has_leg:
                 call.end("server_shutdown")
         if self._tasks:
             log.info("calls.draining", live=self.live_calls, timeout_s=timeout_s)
@@ -200,7 +200,7 @@ class CallService:
         self.end_all("server_shutdown")
         while self._tasks:
             await asyncio.wait(set(self._tasks))
-        await self._equipment.after_call.drain(until_s - time.monotonic())
+        await self._equipment.finalizer.drain(until_s - time.monotonic())
 
     def end_all(self, reason: EndedReason = "server_shutdown") -> None:
         """End every call now, and take no new ones."""
@@ -211,7 +211,7 @@ class CallService:
     def stop_now(self) -> None:
         """End every call now, and wait for no model to analyse them."""
         self.end_all("server_shutdown")
-        self._equipment.after_call.skip_model_analysis()
+        self._equipment.finalizer.skip_model_analysis()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that belongs to no request: its log lines do not carry the id of the one that happened to begin it."""
@@ -236,7 +236,9 @@ class CallService:
         async with self._taking:
             known = self._over.union(self._live)
             for queued in await self._database.read(lambda conn: calls.queued(conn, known), lane="calls"):
-                call = OutboundCall(queued, self._equipment, way_out, Transfers(way_out.reach, self._second_legs))
+                call = OutboundCall(
+                    queued, self._equipment, way_out, TransferSupport(way_out.dial_transfer, self._second_legs)
+                )
                 self._begin(call, self._start(self._serve(call)))
                 log.info("call.queued", call_id=call.call.id, agent=call.call.agent_id)
 
@@ -273,18 +275,18 @@ class CallService:
         except Exception as error:  # noqa: BLE001 - the leg may have ended meanwhile
             log.warning("call.refusal_failed", sip_call_id=leg.facts.sip_call_id, error=repr(error))
 
-    async def _admit(self, leg: Leg) -> LiveCall | None:
+    async def _admit(self, leg: Leg) -> CallSession | None:
         """The call of a leg, once it is among the living; None when its caller was told meanwhile that there is none.
         Raises `CallRejected`, `AuthenticationRequired`, and whatever goes wrong."""
         if self._arriving >= MOST_ARRIVING:
             raise CallRejected(503, "too many callers wait for the database", RETRY_AFTER_S)
-        caller = _Caller(leg)
+        caller = _PendingInvite(leg)
         self._arriving += 1
         try:
             admitting = asyncio.ensure_future(self._admitted(caller))
             await asyncio.wait((admitting,), timeout=ADMISSION_S)
             if not admitting.done():
-                caller.was_refused = True
+                caller.timed_out = True
                 late = CallRejected(503, "the database does not answer", RETRY_AFTER_S)
                 log.error("call.refused", code=late.code, why=late.message, sip_call_id=leg.sip_call_id)
                 await self._refuse(leg, late)
@@ -292,22 +294,22 @@ class CallService:
         finally:
             self._arriving -= 1
 
-    async def _outcome(self, admitting: asyncio.Future[LiveCall], caller: _Caller) -> LiveCall | None:
+    async def _outcome(self, admitting: asyncio.Future[CallSession], caller: _PendingInvite) -> CallSession | None:
         """The call, when it was admitted. One that was stored too late is ended: nobody waits for it."""
         try:
             call = await admitting
         except TrunklineError:
-            if caller.was_refused:
+            if caller.timed_out:
                 return None
             raise
-        if caller.was_refused:
+        if caller.timed_out:
             call.end("error")
         task = asyncio.current_task()
         assert task is not None
         self._begin(call, task)
         return call
 
-    async def _admitted(self, caller: _Caller) -> LiveCall:
+    async def _admitted(self, caller: _PendingInvite) -> CallSession:
         facts, names = caller.leg.facts, self._names_of(caller.leg.facts.source)
         target = await self._database.read(
             lambda conn: match_number(conn, facts, names, self._trunk_policy), lane="calls"
@@ -328,7 +330,7 @@ class CallService:
         finally:
             self._load.is_in()
 
-    async def _create(self, caller: _Caller, admitted: InboundRoute) -> LiveCall:
+    async def _create(self, caller: _PendingInvite, admitted: InboundRoute) -> CallSession:
         facts = caller.leg.facts
         try:
             call = await self._database.write(lambda conn: self._store_inbound(conn, caller, admitted))
@@ -344,14 +346,14 @@ class CallService:
             customer=call.customer_number,
             agent=admitted.agent.id,
         )
-        transfers = Transfers(self._way_out.reach, self._second_legs) if self._way_out else None
-        return LiveCall(call, admitted.agent, admitted.number, caller.leg, self._equipment, transfers)
+        transfers = TransferSupport(self._way_out.dial_transfer, self._second_legs) if self._way_out else None
+        return CallSession(call, admitted.agent, admitted.number, caller.leg, self._equipment, transfers)
 
-    def _store_inbound(self, conn: sa.Connection, caller: _Caller, admitted: InboundRoute) -> Call:
+    def _store_inbound(self, conn: sa.Connection, caller: _PendingInvite, admitted: InboundRoute) -> Call:
         """`CallRejected`: 486 when the organization's places are taken, 503 when the process's are, or when the caller
         does not wait any more."""
         owner = admitted.number.organization_id
-        if caller.was_refused:
+        if caller.timed_out:
             raise CallRejected(503, "the caller was told so")
         self._check_caller(conn, owner)
         _refuse_full(self._ceilings.exceeded(conn, owner, admitted.max_calls, self._over, self._second_legs))
@@ -359,48 +361,48 @@ class CallService:
         calls.insert(conn, call)
         return call
 
-    async def _unstored(self, caller: _Caller, admitted: InboundRoute) -> Call:
+    async def _unstored(self, caller: _PendingInvite, admitted: InboundRoute) -> Call:
         """A call that begins without a row, because the disk is full: admitted by the same rules, it is stored when
         there is room. Raises `CallRejected`, `StorageTrouble`, and `Unavailable` when too many calls wait for room."""
         owner = admitted.number.organization_id
         await self._database.read(lambda conn: self._check_caller(conn, owner), lane="calls")
-        if caller.was_refused:
+        if caller.timed_out:
             raise CallRejected(503, "the caller was told so")
-        unstored = self._equipment.after_call.unstored
-        owners = {**unstored.open_rows(), **{call.call.id: call.call.organization_id for call in self.live()}}
+        unstored = self._equipment.finalizer.unstored
+        owners = {**unstored.open_rows(), **{call.call.id: call.call.organization_id for call in self.active_calls()}}
         there = OpenCalls(sum(each == owner for each in owners.values()), len(owners))
         _refuse_full(self._ceilings.exceeded_with(there, owner, admitted.max_calls, self._second_legs))
         call = _inbound(caller.leg.facts, admitted)
         unstored.keep(call)
         return call
 
-    def room_again(self) -> None:
+    def on_disk_space(self) -> None:
         """The disk has room: what there was none for is stored from now on; returns at once."""
-        self._equipment.after_call.room_again()
+        self._equipment.finalizer.room_again()
         self._start(self._store_live())
 
     async def _store_live(self) -> None:
-        for living in self.live():
-            now = living.now()
+        for living in self.active_calls():
+            now = living.snapshot()
             try:
-                await self._equipment.after_call.store_live(living.call, now.answered_at)
+                await self._equipment.finalizer.store_live(living.call, now.answered_at)
             except TrunklineError as trouble:
                 log.debug("call.progress_not_stored", call_id=living.call.id, cause=str(trouble))
 
-    def _begin(self, call: Living, task: asyncio.Task[None]) -> None:
+    def _begin(self, call: ActiveCall, task: asyncio.Task[None]) -> None:
         """The call lives from now on."""
         self._live[call.call.id] = call, task
         self._room_changed()
 
     def _talking(self) -> int:
         """Calls that have a leg."""
-        return sum(call.placed for call, _ in self._live.values())
+        return sum(call.has_leg for call, _ in self._live.values())
 
     def _room_changed(self) -> None:
-        if self.on_room is not None:
-            self.on_room()
+        if self.on_capacity_changed is not None:
+            self.on_capacity_changed()
 
-    async def _serve(self, call: Living) -> None:
+    async def _serve(self, call: ActiveCall) -> None:
         """The life of a call that is among the living."""
         call_id = call.call.id
         if self._draining:

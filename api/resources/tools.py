@@ -8,7 +8,7 @@ from typing import Any, Final
 from api.routing.route import Deleted, Exchange, Listed, Many, NoQuery, One, Route
 from api.schemas.base import Paging
 from api.schemas.tools import Tool, ToolCreate, ToolUpdate
-from calls.tools.http_request import callers_in_host
+from calls.tools.http_request import caller_variable_in_host
 from config.errors import FieldProblem, Invalid, NotFound
 from storage.agents import tools
 
@@ -52,7 +52,7 @@ def delete(exchange: Exchange[None, NoQuery]) -> None:
 
 def _check_host(config: Mapping[str, Any]) -> None:
     """`Invalid` when whoever calls could choose the server, and the owner has not said that they may."""
-    name = callers_in_host(config["url"])
+    name = caller_variable_in_host(config["url"])
     if name is not None and not config.get("allow_variable_host", False):
         problem = f"Must not take its host from {{{{{name}}}}}, which callers write; allowVariableHost lets them"
         raise Invalid([FieldProblem("config.url", problem)])

@@ -14,47 +14,47 @@ from typing import Final
 
 from calls.call_record.timeline import CitedPassage, ResponseTiming, TimelineTurn, ToolTiming
 from calls.call_record.transcript import ToolUse, TranscriptLine, played_text
-from calls.conversation.speech_output import Mouth
-from calls.conversation.tool_loop import HangUp, Pause, ReplyPart, Say
+from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.tool_loop import EndCall, ResponsePart, SegmentEnd, SpeakText
 from media.playout import Utterance
 from models.protocols import ChatPrompt, Speech
 from models.text.sentence_splitter import Sentences
 
-AHEAD: Final = 1
+SENTENCES_AHEAD: Final = 1
 """Sentences that are ready behind the one that plays."""
 
 
 @dataclass(frozen=True)
-class Manner:
+class ResponseOptions:
     """What is special about an answer. `not_before`: `loop.time()` before which it stays silent. `protected`: it cannot
     be interrupted. `fixed`: its text does not depend on what the caller says, so it is said in any case."""
 
     not_before: float = 0.0
-    protected: bool = False
-    fixed: bool = False
+    uninterruptible: bool = False
+    scripted: bool = False
 
 
-_Spoken = tuple[str, TranscriptLine]
+_SentenceOfLine = tuple[str, TranscriptLine]
 """A sentence, and the line that it is of."""
 
 
 @dataclass
-class _Piece:
+class _SpokenSentence:
     speech: Speech
     utterance: Utterance
     line: TranscriptLine
 
 
 @dataclass(eq=False)
-class Answer:
+class AgentResponse:
     """An answer in the making. What it says is one line of the transcript, and another one after each pause of the
     reply. `prompt` is what a language model was asked, None for a fixed text. `on_line` is called before the first
     sound of each line. Nothing is heard before `confirm`."""
 
-    parts: AsyncGenerator[ReplyPart, None]
-    mouth: Mouth
-    making: ResponseTiming
-    manner: Manner = Manner()
+    parts: AsyncGenerator[ResponsePart, None]
+    output: SpeechOutput
+    timing: ResponseTiming
+    options: ResponseOptions = ResponseOptions()
     prompt: ChatPrompt | None = None
     on_line: Callable[[TranscriptLine], None] = lambda _: None
     ends_call: bool = False
@@ -69,7 +69,7 @@ class Answer:
     """It cannot be given."""
     unconfirmed_uses: list[tuple[ToolUse, ToolTiming, tuple[CitedPassage, ...]]] = field(default_factory=list)
     """Tools that were used before it was confirmed."""
-    _pieces: list[_Piece] = field(default_factory=list)
+    _pieces: list[_SpokenSentence] = field(default_factory=list)
     _unsent: list[Utterance] = field(default_factory=list)
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
     _may_speak: asyncio.Event = field(default_factory=asyncio.Event)
@@ -97,7 +97,7 @@ class Answer:
         return self.confirmed and not self._dropped
 
     @property
-    def heard(self) -> str:
+    def heard_text(self) -> str:
         """What was heard of it when it was settled last."""
         lines = dict.fromkeys(piece.line for piece in self._pieces)
         return " ".join(line.text for line in lines if line.text)
@@ -105,19 +105,19 @@ class Answer:
     @property
     def heard_ms(self) -> float:
         """How much sound of it was sent."""
-        sent = sum(self.mouth.playout.heard(piece.utterance) for piece in self._pieces)
-        return sent * 1000 / self.mouth.settings.rate
+        sent = sum(self.output.playout.heard(piece.utterance) for piece in self._pieces)
+        return sent * 1000 / self.output.settings.rate
 
     def confirm(self, turn: TimelineTurn) -> None:
         """It answers this turn."""
         self.turn = turn
         self._confirmed.set()
 
-    async def until_confirmed(self) -> None:
+    async def wait_confirmed(self) -> None:
         """Wait for `confirm`."""
         await self._confirmed.wait()
 
-    async def until_said(self) -> None:
+    async def wait_segment_queued(self) -> None:
         """Wait until all that came before the last pause was given to the playout."""
         pause = self._pauses
         while self._pauses_said < pause:
@@ -138,18 +138,18 @@ class Answer:
         if self.task is not None:
             self.task.cancel()
 
-    def sent(self, utterance: Utterance) -> None:
+    def on_utterance_sent(self, utterance: Utterance) -> None:
         """An utterance, perhaps one of ours, was sent to its end."""
         if utterance in self._unsent:
             self._unsent.remove(utterance)
             self._progress.set()
-            self.settle()
+            self.update_transcript()
 
-    def settle(self) -> None:
+    def update_transcript(self) -> None:
         """Bring the transcript's lines to what was heard by now. Right also after the playout was flushed or closed."""
         texts: dict[TranscriptLine, list[str]] = {}
         for piece in self._pieces:
-            heard = played_text(piece.speech, self.mouth.playout.heard(piece.utterance))
+            heard = played_text(piece.speech, self.output.playout.heard(piece.utterance))
             texts.setdefault(piece.line, []).append(heard)
         for line, parts in texts.items():
             line.text = " ".join(text for text in parts if text)
@@ -157,76 +157,76 @@ class Answer:
     async def run(self) -> None:
         """Say it; returns when all of it has been sent. Cancelling stops it for good. Raises what a model raised, in an
         exception group."""
-        sentences: asyncio.Queue[_Spoken | Pause | None] = asyncio.Queue()
+        sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None] = asyncio.Queue()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._think(sentences))
-            await self._speak(sentences)
+            group.create_task(self._split_into_sentences(sentences))
+            await self._synthesize(sentences)
         await self._confirmed.wait()
 
-    async def _think(self, sentences: asyncio.Queue[_Spoken | Pause | None]) -> None:
-        splitter, line = Sentences(self.mouth.speaks), TranscriptLine("assistant", "")
+    async def _split_into_sentences(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
+        splitter, line = Sentences(self.output.language), TranscriptLine("assistant", "")
         async with aclosing(self.parts):
             async for part in self.parts:
                 match part:
-                    case Say(text):
-                        self.making.first_token()
+                    case SpeakText(text):
+                        self.timing.first_token()
                         for sentence in splitter.push(text):
                             sentences.put_nowait((sentence, line))
-                    case Pause():
+                    case SegmentEnd():
                         if rest := splitter.rest():
                             sentences.put_nowait((rest, line))
                         self._pauses += 1
                         sentences.put_nowait(part)
                         line = TranscriptLine("assistant", "")
-                    case HangUp(failed):
+                    case EndCall(failed):
                         self.ends_call, self.gave_up = True, failed
                         break
         if rest := splitter.rest():
             sentences.put_nowait((rest, line))
         sentences.put_nowait(None)
 
-    async def _speak(self, sentences: asyncio.Queue[_Spoken | Pause | None]) -> None:
+    async def _synthesize(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
         while (next_one := await sentences.get()) is not None:
-            if isinstance(next_one, Pause):
-                self.mouth.playout.answering(False)
+            if isinstance(next_one, SegmentEnd):
+                self.output.playout.answering(False)
                 self._pauses_said += 1
                 self._progress.set()
                 continue
             sentence, line = next_one
-            speech = await self.mouth.speech(sentence)
+            speech = await self.output.synthesize(sentence)
             if len(speech.samples) == 0:
                 continue
-            self.making.speech_ready()
-            await self._turn_to_speak()
-            self._utter(speech, line)
-            await self._until_unsent(AHEAD)
-        self.mouth.playout.answering(False)
-        await self._until_unsent(0)
+            self.timing.speech_ready()
+            await self._wait_to_speak()
+            self._queue_for_playout(speech, line)
+            await self._wait_unsent_at_most(SENTENCES_AHEAD)
+        self.output.playout.answering(False)
+        await self._wait_unsent_at_most(0)
 
-    async def _turn_to_speak(self) -> None:
+    async def _wait_to_speak(self) -> None:
         await self._confirmed.wait()
-        wait_s = self.manner.not_before - asyncio.get_running_loop().time()
+        wait_s = self.options.not_before - asyncio.get_running_loop().time()
         if not self.begun and wait_s > 0:
             await asyncio.sleep(wait_s)
         while not self._may_speak.is_set():  # it may be held again before we get to know that it was not
             await self._may_speak.wait()
 
-    def _utter(self, speech: Speech, line: TranscriptLine) -> None:
+    def _queue_for_playout(self, speech: Speech, line: TranscriptLine) -> None:
         """Give a sentence to the playout, unless the one before it was flushed: then the cancellation is on its way."""
-        playout = self.mouth.playout
+        playout = self.output.playout
         if self.begun and self._pieces[-1].utterance.cut:
             return
         if not self.begun or self._pieces[-1].line is not line:
             self.on_line(line)
         playout.answering(True)
         utterance = playout.begin(speech.text)
-        self.mouth.on_spoken(speech.text)
-        self._pieces.append(_Piece(speech, utterance, line))
+        self.output.on_spoken(speech.text)
+        self._pieces.append(_SpokenSentence(speech, utterance, line))
         self._unsent.append(utterance)
         playout.write(speech.samples)
         playout.end()
 
-    async def _until_unsent(self, most: int) -> None:
+    async def _wait_unsent_at_most(self, most: int) -> None:
         while len(self._unsent) > most:
             self._progress.clear()
             await self._progress.wait()

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Script:
+class ConversationConfig:
     """Its placeholders are filled. `greeting` None: the language model opens the talk, if the agent speaks first.
-    `silence_ms`: how long nobody has spoken when the agent asks whether the caller is still there; 0 never."""
+    `user_idle_ms`: how long nobody has spoken when the agent asks whether the caller is still there; 0 never."""
 
-    system: str
+    system_prompt: str
     greeting: str | None = None
     speaks_first: bool = False
     first_message_delay_ms: int = 0
-    first_message_protected: bool = False
+    first_message_uninterruptible: bool = False
     language: str | None = None
-    silence_ms: int = 0
+    user_idle_ms: int = 0

@@ -11,15 +11,15 @@ import structlog
 from calls import metrics
 from calls.call_record.timeline import Timeline
 from calls.call_record.transcript import Transcript, TranscriptLine
-from calls.conversation.agent_response import Answer, Manner
-from calls.conversation.config import Script
-from calls.conversation.dtmf_collector import DigitsDialled, KeyPressed
-from calls.conversation.event_queue import AnswerDone, Happening, Inbox, NobodySpeaks
-from calls.conversation.idle_timer import HoldChanged, SilenceWatch
-from calls.conversation.prompt_prefill import Ahead
-from calls.conversation.response_generator import Answering, Guess, Mind
-from calls.conversation.speech_output import Mouth
-from calls.conversation.state import ASKS, Floor, TalkEnd
+from calls.conversation.agent_response import AgentResponse, ResponseOptions
+from calls.conversation.config import ConversationConfig
+from calls.conversation.dtmf_collector import DtmfEntry, DtmfKeyPressed
+from calls.conversation.event_queue import ConversationEvent, EventQueue, ResponseFinished, UserIdle
+from calls.conversation.idle_timer import HoldChanged, UserIdleTimer
+from calls.conversation.prompt_prefill import PromptPrefill
+from calls.conversation.response_generator import LlmWithTools, ResponseGenerator, SpeculativeResponse
+from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.state import MAX_IDLE_PROMPTS, ConversationEnd, ConversationState
 from config.errors import ModelError
 from media.engine.call_audio import Broken, DigitHeard, UtteranceSent
 from media.turns.events import (
@@ -51,11 +51,11 @@ class Conversation:
         self,
         *,
         call_id: str,
-        script: Script,
-        inbox: Inbox,
+        script: ConversationConfig,
+        inbox: EventQueue,
         ear: SpeechToTextStream,
-        mind: Mind,
-        mouth: Mouth,
+        mind: LlmWithTools,
+        mouth: SpeechOutput,
         timeline: Timeline,
         protect: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
@@ -70,29 +70,29 @@ class Conversation:
         self._protect = protect
         self._on_progress = on_progress
         self._on_tone = on_tone
-        self._answering = Answering(call_id, script, mind, mouth, self.transcript, timeline, self._begin)
+        self._answering = ResponseGenerator(call_id, script, mind, mouth, self.transcript, timeline, self._begin)
         loop = asyncio.get_running_loop()
-        self._silence = SilenceWatch(script.silence_ms, lambda: inbox.put(NobodySpeaks()), loop.call_later, loop.time)
-        self._ahead = Ahead(mind.language)
-        self._answering.on_found(self._read_ahead)
-        self._answer: Answer | None = None
-        self._guess: Guess | None = None
-        self._floor = Floor()
+        self._silence = UserIdleTimer(script.user_idle_ms, lambda: inbox.put(UserIdle()), loop.call_later, loop.time)
+        self._ahead = PromptPrefill(mind.llm)
+        self._answering.on_documents_found(self._read_ahead)
+        self._answer: AgentResponse | None = None
+        self._guess: SpeculativeResponse | None = None
+        self._floor = ConversationState()
         self._log = log.bind(call_id=call_id)
 
-    async def run(self) -> TalkEnd:
+    async def run(self) -> ConversationEnd:
         """Talk until the agent ends the call; returns why. What a model, the ear or the engine raised comes out in an
         exception group."""
-        end: TalkEnd | None = None
+        end: ConversationEnd | None = None
         async with asyncio.TaskGroup() as group:
             self._open(group)
             try:
                 while end is None:
-                    self._silence.follow(self._nobody_speaks)
+                    self._silence.set_idle(self._nobody_speaks)
                     await self._take(await self._inbox.get(), group)
                     end = None if self._floor.caller else self._floor.leaving
             finally:
-                self._silence.close()
+                self._silence.reset()
                 self._ahead.close()
                 self._drop_guess()
                 self._answering.close()
@@ -101,8 +101,8 @@ class Conversation:
     def settle(self) -> None:
         """Nothing more will be heard: what is queued is thrown away and the transcript ends where the sound did. Digits
         that nobody came to answer were dialled all the same."""
-        for happening in self._inbox.rest():
-            if isinstance(happening, DigitsDialled):
+        for happening in self._inbox.drain():
+            if isinstance(happening, DtmfEntry):
                 self.transcript.user(happening.digits)
                 self.timeline.caller_said(self.transcript.turn_count, None)
         answer = self._answer
@@ -111,38 +111,38 @@ class Conversation:
             self._playout.flush()
             self._end_answer(answer)
 
-    async def _take(self, happening: Happening, group: asyncio.TaskGroup) -> None:
+    async def _take(self, happening: ConversationEvent, group: asyncio.TaskGroup) -> None:
         """Deal with what happened."""
         match happening:
             case TurnEnded():
                 await self._turn(happening, group)
             case Speculate():
                 self._speculate(group)
-            case DigitsDialled(digits):
+            case DtmfEntry(digits):
                 self._user_said(digits, group)
-            case AnswerDone(answer):
+            case ResponseFinished(answer):
                 self._answered(answer, group)
-            case NobodySpeaks():
+            case UserIdle():
                 self._break_silence(group)
             case Broken(error=error):
                 raise error
-            case KeyPressed() | DigitHeard() | HoldChanged() | UtteranceSent():
+            case DtmfKeyPressed() | DigitHeard() | HoldChanged() | UtteranceSent():
                 self._pass_on(happening)
             case _:
                 self._follow_caller(happening)
 
-    def _pass_on(self, happening: KeyPressed | DigitHeard | HoldChanged | UtteranceSent) -> None:
+    def _pass_on(self, happening: DtmfKeyPressed | DigitHeard | HoldChanged | UtteranceSent) -> None:
         """What concerns one part alone."""
         match happening:
-            case KeyPressed():
-                self._silence.close()
+            case DtmfKeyPressed():
+                self._silence.reset()
             case DigitHeard():
                 self._on_tone(happening)
             case HoldChanged(held):
-                self._silence.hold(held)
+                self._silence.set_on_hold(held)
             case UtteranceSent(utterance=utterance):
                 if self._answer is not None:
-                    self._answer.sent(utterance)
+                    self._answer.on_utterance_sent(utterance)
 
     def _follow_caller(self, event: TurnEvent) -> None:
         """Events that say what the caller does."""
@@ -195,7 +195,7 @@ class Conversation:
         self._release()
         if self._floor.cut and self._answer is None:
             self._floor.cut = False
-            self._say(self._answering.fixed(self._answering.phrases.say_again, Manner()), group)
+            self._say(self._answering.scripted(self._answering.phrases.say_again, ResponseOptions()), group)
 
     def _user_said(self, text: str, group: asyncio.TaskGroup, ended: TurnEnded | None = None) -> None:
         """Words, or digits when no turn was `ended`."""
@@ -218,27 +218,27 @@ class Conversation:
             self._drop_answer(answer)
         self._reply(manner, group)
 
-    def _stands(self, answer: Answer, text: str) -> bool:
+    def _stands(self, answer: AgentResponse, text: str) -> bool:
         """Whether the present answer goes on after these words: nothing interrupts a protected one, a greeting is said
         in any case, and an "okay" to an agent who waits for a tool asks for nothing."""
-        if answer.begun and answer.manner.protected:
+        if answer.begun and answer.options.uninterruptible:
             self._floor.owed = True
             return True
-        if answer.manner.fixed and not answer.begun:
+        if answer.options.scripted and not answer.begun:
             return True
-        return self._answering.is_using(answer) and is_backchannel(text, self._script.language)
+        return self._answering.waits_for_tool(answer) and is_backchannel(text, self._script.language)
 
     @property
     def _turn_is_open(self) -> bool:
         """The caller has not heard anything yet of what answers the last turn. (Digits stay a turn of their own.)"""
         answer = self._answer
-        waits = answer is not None and not answer.begun and not answer.manner.fixed
+        waits = answer is not None and not answer.begun and not answer.options.scripted
         return (waits or self._floor.unanswered) and not self._floor.dialled
 
     @property
-    def _manner(self) -> Manner:
+    def _manner(self) -> ResponseOptions:
         """Of the answer to what is being said: that of one which it replaces before it was heard."""
-        return self._answer.manner if self._answer is not None and not self._answer.begun else Manner()
+        return self._answer.options if self._answer is not None and not self._answer.begun else ResponseOptions()
 
     def _interrupted(self, event: Interrupted) -> None:
         """The engine has flushed the playout already; what was written since then goes too."""
@@ -250,8 +250,8 @@ class Conversation:
         metrics.INTERRUPTIONS.inc()
         metrics.BARGE_IN.observe(max(stopped_ms - event.speech_start_ms, 0.0) / 1000)
         self._drop_answer(answer, stopped_ms)
-        self._floor.unanswered, self._floor.cut = not answer.heard, True
-        self._log.info("call.interrupted", heard_characters=len(answer.heard))
+        self._floor.unanswered, self._floor.cut = not answer.heard_text, True
+        self._log.info("call.interrupted", heard_characters=len(answer.heard_text))
 
     def _release(self) -> None:
         """It was no turn: what waits may be said."""
@@ -264,15 +264,15 @@ class Conversation:
         if not script.speaks_first:
             return
         self.timeline.opens()
-        manner = Manner(
+        manner = ResponseOptions(
             not_before=asyncio.get_running_loop().time() + script.first_message_delay_ms / 1000,
-            protected=script.first_message_protected,
-            fixed=script.greeting is not None,
+            uninterruptible=script.first_message_uninterruptible,
+            scripted=script.greeting is not None,
         )
         if script.greeting is None:
             self._reply(manner, group)
         else:
-            self._say(self._answering.fixed(script.greeting, manner), group)
+            self._say(self._answering.scripted(script.greeting, manner), group)
 
     def _break_silence(self, group: asyncio.TaskGroup) -> None:
         """Nobody has spoken for long; perhaps somebody does since the timer ran out."""
@@ -280,21 +280,21 @@ class Conversation:
             return
         self.timeline.nobody_spoke()
         self._floor.silences += 1
-        last = self._floor.silences > ASKS
+        last = self._floor.silences > MAX_IDLE_PROMPTS
         phrases = self._answering.phrases
         text = phrases.silent_goodbye if last else phrases.still_there
         self._log.info("call.silent", asked=self._floor.silences - 1, hangs_up=last)
-        self._say(self._answering.fixed(text, Manner(), then_hang_up=last), group)
+        self._say(self._answering.scripted(text, ResponseOptions(), then_hang_up=last), group)
 
     def _speculate(self, group: asyncio.TaskGroup) -> None:
         """The caller may have finished."""
         self._drop_guess()
         answer = self._answer
-        if answer is None or not (answer.begun or answer.manner.fixed):
-            guess = self._guess = Guess()
+        if answer is None or not (answer.begun or answer.options.scripted):
+            guess = self._guess = SpeculativeResponse()
             guess.task = group.create_task(self._prepare(guess, group))
 
-    async def _prepare(self, guess: Guess, group: asyncio.TaskGroup) -> None:
+    async def _prepare(self, guess: SpeculativeResponse, group: asyncio.TaskGroup) -> None:
         """Make the answer to what was said so far, and keep it. A recognizer that fails says so again at the end."""
         try:
             text = (await self._ear.settle()).strip()
@@ -302,49 +302,58 @@ class Conversation:
             self._log.info("guess.failed", error=str(error))
             return
         if text:
-            prompt = self._answering.if_said(text, goes_on=self._turn_is_open)
+            prompt = self._answering.prompt_if_said(text, goes_on=self._turn_is_open)
             self._ahead.stop()
-            guess.answer = self._answering.to(prompt, self._manner, group, speculative=True)
-            await self._run(guess.answer)
+            guess.response = self._answering.generate(prompt, self._manner, group, speculative=True)
+            await self._run(guess.response)
 
     def _read_ahead(self) -> None:
         """The documents say something about what the caller is saying."""
-        if self._answer is None and self._guess is None and (prompt := self._answering.ahead(self._ear.partial())):
-            self._ahead.read(prompt)
+        if (
+            self._answer is None
+            and self._guess is None
+            and (prompt := self._answering.prefill_prompt(self._ear.partial()))
+        ):
+            self._ahead.start(prompt)
 
     def _drop_guess(self) -> None:
         """It was wrong, or came to nothing."""
         guess, self._guess = self._guess, None
         if guess is None:
             return
-        if guess.answer is not None:
+        if guess.response is not None:
             metrics.SPECULATIONS.labels(outcome="wasted").inc()
-            self._answering.abandon(guess.answer)
+            self._answering.cancel_tools(guess.response)
         if guess.task is not None:
             guess.task.cancel()
 
-    def _reply(self, manner: Manner, group: asyncio.TaskGroup) -> None:
+    def _reply(self, manner: ResponseOptions, group: asyncio.TaskGroup) -> None:
         """Answer the talk as it stands: with what was guessed, if it answers just that."""
         prompt = self._answering.prompt(self.transcript.messages())
         self._ahead.stop()
         guess = self._guess
-        if guess is not None and guess.answer is not None and guess.answer.prompt == prompt and not guess.answer.failed:
+        if (
+            guess is not None
+            and guess.response is not None
+            and guess.response.prompt == prompt
+            and not guess.response.failed
+        ):
             metrics.SPECULATIONS.labels(outcome="used").inc()
-            self._guess, self._answer = None, guess.answer
-            guess.answer.task = guess.task
-            self._answering.confirm(guess.answer)
+            self._guess, self._answer = None, guess.response
+            guess.response.task = guess.task
+            self._answering.confirm(guess.response)
         else:
             self._drop_guess()
-            self._say(self._answering.to(prompt, manner, group), group)
+            self._say(self._answering.generate(prompt, manner, group), group)
 
-    def _say(self, answer: Answer, group: asyncio.TaskGroup) -> None:
+    def _say(self, answer: AgentResponse, group: asyncio.TaskGroup) -> None:
         self._answer = answer
         self._answering.confirm(answer)
         if self._floor.caller:
             answer.hold()
         answer.task = group.create_task(self._run(answer))
 
-    async def _run(self, answer: Answer) -> None:
+    async def _run(self, answer: AgentResponse) -> None:
         """What goes wrong with an answer that nobody will hear does no harm to the call."""
         try:
             await answer.run()
@@ -354,17 +363,17 @@ class Conversation:
             answer.failed = True
             self._log.warning("answer.failed_unheard", error=repr(error))
         else:
-            self._inbox.put(AnswerDone(answer))
+            self._inbox.put(ResponseFinished(answer))
 
-    def _begin(self, answer: Answer, line: TranscriptLine) -> None:
+    def _begin(self, answer: AgentResponse, line: TranscriptLine) -> None:
         """A line of an answer is about to be heard."""
         self.transcript.agent_begins(line)
         if not answer.begun:
             self.timeline.agent_begins()
-            if answer.manner.protected:
+            if answer.options.uninterruptible:
                 self._protect(True)
 
-    def _answered(self, answer: Answer, group: asyncio.TaskGroup) -> None:
+    def _answered(self, answer: AgentResponse, group: asyncio.TaskGroup) -> None:
         """An answer was heard to its end. When the agent wants to hang up after it, a caller who speaks at this moment
         may have more to say."""
         if answer is not self._answer:
@@ -374,9 +383,9 @@ class Conversation:
             self._floor.leave(failed=answer.gave_up)
         elif self._floor.owed:
             self._floor.owed = False
-            self._reply(Manner(), group)
+            self._reply(ResponseOptions(), group)
 
-    def _drop_answer(self, answer: Answer, at_ms: float | None = None) -> None:
+    def _drop_answer(self, answer: AgentResponse, at_ms: float | None = None) -> None:
         """Nothing more of it is said."""
         self.timeline.interrupted(self.timeline.now_ms() if at_ms is None else at_ms)
         answer.cancel()
@@ -384,15 +393,15 @@ class Conversation:
             self._playout.flush()
         self._end_answer(answer)
 
-    def _end_answer(self, answer: Answer) -> None:
+    def _end_answer(self, answer: AgentResponse) -> None:
         self._answer = None
         if not answer.begun:
             return
-        answer.settle()
+        answer.update_transcript()
         self.timeline.answer_ended(answer.heard_ms)
-        if answer.manner.protected:
+        if answer.options.uninterruptible:
             self._protect(False)
-        self._log.info("turn.agent", heard_characters=len(answer.heard))
-        self._log.debug("turn.agent.text", text=answer.heard)
+        self._log.info("turn.agent", heard_characters=len(answer.heard_text))
+        self._log.debug("turn.agent.text", text=answer.heard_text)
         self._on_progress()
-        self._ahead.read(self._answering.prompt(self.transcript.messages()))
+        self._ahead.start(self._answering.prompt(self.transcript.messages()))

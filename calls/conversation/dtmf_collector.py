@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from calls.conversation.timers import Later, Timer
+from calls.conversation.timers import CallLater, Timer
 from media.dtmf.keys import DigitWay
 
 GATHER_S: Final = 2.0
@@ -30,14 +30,14 @@ _SURER: Final[tuple[DigitWay, ...]] = ("tone", "info", "rfc4733")
 
 
 @dataclass(frozen=True)
-class DigitsDialled:
+class DtmfEntry:
     """A complete entry, without the `#` that ended it."""
 
     digits: str
 
 
 @dataclass(frozen=True)
-class KeyPressed:
+class DtmfKeyPressed:
     """The caller has pressed a key: they are there. What they dial is told when the entry is complete."""
 
 
@@ -50,7 +50,7 @@ class _Press:
     ways: set[DigitWay]
 
 
-class KeyPresses:
+class DtmfDeduplicator:
     """Tells presses of a key from repetitions of a press by another way: many telephones send a key as RFC 4733 events
     and leave its tone in the sound, some send SIP INFO too. Times are on one clock, in any order."""
 
@@ -96,14 +96,14 @@ class KeyPresses:
             self._alone = 0
 
 
-class OwnKeys:
+class DtmfEchoFilter:
     """Tells the echo of keys that we press from keys of the caller. Times are ms on the clock of the audio engine."""
 
     def __init__(self) -> None:
         self._since_ms = math.inf
         self._until_ms = -math.inf
 
-    def pressing(self, on: bool, now_ms: float) -> None:
+    def set_sending(self, on: bool, now_ms: float) -> None:
         """Our keys begin to be sent, or are not sent any more."""
         if not on:
             self._until_ms = now_ms + ECHO_MS
@@ -117,28 +117,28 @@ class OwnKeys:
         return self._since_ms <= at_ms <= self._until_ms
 
 
-class DigitEntry:
+class DtmfCollector:
     """Gathers digits. `sink` is told of each press and gets each complete entry. `later` is `loop.call_later`,
     `clock_ms` the present on the clock of the audio engine."""
 
     def __init__(
         self,
-        sink: Callable[[KeyPressed | DigitsDialled], None],
-        later: Later,
+        sink: Callable[[DtmfKeyPressed | DtmfEntry], None],
+        later: CallLater,
         clock_ms: Callable[[], float],
     ) -> None:
         self._sink = sink
         self._later = later
         self._clock_ms = clock_ms
-        self._presses = KeyPresses()
+        self._presses = DtmfDeduplicator()
         self._digits = ""
         self._timer: Timer | None = None
 
-    def press(self, digit: str, way: DigitWay, at_ms: float | None = None) -> None:
+    def on_digit(self, digit: str, way: DigitWay, at_ms: float | None = None) -> None:
         """A key came: 0-9, *, #, A-D. The same press by another way counts for nothing. Without `at_ms` it came now."""
         if not self._presses.is_new(digit, way, self._clock_ms() if at_ms is None else at_ms):
             return
-        self._sink(KeyPressed())
+        self._sink(DtmfKeyPressed())
         self._stop_timer()
         if digit == "#":
             self._complete()
@@ -157,7 +157,7 @@ class DigitEntry:
     def _complete(self) -> None:
         digits, self._digits = self._digits, ""
         if digits:
-            self._sink(DigitsDialled(digits))
+            self._sink(DtmfEntry(digits))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

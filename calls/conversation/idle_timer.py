@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from calls.conversation.timers import Later, Timer
+from calls.conversation.timers import CallLater, Timer
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class HoldChanged:
     held: bool
 
 
-class SilenceWatch:
+class UserIdleTimer:
     """Calls `fire` when nobody has spoken for `after_ms`, and again after as long; 0 never. `later` is
     `loop.call_later`, `now_s` is `loop.time`. On hold the caller cannot hear us: that time does not count."""
 
@@ -23,7 +23,7 @@ class SilenceWatch:
         self,
         after_ms: int,
         fire: Callable[[], None],
-        later: Later,
+        later: CallLater,
         now_s: Callable[[], float],
     ) -> None:
         self._after_s = after_ms / 1000
@@ -35,15 +35,15 @@ class SilenceWatch:
         self._since_s = 0.0  # when that was
         self._timer: Timer | None = None
 
-    def follow(self, nobody_speaks: bool) -> None:
+    def set_idle(self, nobody_speaks: bool) -> None:
         """How things stand now."""
         if not nobody_speaks:
-            self.close()
+            self.reset()
         elif self._left_s is None and self._after_s > 0:
             self._left_s = self._after_s
             self._go_on()
 
-    def hold(self, held: bool) -> None:
+    def set_on_hold(self, held: bool) -> None:
         """The caller is on hold from now on, or no more."""
         self._held = held
         if held:
@@ -51,7 +51,7 @@ class SilenceWatch:
         else:
             self._go_on()
 
-    def close(self) -> None:
+    def reset(self) -> None:
         """Stop counting; the next silence counts from its beginning."""
         self._stop()
         self._left_s = None

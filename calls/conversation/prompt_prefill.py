@@ -13,7 +13,7 @@ from models.protocols import ChatPrompt, LanguageModel, Prepares
 log = structlog.get_logger()
 
 
-class Ahead:
+class PromptPrefill:
     """For one call. The newest prompt counts."""
 
     def __init__(self, language: LanguageModel) -> None:
@@ -23,7 +23,7 @@ class Ahead:
         self._prompt: ChatPrompt | None = None  # what it reads
         self._closed = False
 
-    def read(self, prompt: ChatPrompt) -> None:
+    def start(self, prompt: ChatPrompt) -> None:
         """Begin to read a talk that the caller goes on with, or go on with it; returns at once."""
         if prompt == self._prompt:
             return

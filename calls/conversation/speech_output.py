@@ -19,38 +19,38 @@ _SHORT: Final = 60
 
 
 @dataclass(frozen=True)
-class Mouth:
+class SpeechOutput:
     """A voice, and where its sound goes. `language` is the BCP 47 tag of what is said, None for the voice's own.
     `on_spoken` is told of every sentence that is given to the playout."""
 
-    voice: TextToSpeech
+    tts: TextToSpeech
     settings: VoiceSettings
     playout: Playout
-    language: str | None = None
+    language_hint: str | None = None
     on_spoken: Callable[[str], None] = lambda _: None
 
     @property
-    def speaks(self) -> str | None:
+    def language(self) -> str | None:
         """The BCP 47 tag of what is said: the agent's, else the voice's."""
-        return self.language or self.voice.language_of(self.settings.voice)
+        return self.language_hint or self.tts.language_of(self.settings.voice)
 
-    async def speech(self, sentence: str) -> Speech:
+    async def synthesize(self, sentence: str) -> Speech:
         """The sound of a sentence at the call's rate, its figures and signs spoken as one says them. Text and words'
         ends are those of the sentence as it was given. No sound for a sentence without words. Raises `ModelError`."""
         spoken = await self._spoken(sentence)
         if not spoken.text:
             return Speech(sentence, np.zeros(0, np.int16), self.settings.rate)
-        speech = await self.voice.synthesize(spoken.text, self.settings)
+        speech = await self.tts.synthesize(spoken.text, self.settings)
         if speech.rate != self.settings.rate:
-            raise ModelError(f"{self.voice.name} spoke at {speech.rate} Hz instead of {self.settings.rate} Hz")
+            raise ModelError(f"{self.tts.name} spoke at {speech.rate} Hz instead of {self.settings.rate} Hz")
         if spoken.text == sentence:
             return speech
         return Speech(sentence, speech.samples, speech.rate, tuple(_written_words(speech.words, spoken, sentence)))
 
     async def _spoken(self, sentence: str) -> Spoken:
         if len(sentence) <= _SHORT:
-            return speakable(sentence, self.speaks)
-        return await asyncio.to_thread(speakable, sentence, self.speaks)
+            return speakable(sentence, self.language)
+        return await asyncio.to_thread(speakable, sentence, self.language)
 
 
 def _written_words(words: Sequence[SpokenWord], spoken: Spoken, sentence: str) -> Iterator[SpokenWord]:

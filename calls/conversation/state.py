@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-ASKS: Final = 1
+MAX_IDLE_PROMPTS: Final = 1
 """So often the agent asks whether a silent caller is still there; then it says goodbye."""
-TalkEnd = Literal["agent_ended", "customer_silent", "error"]
+ConversationEnd = Literal["agent_ended", "customer_silent", "error"]
 """Why an agent ends a call."""
 
 
 @dataclass
-class Floor:
+class ConversationState:
     """As the conversation knows it."""
 
     caller: bool = False
@@ -25,7 +25,7 @@ class Floor:
     """The last answer was cut before a word of it was heard: what the caller says next is more of the same turn."""
     cut: bool = False
     """The caller interrupted the agent and has not been understood since."""
-    leaving: TalkEnd | None = None
+    leaving: ConversationEnd | None = None
     """The agent has said goodbye, for this reason."""
     owed: bool = False
     """The caller entered digits during a protected message: they are answered after it."""
@@ -36,7 +36,7 @@ class Floor:
 
     def leave(self, *, failed: bool) -> None:
         """The agent has said goodbye. `failed`: because it cannot answer."""
-        by_itself: TalkEnd = "customer_silent" if self.silences > ASKS else "agent_ended"
+        by_itself: ConversationEnd = "customer_silent" if self.silences > MAX_IDLE_PROMPTS else "agent_ended"
         self.leaving = "error" if failed else by_itself
 
     def heard_words(self, *, dialled: bool) -> None:

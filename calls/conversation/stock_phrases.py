@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True)
-class Phrases:
+class StockPhrases:
     """Each is a whole sentence or two."""
 
     one_moment: str
@@ -26,7 +26,7 @@ class Phrases:
     """When it failed again; then the call ends."""
 
 
-_ENGLISH: Final = Phrases(
+_ENGLISH: Final = StockPhrases(
     one_moment="One moment, please.",
     still_there="Are you still there?",
     silent_goodbye="I cannot hear you, so I will hang up now. Goodbye.",
@@ -37,7 +37,7 @@ _ENGLISH: Final = Phrases(
 )
 _BY_LANGUAGE: Final = {
     "en": _ENGLISH,
-    "de": Phrases(
+    "de": StockPhrases(
         one_moment="Einen Moment, bitte.",
         still_there="Sind Sie noch da?",
         silent_goodbye="Ich kann Sie nicht hören und lege jetzt auf. Auf Wiederhören.",
@@ -46,7 +46,7 @@ _BY_LANGUAGE: Final = {
         failed="Entschuldigung, da ist etwas schiefgegangen. Können Sie das noch einmal sagen?",
         cannot_answer="Ich kann im Moment leider nicht antworten. Bitte rufen Sie später wieder an. Auf Wiederhören.",
     ),
-    "fr": Phrases(
+    "fr": StockPhrases(
         one_moment="Un instant, s'il vous plaît.",
         still_there="Vous êtes toujours là ?",
         silent_goodbye="Je ne vous entends pas, je vais donc raccrocher. Au revoir.",
@@ -55,7 +55,7 @@ _BY_LANGUAGE: Final = {
         failed="Pardon, il y a eu un problème. Pouvez-vous répéter ?",
         cannot_answer="Désolé, je ne peux pas répondre pour le moment. Rappelez plus tard, s'il vous plaît. Au revoir.",
     ),
-    "es": Phrases(
+    "es": StockPhrases(
         one_moment="Un momento, por favor.",
         still_there="¿Sigue ahí?",
         silent_goodbye="No le oigo, así que voy a colgar. Adiós.",
@@ -64,7 +64,7 @@ _BY_LANGUAGE: Final = {
         failed="Perdone, algo ha fallado. ¿Puede repetirlo?",
         cannot_answer="Lo siento, ahora no puedo responderle. Llame más tarde, por favor. Adiós.",
     ),
-    "it": Phrases(
+    "it": StockPhrases(
         one_moment="Un momento, per favore.",
         still_there="È ancora in linea?",
         silent_goodbye="Non la sento, quindi riaggancio. Arrivederci.",
@@ -73,7 +73,7 @@ _BY_LANGUAGE: Final = {
         failed="Mi scusi, qualcosa è andato storto. Può ripetere?",
         cannot_answer="Mi dispiace, al momento non posso risponderle. Richiami più tardi, per favore. Arrivederci.",
     ),
-    "pt": Phrases(
+    "pt": StockPhrases(
         one_moment="Um momento, por favor.",
         still_there="Ainda está aí?",
         silent_goodbye="Não consigo ouvir, por isso vou desligar. Adeus.",
@@ -82,7 +82,7 @@ _BY_LANGUAGE: Final = {
         failed="Desculpe, algo correu mal. Pode repetir?",
         cannot_answer="Lamento, de momento não posso responder. Ligue mais tarde, por favor. Adeus.",
     ),
-    "nl": Phrases(
+    "nl": StockPhrases(
         one_moment="Een ogenblik, alstublieft.",
         still_there="Bent u er nog?",
         silent_goodbye="Ik hoor u niet, dus ik hang nu op. Tot ziens.",
@@ -91,7 +91,7 @@ _BY_LANGUAGE: Final = {
         failed="Sorry, er ging iets mis. Kunt u het nog eens zeggen?",
         cannot_answer="Het spijt me, ik kan u op dit moment niet antwoorden. Belt u later nog eens. Tot ziens.",
     ),
-    "pl": Phrases(
+    "pl": StockPhrases(
         one_moment="Proszę chwilę poczekać.",
         still_there="Czy jest Pan lub Pani na linii?",
         silent_goodbye="Nic nie słyszę, więc kończę. Do widzenia.",
@@ -100,7 +100,7 @@ _BY_LANGUAGE: Final = {
         failed="Przepraszam, coś poszło nie tak. Proszę powtórzyć.",
         cannot_answer="Przykro mi, teraz nie mogę odpowiedzieć. Proszę zadzwonić później. Do widzenia.",
     ),
-    "sv": Phrases(
+    "sv": StockPhrases(
         one_moment="Ett ögonblick.",
         still_there="Är du kvar?",
         silent_goodbye="Jag hör dig inte, så jag lägger på nu. Hej då.",
@@ -112,6 +112,6 @@ _BY_LANGUAGE: Final = {
 }
 
 
-def phrases_in(language: str | None) -> Phrases:
+def stock_phrases(language: str | None) -> StockPhrases:
     """In a language (a BCP 47 tag); English where it is not known."""
     return _BY_LANGUAGE.get((language or "en").lower().replace("_", "-").split("-")[0], _ENGLISH)

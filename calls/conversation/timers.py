@@ -13,5 +13,5 @@ class Timer(Protocol):
         """Do not run it."""
 
 
-Later = Callable[[float, Callable[[], None]], Timer]
+CallLater = Callable[[float, Callable[[], None]], Timer]
 """`loop.call_later`: seconds, and what to run then."""

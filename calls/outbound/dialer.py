@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from calls.admission.model_load import ModelLoadShedder
-from calls.outbound.pacing import Turns
+from calls.outbound.pacing import CallPacer
 from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.contact import FollowContact
@@ -28,7 +28,7 @@ def trunk_problem(number: PhoneNumber, *, tcp: bool) -> str | None:
     return None
 
 
-class Dial(Protocol):
+class SendInvite(Protocol):
     """Sends an INVITE: `sipcore.endpoint.Endpoint.call`."""
 
     def __call__(
@@ -45,15 +45,15 @@ class Dial(Protocol):
 
 
 @dataclass(frozen=True)
-class WayOut:
+class OutboundDialer:
     """How calls leave. `trunk_of` gives the trunk of a number that has one, ready for use, or raises `ConnectionError`.
     `tcp`: this server speaks SIP over TCP. With `load`, calls wait until the models keep up."""
 
-    dial: Dial
+    dial: SendInvite
     trunk_of: Callable[[PhoneNumber], Awaitable[Trunk]]
-    turns: Turns
+    pacer: CallPacer
     tcp: bool = True
-    load: ModelLoadShedder | None = None
+    load_shedder: ModelLoadShedder | None = None
     trunk_policy: Policy = "open"
 
     async def trunk(self, number: PhoneNumber) -> Trunk:
@@ -63,10 +63,12 @@ class WayOut:
             raise ConnectionError(problem)
         return await self.trunk_of(number)
 
-    async def reach(self, number: NumberNow, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]) -> Leg:
+    async def dial_transfer(
+        self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
+    ) -> Leg:
         """Call somebody for a call that goes on with them, unless it is `ending` when its turn has come. Raises
         `ConnectionError`."""
-        if not await self.turns.taken_before(ending):
+        if not await self.pacer.wait_unless_ending(ending):
             raise ConnectionError("the call has ended")
         now = await number()
         trunk = await self.trunk(now)
@@ -76,5 +78,5 @@ class WayOut:
         return await self.dial(to, trunk=trunk, caller=caller, sip_call_id=None, headers=headers, follow=None)
 
 
-NumberNow = Callable[[], Awaitable[PhoneNumber]]
+CurrentNumber = Callable[[], Awaitable[PhoneNumber]]
 """The number that a call is made from, as it is stored now. Raises `ConnectionError` when none may be made."""

@@ -10,7 +10,7 @@ import structlog
 
 from calls.call_record import sip_metadata
 from calls.call_record.context_variables import ContextValue, call_values, substitute
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from config.errors import NotFound
 from media.turns.settings import TurnSettings
 from models.loading.catalogue import Catalogue
@@ -26,16 +26,16 @@ log = structlog.get_logger()
 class AgentModels:
     """The models that an agent uses. `voice_name` is one of the voices of `voice`."""
 
-    language: LanguageModel
-    ear: SpeechToText
-    voice: TextToSpeech
+    llm: LanguageModel
+    stt: SpeechToText
+    tts: TextToSpeech
     voice_name: str
     end_of_turn: EndOfTurn
 
     @property
     def names(self) -> list[str]:
         """For the log."""
-        return [self.ear.name, self.language.name, self.voice_name]
+        return [self.stt.name, self.llm.name, self.voice_name]
 
 
 def models_for(agent: Agent, catalogue: Catalogue) -> AgentModels:
@@ -59,7 +59,7 @@ def _uuid(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
-def values_of(call: Call, number: str, facts: InviteFacts) -> dict[str, ContextValue]:
+def context_values(call: Call, number: str, facts: InviteFacts) -> dict[str, ContextValue]:
     """What placeholders stand for in this call. `number` is ours."""
     return call_values(
         call.context_variables,
@@ -70,18 +70,18 @@ def values_of(call: Call, number: str, facts: InviteFacts) -> dict[str, ContextV
     )
 
 
-def script_of(agent: Agent, values: Mapping[str, ContextValue], call_id: str) -> Script:
+def conversation_config(agent: Agent, values: Mapping[str, ContextValue], call_id: str) -> ConversationConfig:
     """What the agent is told for a call, its placeholders filled with `values`."""
     greeting = (agent.agent_greeting or "").strip() if agent.agent_greeting_enabled else ""
     speaks_first = agent.first_speaker == "agent"
-    return Script(
-        system=substitute(agent.system_prompt or "", values, call_id=call_id),
+    return ConversationConfig(
+        system_prompt=substitute(agent.system_prompt or "", values, call_id=call_id),
         greeting=substitute(greeting, values, call_id=call_id).strip() or None if speaks_first else None,
         speaks_first=speaks_first,
         first_message_delay_ms=agent.first_message_delay,
-        first_message_protected=agent.first_message_uninterruptible,
+        first_message_uninterruptible=agent.first_message_uninterruptible,
         language=agent.language_hint,
-        silence_ms=agent.customer_silence_ms,
+        user_idle_ms=agent.customer_silence_ms,
     )
 
 

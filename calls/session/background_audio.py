@@ -37,7 +37,7 @@ class _Loop:
     size: int
 
 
-class Backgrounds:
+class BackgroundSounds:
     """The background sounds of all calls on one pump. For the event loop."""
 
     def __init__(self, pump: Pump, data_dir: Path, most_bytes: int = MOST_BYTES) -> None:

@@ -18,17 +18,17 @@ from calls.call_record.metering import UsageMeter
 from calls.call_record.outcome import CallOutcome
 from calls.call_record.sip_trace import TracedCall
 from calls.call_record.transcript import Transcript
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from calls.conversation.conversation import Conversation
-from calls.conversation.event_queue import Inbox
-from calls.conversation.prompt_prefill import Ahead
+from calls.conversation.event_queue import EventQueue
+from calls.conversation.prompt_prefill import PromptPrefill
 from calls.conversation.response_generator import first_prompt
-from calls.session.agent_config import AgentModels, models_for, script_of, turn_settings
-from calls.session.conversation_runner import Parties, Talk, open_senses, tools_of
-from calls.session.dependencies import Equipment
-from calls.session.snapshot import CallNow
-from calls.session.transfer import Guide, Referrals, Transfers, trunk_of
-from calls.tools.toolset import ToolBelt
+from calls.session.agent_config import AgentModels, conversation_config, models_for, turn_settings
+from calls.session.conversation_runner import CallParticipants, ConversationRunner, load_tools, open_speech_input
+from calls.session.dependencies import CallDependencies
+from calls.session.snapshot import CallSnapshot
+from calls.session.transfer import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
+from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from media.engine.call_audio import EngineCall
 from media.recording import Recording, RecordingEnd
@@ -45,10 +45,10 @@ RECORDING_CLOSES_S: Final = 5.0
 log = structlog.get_logger()
 
 
-class LiveCall:
+class CallSession:
     """`run` is the whole life of a call that was admitted, or placed; `end` ends it from outside."""
 
-    placed: Final = True
+    has_leg: Final = True
     """It has a leg."""
 
     def __init__(
@@ -57,15 +57,15 @@ class LiveCall:
         agent: Agent,
         number: PhoneNumber,
         leg: Leg,
-        equipment: Equipment,
-        transfers: Transfers | None = None,
+        equipment: CallDependencies,
+        transfers: TransferSupport | None = None,
     ) -> None:
         """Without `transfers` the peer cannot have us call somebody else, whatever its number allows."""
         self.call = call
         self._agent = agent
         self._number = number
         self._leg = leg
-        leg.may_be_replaced_by = trunk_of(number, equipment.names_of)
+        leg.may_be_replaced_by = trunk_address_check(number, equipment.aliases_of)
         self._house = equipment
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._answered_at: datetime | None = None
@@ -76,12 +76,12 @@ class LiveCall:
         self._recorded = False
         self._log = log.bind(call_id=call.id)
         if transfers is not None:
-            guide = Guide(call, number, equipment.database, equipment.names_of)
-            leg.on_refer = Referrals(call, guide, transfers, equipment.ring_timeout_s, self._ending)
+            guide = ReroutePolicy(call, number, equipment.database, equipment.aliases_of)
+            leg.on_refer = ReferHandler(call, guide, transfers, equipment.ring_timeout_s, self._ending)
 
-    def now(self) -> CallNow:
+    def snapshot(self) -> CallSnapshot:
         """How it stands."""
-        return CallNow(self.call, self._leg, self._answered_at)
+        return CallSnapshot(self.call, self._leg, self._answered_at)
 
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
@@ -93,8 +93,8 @@ class LiveCall:
         """Ring, answer or be answered, talk, hang up, store the end. Whatever goes wrong ends this call as `error` and
         is logged once. Raises `StorageTrouble` when the end could not be stored."""
         self._leg.ended.add_done_callback(self._leg_ended)
-        if self._house.sip_trails is not None:
-            self._house.sip_trails.follow(TracedCall(self.call.id, self._number.id), self._leg.facts)
+        if self._house.sip_traces is not None:
+            self._house.sip_traces.follow(TracedCall(self.call.id, self._number.id), self._leg.facts)
         try:
             await self._talk()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
@@ -119,31 +119,35 @@ class LiveCall:
             usage=self._meter.usage(),
         )
         try:
-            await self._house.after_call.finish(self.call.id, outcome, self._agent)
+            await self._house.finalizer.finish(self.call.id, outcome, self._agent)
         finally:
-            if self._house.sip_trails is not None:
-                self._house.sip_trails.ended(self.call.id)
+            if self._house.sip_traces is not None:
+                self._house.sip_traces.ended(self.call.id)
 
     async def _talk(self) -> None:
         """The call up to its hanging up. When this returns, the reason of its end is known or on its way."""
         models = models_for(self._agent, self._house.models)
-        parties = Parties(self.call, self._agent, self._number.number, self._leg, self._meter)
-        script = script_of(self._agent, parties.values, self.call.id)
-        _, belt = await asyncio.gather(self._ring(), tools_of(parties, self._house))
-        with closing(Ahead(models.language)) as ahead:
-            ahead.read(first_prompt(self.call.id, script, belt))
+        parties = CallParticipants(self.call, self._agent, self._number.number, self._leg, self._meter)
+        script = conversation_config(self._agent, parties.values, self.call.id)
+        _, belt = await asyncio.gather(self._ring(), load_tools(parties, self._house))
+        with closing(PromptPrefill(models.llm)) as ahead:
+            ahead.start(first_prompt(self.call.id, script, belt))
             await self._meet(parties, models, script, belt)
 
-    async def _meet(self, parties: Parties, models: AgentModels, script: Script, belt: ToolBelt) -> None:
+    async def _meet(
+        self, parties: CallParticipants, models: AgentModels, script: ConversationConfig, belt: ToolSet
+    ) -> None:
         """From the answer on."""
         media = await self._pick_up()
         if media is None:
             return
         self._answered_at = self._answered_at or utc_now()
         self._log.info("call.answered", codec=media.codec, rate=media.rate, models=models.names)
-        with closing(open_senses(models, parties, belt, media.rate, self._has_words)) as senses:
+        with closing(open_speech_input(models, parties, belt, media.rate, self._has_words)) as senses:
             async with self._sound(media, models.end_of_turn.ahead_ms) as (sound, inbox):
-                talk = Talk(parties, self._house, models, script, senses, belt, sound, inbox, self._answered_at)
+                talk = ConversationRunner(
+                    parties, self._house, models, script, senses, belt, sound, inbox, self._answered_at
+                )
                 self._conversation = talk.conversation
                 await talk.run(self._ending, self.end)
 
@@ -199,11 +203,11 @@ class LiveCall:
             return None
 
     @asynccontextmanager
-    async def _sound(self, media: Media, ask_ahead_ms: float) -> AsyncIterator[tuple[EngineCall, Inbox]]:
+    async def _sound(self, media: Media, ask_ahead_ms: float) -> AsyncIterator[tuple[EngineCall, EventQueue]]:
         """The call in the audio engine, recorded. Leaving it hangs up and closes the recording."""
         closed: asyncio.Future[RecordingEnd] = asyncio.get_running_loop().create_future()
         recording = self._record(media, closed)
-        inbox = Inbox()
+        inbox = EventQueue()
         try:
             settings = turn_settings(self._agent)
             sound = self._house.engine.add(media.slot, settings, inbox, recording, ask_ahead_ms)

@@ -17,21 +17,21 @@ from calls.call_record import turn_metrics
 from calls.call_record.context_variables import ContextValue
 from calls.call_record.metering import UsageMeter
 from calls.call_record.timeline import Timeline
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from calls.conversation.conversation import Conversation
-from calls.conversation.dtmf_collector import DigitEntry, OwnKeys
-from calls.conversation.event_queue import Inbox
+from calls.conversation.dtmf_collector import DtmfCollector, DtmfEchoFilter
+from calls.conversation.event_queue import EventQueue
 from calls.conversation.idle_timer import HoldChanged
-from calls.conversation.response_generator import Mind
-from calls.conversation.speech_output import Mouth
+from calls.conversation.response_generator import LlmWithTools
+from calls.conversation.speech_output import SpeechOutput
 from calls.post_call.redaction import redactor
-from calls.session.agent_config import AgentModels, values_of
-from calls.session.dependencies import Equipment
-from calls.session.rtp_timeout import MediaWatch
+from calls.session.agent_config import AgentModels, context_values
+from calls.session.dependencies import CallDependencies
+from calls.session.rtp_timeout import RtpTimeout
 from calls.session.stt_hotwords import hot_words
-from calls.tools.builtin_tools import bare_belt, belt_for
+from calls.tools.builtin_tools import builtin_toolset, load_toolset
 from calls.tools.http_tool import CallContext
-from calls.tools.toolset import ToolBelt
+from calls.tools.toolset import ToolSet
 from config.clock import utc_now
 from media.background.files import NotSound
 from media.engine.call_audio import DigitHeard, EngineCall
@@ -54,7 +54,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Parties:
+class CallParticipants:
     """Who talks: our agent, on our `number`, through a leg; and what is measured of it."""
 
     call: Call
@@ -66,74 +66,74 @@ class Parties:
     @property
     def values(self) -> dict[str, ContextValue]:
         """What placeholders stand for."""
-        return values_of(self.call, self.number, self.leg.facts)
+        return context_values(self.call, self.number, self.leg.facts)
 
 
 @dataclass(frozen=True)
-class Senses:
+class SpeechInput:
     """What the agent hears by. `close` frees it."""
 
-    ear: SpeechToTextStream
-    judge: EndOfTurnStream
+    stt: SpeechToTextStream
+    end_of_turn: EndOfTurnStream
 
     def close(self) -> None:
         """Idempotent."""
-        self.ear.close()
-        self.judge.close()
+        self.stt.close()
+        self.end_of_turn.close()
 
 
-def open_senses(
-    models: AgentModels, parties: Parties, belt: ToolBelt, rate: int, has_words: Callable[[bool], None]
-) -> Senses:
+def open_speech_input(
+    models: AgentModels, parties: CallParticipants, belt: ToolSet, rate: int, has_words: Callable[[bool], None]
+) -> SpeechInput:
     """For a call at `rate` Hz. `has_words` is called from a model's thread whenever the recognizer has other words;
     True: they only say that the caller listens."""
     agent = parties.agent
     values = parties.call.context_variables.values()
     expected = hot_words(agent.name, agent.system_prompt or "", values, belt.definitions)
-    post, lookup = asyncio.get_running_loop().call_soon_threadsafe, belt.lookup
+    post, lookup = asyncio.get_running_loop().call_soon_threadsafe, belt.knowledge_prefetch
 
     def words(partial_text: str) -> None:
         has_words(backchannels.is_backchannel(partial_text, agent.language_hint))
         if lookup is not None:
             post(lookup.hears, partial_text)
 
-    ear = models.ear.open(rate=rate, language=agent.language_hint, on_words=words, hot_words=expected)
+    ear = models.stt.open(rate=rate, language=agent.language_hint, on_words=words, hot_words=expected)
     ear = parties.meter.ear(ear, rate)
-    return Senses(ear, models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=ear.partial))
+    return SpeechInput(ear, models.end_of_turn.open(rate=rate, language=agent.language_hint, partial=ear.partial))
 
 
-async def tools_of(parties: Parties, house: Equipment) -> ToolBelt:
+async def load_tools(parties: CallParticipants, house: CallDependencies) -> ToolSet:
     """The agent's tools. When the database is in trouble the call has those that need none."""
     agent, call = parties.agent, parties.call
     context = CallContext(call.id, parties.values)
     digits = parties.leg.send_digits
     try:
-        return await belt_for(
+        return await load_toolset(
             agent,
             context,
             database=house.database,
-            outside=house.outside,
+            outside=house.tool_http,
             send_digits=digits,
-            searching=house.knowledge,
+            searching=house.knowledge_search,
         )
     except StorageTrouble as trouble:
         log.warning("call.without_own_tools", call_id=call.id, cause=trouble.cause)
-        return bare_belt(agent, call.id, digits)
+        return builtin_toolset(agent, call.id, digits)
 
 
-class Talk:
+class ConversationRunner:
     """`run` talks until someone or something ends the call; afterwards the transcript is what was heard."""
 
     def __init__(
         self,
-        parties: Parties,
-        house: Equipment,
+        parties: CallParticipants,
+        house: CallDependencies,
         models: AgentModels,
-        script: Script,
-        senses: Senses,
-        belt: ToolBelt,
+        script: ConversationConfig,
+        senses: SpeechInput,
+        belt: ToolSet,
         sound: EngineCall,
-        inbox: Inbox,
+        inbox: EventQueue,
         answered_at: datetime,
     ) -> None:
         self._parties = parties
@@ -142,19 +142,19 @@ class Talk:
         self._answered_at = answered_at
         self._changed = asyncio.Event()
         self._inbox = inbox
-        self._own_keys = OwnKeys()
-        self._entry = DigitEntry(inbox.put, asyncio.get_running_loop().call_later, house.engine.now_ms)
+        self._own_keys = DtmfEchoFilter()
+        self._entry = DtmfCollector(inbox.put, asyncio.get_running_loop().call_later, house.engine.now_ms)
         self._log = log.bind(call_id=parties.call.id)
         agent, call = parties.agent, parties.call
-        sound.ear, sound.judge = senses.ear, senses.judge
+        sound.ear, sound.judge = senses.stt, senses.end_of_turn
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         self.conversation = Conversation(
             call_id=call.id,
             script=script,
             inbox=inbox,
-            ear=senses.ear,
-            mind=Mind(models.language, belt, parties.meter),
-            mouth=Mouth(models.voice, voice, sound.playout, agent.language_hint, parties.meter.spoke),
+            ear=senses.stt,
+            mind=LlmWithTools(models.llm, belt, parties.meter),
+            mouth=SpeechOutput(models.tts, voice, sound.playout, agent.language_hint, parties.meter.spoke),
             timeline=self._timeline(),
             protect=sound.protect,
             on_progress=self._changed.set,
@@ -170,7 +170,7 @@ class Talk:
     def _hear_key(self, key: DigitHeard) -> None:
         """A key that was heard as sound: the caller's, or the echo of one that we pressed."""
         if not self._own_keys.is_echo(key.at_ms):
-            self._entry.press(key.digit, "tone", key.at_ms)
+            self._entry.on_digit(key.digit, "tone", key.at_ms)
 
     async def run(self, ending: asyncio.Future[EndedReason], end: Callable[[EndedReason], None]) -> None:
         """`ending` is done when the call is to end; `end` ends it. Raises what went wrong."""
@@ -198,8 +198,8 @@ class Talk:
 
     def _listen_to(self, leg: Leg) -> None:
         clock = self._house.engine.now_ms
-        leg.on_digit = self._entry.press
-        leg.on_dtmf_sending = lambda on: self._own_keys.pressing(on, clock())
+        leg.on_digit = self._entry.on_digit
+        leg.on_dtmf_sending = lambda on: self._own_keys.set_sending(on, clock())
         leg.on_hold_change = lambda held: self._inbox.put(HoldChanged(held))
         self._inbox.put(HoldChanged(leg.on_hold))
 
@@ -241,7 +241,7 @@ class Talk:
 
     async def _play_background(self) -> None:
         """Put the agent's background sound under the call; one that cannot be read is missed by nobody else."""
-        agent, sound, backgrounds = self._parties.agent, self._sound, self._house.backgrounds
+        agent, sound, backgrounds = self._parties.agent, self._sound, self._house.background_sounds
         if agent.background_sound_id is None or backgrounds is None:
             return
         try:
@@ -251,12 +251,12 @@ class Talk:
 
     async def _watch_media(self, end: Callable[[EndedReason], None]) -> None:
         """End the call when no packet has come for too long; say early when none comes at all."""
-        leg, watch = self._parties.leg, MediaWatch(self._house.rtp_timeout_s)
+        leg, watch = self._parties.leg, RtpTimeout(self._house.rtp_timeout_s)
         await asyncio.sleep(min(NO_RTP_S, self._house.rtp_timeout_s))
         if leg.rtp_silence_s() >= NO_RTP_S and not leg.on_hold:
             self._log.warning("call.no_rtp", waited_s=NO_RTP_S, remedy="let UDP through to the RTP ports; mind NAT")
-        wait_s = watch.look(leg.rtp_silence_s(), leg.on_hold)
+        wait_s = watch.next_check_s(leg.rtp_silence_s(), leg.on_hold)
         while wait_s is not None:
             await asyncio.sleep(wait_s)
-            wait_s = watch.look(leg.rtp_silence_s(), leg.on_hold)
+            wait_s = watch.next_check_s(leg.rtp_silence_s(), leg.on_hold)
         end("media_timeout")

@@ -16,13 +16,13 @@ from calls.call_record import sip_metadata
 from calls.call_record.end_reason import status_of
 from calls.call_record.outcome import CallOutcome
 from calls.outbound import audit_log, permissions
-from calls.outbound.dialer import WayOut, trunk_problem
-from calls.outbound.pacing import done_before
+from calls.outbound.dialer import OutboundDialer, trunk_problem
+from calls.outbound.pacing import completes_before_end
 from calls.outbound.permissions import DialClearance
-from calls.session.call_session import LiveCall
-from calls.session.dependencies import Equipment
-from calls.session.snapshot import CallNow
-from calls.session.transfer import Guide, Transfers
+from calls.session.call_session import CallSession
+from calls.session.dependencies import CallDependencies
+from calls.session.snapshot import CallSnapshot
+from calls.session.transfer import ReroutePolicy, TransferSupport
 from config.clock import utc_now
 from sipcore.dialogs.leg import Leg
 from sipcore.messages.headers import NameAddr
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Line(DialClearance):
+class OutboundRoute(DialClearance):
     """What a call is dialled with, and through."""
 
     trunk: Trunk
@@ -57,32 +57,34 @@ def _depart(conn: sa.Connection, call: Call, policy: Policy) -> DialClearance | 
 class OutboundCall:
     """`run` is the whole life of a queued call; `end` ends it from outside."""
 
-    def __init__(self, queued: Queued, house: Equipment, way_out: WayOut, transfers: Transfers) -> None:
+    def __init__(
+        self, queued: Queued, deps: CallDependencies, dialer: OutboundDialer, transfers: TransferSupport
+    ) -> None:
         self.call: Call = queued.call
         self._agent = queued.agent
         self._number = queued.number
-        self._house = house
-        self._way_out = way_out
+        self._deps = deps
+        self._dialer = dialer
         self._transfers = transfers
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
-        self._live: LiveCall | None = None
-        self._in_load: ModelLoadShedder | None = None
+        self._session: CallSession | None = None
+        self._entered_load: ModelLoadShedder | None = None
         """Where it came in and is not counted yet."""
         self._log = log.bind(call_id=self.call.id)
 
     @property
-    def placed(self) -> bool:
+    def has_leg(self) -> bool:
         """Its INVITE has been sent."""
-        return self._live is not None
+        return self._session is not None
 
-    def now(self) -> CallNow:
+    def snapshot(self) -> CallSnapshot:
         """How it stands."""
-        return CallNow(self.call) if self._live is None else self._live.now()
+        return CallSnapshot(self.call) if self._session is None else self._session.snapshot()
 
     def end(self, reason: EndedReason) -> None:
         """End the call; the first reason counts."""
-        if self._live is not None:
-            self._live.end(reason)
+        if self._session is not None:
+            self._session.end(reason)
         elif not self._ending.done():
             self._ending.set_result(reason)
 
@@ -90,17 +92,17 @@ class OutboundCall:
         """Wait for its turn, place it, live it, store its end. Whatever goes wrong ends this call as `error` and is
         logged once. Raises `StorageTrouble` when the end could not be stored."""
         try:
-            live = await self._come_to_life()
+            live = await self._start_session()
         except Exception as error:  # noqa: BLE001 - it ends this call alone
             self._log.error("call.failed", error=repr(error), exc_info=error)
             live = None
             self.end("error")
         if live is not None:
-            self._live = live
-        if self._in_load is not None:
+            self._session = live
+        if self._entered_load is not None:
             if live is None:
-                self._in_load.gave_back(waited=True)
-            self._in_load.is_in()
+                self._entered_load.gave_back(waited=True)
+            self._entered_load.is_in()
         if live is None:
             await self._finish_unplaced(await self._ending)
             return
@@ -108,48 +110,48 @@ class OutboundCall:
             live.end(self._ending.result())
         await live.run()
 
-    async def _come_to_life(self) -> LiveCall | None:
+    async def _start_session(self) -> CallSession | None:
         """The call on its leg; None when it has come to its end before."""
-        problem = None if self._number is None else trunk_problem(self._number, tcp=self._way_out.tcp)
+        problem = None if self._number is None else trunk_problem(self._number, tcp=self._dialer.tcp)
         if problem is not None:
             self._give_up(problem)
             return None
-        line = await self._line()
-        leg = None if line is None else await self._place(line)
+        line = await self._route()
+        leg = None if line is None else await self._send_invite(line)
         if line is None or leg is None:
             return None
-        return LiveCall(self.call, line.agent, line.number, leg, self._house, self._transfers)
+        return CallSession(self.call, line.agent, line.number, leg, self._deps, self._transfers)
 
-    async def _turn_comes(self) -> bool:
+    async def _wait_for_slot(self) -> bool:
         """Wait until the models keep up, and for a turn; False when the call is ended first."""
-        load, turns = self._way_out.load, self._way_out.turns
+        load, turns = self._dialer.load_shedder, self._dialer.pacer
         if load is None:
-            return await turns.taken_before(self._ending)
-        return await done_before(self._ending, load.turn(turns.take))
+            return await turns.wait_unless_ending(self._ending)
+        return await completes_before_end(self._ending, load.turn(turns.wait))
 
-    def _comes_in(self) -> bool:
+    def _try_enter_load(self) -> bool:
         """Beside the others; False when there is no room any more."""
-        load = self._way_out.load
+        load = self._dialer.load_shedder
         if load is not None:
             if not load.enter_after_turn():
                 return False
-            self._in_load = load
+            self._entered_load = load
         return True
 
-    async def _line(self) -> Line | None:
+    async def _route(self) -> OutboundRoute | None:
         """What the call is dialled with as everything stands at its turn: it was queued a while ago. None when it is
         not dialled, or ended before. It takes a place beside the others only when its trunk, which may have to be
         looked for, is there. A number that was changed meanwhile is asked for again."""
         while True:
-            if not await self._turn_comes():
+            if not await self._wait_for_slot():
                 return None
-            number = await self._number_now()
+            number = await self._current_number()
             trunk, problem = (None, "") if number is None else await self._trunk(number)
-            if self._comes_in():
+            if self._try_enter_load():
                 break
         self.call = replace(self.call, call_sid=str(uuid4()))
         while True:
-            cleared = await self._cleared()
+            cleared = await self._clear()
             if isinstance(cleared, str):
                 self._give_up(cleared)
                 return None
@@ -161,25 +163,25 @@ class OutboundCall:
         if trunk is None:
             self._give_up(problem)
             return None
-        return Line(cleared.number, cleared.agent, trunk)
+        return OutboundRoute(cleared.number, cleared.agent, trunk)
 
-    async def _number_now(self) -> PhoneNumber | None:
+    async def _current_number(self) -> PhoneNumber | None:
         asked = partial(
             phone_numbers.get, organization_id=self.call.organization_id, number_id=self.call.phone_number_id or ""
         )
-        return await self._house.database.read(asked, lane="calls")
+        return await self._deps.database.read(asked, lane="calls")
 
     async def _trunk(self, number: PhoneNumber) -> tuple[Trunk | None, str]:
         """The number's trunk; None and why there is none."""
         try:
-            return await self._way_out.trunk(number), ""
+            return await self._dialer.trunk(number), ""
         except ConnectionError as error:
             return None, str(error)
 
-    async def _cleared(self) -> DialClearance | str:
+    async def _clear(self) -> DialClearance | str:
         """What the call is dialled with, or why it is not, which is stored. Raises `StorageTrouble` when that can
         neither be stored nor read."""
-        database, policy = self._house.database, self._way_out.trunk_policy
+        database, policy = self._deps.database, self._dialer.trunk_policy
         try:
             return await database.write(partial(_depart, call=self.call, policy=policy))
         except StorageTrouble as trouble:
@@ -187,19 +189,19 @@ class OutboundCall:
             tell("call.progress_not_stored", cause=trouble.cause)
             return await database.read(partial(permissions.recheck_dial, call=self.call, policy=policy), lane="calls")
 
-    async def _place(self, line: Line) -> Leg | None:
+    async def _send_invite(self, line: OutboundRoute) -> Leg | None:
         """Send the INVITE; None when it cannot be sent."""
         number, trunk = line.number, line.trunk
         if self._ending.done():
             return None
         try:
-            leg = await self._way_out.dial(
+            leg = await self._dialer.dial(
                 self.call.customer_number,
                 trunk=trunk,
                 caller=NameAddr(number.number, number.name or ""),
                 sip_call_id=self.call.call_sid,
                 headers=sip_metadata.outbound_headers(self.call.metadata),
-                follow=Guide(self.call, number, self._house.database, self._house.names_of).redirect,
+                follow=ReroutePolicy(self.call, number, self._deps.database, self._deps.aliases_of).allow_redirect,
             )
         except ConnectionError as error:
             self._give_up(str(error))
@@ -221,4 +223,4 @@ class OutboundCall:
 
     async def _finish_unplaced(self, reason: EndedReason) -> None:
         outcome = CallOutcome(status=status_of(reason, answered=False), reason=reason, ended_at=utc_now())
-        await self._house.after_call.finish(self.call.id, outcome, self._agent)
+        await self._deps.finalizer.finish(self.call.id, outcome, self._agent)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 
-class MediaWatch:
+class RtpTimeout:
     """Looks at a leg when its time may be over, never in between. Times in s."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._held = False
 
-    def look(self, silence_s: float, on_hold: bool) -> float | None:
+    def next_check_s(self, silence_s: float, on_hold: bool) -> float | None:
         """How long to wait until the next look; None: no packet has come for `limit_s`, the caller is gone. Nothing is
         asked of a caller on hold, and afterwards the time starts anew."""
         was_held, self._held = self._held, on_hold

@@ -10,7 +10,7 @@ from storage.calls.calls import Call
 
 
 @dataclass(frozen=True)
-class CallNow:
+class CallSnapshot:
     """`leg` is None while the call waits to be placed; `answered_at` until it is answered."""
 
     call: Call

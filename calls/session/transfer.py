@@ -14,7 +14,7 @@ import structlog
 from calls.admission.capacity import TransferLegs
 from calls.admission.number_routing import SourceAliases
 from calls.outbound import transfer_permissions
-from calls.outbound.dialer import NumberNow
+from calls.outbound.dialer import CurrentNumber
 from calls.outbound.transfer_permissions import PeerRerouteRequest, RerouteMethod
 from calls.trunks.provisioning import trunk_destinations
 from sipcore.dialogs.leg import Leg
@@ -31,31 +31,31 @@ from storage.phone_numbers.phone_numbers import PhoneNumber, sources_of
 log = structlog.get_logger()
 
 
-def trunk_of(number: PhoneNumber, names_of: SourceAliases) -> Callable[[str], bool]:
+def trunk_address_check(number: PhoneNumber, names_of: SourceAliases) -> Callable[[str], bool]:
     """Tells whether an address is the number's trunk."""
     sources = sources_of(number)
     return lambda address: not sources.isdisjoint(names_of(address))
 
 
-class Reach(Protocol):
-    """Calls somebody through a number's trunk: `calls.outbound.dialer.WayOut.reach`."""
+class TransferDialer(Protocol):
+    """Calls somebody through a number's trunk: `calls.outbound.dialer.OutboundDialer.dial_transfer`."""
 
     def __call__(
-        self, number: NumberNow, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
+        self, number: CurrentNumber, to: str, headers: HeaderLines, ending: asyncio.Future[EndedReason]
     ) -> Awaitable[Leg]:
         """The leg. The number is asked for when it is the call's turn; nobody is called any more once the call is
         `ending`. Raises `ConnectionError`."""
 
 
 @dataclass(frozen=True)
-class Transfers:
+class TransferSupport:
     """How calls go on with others: who calls them, and what keeps places for them."""
 
-    reach: Reach
-    second_legs: TransferLegs
+    dial: TransferDialer
+    leg_quota: TransferLegs
 
 
-class Guide:
+class ReroutePolicy:
     """Says for one call whether it goes on to whom the peer names. Every wish of the peer is in the audit log. `number`
     is what the call was made from or came to; what counts is how it is stored when the peer asks."""
 
@@ -65,13 +65,13 @@ class Guide:
         self._database = database
         self._names_of = names_of
 
-    async def redirect(self, contact: Contact) -> str | None:
+    async def allow_redirect(self, contact: Contact) -> str | None:
         """Whom to call after a 3xx; None when nobody is to be called."""
         granted = await self._ask("redirect", contact, "", _no_place)
         return contact.user if granted else None
 
-    async def refer(self, referral: ReferRequest, second_legs: TransferLegs) -> bool:
-        """Whether to call whom a REFER names; a place of `second_legs` is taken then."""
+    async def allow_refer(self, referral: ReferRequest, second_legs: TransferLegs) -> bool:
+        """Whether to call whom a REFER names; a place of `leg_quota` is taken then."""
         taken = False
 
         def take_place(conn: sa.Connection, organization: Organization) -> None:
@@ -87,7 +87,7 @@ class Guide:
                 second_legs.release(self._call.organization_id)
         return granted
 
-    async def number_now(self, destination: str) -> PhoneNumber:
+    async def current_number(self, destination: str) -> PhoneNumber:
         """What a REFER that was granted is made from, when its turn has come. Raises `ConnectionError`."""
         try:
             number = await self._database.read(
@@ -125,7 +125,7 @@ class Guide:
         if wanted.refusal is None and not contact.user:
             return replace(wanted, refusal="it is no sip: URI with a user")
         own = contact.host in sources_of(number) or (
-            contact.host == contact.peer and trunk_of(number, self._names_of)(contact.peer)
+            contact.host == contact.peer and trunk_address_check(number, self._names_of)(contact.peer)
         )
         if contact.user and not own:
             return replace(wanted, destination=f"{contact.user}@{contact.host}")
@@ -143,15 +143,15 @@ def _no_place(_conn: sa.Connection, _organization: Organization) -> None:
     """A redirected call has its place."""
 
 
-class Referrals:
+class ReferHandler:
     """`Leg.on_refer` of one call: calls whom the peer names and waits until they answer, for `ring_timeout_s` at most,
     or until the call itself is to end."""
 
     def __init__(
         self,
         call: Call,
-        guide: Guide,
-        transfers: Transfers,
+        guide: ReroutePolicy,
+        transfers: TransferSupport,
         ring_timeout_s: float,
         ending: asyncio.Future[EndedReason],
     ) -> None:
@@ -162,20 +162,20 @@ class Referrals:
         self._ending = ending
 
     async def __call__(self, referral: ReferRequest, accept: Callable[[], Awaitable[None]]) -> Leg | int:
-        if not await self._guide.refer(referral, self._transfers.second_legs):
+        if not await self._guide.allow_refer(referral, self._transfers.leg_quota):
             return 603
         try:
-            self._transfers.second_legs.on_change()
+            self._transfers.leg_quota.on_change()
             await accept()
             return await self._reach(referral)
         finally:
-            self._transfers.second_legs.release(self._call.organization_id)
+            self._transfers.leg_quota.release(self._call.organization_id)
 
     async def _reach(self, referral: ReferRequest) -> Leg | int:
         to = referral.contact.user
         replaces = (("Replaces", referral.replaces),) if referral.replaces else ()
         try:
-            leg = await self._transfers.reach(lambda: self._guide.number_now(to), to, replaces, self._ending)
+            leg = await self._transfers.dial(lambda: self._guide.current_number(to), to, replaces, self._ending)
         except ConnectionError as error:
             log.warning("call.not_referred", call_id=self._call.id, why=str(error))
             return 503

@@ -13,8 +13,8 @@ from calls.call_record.context_variables import substitute
 from calls.knowledge.context_injection import source_of, told
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
-from calls.tools.http_tool import CallContext, HttpTool, Outside
-from calls.tools.toolset import Tool, ToolBelt, ToolResult, function_name
+from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
+from calls.tools.toolset import Tool, ToolResult, ToolSet, function_name
 from media.dtmf.keys import pressable
 from models.protocols import END_CALL, HANG_UP, SEARCH_KNOWLEDGE, ToolDefinition
 from storage.agents import tools
@@ -24,20 +24,20 @@ from storage.document_reader.terms.tokenizer import language_of
 from storage.knowledge import documents
 
 SEND_DTMF: Final = "send_dtmf"
-BUILT_IN: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
+BUILTIN_NAMES: Final = frozenset((END_CALL, SEND_DTMF, SEARCH_KNOWLEDGE))
 """Names that no tool of an organization gets, whether or not the built-in one is there."""
-MOST_TOOLS: Final = 64
+MAX_TOOLS: Final = 64
 """Of an organization's own, in one call."""
-SENDING_S: Final = 60.0
+SEND_DTMF_TIMEOUT_S: Final = 60.0
 """For keys: what the agent says first and the pauses between them included. On hold nothing is sent."""
-MOST_KEYS: Final = 32
+MAX_DTMF_KEYS: Final = 32
 """That are pressed at a time, pauses included."""
 
 log = structlog.get_logger()
 SendDigits = Callable[[str], Awaitable[None]]
 
 
-class EndCall:
+class EndCallTool:
     """Hangs up: the conversation does so, once the caller has heard what was said. To run it only answers the model."""
 
     definition: Final = HANG_UP
@@ -48,7 +48,7 @@ class EndCall:
         return ToolResult("The call ends.", ok=True)
 
 
-class SendDtmf:
+class SendDtmfTool:
     """Presses keys for a machine at the other end. `send` gets keys, and `w` or `,` where it is to pause; it raises
     `ConnectionError` when the call has no sound any more."""
 
@@ -69,7 +69,7 @@ class SendDtmf:
     )
     effects: Final = True
 
-    def __init__(self, send: SendDigits, most_s: float = SENDING_S) -> None:
+    def __init__(self, send: SendDigits, most_s: float = SEND_DTMF_TIMEOUT_S) -> None:
         self._send = send
         self._most_s = most_s
 
@@ -79,8 +79,10 @@ class SendDtmf:
             keys = pressable(arguments["digits"])
         except ValueError:
             keys = ""
-        if not 0 < len(keys) <= MOST_KEYS:
-            return ToolResult(f"Parameter `digits` takes 1 to {MOST_KEYS} of 0-9, *, #, A-D, w and comma.", ok=False)
+        if not 0 < len(keys) <= MAX_DTMF_KEYS:
+            return ToolResult(
+                f"Parameter `digits` takes 1 to {MAX_DTMF_KEYS} of 0-9, *, #, A-D, w and comma.", ok=False
+            )
         try:
             async with asyncio.timeout(self._most_s):
                 await self._send(keys)
@@ -91,7 +93,7 @@ class SendDtmf:
         return ToolResult("The keys were pressed.", ok=True)
 
 
-class SearchKnowledge:
+class SearchKnowledgeTool:
     """Finds passages in the agent's own documents. `instructions` tell the model when to search."""
 
     effects: Final = False
@@ -119,15 +121,15 @@ class SearchKnowledge:
         return ToolResult(told(found), ok=True, sources=tuple(map(source_of, found)))
 
 
-async def belt_for(
+async def load_toolset(
     agent: Agent,
     context: CallContext,
     *,
     database: Database,
-    outside: Outside,
+    outside: ToolHttpAccess,
     send_digits: SendDigits | None = None,
     searching: KnowledgeSearch | None = None,
-) -> ToolBelt:
+) -> ToolSet:
     """Every tool of an agent in a call, from one read. Without `send_digits` no keys can be pressed; without
     `searching` documents are searched by their words alone. Raises `StorageTrouble`."""
     belt = _without_database(agent, send_digits)
@@ -141,26 +143,26 @@ async def belt_for(
             ahead=has_documents,
         )
         instructions = substitute(agent.knowledge_search_instructions, context.values, call_id=context.call_id)
-        belt.append(SearchKnowledge(lookup, instructions))
-    taken = set(BUILT_IN)
+        belt.append(SearchKnowledgeTool(lookup, instructions))
+    taken = set(BUILTIN_NAMES)
     for stored in own:
         name = function_name(stored.name, taken)
         taken.add(name.lower())
         belt.append(HttpTool(stored, name, context, outside))
-    return ToolBelt(belt, call_id=context.call_id, lookup=lookup)
+    return ToolSet(belt, call_id=context.call_id, knowledge_prefetch=lookup)
 
 
-def bare_belt(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolBelt:
+def builtin_toolset(agent: Agent, call_id: str, send_digits: SendDigits | None = None) -> ToolSet:
     """Those of an agent's tools that need no database."""
-    return ToolBelt(_without_database(agent, send_digits), call_id=call_id)
+    return ToolSet(_without_database(agent, send_digits), call_id=call_id)
 
 
 def _without_database(agent: Agent, send_digits: SendDigits | None) -> list[Tool]:
     belt: list[Tool] = []
     if agent.allow_end_call:
-        belt.append(EndCall())
+        belt.append(EndCallTool())
     if send_digits is not None:
-        belt.append(SendDtmf(send_digits))
+        belt.append(SendDtmfTool(send_digits))
     return belt
 
 
@@ -168,12 +170,12 @@ async def _stored(agent: Agent, context: CallContext, database: Database) -> tup
     """The agent's tools that its organization has defined, the oldest first; and whether it has documents to search."""
 
     def read(conn: sa.Connection) -> tuple[list[tools.Tool], bool]:
-        own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, most=MOST_TOOLS + 1)
+        own = tools.of_agent(conn, agent.organization_id, agent.tool_ids, most=MAX_TOOLS + 1)
         return own, bool(agent.knowledge_search_instructions) and documents.has_ready(conn, agent.id)
 
     if not (agent.knowledge_search_instructions or agent.tool_ids is None or agent.tool_ids):
         return [], False
     found, has_documents = await database.read(read, owner=context.call_id)
-    if len(found) > MOST_TOOLS:
-        log.warning("tools.left_out", call_id=context.call_id, agent_id=agent.id, kept=MOST_TOOLS)
-    return found[:MOST_TOOLS], has_documents
+    if len(found) > MAX_TOOLS:
+        log.warning("tools.left_out", call_id=context.call_id, agent_id=agent.id, kept=MAX_TOOLS)
+    return found[:MAX_TOOLS], has_documents

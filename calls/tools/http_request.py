@@ -14,11 +14,11 @@ from yarl import URL
 
 from calls.call_record.context_variables import PLACEHOLDER, ContextValue, as_text, substitute
 from calls.call_record.sip_metadata import is_set_by_caller
-from calls.tools.secret_masking import secrets_of, secrets_of_pair
+from calls.tools.secret_masking import basic_auth_secrets, request_secrets
 from config.errors import TrunklineError
 from storage.agents.tools import Method
 
-IN_QUERY: Final = frozenset(("GET", "DELETE"))
+QUERY_METHODS: Final = frozenset(("GET", "DELETE"))
 """Methods whose parameters go into the query string."""
 _URL: Final = re.compile(
     r"(?P<scheme>https?)://((?P<user>[^/?#@]*)@)?(?P<host>\[[^\]]*\]|[^:/?#@]+)(:(?P<port>[^/?#]*))?"
@@ -33,7 +33,7 @@ _PORT_VALUE: Final = re.compile(r"[0-9]{1,5}")
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class Unfillable(TrunklineError):
+class InvalidToolRequest(TrunklineError):
     """A value of the call cannot stand where the tool's owner put its variable; the message has no values in it."""
 
 
@@ -45,31 +45,33 @@ class ToolRequest:
     url: URL = field(repr=False)
     headers: CIMultiDict[str] = field(repr=False)
     body: bytes | None = field(repr=False)
-    hidden: frozenset[str] = field(repr=False)
+    secrets: frozenset[str] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Template:
+class RequestTemplate:
     """A stored tool's request with its headers decrypted; `url` and the headers' values may hold `{{variables}}`."""
 
     method: Method
     url: str = field(repr=False)
     headers: Sequence[tuple[str, str]] = field(repr=False)
-    variable_host: bool = False
+    allow_variable_host: bool = False
     """Whether the tool's owner lets callers choose the server, by variables in host or port."""
 
-    def filled(self, arguments: Mapping[str, Any], values: Mapping[str, ContextValue], *, call_id: str) -> ToolRequest:
-        """The request with the model's `arguments` and the call's `values`. Raises `Unfillable`."""
-        if not self.variable_host and (name := callers_in_host(self.url)) is not None:
-            raise Unfillable(f"the tool's address takes its host from the caller ({{{{{name}}}}}), which it may not")
-        in_query = self.method in IN_QUERY
+    def render(self, arguments: Mapping[str, Any], values: Mapping[str, ContextValue], *, call_id: str) -> ToolRequest:
+        """The request with the model's `arguments` and the call's `values`. Raises `InvalidToolRequest`."""
+        if not self.allow_variable_host and (name := caller_variable_in_host(self.url)) is not None:
+            raise InvalidToolRequest(
+                f"the tool's address takes its host from the caller ({{{{{name}}}}}), which it may not"
+            )
+        in_query = self.method in QUERY_METHODS
         url, credentials = _filled_url(self.url, values, _pairs(arguments) if in_query else (), call_id)
         headers = self._filled_headers(values, call_id)
         body = None
         if not in_query:
             body = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode()
             headers.setdefault("Content-Type", "application/json")
-        hidden = secrets_of(self.headers, values) | credentials
+        hidden = request_secrets(self.headers, values) | credentials
         return ToolRequest(self.method, url, headers, body, hidden)
 
     def _filled_headers(self, values: Mapping[str, ContextValue], call_id: str) -> CIMultiDict[str]:
@@ -77,13 +79,13 @@ class Template:
         for name, template in self.headers:
             value = substitute(template, values, call_id=call_id)
             if _CONTROLS.search(value):
-                raise Unfillable(f"header {name} would hold a line break or another control character")
+                raise InvalidToolRequest(f"header {name} would hold a line break or another control character")
             if name.lower() != "accept-encoding":  # what is compressed is not read
                 headers.add(name, value)
         return headers
 
 
-def callers_in_host(template: str) -> str | None:
+def caller_variable_in_host(template: str) -> str | None:
     """The first variable in host or port of a tool's address that whoever calls could choose the server by; None when
     there is none."""
     parts = _URL.fullmatch(template)
@@ -98,7 +100,7 @@ def _filled_url(
     that no value ends its part; what is encoded here is sent as it is."""
     parts = _URL.fullmatch(template)
     if parts is None:
-        raise Unfillable("the tool's address is no URL")
+        raise InvalidToolRequest("the tool's address is no URL")
     host = _filled(parts["host"], values, _matching(_HOST_VALUE, "host"))
     port = _filled(parts["port"] or "", values, _matching(_PORT_VALUE, "port"))
     path = "/".join(_filled_segment(each, values) for each in parts["path"].split("/"))
@@ -110,10 +112,10 @@ def _filled_url(
         url = URL(_encoded(f"{parts['scheme']}://{place}{path or '/'}" + f"?{query}" * bool(query)), encoded=True)
         pair = f"{url.user or ''}:{url.password or ''}"  # asking for it is what finds a port that is none
         if (url.raw_host or "").lower() != host.strip("[]").lower():
-            raise Unfillable("the tool's address would lead to another host")
-        return url, secrets_of_pair(pair, user) if user else frozenset()
+            raise InvalidToolRequest("the tool's address would lead to another host")
+        return url, basic_auth_secrets(pair, user) if user else frozenset()
     except ValueError as error:
-        raise Unfillable("the tool's address is no URL") from error
+        raise InvalidToolRequest("the tool's address is no URL") from error
 
 
 def _encoded(url: str) -> str:
@@ -128,7 +130,7 @@ def _filled(part: str, values: Mapping[str, ContextValue], put: Callable[[str], 
         name = match.group(1)
         text = as_text(values[name]) if name in values else ""
         if not text:
-            raise Unfillable(f"the tool's address needs {{{{{name}}}}}, which has no value in this call")
+            raise InvalidToolRequest(f"the tool's address needs {{{{{name}}}}}, which has no value in this call")
         return put(text)
 
     return PLACEHOLDER.sub(value_of, part)
@@ -137,7 +139,7 @@ def _filled(part: str, values: Mapping[str, ContextValue], put: Callable[[str], 
 def _matching(pattern: re.Pattern[str], part: str) -> Callable[[str], str]:
     def checked(text: str) -> str:
         if pattern.fullmatch(text) is None:
-            raise Unfillable(f"a variable in the {part} of the tool's address has a value that is no {part}")
+            raise InvalidToolRequest(f"a variable in the {part} of the tool's address has a value that is no {part}")
         return text
 
     return checked
@@ -147,7 +149,7 @@ def _filled_segment(segment: str, values: Mapping[str, ContextValue]) -> str:
     """Of a path. One that comes out as `.` or `..` would lead elsewhere (RFC 3986, 5.2.4)."""
     filled = _filled(segment, values, _quote)
     if filled != segment and unquote(filled) in (".", ".."):
-        raise Unfillable("a variable in the path of the tool's address has a value that leads elsewhere")
+        raise InvalidToolRequest("a variable in the path of the tool's address has a value that leads elsewhere")
     return filled
 
 

@@ -15,13 +15,13 @@ from storage.document_reader.base.blocks import tidy
 from storage.document_reader.base.media_types import Kind, charset_of, kind_of
 from storage.document_reader.formats.html import blocks_from_html, declared_charset
 
-LONGEST: Final = 8_000
+MAX_CHARACTERS: Final = 8_000
 """Characters that the model gets of an answer."""
-LONGEST_ERROR: Final = 500
+MAX_ERROR_CHARACTERS: Final = 500
 """Characters that it gets of an answer that is an error."""
-CUT: Final = "\n[The answer is longer; this is its beginning.]"
-HIDDEN: Final = "[hidden]"
-DEEPEST: Final = 64
+TRUNCATED: Final = "\n[The answer is longer; this is its beginning.]"
+MASK: Final = "[hidden]"
+MAX_DEPTH: Final = 64
 """Objects and arrays of an answer inside one another; more is no answer to a question, and a strain to read."""
 TOO_DEEP: Final = "(an answer that is nested too deeply to be read)"
 _NOT_TEXT: Final = re.compile("(image|audio|video|font)/", re.IGNORECASE)
@@ -33,7 +33,7 @@ _HALVES: Final = re.compile("[\ud800-\udfff]")
 """JSON can name them; nobody can write them."""
 
 
-def text_of(answer: HttpResponse, hidden: Iterable[str]) -> str:
+def response_text(answer: HttpResponse, hidden: Iterable[str]) -> str:
     """The body: JSON without the spaces between its values, of HTML what a reader sees, other text as it is; without
     the `hidden` texts; cut. What is no JSON takes some milliseconds of a processor: not for the event loop."""
     if not answer.body:
@@ -46,12 +46,12 @@ def text_of(answer: HttpResponse, hidden: Iterable[str]) -> str:
     if text is None:
         return f"(no text: {len(answer.body)} bytes of type {tidy(media_type)[:80] or 'unknown'})"
     text = _HALVES.sub("\ufffd", text)
-    if len(text) > LONGEST or answer.truncated:
-        return text[:LONGEST] + CUT
+    if len(text) > MAX_CHARACTERS or answer.truncated:
+        return text[:MAX_CHARACTERS] + TRUNCATED
     return text
 
 
-def redacted(text: str, hidden: Iterable[str]) -> str:
+def mask_secrets(text: str, hidden: Iterable[str]) -> str:
     """`text` without the `hidden` texts, also as they stand in JSON and in URLs."""
     return _without(text, _forms(hidden))
 
@@ -69,7 +69,7 @@ def _forms(hidden: Iterable[str]) -> list[str]:
 
 def _without(text: str, forms: Sequence[str]) -> str:
     for form in forms:
-        text = text.replace(form, HIDDEN)
+        text = text.replace(form, MASK)
     return text
 
 
@@ -85,7 +85,7 @@ def _inside(value: Any, forms: Sequence[str]) -> Any:
         case bool():
             return value
         case int() | float() if json.dumps(value) in forms:
-            return HIDDEN
+            return MASK
         case _:
             return value
 
@@ -104,7 +104,7 @@ def _read(body: bytes, media_type: str, forms: Sequence[str]) -> str | None:
         return TOO_DEEP
     except ValueError:
         return _without(tidy(text), forms)
-    if any(depth > DEEPEST for _, depth in walk(value)):
+    if any(depth > MAX_DEPTH for _, depth in walk(value)):
         return TOO_DEEP
     return json.dumps(_inside(value, forms), ensure_ascii=False, separators=(",", ":"))
 

@@ -30,7 +30,7 @@ _LETTER_AND_DIGIT: Final = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])")
 _BASIC: Final = re.compile(r"basic\s+(\S+)\s*", re.IGNORECASE)
 
 
-def secrets_of(headers: Sequence[tuple[str, str]], values: Mapping[str, ContextValue]) -> frozenset[str]:
+def request_secrets(headers: Sequence[tuple[str, str]], values: Mapping[str, ContextValue]) -> frozenset[str]:
     """The texts to hide of `headers` (names and values that may hold `{{variables}}`). Of one whose name says that it
     holds a credential: the value, its longer words, each cookie, a Basic pair. Of others: what a variable with such a
     name stands for, and words that look like keys. Never the call's own numbers, nor what is short."""
@@ -47,7 +47,7 @@ def secrets_of(headers: Sequence[tuple[str, str]], values: Mapping[str, ContextV
     return frozenset(each for each in found if len(each) >= _SHORTEST_SECRET) - plain
 
 
-def secrets_of_pair(pair: str, *forms: str) -> frozenset[str]:
+def basic_auth_secrets(pair: str, *forms: str) -> frozenset[str]:
     """`user:password`, as it is, as a header has it (RFC 7617) and in other `forms`, and the password by itself."""
     _, _, password = pair.partition(":")
     coded = base64.b64encode(pair.encode("utf-8", "replace")).decode()
@@ -64,7 +64,7 @@ def _of_credential(value: str) -> Iterator[str]:
     yield from (word for word in value.split() if len(word) >= _SHORTEST_WORD)
     if basic := _BASIC.fullmatch(value):
         with suppress(ValueError):  # no base64, or not UTF-8: then there is no pair
-            yield from secrets_of_pair(base64.b64decode(basic[1], validate=True).decode())
+            yield from basic_auth_secrets(base64.b64decode(basic[1], validate=True).decode())
 
 
 def _of_others(template: str, values: Mapping[str, ContextValue]) -> Iterator[str]:

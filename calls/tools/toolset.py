@@ -12,13 +12,13 @@ import structlog
 
 from calls.call_record.timeline import CitedPassage
 from calls.knowledge.prefetch import KnowledgePrefetch
-from calls.tools.arguments import LONGEST_NAME, BadArguments, arguments_of
+from calls.tools.arguments import MAX_REPORTED_NAME, InvalidArguments, parse_arguments
 from config.errors import TrunklineError
 from models.protocols import ToolCall, ToolDefinition
 
-LONGEST: Final = 64
+MAX_NAME_LENGTH: Final = 64
 """Characters of a function's name, as language models take it."""
-_TAKEN_BY_MODELS: Final = re.compile(f"[a-zA-Z0-9_-]{{1,{LONGEST}}}")
+_TAKEN_BY_MODELS: Final = re.compile(f"[a-zA-Z0-9_-]{{1,{MAX_NAME_LENGTH}}}")
 _NOT_IN_NAMES: Final = re.compile("[^a-zA-Z0-9_-]+")
 
 log = structlog.get_logger()
@@ -49,18 +49,22 @@ class Tool(Protocol):
         """Use it with arguments that fit the definition. Raises `TrunklineError` when it breaks."""
 
 
-class ToolBelt:
+class ToolSet:
     """The tools of one call; their names differ. `lookup` finds in the agent's documents what the caller asks for
     before any tool does."""
 
     def __init__(
-        self, tools: Sequence[Tool] = (), *, call_id: str | None = None, lookup: KnowledgePrefetch | None = None
+        self,
+        tools: Sequence[Tool] = (),
+        *,
+        call_id: str | None = None,
+        knowledge_prefetch: KnowledgePrefetch | None = None,
     ) -> None:
         """`call_id` is for the log. Raises `ValueError` when two tools have the same name."""
         self._tools: Final = {tool.definition.name: tool for tool in tools}
         if len(self._tools) < len(tools):
             raise ValueError("two tools have the same name")
-        self.lookup: Final = lookup
+        self.knowledge_prefetch: Final = knowledge_prefetch
         self._log = log.bind(call_id=call_id)
 
     @property
@@ -76,11 +80,11 @@ class ToolBelt:
         """Use a tool. What the model has done wrong, and what the tool could not do, becomes a result that says so."""
         tool = self._tools.get(call.name)
         if tool is None:
-            self._log.info("tool.unknown", name=call.name[:LONGEST_NAME])
-            return ToolResult(f"There is no tool `{call.name[:LONGEST_NAME]}`. {self._there_are()}", ok=False)
+            self._log.info("tool.unknown", name=call.name[:MAX_REPORTED_NAME])
+            return ToolResult(f"There is no tool `{call.name[:MAX_REPORTED_NAME]}`. {self._there_are()}", ok=False)
         try:
-            arguments = arguments_of(call.arguments, tool.definition.parameters)
-        except BadArguments as bad:
+            arguments = parse_arguments(call.arguments, tool.definition.parameters)
+        except InvalidArguments as bad:
             self._log.info("tool.arguments_refused", name=call.name)
             return ToolResult(f"`{call.name}` was not called: {bad.message}.", ok=False)
         try:
@@ -97,12 +101,12 @@ def function_name(name: str, taken: Container[str], otherwise: str = "tool") -> 
     """A name that language models take, made of a tool's own (`Look up order` becomes `Look_up_order`), or `otherwise`
     when nothing of that is left; in small letters it is none of those `taken`."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    base = _NOT_IN_NAMES.sub("_", plain).strip("_-")[:LONGEST] or otherwise
+    base = _NOT_IN_NAMES.sub("_", plain).strip("_-")[:MAX_NAME_LENGTH] or otherwise
     made, number = base, 1
     while made.lower() in taken:
         number += 1
         end = f"_{number}"
-        made = base[: LONGEST - len(end)] + end
+        made = base[: MAX_NAME_LENGTH - len(end)] + end
     return made
 
 

@@ -76,7 +76,7 @@ async def _open(house: House, folder: Path) -> Desk:
         readiness=lambda: trouble.parts,
         live_calls=lambda: service.live_calls,
         check_room=service.check_room,
-        call_queued=service.look_for_queued,
+        call_queued=service.start_queued_calls,
         hangup=service.hangup,
     )
     client = TestClient(TestServer(create_app(services)))

@@ -20,13 +20,13 @@ from calls.call_record.billing import RateCard
 from calls.egress.address_rules import EgressRules
 from calls.egress.client import EgressClient
 from calls.egress.concurrency import EgressConcurrency
-from calls.outbound.dialer import WayOut
-from calls.outbound.pacing import Turns
+from calls.outbound.dialer import OutboundDialer
+from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
 from calls.service import CallService
-from calls.session.dependencies import Equipment
-from calls.tools.http_tool import Outside
+from calls.session.dependencies import CallDependencies
+from calls.tools.http_tool import ToolHttpAccess
 from config.secrets import Secrets
 from config.sections import BillingSettings
 from media.engine.engine import Engine
@@ -80,7 +80,7 @@ class WatchedDatabase(Database):
                     await self._written.wait_for(lambda: self._writes > seen)  # noqa: B023
 
 
-class GatedTurns(Turns):
+class GatedTurns(CallPacer):
     """Turns that nobody gets while the gate is shut."""
 
     def __init__(self, per_second: float) -> None:
@@ -88,9 +88,9 @@ class GatedTurns(Turns):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def take(self) -> None:
+    async def wait(self) -> None:
         await self.gate.wait()
-        await super().take()
+        await super().wait()
 
 
 @dataclass
@@ -142,7 +142,9 @@ class House:
     async def ends(self, phone: Phone) -> Call:
         """Wait until the leg's call has ended and is stored."""
         await until(lambda: phone.leg.ended.done())
-        await until(lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in self.service.live()))
+        await until(
+            lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in self.service.active_calls())
+        )
         return await self.stored(phone)
 
     async def stored(self, phone: Phone) -> Call:
@@ -213,14 +215,14 @@ async def open_house(
         CallAnalyzer(catalogue, max_analysis_s),
     )
     client = EgressClient(EgressRules(["127.0.0.0/8"]), system_tls())
-    outside = Outside(client, EgressConcurrency(), secrets)
-    equipment = Equipment(
+    outside = ToolHttpAccess(client, EgressConcurrency(), secrets)
+    equipment = CallDependencies(
         database, engine, recordings, catalogue, after, data_dir, outside, rtp_timeout_s, ring_timeout_s=ring_timeout_s,
-        names_of=names_of,
+        aliases_of=names_of,
     )  # fmt: skip
     callees = Callees(pump)
     turns = GatedTurns(per_second)
-    way_out = WayOut(callees.dial, callees.trunk_of, turns, load=load, trunk_policy=trunk_policy)
+    way_out = OutboundDialer(callees.dial, callees.trunk_of, turns, load_shedder=load, trunk_policy=trunk_policy)
     door = InboundDigestAuth(secrets, DigestVerifier(("SHA-256", "MD5")))
     service = CallService(
         database, equipment, ceilings or ConcurrencyLimits(), names_of, way_out, door=door, load=load,

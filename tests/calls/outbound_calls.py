@@ -36,7 +36,7 @@ def store(conn: sa.Connection, line: Line, to: str, **more: Any) -> Call:
 async def queue(house: House, line: Line, to: str = "+4917012", **more: Any) -> Call:
     """A call that is to be placed."""
     call = await house.database.write(lambda conn: store(conn, line, to, **more))
-    house.service.look_for_queued()
+    house.service.start_queued_calls()
     return call
 
 
@@ -60,7 +60,7 @@ def _get(call_id: str, conn: sa.Connection) -> Call:
 async def ended(house: House, call: Call) -> Call:
     """Wait for the stored end of a call."""
     now = await house.database.until(partial(_get, call.id), lambda found: found.ended_at is not None)
-    await until(lambda: all(live.call.id != call.id for live in house.service.live()))
+    await until(lambda: all(live.call.id != call.id for live in house.service.active_calls()))
     return now
 
 

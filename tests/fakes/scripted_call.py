@@ -12,14 +12,14 @@ import numpy as np
 from calls.call_record import turn_metrics
 from calls.call_record.metering import UsageMeter
 from calls.call_record.timeline import Timeline
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from calls.conversation.conversation import Conversation
-from calls.conversation.event_queue import Inbox, NobodySpeaks
-from calls.conversation.response_generator import Mind
-from calls.conversation.speech_output import Mouth
+from calls.conversation.event_queue import EventQueue, UserIdle
+from calls.conversation.response_generator import LlmWithTools
+from calls.conversation.speech_output import SpeechOutput
 from calls.knowledge.prefetch import KnowledgePrefetch
-from calls.tools.builtin_tools import EndCall
-from calls.tools.toolset import Tool, ToolBelt
+from calls.tools.builtin_tools import EndCallTool
+from calls.tools.toolset import Tool, ToolSet
 from media.audio_port import TICK_MS, Samples
 from media.engine.call_audio import UtteranceSent
 from media.playout import Playout
@@ -216,7 +216,7 @@ class Talk:
 
     def __init__(
         self,
-        script: Script,
+        script: ConversationConfig,
         *answers: str | Sequence[AnswerPart] | Exception,
         tools: Sequence[Tool] = (),
         may_end_call: bool = True,
@@ -231,7 +231,7 @@ class Talk:
         self.voice = ScriptedVoice()
         self.ear = ScriptedStream(deque(), lambda _: None)
         self.protected: list[tuple[bool, int]] = []
-        self.inbox = Inbox()
+        self.inbox = EventQueue()
         self.meter = UsageMeter()
         self._audible = False
         self.conversation = Conversation(
@@ -239,12 +239,12 @@ class Talk:
             script=script,
             inbox=self.inbox,
             ear=self.ear,
-            mind=Mind(
+            mind=LlmWithTools(
                 model or self.language,
-                ToolBelt([*tools, *([EndCall()] if may_end_call else [])], lookup=lookup),
+                ToolSet([*tools, *([EndCallTool()] if may_end_call else [])], knowledge_prefetch=lookup),
                 self.meter,
             ),
-            mouth=Mouth(
+            mouth=SpeechOutput(
                 self.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), self.playout, on_spoken=self.meter.spoke
             ),
             timeline=Timeline(self.port.now_ms, lambda: self.port.now_ms, turn_metrics.observe),
@@ -288,7 +288,7 @@ class Talk:
 
     def times_out(self) -> None:
         """The time in which somebody should have spoken is over."""
-        self.inbox.put(NobodySpeaks())
+        self.inbox.put(UserIdle())
 
     async def makes_noise(self) -> None:
         """The speech that began counts for nothing."""

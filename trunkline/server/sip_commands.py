@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from calls.call_record import media_quality
 from calls.call_record.sip_trace import CallSipTraces, TracedCall, entry
 from calls.service import CallService
-from calls.session.snapshot import CallNow
+from calls.session.snapshot import CallSnapshot
 from config.clock import utc_now
 from config.errors import Invalid, NotFound
 from sipcore.messages.headers import without_port
@@ -71,7 +71,7 @@ class SipAnswers:
     async def status(self, question: Mapping[str, Any], line: Line) -> None:
         """Every trunk: its number, how it stands, and its live calls."""
         numbers, names = await self._told.database.read(_trunks)
-        busy = [call.call.phone_number_id for call in self._told.service.live()]
+        busy = [call.call.phone_number_id for call in self._told.service.active_calls()]
         for number in numbers:
             status = self._told.status_of(number)
             line.tell(
@@ -90,8 +90,8 @@ class SipAnswers:
         """Every live call."""
         numbers, _ = await self._told.database.read(_trunks)
         by_id = {number.id: number.number for number in numbers}
-        for living in self._told.service.live():
-            line.tell(_call(living.now(), by_id))
+        for living in self._told.service.active_calls():
+            line.tell(_call(living.snapshot(), by_id))
 
     async def _trace_call(self, call_id: str, line: Line) -> None:
         self._told.see()
@@ -190,7 +190,7 @@ def _public(message: SipEntry, sip_call_id: str | None, call_id: str | None) -> 
     }
 
 
-def _call(now: CallNow, numbers: Mapping[str, str]) -> dict[str, Any]:
+def _call(now: CallSnapshot, numbers: Mapping[str, str]) -> dict[str, Any]:
     call, media = now.call, now.leg.media if now.leg else None
     return {
         "id": call.id,
@@ -206,7 +206,7 @@ def _call(now: CallNow, numbers: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _quality(now: CallNow) -> dict[str, Any] | None:
+def _quality(now: CallSnapshot) -> dict[str, Any] | None:
     """As in the API; None while there is no sound."""
     try:
         return media_quality.shown(now.leg.quality()) if now.leg else None

@@ -25,15 +25,15 @@ from calls.knowledge.ingestion import DocumentIngester
 from calls.knowledge.search import KnowledgeSearch
 from calls.knowledge.vector_search import VectorSearch
 from calls.outbound.audit_log import forget_regularly
-from calls.outbound.dialer import WayOut
-from calls.outbound.pacing import Turns
+from calls.outbound.dialer import OutboundDialer
+from calls.outbound.pacing import CallPacer
 from calls.post_call.analysis import CallAnalyzer
 from calls.post_call.finalizer import CallFinalizer
 from calls.post_call.retention import Retention
 from calls.quota_monitor import QuotaMonitor
 from calls.service import CallService
-from calls.session.background_audio import Backgrounds
-from calls.session.dependencies import Equipment
+from calls.session.background_audio import BackgroundSounds
+from calls.session.dependencies import CallDependencies
 from calls.trunks.provisioning import TrunkBuilder, TrunkProvisioner
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.trunks.trunk_policy import TrunkPolicy
@@ -138,17 +138,17 @@ async def running(
         )
         meanings = None if models.embeddings is None else VectorSearch(database, models.embeddings)
         searches, keeper = KnowledgeSearch(database, meanings), KnowledgeIndexer(database, meanings)
-        equipment = Equipment(
+        equipment = CallDependencies(
             database, engine, writer, models, after_call, settings.data_dir, outside, settings.sip.rtp_timeout_s,
-            Backgrounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails, sources.aliases_of,
+            BackgroundSounds(endpoint.pump, settings.data_dir), settings.sip.ring_timeout_s, trails, sources.aliases_of,
             searches,
         )  # fmt: skip
-        turns = Turns(settings.limits.max_outbound_per_second)
+        turns = CallPacer(settings.limits.max_outbound_per_second)
         lines = TrunkProvisioner(
             database, TrunkBuilder(key, places, settings.standby), endpoint.set_trunks, endpoint.trunk_status,
             gate,
         )  # fmt: skip
-        way_out = WayOut(endpoint.call, lines.ready, turns, settings.sip.tcp, load, gate.policy)
+        way_out = OutboundDialer(endpoint.call, lines.ready, turns, settings.sip.tcp, load, gate.policy)
         door = InboundDigestAuth(key, DigestVerifier(settings.sip.digest_algorithms))
         service = inbox.service = CallService(
             database, equipment, _ceilings(settings), sources.aliases_of, way_out, door=door, load=load,
@@ -160,8 +160,8 @@ async def running(
         server = Server(
             settings, database, endpoint, engine, service, deliverer, sources, watch, endpoint.sip_port, load
         )
-        service.on_room = server.say_whether_calls_are_taken
-        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.room_again)
+        service.on_capacity_changed = server.say_whether_calls_are_taken
+        disk = DiskSpace(database, settings.data_dir, settings.limits.disk_reserve_mb, service.on_disk_space)
         retention = Retention(database, settings.data_dir)
         knowledge = DocumentIngester(database, settings.data_dir, keeper.wake, retention.leaves_traces)
         await knowledge.recover()
@@ -170,7 +170,7 @@ async def running(
             trunk_status=lines.status, phone_numbers_changed=partial(_all, sources.changed, lines.changed),
             documents_waiting=knowledge.wake, languages_changed=keeper.wake,
             calls_removed=retention.wake, webhooks_waiting=deliverer.wake,
-            check_room=service.check_room, call_queued=service.look_for_queued, hangup=service.hangup,
+            check_room=service.check_room, call_queued=service.start_queued_calls, hangup=service.hangup,
             sip_messages=trails.messages, why_refused=server.why_refused, knowledge=searches,
             disk=disk,
         )  # fmt: skip
@@ -278,7 +278,7 @@ async def _housekeeping(server: Server) -> None:
         await asyncio.sleep(HOUSEKEEPING_S)
         server.endpoint.log_guard_events()
         server.watch_audio()
-        server.calls.look_for_queued()  # a client may have gone between the storing of its call and our knowing of it
+        server.calls.start_queued_calls()  # a client may go between its call is stored and we learn of it
 
 
 def _ceilings(settings: Settings) -> ConcurrencyLimits:

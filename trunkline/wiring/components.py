@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 from calls import metrics
 from calls.egress.client import EgressClient
 from calls.egress.concurrency import EgressConcurrency
-from calls.tools.http_tool import Outside
+from calls.tools.http_tool import ToolHttpAccess
 from calls.trunks.host_tracker import HostTracker
 from calls.trunks.trunk_policy import TrunkPolicy
 from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
@@ -85,7 +85,7 @@ def _load_models(settings: Settings, speech_files: SpeechFiles | None) -> Catalo
 
 async def open_ways_out(
     settings: Settings, database: Database, key: Secrets, stack: AsyncExitStack
-) -> tuple[WebhookSender, Outside]:
+) -> tuple[WebhookSender, ToolHttpAccess]:
     """For webhooks and for tools, with a client each: neither waits for the other's slow name servers. We hold the
     database's lock: who has claimed webhooks there is dead."""
     await database.write(claims.release_all)
@@ -95,7 +95,7 @@ async def open_ways_out(
         stack.push_async_callback(client.close)
     webhooks = settings.webhooks
     policy = DeliveryPolicy(webhooks.allow_http, webhooks.timeout_s, webhooks.retry_delays_s)
-    return WebhookSender(database, clients[0], key, policy), Outside(clients[1], EgressConcurrency(), key)
+    return WebhookSender(database, clients[0], key, policy), ToolHttpAccess(clients[1], EgressConcurrency(), key)
 
 
 def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack: AsyncExitStack) -> HostTracker:

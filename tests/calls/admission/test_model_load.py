@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from calls.admission.model_load import ONE_BY_ONE_S, LatencyGate, ModelLoadShedder
 from calls.admission.rejection import CallRejected
-from calls.session.call_session import LiveCall
+from calls.session.call_session import CallSession
 from sipcore.trunks.trunk import Trunk
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.calls.call_service_harness import House, open_house, until
@@ -275,7 +275,7 @@ async def test_a_call_that_waits_for_its_turn_or_its_trunk_counts_for_nothing(tm
         await callee(house)
         for _ in range(3):
             await queue(house, line)
-        await until(lambda: len(house.service.live()) == 4)
+        await until(lambda: len(house.service.active_calls()) == 4)
         phone = house.rings()
         await until(lambda: phone.sent and phone.sent[-1] >= 200)
         assert phone.sent[-1] == 200
@@ -312,7 +312,7 @@ async def test_a_caller_who_is_refused_for_another_reason_takes_nobodys_turn(tmp
         load._gate.gave_back()  # its turn is over
         create = house.service._create
 
-        async def full(*_: object) -> LiveCall:
+        async def full(*_: object) -> CallSession:
             raise CallRejected(486, "the organization has too many calls")
 
         house.service._create = full  # type: ignore[method-assign]

@@ -226,7 +226,7 @@ async def test_a_caller_who_was_told_to_go_while_it_was_stored_is_no_live_call(
 async def test_it_is_told_at_once_that_the_process_is_full_and_that_it_is_so_no_more(tmp_path: Path) -> None:
     async with open_house(tmp_path, ceilings=ConcurrencyLimits(process=2)) as house:
         told: list[bool] = []
-        house.service.on_room = lambda: told.append(house.service.is_full)
+        house.service.on_capacity_changed = lambda: told.append(house.service.is_full)
         await house.number()
         phones = [house.rings() for _ in range(2)]
         await until(lambda: all(200 in phone.sent for phone in phones))

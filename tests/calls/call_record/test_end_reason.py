@@ -93,7 +93,7 @@ async def test_a_talk_that_we_end_is_cleared_normally_and_one_that_is_cut_short_
         await house.number()
         phones = [house.rings(), house.rings()]
         await until(lambda: all(phone.leg.on_digit is not None for phone in phones))
-        live = {each.call.call_sid: each for each in house.service.live()}
+        live = {each.call.call_sid: each for each in house.service.active_calls()}
         live[phones[0].leg.sip_call_id].end("max_duration")
         live[phones[1].leg.sip_call_id].end("server_shutdown")
         for phone, cause in zip(phones, (16, 41), strict=True):

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from calls.call_record.metering import NO_USAGE, CallUsage, UsageMeter
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from config.errors import ModelError
 from models.protocols import AnswerPart, ChatPrompt
 from models.token_usage import TokenCount
 from tests.fakes.scripted_call import WORD_MS, ScriptedEars, ScriptedLanguage, Talk, settle
 
 Begin = Callable[..., Talk]
-LISTENS = Script("You help.")
-GREETS = Script("You help.", greeting="Good morning to you.", speaks_first=True)
+LISTENS = ConversationConfig("You help.")
+GREETS = ConversationConfig("You help.", greeting="Good morning to you.", speaks_first=True)
 
 
 class Counting(ScriptedLanguage):
@@ -35,7 +35,7 @@ class Counting(ScriptedLanguage):
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: Any) -> Talk:
+    def make(script: ConversationConfig, *answers: Any) -> Talk:
         talks.append(Talk(script, model=Counting(*answers)))
         return talks[-1]
 

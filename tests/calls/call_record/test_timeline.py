@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from calls.conversation.config import Script
-from calls.conversation.dtmf_collector import DigitsDialled
+from calls.conversation.config import ConversationConfig
+from calls.conversation.dtmf_collector import DtmfEntry
 from calls.session import conversation_runner as talks
 from media.audio_port import TICK_MS
 from models.protocols import AnswerPart, TextDelta
@@ -19,8 +19,8 @@ from tests.fakes.fake_leg import Phone
 from tests.fakes.scripted_call import WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
-LISTENS = Script("You help.")
-GREETED = Script("You help.", greeting="Good morning to you.", speaks_first=True)
+LISTENS = ConversationConfig("You help.")
+GREETED = ConversationConfig("You help.", greeting="Good morning to you.", speaks_first=True)
 KEYS = (
     *("turn", "ended_by", "eot_probability", "speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),
     *("first_token_ms", "speech_ready_ms", "agent_start_ms", "interrupted_ms", "agent_end_ms", "response_gap_ms"),
@@ -32,7 +32,7 @@ KEYS = (
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: str | Sequence[AnswerPart] | Exception) -> Talk:
+    def make(script: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception) -> Talk:
         talks.append(Talk(script, *answers))
         return talks[-1]
 
@@ -46,7 +46,7 @@ def turns(talk: Talk) -> list[dict[str, Any]]:
 
 
 async def dials(talk: Talk, digits: str) -> None:
-    talk.inbox.put(DigitsDialled(digits))
+    talk.inbox.put(DtmfEntry(digits))
     await settle()
 
 
@@ -116,7 +116,7 @@ async def test_a_greeting_is_turn_0_and_needs_no_language_model(begin: Begin) ->
 
 
 async def test_an_opening_of_the_language_model_tells_its_first_token(begin: Begin) -> None:
-    talk = begin(Script("You help.", speaks_first=True), "Hello.")
+    talk = begin(ConversationConfig("You help.", speaks_first=True), "Hello.")
     talk.language.gate.clear()
     await settle()
     await talk.play(80)
@@ -223,7 +223,10 @@ async def test_digits_cut_the_answer_that_plays(begin: Begin) -> None:
 
 async def test_digits_during_a_protected_message_are_a_turn_whose_answer_comes_after_it(begin: Begin) -> None:
     talk = begin(
-        Script("You help.", greeting="Good morning to you.", speaks_first=True, first_message_protected=True), "One."
+        ConversationConfig(
+            "You help.", greeting="Good morning to you.", speaks_first=True, first_message_uninterruptible=True
+        ),
+        "One.",
     )
     await settle()
     await talk.play(WORD_MS)

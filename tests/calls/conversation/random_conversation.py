@@ -17,15 +17,15 @@ from typing import Literal
 import numpy as np
 
 from calls.call_record.timeline import Timeline
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from calls.conversation.conversation import Conversation
-from calls.conversation.dtmf_collector import DigitsDialled
-from calls.conversation.event_queue import Inbox
-from calls.conversation.response_generator import Mind
-from calls.conversation.speech_output import Mouth
+from calls.conversation.dtmf_collector import DtmfEntry
+from calls.conversation.event_queue import EventQueue
+from calls.conversation.response_generator import LlmWithTools
+from calls.conversation.speech_output import SpeechOutput
 from calls.knowledge.prefetch import KnowledgePrefetch
-from calls.tools.builtin_tools import EndCall
-from calls.tools.toolset import ToolBelt
+from calls.tools.builtin_tools import EndCallTool
+from calls.tools.toolset import ToolSet
 from media.audio_port import TICK_MS
 from media.engine.call_audio import CallEvent, UtteranceSent
 from media.playout import Playout
@@ -90,13 +90,13 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.chance = chance = Random(seed)
-        self.script = Script(
-            system="s",
+        self.script = ConversationConfig(
+            system_prompt="s",
             greeting=chance.choice([None, "Good morning to you all."]),
             speaks_first=chance.random() < 0.5,
             first_message_delay_ms=chance.choice([0, 0, 700]),
-            first_message_protected=chance.random() < 0.3,
-            silence_ms=chance.choice([0, 0, 5000]),
+            first_message_uninterruptible=chance.random() < 0.3,
+            user_idle_ms=chance.choice([0, 0, 5000]),
         )
         settings = TurnSettings(
             turn_endpoint_delay=chance.choice([60, 100, 300, 700]),
@@ -111,18 +111,18 @@ class World:
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
         self.turns = Turns(settings, TICK_MS, chance.choice([0, 40]))
-        self.inbox = Inbox()
+        self.inbox = EventQueue()
         self.language, self.voice, self.ear = WorldLanguage(self), WorldVoice(self), WorldEar(self)
         self.lookup = KnowledgePrefetch(WorldKnowledge(self), "agent") if chance.random() < 0.7 else None
-        belt = [WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True), EndCall()]
-        tools = ToolBelt(belt, lookup=self.lookup)
+        belt = [WorldTool(self, "look", effects=False), WorldTool(self, "act", effects=True), EndCallTool()]
+        tools = ToolSet(belt, knowledge_prefetch=self.lookup)
         self.talk = Conversation(
             call_id="c",
             script=self.script,
             inbox=self.inbox,
             ear=self.ear,
-            mind=Mind(self.language, tools),
-            mouth=Mouth(self.voice, VoiceSettings("world/one", 1.0, 0.5, RATE), self.playout),
+            mind=LlmWithTools(self.language, tools),
+            mouth=SpeechOutput(self.voice, VoiceSettings("world/one", 1.0, 0.5, RATE), self.playout),
             timeline=Timeline(0.0, lambda: self.now_ms),
             protect=lambda on: self._orders.append(partial(self._protect, on)),
         )
@@ -152,7 +152,7 @@ class World:
         for act in self.acts:
             self._expect_words(act, loop)
         for _ in range(self.chance.choice([0, 0, 1, 3])):
-            digits = DigitsDialled(str(self.chance.randint(0, 99)))
+            digits = DtmfEntry(str(self.chance.randint(0, 99)))
             loop.call_later(self.chance.random() * TALK_MS / 1000, self.inbox.put, digits)
         talking = loop.create_task(self.talk.run())
         while not talking.done() and not self._is_over():
@@ -166,7 +166,7 @@ class World:
 
     def _is_over(self) -> bool:
         """Nothing has happened for a while, and nothing is to come; at last, whatever still goes on."""
-        rests = self.turns.idle and not (self._audible or self.script.silence_ms or self.talk._answer)
+        rests = self.turns.idle and not (self._audible or self.script.user_idle_ms or self.talk._answer)
         if not rests:
             self._rests_since_ms = self.now_ms
         calm = self.now_ms - self._rests_since_ms > REST_MS
@@ -313,11 +313,11 @@ class World:
 
     def _check_the_end(self, talking: asyncio.Task[str]) -> None:
         if talking.done():
-            assert talking.result() == "agent_ended" or self.script.silence_ms
+            assert talking.result() == "agent_ended" or self.script.user_idle_ms
             spoken_ms = 0.0 if self._open_since_ms is None else self.now_ms - self._open_since_ms
             assert spoken_ms <= LATE_NEWS_MS, "the agent hung up on the caller"
         else:
-            assert not self.script.silence_ms, "the silent caller was never left"
+            assert not self.script.user_idle_ms, "the silent caller was never left"
             assert self.turns.idle, f"the turn taking is stuck in {self.turns.state}"
             assert self.talk._answer is None and self.talk._guess is None, "an answer is stuck"
         assert not self.port.paused(self.slot), "the playout is stuck"

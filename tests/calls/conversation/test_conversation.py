@@ -10,27 +10,27 @@ import pytest
 from bench.turn.scripted_models import HANG_UP
 from calls import metrics
 from calls.call_record.timeline import ResponseTiming
-from calls.conversation.agent_response import Answer
-from calls.conversation.config import Script
-from calls.conversation.dtmf_collector import DigitsDialled
-from calls.conversation.event_queue import AnswerDone
-from calls.conversation.speech_output import Mouth
-from calls.conversation.stock_phrases import phrases_in
-from calls.conversation.tool_loop import just
+from calls.conversation.agent_response import AgentResponse
+from calls.conversation.config import ConversationConfig
+from calls.conversation.dtmf_collector import DtmfEntry
+from calls.conversation.event_queue import ResponseFinished
+from calls.conversation.speech_output import SpeechOutput
+from calls.conversation.stock_phrases import stock_phrases
+from calls.conversation.tool_loop import scripted_parts
 from config.errors import ModelError
 from media.engine.call_audio import Broken
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
 from tests.fakes.scripted_call import RATE, WORD_MS, ScriptedLanguage, Talk, settle
 
 Begin = Callable[..., Talk]
-LISTENS = Script("You help.")
+LISTENS = ConversationConfig("You help.")
 
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: str | Sequence[AnswerPart] | Exception, **more: Any) -> Talk:
+    def make(script: ConversationConfig, *answers: str | Sequence[AnswerPart] | Exception, **more: Any) -> Talk:
         talks.append(Talk(script, *answers, **more))
         return talks[-1]
 
@@ -39,8 +39,8 @@ async def begin() -> AsyncIterator[Begin]:
         await talk.close()
 
 
-def greeting(**changes: object) -> Script:
-    return Script("You help.", **{"greeting": "Good morning to you.", "speaks_first": True, **changes})  # type: ignore[arg-type]
+def greeting(**changes: object) -> ConversationConfig:
+    return ConversationConfig("You help.", **{"greeting": "Good morning to you.", "speaks_first": True, **changes})  # type: ignore[arg-type]
 
 
 # ---- the first speaker ----
@@ -90,7 +90,7 @@ async def test_a_caller_who_speaks_during_the_delay_still_hears_the_greeting_aft
 
 
 async def test_an_uninterruptible_first_message_is_protected_from_its_first_sample_to_its_end(begin: Begin) -> None:
-    talk = begin(greeting(first_message_protected=True))
+    talk = begin(greeting(first_message_uninterruptible=True))
     await settle()
     assert talk.protected == [(True, 0)]
     await talk.play(4 * WORD_MS - 20)
@@ -100,7 +100,7 @@ async def test_an_uninterruptible_first_message_is_protected_from_its_first_samp
 
 
 async def test_a_first_message_that_is_thought_over_again_stays_protected(begin: Begin) -> None:
-    talk = begin(greeting(greeting=None, first_message_protected=True), "Hello.", "Hello to you.")
+    talk = begin(greeting(greeting=None, first_message_uninterruptible=True), "Hello.", "Hello to you.")
     talk.language.gate.clear()
     await talk.says("hello?")
     talk.language.gate.set()
@@ -265,9 +265,11 @@ async def test_nothing_is_asked_of_the_language_model_after_its_wish_to_hang_up(
 
 async def test_the_end_of_an_answer_that_was_dropped_meanwhile_ends_nothing(begin: Begin) -> None:
     talk = begin(LISTENS, "Yes.")
-    mouth = Mouth(talk.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), talk.playout)
+    mouth = SpeechOutput(talk.voice, VoiceSettings("scripted/one", 1.0, 0.5, RATE), talk.playout)
     await talk.says("hello")
-    talk.inbox.put(AnswerDone(Answer(just("Bye."), mouth, ResponseTiming(lambda: 0.0), ends_call=True)))
+    talk.inbox.put(
+        ResponseFinished(AgentResponse(scripted_parts("Bye."), mouth, ResponseTiming(lambda: 0.0), ends_call=True))
+    )
     await settle()
     assert not talk.run.done()
     await talk.play(WORD_MS)
@@ -303,7 +305,7 @@ async def test_digits_are_a_turn_of_the_caller_and_cut_the_answer(begin: Begin) 
     talk = begin(LISTENS, "Press one or two.", "You chose one.")
     await talk.says("menu")
     await talk.play(2 * WORD_MS)
-    talk.inbox.put(DigitsDialled("1"))
+    talk.inbox.put(DtmfEntry("1"))
     await settle()
     await talk.play(3 * WORD_MS)
     assert talk.items == [
@@ -315,10 +317,10 @@ async def test_digits_are_a_turn_of_the_caller_and_cut_the_answer(begin: Begin) 
 
 
 async def test_digits_during_a_protected_message_are_answered_after_it(begin: Begin) -> None:
-    talk = begin(greeting(first_message_protected=True), "You chose one.")
+    talk = begin(greeting(first_message_uninterruptible=True), "You chose one.")
     await settle()
     await talk.play(WORD_MS)
-    talk.inbox.put(DigitsDialled("1"))
+    talk.inbox.put(DtmfEntry("1"))
     await settle()
     await talk.play(6 * WORD_MS)
     assert talk.items == [("assistant", "Good morning to you."), ("user", "1"), ("assistant", "You chose one.")]
@@ -332,7 +334,7 @@ async def test_a_language_model_that_fails_is_excused_and_asked_again(begin: Beg
     for question in ("when do you open", "when do you open", "and close", "and close"):
         await talk.says(question)
         await talk.play(12 * WORD_MS)
-    failed = phrases_in(None).failed
+    failed = stock_phrases(None).failed
     assert talk.items[1::2] == [("assistant", text) for text in (failed, "At nine.", failed, "At five.")]
     assert not talk.run.done()
 
@@ -342,7 +344,7 @@ async def test_a_language_model_that_fails_again_ends_the_talk_with_a_goodbye(be
     for _ in range(2):
         await talk.says("hello")
         await talk.play(20 * WORD_MS)
-    assert talk.items[-1] == ("assistant", phrases_in(None).cannot_answer)
+    assert talk.items[-1] == ("assistant", stock_phrases(None).cannot_answer)
     assert await talk.run == "error"
 
 
@@ -355,7 +357,7 @@ async def test_a_language_model_that_fails_in_the_middle_is_excused_behind_what_
     talk = begin(LISTENS, model=Breaks())
     await talk.says("when do you open")
     await talk.play(20 * WORD_MS)
-    assert talk.items[1:] == [("assistant", "We open at"), ("assistant", phrases_in(None).failed)]
+    assert talk.items[1:] == [("assistant", "We open at"), ("assistant", stock_phrases(None).failed)]
 
 
 async def test_a_language_model_that_breaks_ends_the_conversation(begin: Begin) -> None:
@@ -387,7 +389,7 @@ async def test_a_call_that_the_audio_engine_gave_up_ends_with_its_error(begin: B
 async def test_digits_dialled_while_the_caller_speaks_are_answered_after_that(begin: Begin) -> None:
     talk = begin(LISTENS, "Too early.", "Both, then.")
     await talk.starts_speaking()
-    talk.inbox.put(DigitsDialled("7"))
+    talk.inbox.put(DtmfEntry("7"))
     await settle()
     await talk.play(300)
     assert talk.written_ms == 0

@@ -14,11 +14,11 @@ from calls.conversation.dtmf_collector import (
     ECHO_MS,
     GATHER_S,
     LONGEST,
-    DigitEntry,
-    DigitsDialled,
-    KeyPressed,
-    KeyPresses,
-    OwnKeys,
+    DtmfCollector,
+    DtmfDeduplicator,
+    DtmfEchoFilter,
+    DtmfEntry,
+    DtmfKeyPressed,
 )
 from media.dtmf.keys import DigitWay
 from models.protocols import AnswerPart, TextDelta, ToolCall
@@ -51,14 +51,14 @@ class Later:
             work()
 
 
-def gathered() -> tuple[DigitEntry, Later, list[DigitsDialled]]:
-    later, got = Later(), list[DigitsDialled]()
+def gathered() -> tuple[DtmfCollector, Later, list[DtmfEntry]]:
+    later, got = Later(), list[DtmfEntry]()
 
-    def take(news: KeyPressed | DigitsDialled) -> None:
-        if isinstance(news, DigitsDialled):
+    def take(news: DtmfKeyPressed | DtmfEntry) -> None:
+        if isinstance(news, DtmfEntry):
             got.append(news)
 
-    return DigitEntry(take, later, lambda: 0.0), later, got
+    return DtmfCollector(take, later, lambda: 0.0), later, got
 
 
 Key = tuple[str, DigitWay, float]
@@ -66,59 +66,59 @@ Key = tuple[str, DigitWay, float]
 
 def counted(*keys: Key) -> str:
     """The keys that count as presses, of keys with their way and time in ms."""
-    presses = KeyPresses()
+    presses = DtmfDeduplicator()
     return "".join(digit for digit, way, at_ms in keys if presses.is_new(digit, way, at_ms))
 
 
 def test_an_entry_is_complete_two_seconds_after_its_last_digit() -> None:
     entry, later, got = gathered()
     for digit in "12*":
-        entry.press(digit, "rfc4733", 0.0)
+        entry.on_digit(digit, "rfc4733", 0.0)
     assert [delay for delay, _ in later.waiting] == [GATHER_S]
     assert got == []
     later.ring()
-    assert got == [DigitsDialled("12*")]
+    assert got == [DtmfEntry("12*")]
 
 
 def test_hash_completes_an_entry_at_once_and_is_no_part_of_it() -> None:
     entry, later, got = gathered()
     for digit in "42#7#":
-        entry.press(digit, "rfc4733", 0.0)
-    assert got == [DigitsDialled("42"), DigitsDialled("7")]
+        entry.on_digit(digit, "rfc4733", 0.0)
+    assert got == [DtmfEntry("42"), DtmfEntry("7")]
     assert later.waiting == []
 
 
 def test_a_hash_alone_is_no_entry() -> None:
     entry, _, got = gathered()
-    entry.press("#", "info", 0.0)
+    entry.on_digit("#", "info", 0.0)
     assert got == []
 
 
 def test_the_end_of_the_call_completes_an_entry() -> None:
     entry, later, got = gathered()
-    entry.press("1", "tone", 0.0)
+    entry.on_digit("1", "tone", 0.0)
     entry.close()
     later.ring()
-    assert got == [DigitsDialled("1")]
+    assert got == [DtmfEntry("1")]
 
 
 def test_each_press_is_told_at_once_and_only_once() -> None:
-    told = list[KeyPressed | DigitsDialled]()
-    entry = DigitEntry(told.append, Later(), lambda: 0.0)
+    told = list[DtmfKeyPressed | DtmfEntry]()
+    entry = DtmfCollector(told.append, Later(), lambda: 0.0)
     for way in WAYS:
-        entry.press("1", way, 0.0)
-    assert told == [KeyPressed()]
-    entry.press("#", "rfc4733", 300.0)
-    assert told == [KeyPressed(), KeyPressed(), DigitsDialled("1")]
+        entry.on_digit("1", way, 0.0)
+    assert told == [DtmfKeyPressed()]
+    entry.on_digit("#", "rfc4733", 300.0)
+    assert told == [DtmfKeyPressed(), DtmfKeyPressed(), DtmfEntry("1")]
 
 
 def test_an_entry_is_complete_when_it_is_as_long_as_an_entry_may_be() -> None:
     entry, later, got = gathered()
     for _ in range(LONGEST + 1):
-        entry.press("1", "tone", 0.0)
-    assert got == [DigitsDialled("1" * 64)]
+        entry.on_digit("1", "tone", 0.0)
+    assert got == [DtmfEntry("1" * 64)]
     later.ring()
-    assert got[1:] == [DigitsDialled("1")]
+    assert got[1:] == [DtmfEntry("1")]
 
 
 WAYS: tuple[DigitWay, ...] = ("rfc4733", "info", "tone")
@@ -165,23 +165,23 @@ def test_a_telephone_that_goes_over_to_tones_is_heard_again() -> None:
 def test_the_same_press_by_another_way_is_gathered_once() -> None:
     entry, later, got = gathered()
     for digit in "42#":
-        entry.press(digit, "rfc4733", 0.0)
-        entry.press(digit, "tone", 40.0)
+        entry.on_digit(digit, "rfc4733", 0.0)
+        entry.on_digit(digit, "tone", 40.0)
     later.ring()
-    assert got == [DigitsDialled("42")]
+    assert got == [DtmfEntry("42")]
 
 
 def test_tones_while_we_press_keys_and_shortly_after_are_their_echo() -> None:
-    keys = OwnKeys()
+    keys = DtmfEchoFilter()
     assert not keys.is_echo(0.0)
-    keys.pressing(True, 1000.0)
+    keys.set_sending(True, 1000.0)
     assert [keys.is_echo(at_ms) for at_ms in (999.0, 1000.0, 9000.0)] == [False, True, True]
-    keys.pressing(False, 1200.0)
+    keys.set_sending(False, 1200.0)
     assert [keys.is_echo(at_ms) for at_ms in (1200.0 + ECHO_MS, 1201.0 + ECHO_MS)] == [True, False]
-    keys.pressing(True, 1300.0)
+    keys.set_sending(True, 1300.0)
     assert keys.is_echo(1100.0), "of the keys before"
-    keys.pressing(False, 1500.0)
-    keys.pressing(True, 5000.0)
+    keys.set_sending(False, 1500.0)
+    keys.set_sending(True, 5000.0)
     assert not keys.is_echo(4999.0)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from calls.conversation.config import Script
-from calls.conversation.dtmf_collector import DigitEntry
+from calls.conversation.config import ConversationConfig
+from calls.conversation.dtmf_collector import DtmfCollector
 from calls.conversation.idle_timer import HoldChanged
 from tests.calls.call_service_harness import open_house, until
 from tests.fakes.scripted_call import WORD_MS, Talk, settle
@@ -19,15 +19,15 @@ from tests.virtual_time import virtually
 
 SILENCE_S = 10.0
 SILENCE_MS = round(SILENCE_S * 1000)
-WAITS = Script("You help.", silence_ms=SILENCE_MS)
-GREETS = Script("You help.", greeting="Good morning.", speaks_first=True, silence_ms=SILENCE_MS)
+WAITS = ConversationConfig("You help.", user_idle_ms=SILENCE_MS)
+GREETS = ConversationConfig("You help.", greeting="Good morning.", speaks_first=True, user_idle_ms=SILENCE_MS)
 STILL_THERE = "Are you still there?"
 ASKED = ("assistant", STILL_THERE)
 GOODBYE = ("assistant", "I cannot hear you, so I will hang up now. Goodbye.")
 
 
 @asynccontextmanager
-async def talking(script: Script, *answers: Any) -> AsyncIterator[Talk]:
+async def talking(script: ConversationConfig, *answers: Any) -> AsyncIterator[Talk]:
     talk = Talk(script, *answers)
     await settle()
     yield talk
@@ -107,7 +107,7 @@ async def test_a_caller_who_speaks_as_the_time_runs_out_is_not_asked() -> None:
 
 @virtually
 async def test_zero_never_asks() -> None:
-    async with talking(Script("You help.")) as talk:
+    async with talking(ConversationConfig("You help.")) as talk:
         await passes(3600)
         assert talk.voice.spoken == []
 
@@ -116,10 +116,10 @@ async def test_zero_never_asks() -> None:
 async def test_a_caller_who_types_a_long_number_is_not_asked() -> None:
     async with talking(WAITS, "Thank you.") as talk:
         loop = asyncio.get_running_loop()
-        entry = DigitEntry(talk.inbox.put, loop.call_later, lambda: loop.time() * 1000)
+        entry = DtmfCollector(talk.inbox.put, loop.call_later, lambda: loop.time() * 1000)
         await passes(SILENCE_S - 1)
         for digit in "4111111111111111":
-            entry.press(digit, "rfc4733")
+            entry.on_digit(digit, "rfc4733")
             await passes(1.5)
         assert talk.voice.spoken == []
         await passes(0.5)
@@ -130,9 +130,9 @@ async def test_a_caller_who_types_a_long_number_is_not_asked() -> None:
 @virtually
 async def test_the_silence_counts_from_the_last_key() -> None:
     async with talking(WAITS) as talk:
-        entry = DigitEntry(talk.inbox.put, asyncio.get_running_loop().call_later, lambda: 0.0)
+        entry = DtmfCollector(talk.inbox.put, asyncio.get_running_loop().call_later, lambda: 0.0)
         await passes(SILENCE_S - 1)
-        entry.press("#", "rfc4733")
+        entry.on_digit("#", "rfc4733")
         await passes(SILENCE_S - 0.1)
         assert talk.voice.spoken == []
         await passes(0.1)

@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 
 from bench.turn.scripted_models import HANG_UP
-from calls.conversation.config import Script
-from calls.conversation.dtmf_collector import DigitsDialled
+from calls.conversation.config import ConversationConfig
+from calls.conversation.dtmf_collector import DtmfEntry
 from calls.metrics import BARGE_IN
-from calls.tools.builtin_tools import EndCall
+from calls.tools.builtin_tools import EndCallTool
 from media.turns.events import Interrupted, Pause, SpeechStarted, TurnDropped
 from models.protocols import ChatMessage, TextDelta, ToolCall
 from tests.fakes.scripted_call import WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
-LISTENS = Script("You help.")
+LISTENS = ConversationConfig("You help.")
 
 
 @pytest.fixture
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: Any, **more: Any) -> Talk:
+    def make(script: ConversationConfig, *answers: Any, **more: Any) -> Talk:
         talks.append(Talk(script, *answers, **more))
         return talks[-1]
 
@@ -189,9 +189,11 @@ async def test_sound_written_between_the_flush_and_its_news_is_not_heard(begin: 
 
 
 async def test_digits_let_no_greeting_out_over_the_caller(begin: Begin) -> None:
-    talk = begin(Script("You help.", greeting="Good morning.", speaks_first=True, first_message_delay_ms=200))
+    talk = begin(
+        ConversationConfig("You help.", greeting="Good morning.", speaks_first=True, first_message_delay_ms=200)
+    )
     await talk.starts_speaking()
-    talk.inbox.put(DigitsDialled("80"))
+    talk.inbox.put(DtmfEntry("80"))
     await asyncio.sleep(0.3)
     await settle()
     assert talk.written_ms == 0
@@ -202,7 +204,7 @@ async def test_digits_let_no_greeting_out_over_the_caller(begin: Begin) -> None:
 
 async def test_a_turn_that_goes_on_after_a_tool_is_asked_of_the_model_as_a_whole(begin: Begin) -> None:
     call = ToolCall("1", "nonsense", "{}")
-    talk = begin(LISTENS, [call], "At nine.", "On Sundays at ten.", tools=[EndCall()], may_end_call=False)
+    talk = begin(LISTENS, [call], "At nine.", "On Sundays at ten.", tools=[EndCallTool()], may_end_call=False)
     talk.voice.free = 0
     await talk.says("when do you open")
     await talk.says("on Sundays")

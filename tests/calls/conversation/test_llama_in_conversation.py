@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from calls.tools.toolset import ToolResult
 from models.llm.llama.bindings import Chunk, Context
 from models.llm.llama.language_model import LlamaLanguageModel
@@ -62,7 +62,7 @@ async def model(tmp_path: Path) -> AsyncIterator[LlamaLanguageModel]:
 
 async def test_a_tool_is_used_as_it_must_be_and_its_result_is_answered(model: LlamaLanguageModel) -> None:
     desk = OrderDesk()
-    talk = Talk(Script("You help."), tools=[desk], may_end_call=False, model=model)
+    talk = Talk(ConversationConfig("You help."), tools=[desk], may_end_call=False, model=model)
     await talk.says("where is my order")
     async with asyncio.timeout(20):
         await desk.asked.wait()
@@ -93,7 +93,7 @@ async def test_after_an_interruption_the_model_knows_only_what_was_heard(
         return evaluate(context, chunks)
 
     monkeypatch.setattr(model, "read", noted)
-    talk = Talk(Script("You are the assistant of a small hotel. " * 10), may_end_call=False, model=model)
+    talk = Talk(ConversationConfig("You are the assistant of a small hotel. " * 10), may_end_call=False, model=model)
     await talk.says("when does the kitchen open")
     await talk.voice.until_spoken(1)
     await talk.play(2 * WORD_MS)

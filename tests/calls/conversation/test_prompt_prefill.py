@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls.conversation.config import Script
-from calls.conversation.prompt_prefill import Ahead
+from calls.conversation.config import ConversationConfig
+from calls.conversation.prompt_prefill import PromptPrefill
 from config.errors import ModelError
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt
 from tests.fakes.scripted_call import WORD_MS, ScriptedLanguage, Talk, settle
 
-LISTENS = Script("You help.")
-GREETS = Script("You help.", greeting="Good morning to you.", speaks_first=True)
+LISTENS = ConversationConfig("You help.")
+GREETS = ConversationConfig("You help.", greeting="Good morning to you.", speaks_first=True)
 OPEN = ("user", "when do you open")
 
 
@@ -52,7 +52,7 @@ Begin = Callable[..., tuple[Talk, Preparing]]
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: str | Exception, **more: Any) -> tuple[Talk, Preparing]:
+    def make(script: ConversationConfig, *answers: str | Exception, **more: Any) -> tuple[Talk, Preparing]:
         language = Preparing(*answers)
         talks.append(Talk(script, model=language, **more))
         return talks[-1], language
@@ -130,8 +130,8 @@ async def test_reading_that_fails_does_no_harm(begin: Begin, error: Exception, l
 
 
 async def test_a_model_that_does_not_prepare_is_left_alone() -> None:
-    ahead = Ahead(ScriptedLanguage())
+    ahead = PromptPrefill(ScriptedLanguage())
     before = len(asyncio.all_tasks())
-    ahead.read(ChatPrompt("c", "You help.", [ChatMessage("user", "hi")]))
+    ahead.start(ChatPrompt("c", "You help.", [ChatMessage("user", "hi")]))
     assert len(asyncio.all_tasks()) == before
     ahead.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from calls.conversation.config import Script
-from calls.conversation.dtmf_collector import DigitsDialled
+from calls.conversation.config import ConversationConfig
+from calls.conversation.dtmf_collector import DtmfEntry
 from calls.metrics import SPECULATIONS
 from calls.tools.toolset import ToolResult
 from config.errors import ModelError
@@ -17,7 +17,7 @@ from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
 from tests.fakes.scripted_call import WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
-LISTENS = Script("You help.")
+LISTENS = ConversationConfig("You help.")
 
 
 class CountingTool:
@@ -44,7 +44,7 @@ class CountingTool:
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: Any, **more: Any) -> Talk:
+    def make(script: ConversationConfig, *answers: Any, **more: Any) -> Talk:
         talks.append(Talk(script, *answers, **more))
         return talks[-1]
 
@@ -115,7 +115,7 @@ async def test_digits_in_between_waste_it(begin: Begin) -> None:
     talk = begin(LISTENS, "At nine.", "Four two.", "You are welcome.")
     await talk.starts_speaking()
     await talk.falls_silent("when do you open")
-    talk.inbox.put(DigitsDialled("42"))
+    talk.inbox.put(DtmfEntry("42"))
     await settle()
     await talk.play(100)
     assert talk.items[0] == ("user", "42")

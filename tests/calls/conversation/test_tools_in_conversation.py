@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from bench.turn.scripted_models import HANG_UP
-from calls.conversation.config import Script
-from calls.conversation.response_generator import STILL_WORKS
-from calls.conversation.tool_loop import FILLER_AFTER_S, MOST_CALLS, MOST_ROUNDS
-from calls.tools.builtin_tools import SendDtmf
+from calls.conversation.config import ConversationConfig
+from calls.conversation.response_generator import STILL_RUNNING
+from calls.conversation.tool_loop import FILLER_AFTER_S, MAX_TOOL_CALLS, MAX_TOOL_ROUNDS
+from calls.tools.builtin_tools import SendDtmfTool
 from calls.tools.toolset import ToolResult
 from models.protocols import ChatMessage, TextDelta, ToolCall, ToolDefinition
 from tests.fakes.scripted_call import WORD_MS, Talk, settle
 
 Begin = Callable[..., Talk]
-LISTENS = Script("You help.")
+LISTENS = ConversationConfig("You help.")
 LOOK_UP = ToolCall("1", "look_up", '{"number": 4711}')
 
 
@@ -46,7 +46,7 @@ class GatedTool:
 async def begin() -> AsyncIterator[Begin]:
     talks: list[Talk] = []
 
-    def make(script: Script, *answers: Any, may_end_call: bool = False, **more: Any) -> Talk:
+    def make(script: ConversationConfig, *answers: Any, may_end_call: bool = False, **more: Any) -> Talk:
         talks.append(Talk(script, *answers, may_end_call=may_end_call, **more))
         return talks[-1]
 
@@ -173,10 +173,10 @@ async def test_a_tool_that_has_begun_goes_on_when_the_caller_interrupts(begin: B
 
 async def test_a_model_that_calls_tools_for_ever_is_made_to_answer(begin: Begin) -> None:
     tool = GatedTool()
-    talk = begin(LISTENS, *[[LOOK_UP]] * MOST_ROUNDS, "Well.", tools=[tool])
+    talk = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, "Well.", tools=[tool])
     await talk.says("where is my order")
     await talk.play(2 * WORD_MS)
-    assert len(tool.given) == MOST_ROUNDS
+    assert len(tool.given) == MAX_TOOL_ROUNDS
     assert talk.language.prompts[-1].tools == ()
     assert talk.items[-1] == ("assistant", "Well.")
 
@@ -225,12 +225,12 @@ async def test_the_model_knows_of_a_tool_that_still_works(begin: Begin) -> None:
     await talk.interrupts()
     await talk.stops_speaking("hello")
     called, pending, said = talk.language.prompts[-1].messages[-3:]
-    assert (called.tool_calls, pending.content, said.content) == ((LOOK_UP,), STILL_WORKS, "hello")
+    assert (called.tool_calls, pending.content, said.content) == ((LOOK_UP,), STILL_RUNNING, "hello")
     tool.gate.set()
     await settle()
     await talk.play(2 * WORD_MS)
     await talk.says("thanks")
-    assert STILL_WORKS not in [message.content for message in talk.language.prompts[-1].messages]
+    assert STILL_RUNNING not in [message.content for message in talk.language.prompts[-1].messages]
 
 
 async def test_an_okay_to_an_agent_who_waits_for_a_tool_asks_for_nothing(begin: Begin) -> None:
@@ -261,7 +261,7 @@ async def test_tools_beside_the_end_of_the_call_are_used_first(begin: Begin, ord
 
 async def test_the_end_of_the_call_counts_in_the_last_round_too(begin: Begin) -> None:
     tool = GatedTool()
-    talk = begin(LISTENS, *[[LOOK_UP]] * MOST_ROUNDS, [HANG_UP], tools=[tool], may_end_call=True)
+    talk = begin(LISTENS, *[[LOOK_UP]] * MAX_TOOL_ROUNDS, [HANG_UP], tools=[tool], may_end_call=True)
     await talk.says("where is my order")
     assert await asyncio.wait_for(talk.run, 1) == "agent_ended"
 
@@ -275,11 +275,11 @@ async def test_a_model_that_finds_no_words_after_its_tools_is_excused(begin: Beg
 
 async def test_more_calls_than_a_round_may_have_are_refused(begin: Begin) -> None:
     tool = GatedTool()
-    calls = [ToolCall(str(number), "look_up", "{}") for number in range(MOST_CALLS + 3)]
+    calls = [ToolCall(str(number), "look_up", "{}") for number in range(MAX_TOOL_CALLS + 3)]
     talk = begin(LISTENS, calls, "Well.", tools=[tool])
     await talk.says("where are all my orders")
     await talk.play(2 * WORD_MS)
-    assert len(tool.given) == MOST_CALLS
+    assert len(tool.given) == MAX_TOOL_CALLS
     assert [line.ok for line in talk.language.prompts[1].messages[-4:]] == [True, False, False, False]
 
 
@@ -302,7 +302,7 @@ async def test_keys_are_pressed_after_the_words_before_them(begin: Begin) -> Non
         pressed.append((keys, talk.written_ms))
 
     answer = [TextDelta("Pressing one for you."), ToolCall("1", "send_dtmf", '{"digits": "1"}')]
-    talk = begin(LISTENS, answer, "Done.", tools=[SendDtmf(press)])
+    talk = begin(LISTENS, answer, "Done.", tools=[SendDtmfTool(press)])
     talk.voice.free = 0
     await talk.says("press one")
     assert pressed == []

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from calls.conversation.config import Script
+from calls.conversation.config import ConversationConfig
 from calls.knowledge.context_injection import SURE
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
-from calls.tools.builtin_tools import SearchKnowledge
+from calls.tools.builtin_tools import SearchKnowledgeTool
 from media.audio_port import TICK_MS
 from models.protocols import SEARCH_KNOWLEDGE, AnswerPart, ChatPrompt, TextDelta, ToolCall
 from storage.knowledge.passages import Found
@@ -122,7 +122,9 @@ async def _turn(pace: Pace, way: Way) -> Outcome:
     shelf, language = _Shelf(), PacedLanguage(pace)
     lookup = KnowledgePrefetch(shelf, "agent", ahead=way != "asked")
     told = lookup if way == "told ahead" else None
-    talk = Talk(Script("You help."), model=language, tools=[SearchKnowledge(lookup, "For prices")], lookup=told)
+    talk = Talk(
+        ConversationConfig("You help."), model=language, tools=[SearchKnowledgeTool(lookup, "For prices")], lookup=told
+    )
     try:
         words = ASKED.split()
         await talk.starts_speaking()

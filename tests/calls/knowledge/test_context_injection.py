@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from calls.conversation.config import Script
-from calls.conversation.dtmf_collector import DigitsDialled
+from calls.conversation.config import ConversationConfig
+from calls.conversation.dtmf_collector import DtmfEntry
 from calls.knowledge import prefetch as lookup_module
 from calls.knowledge.context_injection import SURE, SURE_BY_MEANING
 from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
-from calls.tools.builtin_tools import SearchKnowledge
+from calls.tools.builtin_tools import SearchKnowledgeTool
 from models.protocols import ChatPrompt, ToolCall
 from models.rule_based.responder import ExtractiveResponder
 from storage.knowledge.passages import Found
 from tests.calls.conversation.test_prompt_prefill import Preparing
 from tests.fakes.scripted_call import WORD_MS, Talk, settle
 
-LISTENS = Script("You help.")
+LISTENS = ConversationConfig("You help.")
 ASKED = "what does a berth cost"
 COST = Found("Fees\nA berth costs twenty euros.", "Fees", 0.9, "d1", 3)
 NIGHT = Found("Fees\nThat is for a night.", "Fees", 0.8, "d1", 4)
@@ -48,7 +48,7 @@ class Speaker:
         self.lookup = KnowledgePrefetch(shelf, "agent")
         self.language = model or Preparing(*answers)
         self.talk = Talk(
-            LISTENS, model=self.language, tools=[SearchKnowledge(self.lookup, "For prices")], lookup=self.lookup
+            LISTENS, model=self.language, tools=[SearchKnowledgeTool(self.lookup, "For prices")], lookup=self.lookup
         )
 
     async def hears(self, text: str) -> None:
@@ -187,7 +187,7 @@ async def test_more_of_a_turn_keeps_what_was_told_of_its_beginning(begin: Begin)
 async def test_digits_recall_nothing(begin: Begin) -> None:
     speaker = begin(Shelf(COST), "Thank you.")
     await speaker.hears("42")
-    speaker.talk.inbox.put(DigitsDialled("42"))
+    speaker.talk.inbox.put(DtmfEntry("42"))
     await settle()
     assert lines(speaker.language.prompts[0]) == [("user", "42")]
 

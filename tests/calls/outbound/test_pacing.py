@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from calls.outbound.pacing import Pace, Turns
+from calls.outbound.pacing import CallPacer, CallRateLimit
 from config.clock import utc_now
 from tests.calls.call_service_harness import open_house, until
 from tests.calls.outbound_calls import callee, queue
 
 
 def test_starts_are_spread_evenly_and_an_idle_time_saves_nothing_up() -> None:
-    pace, starts, now = Pace(per_second=4), [], 100.0
+    pace, starts, now = CallRateLimit(per_second=4), [], 100.0
     for _ in range(9):
         now += pace.wait_s(now)
         pace.started(now)
@@ -29,7 +29,7 @@ def test_starts_are_spread_evenly_and_an_idle_time_saves_nothing_up() -> None:
 
 
 def test_a_timer_that_fires_too_early_does_not_quicken_the_pace() -> None:
-    pace = Pace(per_second=10)
+    pace = CallRateLimit(per_second=10)
     pace.started(0.0)
     pace.started(0.099)
     assert pace.wait_s(0.099) == pytest.approx(0.101)
@@ -37,10 +37,10 @@ def test_a_timer_that_fires_too_early_does_not_quicken_the_pace() -> None:
 
 async def test_turns_are_taken_in_order_and_one_that_is_given_up_holds_up_nobody() -> None:
     now = 0.0
-    turns, order = Turns(per_second=20, clock_s=lambda: now), []
+    turns, order = CallPacer(per_second=20, clock_s=lambda: now), []
 
     async def take(name: str) -> None:
-        await turns.take()
+        await turns.wait()
         order.append(name)
 
     await take("first")

@@ -52,8 +52,8 @@ async def wanted(house: House, line: Line) -> Call:
         return call
 
     call = await house.database.write(work)
-    house.service.look_for_queued()
-    await until(house.service.live)
+    house.service.start_queued_calls()
+    await until(house.service.active_calls)
     return call
 
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from calls.session.background_audio import Backgrounds, at_rate
+from calls.session.background_audio import BackgroundSounds, at_rate
 from media.audio_port import Samples
 from media.background.files import NotSound, write_wav
 from media.background.loop_synthesis import SAMPLE_RATE
@@ -40,7 +40,7 @@ class House:
     def __init__(self, data_dir: Path, most_bytes: int = 1_000_000) -> None:
         self.data_dir = data_dir
         self.pump = NotedPump()
-        self.backgrounds = Backgrounds(cast(Pump, self.pump), data_dir, most_bytes)
+        self.backgrounds = BackgroundSounds(cast(Pump, self.pump), data_dir, most_bytes)
 
     async def sound(self, seconds: float = 1.0) -> str:
         """A new sound's id."""

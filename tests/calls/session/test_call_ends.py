@@ -252,7 +252,7 @@ async def test_nothing_keeps_a_call_in_memory_after_its_end(tmp_path: Path) -> N
         await house.number(max_call_duration_seconds=3600)
         phone = house.rings()
         await until(lambda: phone.leg.on_digit is not None)
-        call = weakref.ref(house.service.live()[0])
+        call = weakref.ref(house.service.active_calls()[0])
         phone.hangs_up()
         await house.ends(phone)
         house.ears.streams.clear()

@@ -40,7 +40,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 async def open_small_house(disk: Path, **settings: Any) -> AsyncIterator[House]:
     """A house whose data lie there, and who is told when there is room again."""
     async with open_house(disk, **settings) as house:
-        space = DiskSpace(house.database, disk, 0, house.service.room_again)
+        space = DiskSpace(house.database, disk, 0, house.service.on_disk_space)
         watching = asyncio.create_task(space.run())
         await until(lambda: watching.done() or space._looked_at_s > 0)
         try:
@@ -61,7 +61,7 @@ async def answered(house: House, **facts: Any) -> Phone:
 async def over(house: House, phone: Phone) -> None:
     """The call has ended, and its place is free."""
     await until(lambda: phone.leg.ended.done())
-    await until(lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in house.service.live()))
+    await until(lambda: not any(live.call.call_sid == phone.leg.sip_call_id for live in house.service.active_calls()))
 
 
 async def ended(house: House, count: int) -> list[Call]:
@@ -176,7 +176,7 @@ async def test_what_an_organization_hides_is_hidden_in_calls_that_waited_for_roo
             phone = await answered(house)
             for key in "4711#":
                 phone.leg.on_digit(key, "rfc4733", None)
-            await until(lambda: any(live.now().answered_at for live in house.service.live()))
+            await until(lambda: any(live.snapshot().answered_at for live in house.service.active_calls()))
             await asyncio.sleep(0.2)
             phone.hangs_up()
             await over(house, phone)

@@ -230,7 +230,7 @@ async def test_a_call_whose_agent_is_deleted_before_it_is_placed_fails(tmp_path:
         number, agent = line = await house.number()
         call = await house.database.write(lambda conn: store(conn, line, "+4917012"))
         await house.database.write(lambda conn: agents.delete(conn, number.organization_id, agent.id))
-        house.service.look_for_queued()
+        house.service.start_queued_calls()
         assert how(await ended(house, call)) == ("failed", "unreachable")
         assert house.callees.asked == 0
 
@@ -248,5 +248,5 @@ async def test_a_database_in_trouble_does_not_stop_the_queue_for_good(
             broken.setattr(calls, "queued", full)
             await queue(house, line)
             await until(lambda: any(entry["event"] == "calls.queue_not_read" for entry in logs))
-        house.service.look_for_queued()
+        house.service.start_queued_calls()
         await callee(house)

@@ -20,7 +20,7 @@ async def test_a_queued_call_that_is_hung_up_is_never_placed(tmp_path: Path) -> 
         assert await house.service.hangup(waiting.id)
         end = await stored(house, waiting)
         assert (how(end), end.call_sid) == (("no_answer", "api_hangup"), None)
-        house.service.look_for_queued()
+        house.service.start_queued_calls()
         assert not await house.service.hangup(waiting.id)
         assert house.callees.asked == 1
 
@@ -51,7 +51,7 @@ async def test_a_call_that_is_hung_up_while_its_invite_is_sent_is_cancelled(tmp_
         call = await queue(house, await house.number())
         await until(lambda: house.callees.asked)
         hanging_up = asyncio.create_task(house.service.hangup(call.id))
-        await until(lambda: house.service.live()[0]._ending.done())  # type: ignore[attr-defined]
+        await until(lambda: house.service.active_calls()[0]._ending.done())  # type: ignore[attr-defined]
         house.callees.gate.set()
         assert await hanging_up
         assert (await callee(house)).sent == [-1]
@@ -77,7 +77,7 @@ async def test_whatever_comes_first_each_call_is_placed_once_and_ends_once(tmp_p
             if n % 3:
                 await asyncio.sleep(0.003 * (n % 5))
             await house.service.hangup(call.id)
-            house.service.look_for_queued()
+            house.service.start_queued_calls()
             return call.id
 
         ids = await asyncio.gather(*(queue_and_hang_up(n) for n in range(40)))

@@ -9,9 +9,9 @@ import pytest
 
 from calls.call_record.metering import UsageMeter
 from calls.session.agent_config import AgentModels
-from calls.session.conversation_runner import Parties, open_senses
+from calls.session.conversation_runner import CallParticipants, open_speech_input
 from calls.session.stt_hotwords import MOST, hot_words
-from calls.tools.toolset import ToolBelt
+from calls.tools.toolset import ToolSet
 from models.protocols import HANG_UP, ToolDefinition
 from tests.fakes.scripted_call import AlwaysOver, ScriptedEars
 
@@ -76,6 +76,8 @@ async def test_a_call_tells_its_recognizer_what_to_expect() -> None:
     agent = SimpleNamespace(name="Ada", system_prompt="You know Mr. Okonkwo.", language_hint="en")
     call = SimpleNamespace(context_variables={"pet": "Biscuit", "age": 3})
     parties = SimpleNamespace(agent=agent, call=call, meter=UsageMeter())
-    models = SimpleNamespace(ear=ears, end_of_turn=AlwaysOver())
-    open_senses(cast(AgentModels, models), cast(Parties, parties), ToolBelt(), 8000, lambda only: None).close()
+    models = SimpleNamespace(stt=ears, end_of_turn=AlwaysOver())
+    open_speech_input(
+        cast(AgentModels, models), cast(CallParticipants, parties), ToolSet(), 8000, lambda only: None
+    ).close()
     assert ears.hot_words == ["Biscuit", "Ada", "Mr Okonkwo"]

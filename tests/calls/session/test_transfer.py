@@ -328,7 +328,7 @@ async def test_rights_that_were_taken_back_while_a_transfer_waited_count(
         phone = await referring(house, sip_allow_refer=True)
         way_out = house.service._way_out
         assert way_out is not None
-        async with way_out.turns._first:  # somebody else's turn
+        async with way_out.pacer._first:  # somebody else's turn
             asked = Asked(phone, wish())
             await asked.accepted.wait()
             await change(house, **change_)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calls.tools.arguments import DEEPEST, MOST_BYTES, BadArguments, arguments_of
+from calls.tools.arguments import MAX_ARGUMENT_BYTES, MAX_DEPTH, InvalidArguments, parse_arguments
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
 BOOKING: dict[str, Any] = {
@@ -41,7 +41,7 @@ def of_type(kind: str) -> dict[str, Any]:
     ],
 )
 def test_a_value_of_the_type_or_one_that_loses_nothing_is_taken(kind: str, written: str, value: object) -> None:
-    (taken,) = arguments_of(f'{{"value": {written}}}', of_type(kind)).values()
+    (taken,) = parse_arguments(f'{{"value": {written}}}', of_type(kind)).values()
     assert (taken, type(taken)) == (value, type(value))
 
 
@@ -72,71 +72,71 @@ def test_a_value_of_the_type_or_one_that_loses_nothing_is_taken(kind: str, writt
     ],
 )
 def test_a_value_of_another_type_is_refused_and_the_wanted_type_is_told(kind: str, written: str) -> None:
-    with pytest.raises(BadArguments, match=r"^parameter `value` must be (a|an|true or false)\b.*, not an? \w+$"):
-        arguments_of(f'{{"value": {written}}}', of_type(kind))
+    with pytest.raises(InvalidArguments, match=r"^parameter `value` must be (a|an|true or false)\b.*, not an? \w+$"):
+        parse_arguments(f'{{"value": {written}}}', of_type(kind))
 
 
 def test_a_missing_parameter_and_a_null_one_are_told_by_name() -> None:
-    with pytest.raises(BadArguments) as refused:
-        arguments_of('{"people": null}', BOOKING)
+    with pytest.raises(InvalidArguments) as refused:
+        parse_arguments('{"people": null}', BOOKING)
     assert refused.value.message == "parameter `date` is required; parameter `people` is required"
 
 
 def test_null_for_a_parameter_that_may_be_left_out_leaves_it_out() -> None:
-    assert arguments_of('{"date": "today", "people": 2, "note": null}', BOOKING) == {"date": "today", "people": 2}
+    assert parse_arguments('{"date": "today", "people": 2, "note": null}', BOOKING) == {"date": "today", "people": 2}
 
 
 def test_a_parameter_that_does_not_exist_is_refused_and_the_others_are_named() -> None:
-    with pytest.raises(BadArguments) as refused:
-        arguments_of('{"date": "today", "people": 2, "day": 1}', BOOKING)
+    with pytest.raises(InvalidArguments) as refused:
+        parse_arguments('{"date": "today", "people": 2, "day": 1}', BOOKING)
     assert refused.value.message == "there is no parameter `day`, only `date`, `people`, `note`"
 
 
 def test_what_a_tool_without_parameters_is_given_is_refused() -> None:
-    assert arguments_of("{}", {"type": "object"}) == {}
-    with pytest.raises(BadArguments, match="there is no parameter `reason`, the tool takes none"):
-        arguments_of('{"reason": "bye"}', {"type": "object"})
+    assert parse_arguments("{}", {"type": "object"}) == {}
+    with pytest.raises(InvalidArguments, match="there is no parameter `reason`, the tool takes none"):
+        parse_arguments('{"reason": "bye"}', {"type": "object"})
 
 
 @pytest.mark.parametrize("nothing", ["", " \n"])
 def test_no_text_is_an_object_without_values(nothing: str) -> None:
-    assert arguments_of(nothing, of_type("string")) == {}
+    assert parse_arguments(nothing, of_type("string")) == {}
 
 
 @pytest.mark.parametrize("text", ["{", '{"value": }', "value=1", "{'value': 1}", '{"value": NaN', "9" * 5000])
 def test_what_is_no_json_is_told(text: str) -> None:
-    with pytest.raises(BadArguments, match="no valid JSON"):
-        arguments_of(text, of_type("number"))
+    with pytest.raises(InvalidArguments, match="no valid JSON"):
+        parse_arguments(text, of_type("number"))
 
 
 @pytest.mark.parametrize(
     ("text", "told"), [("[]", "an array"), ("null", "null"), ('"x"', "a string"), ("1", "a number")]
 )
 def test_json_that_is_no_object_is_told(text: str, told: str) -> None:
-    with pytest.raises(BadArguments, match=f"one JSON object, not {told}$"):
-        arguments_of(text, of_type("number"))
+    with pytest.raises(InvalidArguments, match=f"one JSON object, not {told}$"):
+        parse_arguments(text, of_type("number"))
 
 
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 @pytest.mark.parametrize("place", ['{{"value": {}}}', '{{"value": {{"a": [{}]}}}}'])
 def test_numbers_that_json_cannot_carry_on_are_refused(number: str, place: str) -> None:
-    with pytest.raises(BadArguments, match="finite"):
-        arguments_of(place.format(number), of_type("object"))
+    with pytest.raises(InvalidArguments, match="finite"):
+        parse_arguments(place.format(number), of_type("object"))
 
 
 @pytest.mark.parametrize("text", [r'{"value": "\ud800"}', r'{"value": {"\udfff": 1}}', '{"value": "\ud800"}'])
 def test_half_a_character_is_refused_wherever_it_is(text: str) -> None:
-    with pytest.raises(BadArguments, match="half of a character"):
-        arguments_of(text, of_type("object"))
+    with pytest.raises(InvalidArguments, match="half of a character"):
+        parse_arguments(text, of_type("object"))
 
 
 def test_arguments_are_bounded_in_bytes() -> None:
     frame = len('{"value": ""}')
     letter = "é"
-    fits = letter * ((MOST_BYTES - frame) // 2)
-    assert arguments_of(f'{{"value": "{fits}"}}', of_type("string")) == {"value": fits}
-    with pytest.raises(BadArguments, match="longer than 32 KiB"):
-        arguments_of(f'{{"value": "{fits}{letter}"}}', of_type("string"))
+    fits = letter * ((MAX_ARGUMENT_BYTES - frame) // 2)
+    assert parse_arguments(f'{{"value": "{fits}"}}', of_type("string")) == {"value": fits}
+    with pytest.raises(InvalidArguments, match="longer than 32 KiB"):
+        parse_arguments(f'{{"value": "{fits}{letter}"}}', of_type("string"))
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
@@ -147,16 +147,16 @@ def test_arguments_are_bounded_in_depth(opening: str, closing: str) -> None:
         return f'{{"value": {opening * depth}{inside}{closing * depth}}}'
 
     kind = "array" if opening == "[" else "object"
-    assert arguments_of(nested(DEEPEST - 1), of_type(kind))
-    for depth in (DEEPEST, 5_000):
-        with pytest.raises(BadArguments, match="nested too deeply"):
-            arguments_of(nested(depth), of_type(kind))
+    assert parse_arguments(nested(MAX_DEPTH - 1), of_type(kind))
+    for depth in (MAX_DEPTH, 5_000):
+        with pytest.raises(InvalidArguments, match="nested too deeply"):
+            parse_arguments(nested(depth), of_type(kind))
 
 
 def test_no_more_than_five_problems_are_told_and_made_up_names_are_cut() -> None:
     made_up = {f"{number}{'x' * 100}": 1 for number in range(9)}
     text = str(made_up).replace("'", '"')
-    with pytest.raises(BadArguments) as refused:
-        arguments_of(text, of_type("string"))
+    with pytest.raises(InvalidArguments) as refused:
+        parse_arguments(text, of_type("string"))
     assert refused.value.message.count("there is no parameter") == 5
     assert "x" * 64 not in refused.value.message

@@ -17,9 +17,9 @@ from calls.egress.concurrency import EgressConcurrency
 from calls.knowledge.context_injection import LONGEST
 from calls.knowledge.prefetch import PASSAGES, KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
-from calls.tools.builtin_tools import MOST_TOOLS, EndCall, SearchKnowledge, SendDtmf, belt_for
-from calls.tools.http_tool import CallContext, Outside
-from calls.tools.toolset import ToolBelt, ToolResult
+from calls.tools.builtin_tools import MAX_TOOLS, EndCallTool, SearchKnowledgeTool, SendDtmfTool, load_toolset
+from calls.tools.http_tool import CallContext, ToolHttpAccess
+from calls.tools.toolset import ToolResult, ToolSet
 from config.secrets import Secrets
 from models.protocols import END_CALL, SEARCH_KNOWLEDGE, TextDelta, ToolCall
 from storage.agents import agents, tools
@@ -41,9 +41,9 @@ CONTEXT = CallContext("call-1", {"company": "Harbour Dental"})
 
 
 @pytest.fixture
-async def outside(secrets: Secrets) -> AsyncIterator[Outside]:
+async def outside(secrets: Secrets) -> AsyncIterator[ToolHttpAccess]:
     async with client_with(LOOPBACK) as client:
-        yield Outside(client, EgressConcurrency(), secrets)
+        yield ToolHttpAccess(client, EgressConcurrency(), secrets)
 
 
 async def changed(archive: Archive, **changes: Any) -> Agent:
@@ -64,7 +64,7 @@ async def tools_called(archive: Archive, *names: str) -> list[str]:
     return await archive.database.write(create)
 
 
-def names_of(belt: ToolBelt) -> list[str]:
+def names_of(belt: ToolSet) -> list[str]:
     return [each.name for each in belt.definitions]
 
 
@@ -72,37 +72,39 @@ async def nothing(digits: str) -> None:
     """No keys."""
 
 
-async def test_an_agent_has_what_its_settings_and_its_call_give_it(archive: Archive, outside: Outside) -> None:
+async def test_an_agent_has_what_its_settings_and_its_call_give_it(archive: Archive, outside: ToolHttpAccess) -> None:
     everything = await changed(archive, allow_end_call=True, knowledge_search_instructions="For prices")
-    belt = await belt_for(everything, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    belt = await load_toolset(everything, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
     assert names_of(belt) == ["end_call", "send_dtmf", "search_knowledge"]
     bare = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
-    assert names_of(await belt_for(bare, CONTEXT, database=archive.database, outside=outside)) == []
+    assert names_of(await load_toolset(bare, CONTEXT, database=archive.database, outside=outside)) == []
 
 
-async def test_only_a_search_is_without_effects(archive: Archive, outside: Outside) -> None:
+async def test_only_a_search_is_without_effects(archive: Archive, outside: ToolHttpAccess) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices")
     await tools_called(archive, "book")
-    belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
+    belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside, send_digits=nothing)
     assert [name for name in names_of(belt) if not belt.has_effects(name)] == ["search_knowledge"]
     assert "book" in names_of(belt)
 
 
-async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(archive: Archive, outside: Outside) -> None:
+async def test_no_tool_of_an_organization_takes_the_name_of_a_built_in_one(
+    archive: Archive, outside: ToolHttpAccess
+) -> None:
     agent = await changed(archive, allow_end_call=False, knowledge_search_instructions=None)
     await tools_called(
         archive, "end_call", "Send DTMF", "search-knowledge", "search_knowledge", "Look up order", "Look up: order"
     )
-    belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
     made = {"end_call_2", "Send_DTMF_2", "search-knowledge", "search_knowledge_2", "Look_up_order", "Look_up_order_2"}
     assert set(names_of(belt)) == made
 
 
-async def test_an_agent_has_the_tools_that_it_names(archive: Archive, outside: Outside) -> None:
+async def test_an_agent_has_the_tools_that_it_names(archive: Archive, outside: ToolHttpAccess) -> None:
     first, _, third = await tools_called(archive, "first", "second", "third")
     for tool_ids, named in (([third, first], ["first", "third"]), ([], []), (None, ["first", "second", "third"])):
         agent = await changed(archive, tool_ids=tool_ids, allow_end_call=False, knowledge_search_instructions=None)
-        belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+        belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
         assert sorted(names_of(belt)) == named
 
 
@@ -122,20 +124,22 @@ async def test_a_call_has_the_tools_that_need_no_database_when_that_is_in_troubl
     assert [each["cause"] for each in logs if each["event"] == "call.without_own_tools"] == ["disk I/O error"]
 
 
-async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(archive: Archive, outside: Outside) -> None:
+async def test_of_too_many_tools_the_oldest_stay_and_one_line_says_so(
+    archive: Archive, outside: ToolHttpAccess
+) -> None:
     agent = await changed(archive)
-    await tools_called(archive, *(f"t{number}" for number in range(MOST_TOOLS)))
+    await tools_called(archive, *(f"t{number}" for number in range(MAX_TOOLS)))
     with capture_logs() as logs:
-        kept = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+        kept = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
         assert logs == []
         await tools_called(archive, "one_more")
-        belt = await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+        belt = await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
     assert names_of(belt) == names_of(kept)
     assert [each["event"] for each in logs] == ["tools.left_out"]
 
 
 async def test_all_tools_come_from_one_read(
-    archive: Archive, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    archive: Archive, outside: ToolHttpAccess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices")
     await tools_called(archive, "first", "second")
@@ -147,13 +151,13 @@ async def test_all_tools_come_from_one_read(
         return await read(work)
 
     monkeypatch.setattr(archive.database, "read", counted)
-    await belt_for(agent, CONTEXT, database=archive.database, outside=outside)
+    await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)
     assert len(reads) == 1
 
 
 async def test_hanging_up_is_left_to_the_conversation() -> None:
-    assert EndCall().definition.name == END_CALL
-    assert await ToolBelt([EndCall()]).run(ToolCall("1", END_CALL, "")) == ToolResult("The call ends.", ok=True)
+    assert EndCallTool().definition.name == END_CALL
+    assert await ToolSet([EndCallTool()]).run(ToolCall("1", END_CALL, "")) == ToolResult("The call ends.", ok=True)
 
 
 async def pressed(arguments: str) -> tuple[list[str], ToolResult]:
@@ -162,7 +166,7 @@ async def pressed(arguments: str) -> tuple[list[str], ToolResult]:
     async def send(digits: str) -> None:
         sent.append(digits)
 
-    return sent, await ToolBelt([SendDtmf(send)]).run(ToolCall("1", "send_dtmf", arguments))
+    return sent, await ToolSet([SendDtmfTool(send)]).run(ToolCall("1", "send_dtmf", arguments))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ async def test_keys_of_a_call_that_has_ended_are_told_as_not_pressed() -> None:
     async def gone(digits: str) -> None:
         raise ConnectionError("the leg has no sound")
 
-    result = await ToolBelt([SendDtmf(gone)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
+    result = await ToolSet([SendDtmfTool(gone)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
     assert result == ToolResult("The tool could not press the keys: the call is at its end.", ok=False)
 
 
@@ -199,20 +203,20 @@ async def test_keys_that_nobody_takes_are_given_up() -> None:
     async def held(digits: str) -> None:
         await asyncio.Event().wait()
 
-    result = await ToolBelt([SendDtmf(held, most_s=0.01)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
+    result = await ToolSet([SendDtmfTool(held, most_s=0.01)]).run(ToolCall("1", "send_dtmf", '{"digits": "1"}'))
     assert result == ToolResult("The tool could not press the keys: the other side does not listen.", ok=False)
 
 
 async def test_the_instructions_say_when_to_search_with_their_variables_filled(
-    archive: Archive, outside: Outside
+    archive: Archive, outside: ToolHttpAccess
 ) -> None:
     agent = await changed(archive, knowledge_search_instructions="For prices of {{company}}", allow_end_call=False)
-    (definition,) = (await belt_for(agent, CONTEXT, database=archive.database, outside=outside)).definitions
+    (definition,) = (await load_toolset(agent, CONTEXT, database=archive.database, outside=outside)).definitions
     assert (definition.name, definition.description) == ("search_knowledge", "For prices of Harbour Dental")
 
 
 async def found(database: Database, agent_id: str, query: str) -> ToolResult:
-    tool = SearchKnowledge(KnowledgePrefetch(KnowledgeSearch(database), agent_id), "For opening hours")
+    tool = SearchKnowledgeTool(KnowledgePrefetch(KnowledgeSearch(database), agent_id), "For opening hours")
     return await tool.run({"query": query})
 
 
@@ -260,8 +264,8 @@ async def test_a_search_for_what_is_in_none_of_the_agent_s_documents_says_so(arc
 
 async def test_a_database_in_trouble_is_told_as_a_tool_that_does_not_work(archive: Archive) -> None:
     closed = Database(str(archive.database.url))
-    belt = ToolBelt(
-        [SearchKnowledge(KnowledgePrefetch(KnowledgeSearch(closed), archive.agent_id), "For opening hours")]
+    belt = ToolSet(
+        [SearchKnowledgeTool(KnowledgePrefetch(KnowledgeSearch(closed), archive.agent_id), "For opening hours")]
     )
     with capture_logs() as logs:
         result = await belt.run(ToolCall("1", SEARCH_KNOWLEDGE, '{"query": "open"}'))

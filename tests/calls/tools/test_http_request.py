@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calls.call_record.context_variables import ContextValue
-from calls.tools.http_request import Template, ToolRequest, Unfillable
+from calls.tools.http_request import InvalidToolRequest, RequestTemplate, ToolRequest
 
 
 def filled(
@@ -18,7 +18,7 @@ def filled(
     method: Any = "GET",
     headers: list[tuple[str, str]] | None = None,
 ) -> ToolRequest:
-    return Template(method, url, headers or []).filled(arguments or {}, values or {}, call_id="c")
+    return RequestTemplate(method, url, headers or []).render(arguments or {}, values or {}, call_id="c")
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
@@ -93,7 +93,7 @@ def test_a_value_fills_the_place_of_its_variable_and_no_other(
     ],
 )
 def test_a_value_that_would_lead_elsewhere_is_refused(url: str, values: dict[str, ContextValue]) -> None:
-    with pytest.raises(Unfillable) as refused:
+    with pytest.raises(InvalidToolRequest) as refused:
         filled(url, values, method="DELETE")
     assert "evil" not in refused.value.message
 
@@ -106,7 +106,7 @@ def test_headers_are_filled_and_may_come_twice() -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\x00b", "a\x7fb"])
 def test_a_value_that_would_begin_another_header_is_refused(value: str) -> None:
-    with pytest.raises(Unfillable, match="header X-Call would hold a line break") as refused:
+    with pytest.raises(InvalidToolRequest, match="header X-Call would hold a line break") as refused:
         filled("http://h.example/", {"v": value}, headers=[("X-Call", "{{v}}")])
     assert "Evil" not in refused.value.message
 
@@ -129,7 +129,7 @@ def test_what_is_hidden_are_the_values_of_headers_and_the_credentials_of_the_url
     ]
     values: dict[str, ContextValue] = {"key": "s3cret-token", "customer_number": "+4930123456", "office_secret": "quay"}
     request = filled("http://user:p%40ss@h.example/", values, headers=headers)
-    assert request.hidden == {
+    assert request.secrets == {
         "Bearer s3cret-token",
         "s3cret-token",
         "hush",
@@ -168,21 +168,21 @@ def test_what_is_hidden_are_the_values_of_headers_and_the_credentials_of_the_url
 )
 def test_what_ordinary_answers_are_made_of_is_not_hidden(name: str, value: str) -> None:
     values: dict[str, ContextValue] = {"customer_number": "+4930123456", "days": "2026-11-21T10"}
-    assert not filled("http://h.example/", values, headers=[(name, value)]).hidden
+    assert not filled("http://h.example/", values, headers=[(name, value)]).secrets
 
 
 def test_nothing_of_a_request_is_in_its_repr() -> None:
-    template = Template("POST", "http://u:hush@h.example/", [("Authorization", "hush")])
-    assert "hush" not in repr(template) + repr(template.filled({"a": "hush"}, {}, call_id="c"))
+    template = RequestTemplate("POST", "http://u:hush@h.example/", [("Authorization", "hush")])
+    assert "hush" not in repr(template) + repr(template.render({"a": "hush"}, {}, call_id="c"))
 
 
 def test_a_stored_address_that_is_no_url_is_told() -> None:
-    with pytest.raises(Unfillable, match="no URL"):
+    with pytest.raises(InvalidToolRequest, match="no URL"):
         filled("ftp://h.example/")
 
 
 def test_a_stored_address_is_never_asked_at_another_host_than_stands_there() -> None:
-    with pytest.raises(Unfillable, match="would lead to another host"):
+    with pytest.raises(InvalidToolRequest, match="would lead to another host"):
         filled("https://api example.com/")
 
 
@@ -203,9 +203,9 @@ def test_whoever_calls_does_not_choose_the_server(url: str) -> None:
         ("sip_x_server", "sip_x_end", "sip_x_tenant", "key", "caller_name", "diverted_from", "tenant", "caller_number"),
         "evil.example",
     ) | {"customer_number": "80"}
-    with pytest.raises(Unfillable, match="takes its host from the caller"):
-        Template("GET", url, ()).filled({}, values, call_id="c")
-    assert Template("GET", url, (), variable_host=True).filled({}, values, call_id="c").url.host
+    with pytest.raises(InvalidToolRequest, match="takes its host from the caller"):
+        RequestTemplate("GET", url, ()).render({}, values, call_id="c")
+    assert RequestTemplate("GET", url, (), allow_variable_host=True).render({}, values, call_id="c").url.host
 
 
 @pytest.mark.parametrize(
@@ -222,5 +222,5 @@ def test_whoever_calls_does_not_choose_the_server(url: str) -> None:
 )
 def test_what_callers_write_elsewhere_leaves_the_server_as_it_is(url: str, value: str) -> None:
     values: dict[str, ContextValue] = dict.fromkeys(("sip_x_id", "customer_number", "caller_name"), value)
-    sent = Template("GET", url, ()).filled({}, values, call_id="c").url
+    sent = RequestTemplate("GET", url, ()).render({}, values, call_id="c").url
     assert (sent.host, sent.port) in (("api.example.com", 443), ("2001:db8::1", 443))

@@ -6,7 +6,7 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from calls.egress.client import HttpResponse
-from calls.tools.http_response import text_of
+from calls.tools.http_response import response_text
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ from calls.tools.http_response import text_of
 )
 def test_what_is_hidden_is_hidden_however_it_is_written_and_json_stays_json(body: bytes, told: str) -> None:
     answer = HttpResponse(200, CIMultiDictProxy(CIMultiDict()), body, truncated=False)
-    assert text_of(answer, {"k+/=1", "2026", "true", "2.5", 'q"1', "a b c!"}) == told
+    assert response_text(answer, {"k+/=1", "2026", "true", "2.5", 'q"1', "a b c!"}) == told

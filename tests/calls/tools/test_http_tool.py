@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from calls.egress.address_rules import EgressRules
 from calls.egress.concurrency import EgressConcurrency
-from calls.tools.http_response import CUT, DEEPEST, LONGEST, LONGEST_ERROR, TOO_DEEP
-from calls.tools.http_tool import MOST_BYTES, CallContext, HttpTool, Outside
-from calls.tools.toolset import ToolBelt, ToolResult
+from calls.tools.http_response import MAX_CHARACTERS, MAX_DEPTH, MAX_ERROR_CHARACTERS, TOO_DEEP, TRUNCATED
+from calls.tools.http_tool import MAX_RESPONSE_BYTES, CallContext, HttpTool, ToolHttpAccess
+from calls.tools.toolset import ToolResult, ToolSet
 from config.secrets import Secrets
 from models.protocols import ToolCall
 from storage.agents.tools import Method, Parameter
@@ -103,7 +103,7 @@ async def test_the_model_sees_the_tool_by_its_description_and_parameters() -> No
         (b'{ "a" : [ 1, "\xc3\xa9" ] }', "application/json", '{"a":[1,"é"]}'),
         (b' {"a": 1}\n', "text/plain", '{"a":1}'),
         (b'{"a": 1', "application/json", '{"a": 1'),
-        (b"[" * DEEPEST + b"]" * DEEPEST, "application/json", "[" * DEEPEST + "]" * DEEPEST),
+        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, "application/json", "[" * MAX_DEPTH + "]" * MAX_DEPTH),
         (b"[" * 65 + b"]" * 65, "application/json", TOO_DEEP),
         (b"[" * 30_000, "application/json", TOO_DEEP),
         (b'{"a":' * 9_000 + b"1" + b"}" * 9_000, "", TOO_DEEP),
@@ -135,20 +135,22 @@ async def test_a_compressed_answer_is_not_read() -> None:
     assert await answered(answer) == ToolResult("(an answer in an encoding that is not read: gzip)", ok=True)
 
 
-@pytest.mark.parametrize("size", [LONGEST + 1, MOST_BYTES, MOST_BYTES + 1, 40 * MOST_BYTES])
+@pytest.mark.parametrize(
+    "size", [MAX_CHARACTERS + 1, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES + 1, 40 * MAX_RESPONSE_BYTES]
+)
 async def test_a_long_answer_is_cut_and_says_so(size: int) -> None:
     result = await answered(web.Response(text="x" * size))
-    assert result == ToolResult("x" * LONGEST + CUT, ok=True)
+    assert result == ToolResult("x" * MAX_CHARACTERS + TRUNCATED, ok=True)
 
 
 async def test_an_answer_of_the_greatest_length_is_whole() -> None:
-    assert (await answered(web.Response(text="x" * LONGEST))).content == "x" * LONGEST
+    assert (await answered(web.Response(text="x" * MAX_CHARACTERS))).content == "x" * MAX_CHARACTERS
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
 async def test_an_error_is_told_with_its_status_and_the_beginning_of_its_text(status: int) -> None:
     result = await answered(web.Response(status=status, text="no such day " + "x" * 1000))
-    said = ("no such day " + "x" * 1000)[:LONGEST_ERROR]
+    said = ("no such day " + "x" * 1000)[:MAX_ERROR_CHARACTERS]
     assert result == ToolResult(f"The tool answered with status {status}. It said: {said}", ok=False)
 
 
@@ -254,9 +256,9 @@ async def test_a_broken_answer_gives_no_secret_away(capsys: pytest.CaptureFixtur
 async def test_headers_of_another_key_file_break_the_tool_and_not_the_call() -> None:
     async with office() as server, desk() as calling:
         tool = calling.tool(server.origin, headers=[("Authorization", KEY)])
-        other = Outside(calling.outside.client, calling.outside.lanes, Secrets([Fernet.generate_key()]))
+        other = ToolHttpAccess(calling.outside.client, calling.outside.concurrency, Secrets([Fernet.generate_key()]))
         broken = HttpTool(tool._stored, "free_berths", CallContext("call-1", {}), other)
-        result = await ToolBelt([broken]).run(ToolCall("1", "free_berths", "{}"))
+        result = await ToolSet([broken]).run(ToolCall("1", "free_berths", "{}"))
     assert result == ToolResult("`free_berths` does not work at the moment.", ok=False)
     assert server.asked == []
 
@@ -307,7 +309,7 @@ async def test_each_use_is_logged_and_measured() -> None:
 
 async def test_a_whole_call_of_a_model_goes_to_the_server_and_back() -> None:
     async with office() as server, desk() as calling:
-        belt = ToolBelt([calling.tool(f"{server.origin}/berths", body=[DAY])])
+        belt = ToolSet([calling.tool(f"{server.origin}/berths", body=[DAY])])
         refused = await belt.run(ToolCall("1", "free_berths", "{}"))
         told = await belt.run(ToolCall("2", "free_berths", '{"day": 21}'))
     assert refused == ToolResult("`free_berths` was not called: parameter `day` is required.", ok=False)
@@ -319,7 +321,7 @@ async def test_parameters_have_names_that_models_take_and_are_sent_under_their_o
     place: Parameter = {"name": "Straße & Ort", "type": "string", "description": "", "required": True}
     async with office() as server, desk() as calling:
         tool = calling.tool(server.origin, body=[DAY, place])
-        belt = ToolBelt([tool])
+        belt = ToolSet([tool])
         refused = await belt.run(ToolCall("1", "free_berths", '{"day": "1"}'))
         told = await belt.run(ToolCall("2", "free_berths", '{"day": "1", "Strae_Ort": "Kai"}'))
     assert tool.definition.parameters["properties"]["Strae_Ort"] == {"type": "string", "description": "Straße & Ort"}

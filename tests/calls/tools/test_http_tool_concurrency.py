@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from calls.tools.http_tool import AT_ONCE
+from calls.tools.http_tool import MAX_CONCURRENT_REQUESTS
 from tests.calls.http_server import serving
 from tests.calls.tools.tool_server import Desk, desk
 
@@ -41,22 +41,22 @@ def begin(calling: Desk, origin: str, times: int) -> list[asyncio.Task[bool]]:
 async def test_two_requests_of_a_call_are_sent_at_once_and_a_third_waits() -> None:
     gate = Gate()
     async with serving(gate.handle) as origin, desk() as calling:
-        asked = begin(calling, origin, AT_ONCE + 1)
-        await gate.until_came(AT_ONCE)
-        assert calling.context.room.locked()
+        asked = begin(calling, origin, MAX_CONCURRENT_REQUESTS + 1)
+        await gate.until_came(MAX_CONCURRENT_REQUESTS)
+        assert calling.context.concurrent_requests.locked()
         assert gate.came.locked(), "a third one came"
         gate.open.set()
-        assert await asyncio.gather(*asked) == [True] * (AT_ONCE + 1)
+        assert await asyncio.gather(*asked) == [True] * (MAX_CONCURRENT_REQUESTS + 1)
 
 
 async def test_a_cancelled_request_gives_its_place_to_the_next() -> None:
     gate = Gate()
     async with serving(gate.handle) as origin, desk() as calling:
-        first, *others = begin(calling, origin, AT_ONCE + 1)
-        await gate.until_came(AT_ONCE)
+        first, *others = begin(calling, origin, MAX_CONCURRENT_REQUESTS + 1)
+        await gate.until_came(MAX_CONCURRENT_REQUESTS)
         first.cancel()
         await gate.until_came(1)
         gate.open.set()
-        assert await asyncio.gather(*others) == [True] * AT_ONCE
+        assert await asyncio.gather(*others) == [True] * MAX_CONCURRENT_REQUESTS
         with pytest.raises(asyncio.CancelledError):
             await first

@@ -10,7 +10,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from calls.egress.concurrency import EgressConcurrency
-from calls.tools.http_tool import CallContext, HttpTool, Outside
+from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from config.clock import utc_now
 from config.secrets import Secrets
 from storage.agents.tools import Tool
@@ -89,7 +89,7 @@ async def put_events(database: Database, ports: list[int]) -> None:
 async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_never_answer(secrets: Secrets) -> None:
     receiver = Receiver()
     async with Tarpit().open() as tarpit, listening(receiver), client_with(LOOPBACK) as client:
-        outside = Outside(client, EgressConcurrency(), secrets)
+        outside = ToolHttpAccess(client, EgressConcurrency(), secrets)
         hogs = [
             asyncio.create_task(tool(outside, f"hog {hog}", f"http://127.0.0.1:{tarpit.ports[0]}/").run({}))
             for hog in range(HOGS)
@@ -104,7 +104,7 @@ async def test_a_tool_is_asked_at_once_beside_four_organizations_whose_servers_n
         await asyncio.wait(hogs)
 
 
-def tool(outside: Outside, organization: str, url: str) -> HttpTool:
+def tool(outside: ToolHttpAccess, organization: str, url: str) -> HttpTool:
     """A tool of a call of its own."""
     now = utc_now()
     stored = Tool(

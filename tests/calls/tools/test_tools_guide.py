@@ -11,8 +11,8 @@ from cryptography.fernet import Fernet
 
 from api.schemas.tools import ToolCreate
 from calls.egress.concurrency import EgressConcurrency
-from calls.tools.http_tool import CallContext, HttpTool, Outside
-from calls.tools.toolset import ToolBelt, function_name
+from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
+from calls.tools.toolset import ToolSet, function_name
 from config.clock import utc_now
 from config.secrets import Secrets
 from models.protocols import ToolCall
@@ -40,8 +40,8 @@ async def test_the_request_of_the_example_is_sent_and_its_answer_told() -> None:
         values = json.loads(PARTS["variables"]) | dict(zip(("office_host", "port"), place.split(":"), strict=True))
         name = function_name(stored.name, ())
         assert f"`{name}`" in GUIDE
-        tool = HttpTool(stored, name, CallContext("c", values), Outside(client, EgressConcurrency(), secrets))
-        result = await ToolBelt([tool]).run(ToolCall("1", name, PARTS["arguments"]))
+        tool = HttpTool(stored, name, CallContext("c", values), ToolHttpAccess(client, EgressConcurrency(), secrets))
+        result = await ToolSet([tool]).run(ToolCall("1", name, PARTS["arguments"]))
     assert (result.content, result.ok) == (PARTS["result"], True)
     (request,) = asked
     first, *headers = PARTS["request"].splitlines()

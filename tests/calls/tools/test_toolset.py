@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from calls.tools.toolset import ToolBelt, ToolResult, function_name, parameter_names
+from calls.tools.toolset import ToolResult, ToolSet, function_name, parameter_names
 from config.errors import Unavailable
 from models.protocols import ToolCall, ToolDefinition
 
@@ -49,12 +49,12 @@ def call(name: str = "free_berths", arguments: str = '{"day": "today"}') -> Tool
 
 async def test_a_call_that_fits_is_run_and_its_result_given_back() -> None:
     tool = Noting()
-    assert await ToolBelt([tool]).run(call()) == ToolResult("3 berths", ok=True)
+    assert await ToolSet([tool]).run(call()) == ToolResult("3 berths", ok=True)
     assert tool.given == [{"day": "today"}]
 
 
 async def test_the_definitions_are_those_of_the_tools_in_their_order() -> None:
-    belt = ToolBelt([Noting("b"), Noting("a")])
+    belt = ToolSet([Noting("b"), Noting("a")])
     assert [each.name for each in belt.definitions] == ["b", "a"]
 
 
@@ -73,17 +73,17 @@ async def test_the_definitions_are_those_of_the_tools_in_their_order() -> None:
 )
 async def test_what_the_model_does_wrong_is_told_and_nothing_is_run(name: str, arguments: str, told: str) -> None:
     tool = Noting()
-    assert await ToolBelt([tool]).run(call(name, arguments)) == ToolResult(told, ok=False)
+    assert await ToolSet([tool]).run(call(name, arguments)) == ToolResult(told, ok=False)
     assert tool.given == []
 
 
 async def test_a_belt_without_tools_says_so() -> None:
-    result = await ToolBelt().run(call("weather"))
+    result = await ToolSet().run(call("weather"))
     assert result == ToolResult("There is no tool `weather`. There are no tools.", ok=False)
 
 
 async def test_a_tool_that_breaks_is_logged_and_the_model_is_told_without_the_reason() -> None:
-    belt = ToolBelt([Noting(fault=Unavailable("the disk is full"))], call_id="c1")
+    belt = ToolSet([Noting(fault=Unavailable("the disk is full"))], call_id="c1")
     with capture_logs() as logs:
         result = await belt.run(call())
     assert result == ToolResult("`free_berths` does not work at the moment.", ok=False)
@@ -100,31 +100,31 @@ async def test_a_tool_that_breaks_is_logged_and_the_model_is_told_without_the_re
 
 async def test_a_fault_of_ours_is_not_swallowed() -> None:
     with pytest.raises(ZeroDivisionError):
-        await ToolBelt([Noting(fault=ZeroDivisionError())]).run(call())
+        await ToolSet([Noting(fault=ZeroDivisionError())]).run(call())
 
 
 async def test_what_the_model_writes_is_not_in_the_log() -> None:
     with capture_logs() as logs:
-        await ToolBelt([Noting()]).run(call(arguments='{"day": ["my secret"]}'))
-        await ToolBelt([Noting()]).run(call(arguments="my secret"))
+        await ToolSet([Noting()]).run(call(arguments='{"day": ["my secret"]}'))
+        await ToolSet([Noting()]).run(call(arguments="my secret"))
     assert [each["event"] for each in logs] == ["tool.arguments_refused"] * 2
     assert "secret" not in str(logs)
 
 
 def test_effects_are_those_of_the_tool_and_a_tool_that_does_not_exist_has_none() -> None:
-    belt = ToolBelt([Noting("asks", effects=False), Noting("books")])
+    belt = ToolSet([Noting("asks", effects=False), Noting("books")])
     assert [belt.has_effects(name) for name in ("asks", "books", "nothing")] == [False, True, False]
 
 
 def test_two_tools_of_one_name_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="same name"):
-        ToolBelt([Noting(), Noting()])
+        ToolSet([Noting(), Noting()])
 
 
 async def test_a_tool_that_takes_its_time_holds_up_no_other() -> None:
     slow, quick = Noting("slow", gate=asyncio.Event()), Noting("quick")
     assert slow.gate is not None
-    belt = ToolBelt([slow, quick])
+    belt = ToolSet([slow, quick])
     async with asyncio.TaskGroup() as group:
         for _ in range(5):
             group.create_task(belt.run(call("slow")))

@@ -13,7 +13,7 @@ from cryptography.fernet import Fernet
 from calls.call_record.context_variables import ContextValue
 from calls.egress.address_rules import EgressRules
 from calls.egress.concurrency import EgressConcurrency
-from calls.tools.http_tool import CallContext, HttpTool, Outside
+from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from config.clock import utc_now
 from config.secrets import Secrets
 from storage.agents.tools import Method, Parameter, Tool, ToolConfig
@@ -47,7 +47,7 @@ class Office:
 class Desk:
     """Tools of one call."""
 
-    outside: Outside
+    outside: ToolHttpAccess
     context: CallContext
 
     def tool(
@@ -88,6 +88,6 @@ async def desk(
 ) -> AsyncIterator[Desk]:
     async with client_with(rules) as client:
         yield Desk(
-            Outside(client, lanes or EgressConcurrency(), Secrets([Fernet.generate_key()])),
+            ToolHttpAccess(client, lanes or EgressConcurrency(), Secrets([Fernet.generate_key()])),
             CallContext("call-1", values),
         )

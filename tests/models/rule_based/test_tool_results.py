@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calls.tools.toolset import ToolBelt, ToolResult
+from calls.tools.toolset import ToolResult, ToolSet
 from config.errors import TrunklineError
 from models.protocols import ChatMessage, ToolCall, ToolDefinition
 from models.rule_based.tool_results import DONE, NOTHING, SORRY, said_result, sentences_of
@@ -96,7 +96,7 @@ class _Broken:
 
 @pytest.mark.parametrize("call", [("count", '{"n": 1}'), ("count", '{"n": "x"}'), ("count", "{"), ("other", "{}")])
 def test_whatever_goes_wrong_with_a_call_is_taken_for_an_error(call: tuple[str, str]) -> None:
-    result = asyncio.run(ToolBelt([_Broken()]).run(ToolCall("1", *call)))
+    result = asyncio.run(ToolSet([_Broken()]).run(ToolCall("1", *call)))
     assert not result.ok
     assert said_result(told(result.content, ok=result.ok), CALL) == SORRY
 

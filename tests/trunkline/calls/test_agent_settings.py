@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from calls.conversation.stock_phrases import phrases_in
+from calls.conversation.stock_phrases import stock_phrases
 from calls.conversation.tool_loop import FILLER_AFTER_S
 from media.audio_port import Samples
 from tests.calls.http_server import serving
@@ -179,7 +179,7 @@ async def test_a_silent_caller_is_asked_once_after_customer_silence_ms_and_then_
         return line
 
     asked, left_alone = await together(silent_for(400), silent_for(0))
-    phrases = phrases_in(None)
+    phrases = stock_phrases(None)
     assert await asked.talk() == [("assistant", phrases.still_there), ("assistant", phrases.silent_goodbye)]
     assert (await asked.stored())["endedReason"] == "customer_silent"
     assert [turn["endedBy"] for turn in await asked.turns()] == ["silence", "silence"]
@@ -197,7 +197,7 @@ async def test_the_language_hint_chooses_voice_and_words(place: Place) -> None:
         return (await line.talk())[0][1], float(np.median(pitches(line.phone.sound())))
 
     (english, flite), (german, espeak) = await together(asked_in("en-US"), asked_in("de"))
-    assert (english, german) == (phrases_in("en").still_there, phrases_in("de").still_there)
+    assert (english, german) == (stock_phrases("en").still_there, stock_phrases("de").still_there)
     assert flite > 1.3 * espeak, "a woman's voice, and a man's"
 
 
@@ -242,7 +242,7 @@ async def test_a_slow_tool_is_bridged_by_a_few_words_and_its_result_is_said(plac
             await line.phone.hears(10)
             await line.phone.hang_up()
     assert asked == ["/berths"]
-    filler = phrases_in(None).one_moment
+    filler = stock_phrases(None).one_moment
     assert await line.talk() == [("user", "hello there"), ("assistant", filler), ("assistant", "They say three.")]
     (turn,) = await line.turns()
     ((name, ok, took),) = [(each["name"], each["ok"], each["endMs"] - each["startMs"]) for each in turn["tools"]]
