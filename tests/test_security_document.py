@@ -1,4 +1,4 @@
-"""docs/background/security.md names the tests of every boundary; tests/test_docs.py says whether there are such tests."""
+"""docs/background/security.md names the tests of every boundary; tests/test_docs.py proves that they exist."""
 
 from __future__ import annotations
 
