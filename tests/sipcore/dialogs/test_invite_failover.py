@@ -67,19 +67,19 @@ def silent(phone: Phone, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str
     told: list[tuple[str, str]] = []
     phone.endpoint.set_sources([f"127.0.0.{last}" for last in (1, 2, 3)])
     monkeypatch.setattr(phone.endpoint, "on_silent", lambda host, address: told.append((host, address)))
-    monkeypatch.setattr(invite_failover, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(invite_failover, "NO_RESPONSE_S", 60.0)
     return told
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invite_failover, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(invite_failover, "NO_RESPONSE_S", 0.3)
 
 
 @pytest.fixture
 def patient_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """PJSIP does not tell of every connection that is refused: not when it is before the INVITE waits for it."""
-    monkeypatch.setattr(invite_failover, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(invite_failover, "NO_RESPONSE_S", 1.0)
 
 
 def at(raw: RawPhone) -> SipTarget:

@@ -244,8 +244,8 @@ def test_a_source_that_fails_everywhere_is_listened_to_nowhere(door: DigestVerif
 
 
 def test_what_is_remembered_is_bounded(door: DigestVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digest, "MOST_NONCES", 10)
-    monkeypatch.setattr(digest, "MOST_SOURCES", 10)
+    monkeypatch.setattr(digest, "MAX_NONCES", 10)
+    monkeypatch.setattr(digest, "MAX_SOURCES", 10)
     outcomes = []
     for each in range(20):
         caller = Caller(door)
