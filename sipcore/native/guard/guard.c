@@ -17,6 +17,8 @@
 #include "guard/sdp_policy.h"
 #include "rtp/srtp.h"
 #include "net/ip_set.h"
+#include "net/monotonic_clock.h"
+#include "net/source_acl.h"
 #include "net/message_tap.h"
 #include "tls/tls_listener.h"
 #include "net/drop_counters.h"
@@ -25,7 +27,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PATIENCE_MS 10000   /* a connection has so long to send a whole message */
 #define LOOK_MS 500         /* between two looks for those that have not */
@@ -34,31 +35,11 @@ typedef char address_t[PJ_INET6_ADDRSTRLEN];
 
 static struct {
     pthread_mutex_t lock;
-    sources_t *known, *probes;
     bool refuse_unknown, accepting;
     int retry_after_s, patience_ms;
 } guard = {.lock = PTHREAD_MUTEX_INITIALIZER, .accepting = true, .retry_after_s = 10, .patience_ms = PATIENCE_MS};
 
 static pjsip_tp_state_callback next_state_callback;
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-void guard_set_sources(const char *const *known, int known_count, const char *const *probes, int probe_count)
-{
-    sources_t *k = sources_make(known, known_count), *p = sources_make(probes, probe_count);
-    pthread_mutex_lock(&guard.lock);
-    sources_t *old_k = guard.known, *old_p = guard.probes;
-    guard.known = k;
-    guard.probes = p;
-    pthread_mutex_unlock(&guard.lock);
-    sources_free(old_k);
-    sources_free(old_p);
-}
 
 void guard_set_patience(int milliseconds)
 {
@@ -178,31 +159,9 @@ static pj_bool_t let_in(pjsip_rx_data *rdata)
     return PJ_TRUE;
 }
 
-bool guard_knows(const pj_sockaddr *source)
-{
-    address_key_t address;
-    if (!address_key(source, &address))
-        return false;
-    pthread_mutex_lock(&guard.lock);
-    bool known = sources_contain(guard.known, &address);
-    pthread_mutex_unlock(&guard.lock);
-    return known;
-}
-
-bool guard_listens_to(const pj_sockaddr *source)
-{
-    address_key_t address;
-    if (!address_key(source, &address))
-        return false;
-    pthread_mutex_lock(&guard.lock);
-    bool listens = sources_contain(guard.known, &address) || sources_contain(guard.probes, &address);
-    pthread_mutex_unlock(&guard.lock);
-    return listens;
-}
-
 static pj_bool_t on_response(pjsip_rx_data *rdata)
 {
-    bool asked = guard_knows(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
+    bool asked = source_acl_is_trunk(&rdata->pkt_info.src_addr) || answers_come_from_whom_we_asked(rdata);
     connections_whole(rdata->tp_info.transport, asked);
     if (!asked) {
         turned_away(AWAY_UNKNOWN_SOURCE, rdata->pkt_info.src_name);
@@ -218,17 +177,22 @@ static pj_bool_t on_response(pjsip_rx_data *rdata)
     return PJ_FALSE;
 }
 
+static bool may_invite(const pjsip_rx_data *rdata)
+{
+    address_key_t address;
+    return !address_key(&rdata->pkt_info.src_addr, &address) || limits_take(&address, monotonic_ms());
+}
+
 /* Called for every request before the transaction layer sees it; PJ_TRUE ends its way here. A call that was let in goes
  * on to its end, whoever is unknown or refused by now. */
 static pj_bool_t on_request(pjsip_rx_data *rdata)
 {
     const pjsip_method_e method = rdata->msg_info.msg->line.req.method.id;
     const char *source = rdata->pkt_info.src_name;
-    address_key_t address;
-    bool has_address = address_key(&rdata->pkt_info.src_addr, &address);
+    const enum source_class source_class = source_acl_class(&rdata->pkt_info.src_addr);
+    const bool known = source_class == SOURCE_TRUNK,
+               probe = source_class == SOURCE_PROBE && method == PJSIP_OPTIONS_METHOD;
     pthread_mutex_lock(&guard.lock);
-    bool known = has_address && sources_contain(guard.known, &address);
-    bool probe = method == PJSIP_OPTIONS_METHOD && has_address && sources_contain(guard.probes, &address);
     bool refuse = guard.refuse_unknown, accepting = guard.accepting;
     int retry_after_s = guard.retry_after_s;
     pthread_mutex_unlock(&guard.lock);
@@ -242,7 +206,7 @@ static pj_bool_t on_request(pjsip_rx_data *rdata)
         return refuse_stranger(rdata, refuse);
     }
     rdata->msg_info.via->maddr_param.slen = 0; /* answers go to where requests come from, not to a group (RFC 3261 18.2.2) */
-    if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !limits_take(&address, now_ms())) {
+    if (!ongoing && method == PJSIP_INVITE_METHOD && accepting && !may_invite(rdata)) {
         turned_away(AWAY_TOO_MANY_INVITES, source);
         answer_unseen(rdata, 503, LIMITS_BURST_S);
         return PJ_TRUE;
@@ -294,13 +258,13 @@ static bool may_connect(pjsip_transport *transport)
     peer_of(transport, peer);
     if (!address_key(&transport->key.rem_addr, &address))
         return false;
+    const bool known = source_acl_has(&transport->key.rem_addr);
     pthread_mutex_lock(&guard.lock);
-    bool known = sources_contain(guard.known, &address) || sources_contain(guard.probes, &address);
     bool allowed = known || guard.refuse_unknown; /* who is to be told 403 must be listened to */
     if (!allowed)
         turned_away(AWAY_UNKNOWN_SOURCE, peer);
     pthread_mutex_unlock(&guard.lock);
-    if (allowed && !connections_add(transport, &address, !known, now_ms())) {
+    if (allowed && !connections_add(transport, &address, !known, monotonic_ms())) {
         turned_away(AWAY_TOO_MANY_CONNECTIONS, peer);
         return false;
     }
@@ -320,7 +284,7 @@ static void on_transport_state(pjsip_transport *transport, pjsip_transport_state
 
 static pj_status_t on_data(pjsip_tp_rx_data *data)
 {
-    connections_began(data->tp, now_ms());
+    connections_began(data->tp, monotonic_ms());
     return PJ_SUCCESS;
 }
 
@@ -333,7 +297,7 @@ static void look_for_slow(pj_timer_heap_t *heap, pj_timer_entry *timer)
     pthread_mutex_lock(&guard.lock);
     int patience_ms = guard.patience_ms;
     pthread_mutex_unlock(&guard.lock);
-    while ((slow = connections_slow(now_ms(), patience_ms))) {
+    while ((slow = connections_slow(monotonic_ms(), patience_ms))) {
         address_t peer = {0};
         peer_of(slow, peer);
         turned_away(AWAY_SLOW_CONNECTION, peer);
@@ -369,7 +333,7 @@ int guard_install(void)
     pjsip_tpmgr_set_recv_data_cb(transports, on_data);
     pj_timer_entry_init(&slow_timer, 0, NULL, look_for_slow);
     look_for_slow(NULL, &slow_timer);
-    return dropped_install(transports, guard_knows) == PJ_SUCCESS ? 0 : -1;
+    return dropped_install(transports) == PJ_SUCCESS ? 0 : -1;
 }
 
 void guard_remove(void)

@@ -9,12 +9,6 @@
 
 int guard_install(void);
 void guard_remove(void);
-/* Addresses and networks as text, copied. `probes` may only send OPTIONS. */
-void guard_set_sources(const char *const *known, int known_count, const char *const *probes, int probe_count);
-/* Whether an address is a trunk's. */
-bool guard_knows(const pj_sockaddr *source);
-/* Whether one is a trunk's or may ask OPTIONS. */
-bool guard_listens_to(const pj_sockaddr *source);
 void guard_set_answers(bool refuse_unknown_with_403, bool accepting, int retry_after_s);
 /* How long a connection may take to send a whole message. */
 void guard_set_patience(int milliseconds);

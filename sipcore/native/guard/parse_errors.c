@@ -2,14 +2,13 @@
 
 #include "guard/connection_limit.h"
 #include "sip/cseq.h"
-#include "net/message_tap.h"
 #include "net/drop_counters.h"
+#include "net/message_tap.h"
+#include "net/source_acl.h"
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-static bool (*is_known)(const pj_sockaddr *source);
 
 /* The message of a packet that begins here; NULL when that cannot be told: in a stream it may have come behind another,
  * mostly at an address that no message can have. */
@@ -137,7 +136,7 @@ static void on_dropped(pjsip_tp_dropped_data *dropped)
     char name[PJ_INET6_ADDRSTRLEN] = "unknown";
     pj_sockaddr address;
     pjsip_rx_data *rdata = rdata_of(dropped, data && data == skipped_to ? skipped_from : data);
-    bool has_source = source_of(dropped, rdata, &address), known = has_source && is_known(&address);
+    bool has_source = source_of(dropped, rdata, &address), known = has_source && source_acl_is_trunk(&address);
     bool whole = is_whole(dropped, rdata), request = rdata && rdata->msg_info.msg && is_request(rdata);
     if (known && whole && is_saved(rdata))
         return;
@@ -153,8 +152,7 @@ static void on_dropped(pjsip_tp_dropped_data *dropped)
         refuse(rdata, whole);
 }
 
-pj_status_t dropped_install(pjsip_tpmgr *transports, bool (*knows)(const pj_sockaddr *source))
+pj_status_t dropped_install(pjsip_tpmgr *transports)
 {
-    is_known = knows;
     return pjsip_tpmgr_set_drop_data_cb(transports, on_dropped);
 }

@@ -1,35 +1,7 @@
 #define _GNU_SOURCE
 #include "net/sdp.h"
 
-#include "sip/local_address.h"
 #include "net/ip_literal.h"
-#include "net/host_table.h"
-
-#include <pjsua-lib/pjsua.h>
-#include <pjsua-lib/pjsua_internal.h>
-
-/* Where the INVITE of a call that we make goes: along its route, which is the account's until the dialog has one. */
-static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
-{
-    const pjsua_call *made = &pjsua_var.calls[call];
-    pjsip_dialog *dialog = made->inv ? made->inv->dlg : made->async_call.dlg; /* the offer of a call that we make comes first */
-    if (!dialog)
-        return PJ_FALSE;
-    const pj_bool_t begun = !pj_list_empty(&dialog->route_set) || dialog->state == PJSIP_DIALOG_STATE_ESTABLISHED;
-    const pjsip_route_hdr *routes = begun ? &dialog->route_set : &pjsua_var.acc[made->acc_id].route_set;
-    pjsip_uri *next = pj_list_empty(routes) ? dialog->target : routes->next->name_addr.uri;
-    if (!next || !(PJSIP_URI_SCHEME_IS_SIP(next) || PJSIP_URI_SCHEME_IS_SIPS(next)))
-        return PJ_FALSE;
-    return names_address_of(pjsip_uri_get_uri(next), address);
-}
-
-static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *remote, pj_sockaddr *address)
-{
-    if (!remote)
-        return callee_address(call, address);
-    const pjmedia_sdp_conn *conn = remote->conn || !remote->media_count ? remote->conn : remote->media[0]->conn;
-    return conn && literal_address(&conn->addr, address);
-}
 
 static void name_in(pjmedia_sdp_conn *conn, const pj_str_t *type, const pj_str_t *address)
 {
@@ -66,17 +38,6 @@ void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockad
         for (unsigned j = 0; j < sdp->media[i]->attr_count; j++)
             name_in_rtcp(sdp->media[i]->attr[j], pool, &type, &address);
     }
-}
-
-/* An address of nothing but zeros is how a call was held once (RFC 2543). */
-void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
-{
-    pj_sockaddr peer, ours;
-    pj_bool_t known = remote_address(call, remote, &peer);
-    if (remote && (!known || !pj_sockaddr_has_addr(&peer)))
-        known = remote_address(call, NULL, &peer);
-    if (known && address_towards(&peer, &ours))
-        sdp_name_address(sdp, pool, &ours);
 }
 
 /* RFC 3605: a=rtcp may name an address of its own. */

@@ -4,8 +4,6 @@
 
 #include <pjsua-lib/pjsua.h>
 
-/* Name the address that the peer is told (pjsua callback `on_call_sdp_created`). */
-void sdp_on_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
 /* Write an address of ours wherever the SDP names one. */
 void sdp_name_address(pjmedia_sdp_session *sdp, pj_pool_t *pool, const pj_sockaddr *ours);
 /* What its sender does: encoding is sending, decoding is receiving (RFC 8866, 6.7). */

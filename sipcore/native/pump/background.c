@@ -1,15 +1,16 @@
-/* A looped sound under a call's outgoing speech. Python hands a setting over; the pump's thread takes it at its next tick. */
-#include "pump/slot.h"
+#include "pump/background.h"
+
+#include "pump/pcm.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #define ATTACK_MS 100       /* under the agent's first word */
-#define HOLD_MS 200         /* so long after the agent's last sound it stays down */
+#define HOLD_MS 200         /* how long it stays down after the agent's last sound */
 #define RELEASE_MS 400      /* a return that is noticed as little as possible */
 #define SWELL_MS 200        /* from nothing to the volume, and back */
 
-void slot_set_background(slot_t *slot, background_t *sound, float volume, float ducked)
+void background_set(background_mixer_t *mixer, background_t *sound, float volume, float ducked)
 {
     background_setting_t *next = malloc(sizeof *next);
     if (!next)
@@ -17,7 +18,7 @@ void slot_set_background(slot_t *slot, background_t *sound, float volume, float 
     if (sound)
         atomic_fetch_add(&sound->refs, 1);
     *next = (background_setting_t){sound, volume, ducked};
-    background_setting_t *unseen = atomic_exchange(&slot->background_next, next);
+    background_setting_t *unseen = atomic_exchange(&mixer->next, next);
     if (unseen)
         background_release(unseen->sound);
     free(unseen);
@@ -36,71 +37,78 @@ static void forget(background_setting_t *setting)
     free(setting);
 }
 
-void background_drop(slot_t *slot)
+void background_drop(background_mixer_t *mixer)
 {
-    forget(atomic_exchange(&slot->background_next, NULL));
-    forget(slot->background_waiting);
-    slot->background_waiting = NULL;
-    background_release(slot->background.sound);
-    slot->background = (background_setting_t){0};
+    forget(atomic_exchange(&mixer->next, NULL));
+    forget(mixer->waiting);
+    mixer->waiting = NULL;
+    background_release(mixer->setting.sound);
+    mixer->setting = (background_setting_t){0};
 }
 
-static void adopt(slot_t *slot, background_setting_t *setting)
+void background_reset(background_mixer_t *mixer)
 {
-    if (setting->sound != slot->background.sound) {
-        slot->background_at = 0;
-        slot->background_up = false;
+    mixer->up = false;
+    mixer->gain = 0;
+    mixer->at = mixer->hold = 0;
+}
+
+static void adopt(background_mixer_t *mixer, background_setting_t *setting)
+{
+    if (setting->sound != mixer->setting.sound) {
+        mixer->at = 0;
+        mixer->up = false;
     }
     const float loudest = fmaxf(setting->volume, setting->ducked);
-    slot->background_whole = fmaxf(fmaxf(loudest, slot->background_gain), 0.01f);
-    background_release(slot->background.sound);
-    slot->background = *setting;
+    mixer->whole = fmaxf(fmaxf(loudest, mixer->gain), 0.01f);
+    background_release(mixer->setting.sound);
+    mixer->setting = *setting;
     free(setting);
 }
 
 /* Another loudness of the same sound counts at once; another sound waits until this one is silent. */
-static void take_background_setting(slot_t *slot)
+static void take_setting(background_mixer_t *mixer)
 {
-    background_setting_t *next = atomic_exchange(&slot->background_next, NULL);
+    background_setting_t *next = atomic_exchange(&mixer->next, NULL);
     if (next) {
-        forget(slot->background_waiting);
-        slot->background_waiting = next;
+        forget(mixer->waiting);
+        mixer->waiting = next;
     }
-    next = slot->background_waiting;
-    if (next && (next->sound == slot->background.sound || slot->background_gain <= 0)) {
-        slot->background_waiting = NULL;
-        adopt(slot, next);
+    next = mixer->waiting;
+    if (next && (next->sound == mixer->setting.sound || mixer->gain <= 0)) {
+        mixer->waiting = NULL;
+        adopt(mixer, next);
     }
 }
 
 /* The gain to go to, and by how much in a sample. A ramp takes its time whatever the volume is. */
-static float next_gain(slot_t *slot, bool speaking, float *step)
+static float next_gain(background_mixer_t *mixer, uint32_t rate, bool speaking, float *step)
 {
-    const background_setting_t *now = &slot->background;
-    const float target = slot->background_waiting ? 0 : speaking ? now->ducked : now->volume;
-    slot->background_up |= slot->background_gain == target;
-    const bool swells = slot->background_waiting || !slot->background_up;
+    const background_setting_t *now = &mixer->setting;
+    const float target = mixer->waiting ? 0 : speaking ? now->ducked : now->volume;
+    mixer->up |= mixer->gain == target;
+    const bool swells = mixer->waiting || !mixer->up;
     const int ms = swells ? SWELL_MS : speaking ? ATTACK_MS : RELEASE_MS;
-    *step = slot->background_whole * 1000 / ((float)ms * (float)atomic_load(&slot->rate));
+    *step = mixer->whole * 1000 / ((float)ms * (float)rate);
     return target;
 }
 
-void background_mix(slot_t *slot, int16_t *out, uint32_t count, bool speaking)
+void background_mix(background_mixer_t *mixer, uint32_t rate, int16_t *out, uint32_t count, bool speaking)
 {
-    take_background_setting(slot);
+    take_setting(mixer);
     if (speaking)
-        slot->background_hold = atomic_load(&slot->rate) * HOLD_MS / 1000;
-    const bool down = slot->background_hold > 0;
-    slot->background_hold -= slot->background_hold < count ? slot->background_hold : count;
-    background_t *sound = slot->background.sound;
+        mixer->hold = rate * HOLD_MS / 1000;
+    const bool down = mixer->hold > 0;
+    mixer->hold -= mixer->hold < count ? mixer->hold : count;
+    background_t *sound = mixer->setting.sound;
     if (!sound)
         return;
-    float step, target = next_gain(slot, down, &step);
+    float step, target = next_gain(mixer, rate, down, &step);
     for (uint32_t i = 0; i < count; i++) {
-        const float off = target - slot->background_gain;
-        slot->background_gain = fabsf(off) <= step ? target : slot->background_gain + copysignf(step, off);
-        const float sample = (float)sound->samples[slot->background_at] * slot->background_gain;
-        out[i] = saturated(out[i] + (int32_t)(sample + 32768.5f) - 32768); /* rounded */
-        slot->background_at = slot->background_at + 1 < sound->length ? slot->background_at + 1 : 0;
+        const float off = target - mixer->gain;
+        mixer->gain = fabsf(off) <= step ? target : mixer->gain + copysignf(step, off);
+        const float sample = (float)sound->samples[mixer->at] * mixer->gain;
+        out[i] = pcm_saturate(out[i] + (int32_t)(sample + 32768.5f) - 32768); /* rounded */
+        mixer->at = mixer->at + 1 < sound->length ? mixer->at + 1 : 0;
     }
 }

@@ -1,7 +1,7 @@
-/* Keys that we press: RFC 4733 events where the peer has negotiated them, else tones in the sound (ITU-T Q.23). They go
- * out in the place of the agent's speech, which waits, and an interruption does not reach them. Python hands a request
- * over; the pump's thread takes it at its next tick and keeps the time. */
-#include "pump/slot.h"
+#include "pump/dtmf_sender.h"
+
+#include "pump/fade.h"
+#include "pump/pcm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,89 +16,89 @@
 static const char keypad[] = "123A456B789C*0#D";
 static const double low_hz[] = {697, 770, 852, 941}, high_hz[] = {1209, 1336, 1477, 1633};
 
-static uint32_t samples_of(const slot_t *slot, char key)
+static uint32_t samples_of(uint32_t rate, char key)
 {
     uint32_t ms = key == 'w' || key == ',' ? PAUSE_MS : ON_MS + OFF_MS;
-    return ms * (atomic_load(&slot->rate) / 1000);
+    return ms * (rate / 1000);
 }
 
-static uint32_t samples_from(const slot_t *slot, const char *keys)
+static uint32_t samples_from(uint32_t rate, const char *keys)
 {
     uint32_t sum = 0;
     for (; *keys; keys++)
-        sum += samples_of(slot, *keys);
+        sum += samples_of(rate, *keys);
     return sum;
 }
 
 /* ---- Python's side ---- */
 
-int slot_dial(slot_t *slot, const char *keys)
+int dtmf_send(dtmf_sender_t *sender, uint32_t rate, uint64_t after, const char *keys)
 {
-    dial_t *next = calloc(1, sizeof *next);
+    dtmf_request_t *next = calloc(1, sizeof *next);
     if (!next)
         return -1;
-    strncpy(next->keys, keys, DIAL_MOST);
-    next->after = atomic_load(&slot->tx_written);
-    next->number = atomic_load(&slot->dial_asked) + 1;
-    atomic_store(&slot->dial_total, samples_from(slot, next->keys));
-    atomic_store(&slot->dial_asked, next->number);
-    free(atomic_exchange(&slot->dial_next, next));
+    strncpy(next->keys, keys, DTMF_MAX_KEYS);
+    next->after = after;
+    next->number = atomic_load(&sender->asked) + 1;
+    atomic_store(&sender->total, samples_from(rate, next->keys));
+    atomic_store(&sender->asked, next->number);
+    free(atomic_exchange(&sender->next, next));
     return 0;
 }
 
-uint32_t slot_dial_left(const slot_t *slot)
+uint32_t dtmf_left(const dtmf_sender_t *sender)
 {
-    uint64_t state = atomic_load(&slot->dial_state);
-    return state >> 32 == atomic_load(&slot->dial_asked) ? (uint32_t)state : atomic_load(&slot->dial_total);
+    uint64_t state = atomic_load(&sender->state);
+    return state >> 32 == atomic_load(&sender->asked) ? (uint32_t)state : atomic_load(&sender->total);
 }
 
 /* ---- the pump's side ---- */
 
 /* A key that is under way is finished: what it would be cut to might be taken for another press. */
-static void take_request(slot_t *slot)
+static void take_request(dtmf_sender_t *sender)
 {
-    dial_t *next = atomic_exchange(&slot->dial_next, NULL);
+    dtmf_request_t *next = atomic_exchange(&sender->next, NULL);
     if (!next)
         return;
-    char under_way = slot->dial_at ? slot->dial.keys[slot->dial_key] : 0;
+    char under_way = sender->at ? sender->request.keys[sender->key] : 0;
     uint64_t after = under_way ? 0 : next->after;
-    slot->dial = *next;
-    slot->dial.after = after;
-    slot->dial_key = 0;
+    sender->request = *next;
+    sender->request.after = after;
+    sender->key = 0;
     if (under_way) {
-        memmove(slot->dial.keys + 1, slot->dial.keys, DIAL_MOST);
-        slot->dial.keys[0] = under_way;
+        memmove(sender->request.keys + 1, sender->request.keys, DTMF_MAX_KEYS);
+        sender->request.keys[0] = under_way;
     }
     free(next);
 }
 
-static uint32_t speech_first(const slot_t *slot)
+static uint32_t speech_first(const dtmf_sender_t *sender, const _Atomic uint64_t *sent)
 {
-    uint64_t read = atomic_load(&slot->tx_read);
-    return slot->dial.after > read ? (uint32_t)(slot->dial.after - read) : 0;
+    uint64_t position = atomic_load(sent);
+    return sender->request.after > position ? (uint32_t)(sender->request.after - position) : 0;
 }
 
 /* Keys begin with a frame: the one after the last with speech in it. */
-uint32_t dial_speech(slot_t *slot, uint32_t count)
+uint32_t dtmf_speech(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t count)
 {
-    take_request(slot);
-    if (!slot->dial.keys[slot->dial_key])
+    take_request(sender);
+    if (!sender->request.keys[sender->key])
         return count;
-    uint32_t first = slot->dial_at ? 0 : speech_first(slot);
+    uint32_t first = sender->at ? 0 : speech_first(sender, sent);
     return first < count ? first : count;
 }
 
 /* PJMEDIA sends the events in the place of the frames that come next, and repeats their end (RFC 4733, 2.5.1.4). */
-static bool begin_event(slot_t *slot, char key)
+static bool begin_event(pjmedia_stream *stream, char key)
 {
     pj_str_t digit = {&key, 1};
-    return pjmedia_stream_dial_dtmf2(slot->stream, &digit, ON_MS) == PJ_SUCCESS;
+    return pjmedia_stream_dial_dtmf2(stream, &digit, ON_MS) == PJ_SUCCESS;
 }
 
-static int32_t tone(const slot_t *slot, char key)
+static int32_t tone(const dtmf_sender_t *sender, uint32_t rate, char key)
 {
-    const uint32_t rate = atomic_load(&slot->rate), on = rate / 1000 * ON_MS, ramp = rate / 1000 * FADE_MS;
-    const uint32_t at = slot->dial_at, place = (uint32_t)(strchr(keypad, key) - keypad);
+    const uint32_t on = rate / 1000 * ON_MS, ramp = rate / 1000 * FADE_MS;
+    const uint32_t at = sender->at, place = (uint32_t)(strchr(keypad, key) - keypad);
     if (at >= on)
         return 0;
     const double radians = 2 * M_PI * at / rate;
@@ -106,41 +106,41 @@ static int32_t tone(const slot_t *slot, char key)
     return (int32_t)lrint(edge * (LOW_LEVEL * sin(radians * low_hz[place / 4]) + HIGH_LEVEL * sin(radians * high_hz[place % 4])));
 }
 
-/* The next sample of the keys; `*silent` when it is none of a tone. */
-static int32_t next_sample(slot_t *slot, char key)
+/* The next sample of the keys: silence in a pause and where events stand for the tone. */
+static int32_t next_sample(dtmf_sender_t *sender, pjmedia_stream *stream, uint32_t rate, char key)
 {
     const bool pause = key == 'w' || key == ',';
-    if (slot->dial_at == 0)
-        slot->dial_event = !pause && begin_event(slot, key);
-    int32_t sample = pause || slot->dial_event ? 0 : tone(slot, key);
-    if (++slot->dial_at == samples_of(slot, key)) {
-        slot->dial_at = 0;
-        slot->dial_key++;
+    if (sender->at == 0)
+        sender->event = !pause && begin_event(stream, key);
+    int32_t sample = pause || sender->event ? 0 : tone(sender, rate, key);
+    if (++sender->at == samples_of(rate, key)) {
+        sender->at = 0;
+        sender->key++;
     }
     return sample;
 }
 
-void dial_mix(slot_t *slot, int16_t *out, uint32_t count)
+void dtmf_mix(dtmf_sender_t *sender, pjmedia_stream *stream, uint32_t rate, int16_t *out, uint32_t count)
 {
-    for (uint32_t i = 0; i < count && slot->dial.keys[slot->dial_key]; i++)
-        out[i] = saturated(out[i] + next_sample(slot, slot->dial.keys[slot->dial_key]));
+    for (uint32_t i = 0; i < count && sender->request.keys[sender->key]; i++)
+        out[i] = pcm_saturate(out[i] + next_sample(sender, stream, rate, sender->request.keys[sender->key]));
 }
 
-void dial_tell(slot_t *slot)
+void dtmf_report(dtmf_sender_t *sender, const _Atomic uint64_t *sent, uint32_t rate)
 {
-    if (!slot->dial.number)
+    if (!sender->request.number)
         return;
-    uint32_t left = samples_from(slot, slot->dial.keys + slot->dial_key) - slot->dial_at;
+    uint32_t left = samples_from(rate, sender->request.keys + sender->key) - sender->at;
     if (left)
-        left += speech_first(slot);
-    atomic_store(&slot->dial_state, (uint64_t)slot->dial.number << 32 | left);
+        left += speech_first(sender, sent);
+    atomic_store(&sender->state, (uint64_t)sender->request.number << 32 | left);
 }
 
-void dial_drop(slot_t *slot)
+void dtmf_drop(dtmf_sender_t *sender)
 {
-    free(atomic_exchange(&slot->dial_next, NULL));
-    slot->dial = (dial_t){0};
-    slot->dial_key = slot->dial_at = 0;
-    atomic_store(&slot->dial_asked, 0);
-    atomic_store(&slot->dial_state, 0);
+    free(atomic_exchange(&sender->next, NULL));
+    sender->request = (dtmf_request_t){0};
+    sender->key = sender->at = 0;
+    atomic_store(&sender->asked, 0);
+    atomic_store(&sender->state, 0);
 }

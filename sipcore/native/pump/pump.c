@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "pump/pump.h"
 
+#include "net/monotonic_clock.h"
 #include "rtp/media_transport.h"
 
 #include <errno.h>
@@ -192,6 +193,12 @@ void pump_hand_over(pjsua_call_id before, pjsua_call_id after)
     pthread_mutex_unlock(&pump.open_lock);
 }
 
+static rtp_quality_t *stats_of_call(pjsua_call_id call)
+{
+    slot_t *slot = pump_slot_of(call);
+    return slot ? slot_quality(slot) : NULL;
+}
+
 static void give_call(slot_t *keep, slot_t *give)
 {
     if (keep->call >= 0 && atomic_load(&pump.of_call[keep->call]) == keep->index)
@@ -320,11 +327,11 @@ static void *run_shard(void *arg)
     pj_thread_register("pump", descriptor, &thread);
     if (become_realtime())
         atomic_store(&pump.realtime, true);
-    int64_t next = now_monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
+    int64_t next = monotonic_ns() / TICK_NS * TICK_NS; /* all shards share one grid */
     while (atomic_load(&pump.running)) {
         next += TICK_NS;
         sleep_until(next);
-        int64_t now = now_monotonic_ns();
+        int64_t now = monotonic_ns();
         histogram_add(&shard->lateness, now - next);
         if (now - next > CATCH_UP_TICKS * TICK_NS) {
             atomic_fetch_add(&shard->skipped_ticks, (uint64_t)((now - next) / TICK_NS));
@@ -365,6 +372,7 @@ int pump_start(int max_slots)
         return -1;
     for (int i = 0; i < PJSUA_MAX_CALLS; i++)
         atomic_store(&pump.of_call[i], -1);
+    rtp_transport_continue_stats(stats_of_call);
     pump.max_slots = max_slots;
     pump.shards = (max_slots + SHARD_SLOTS - 1) / SHARD_SLOTS;
     memset(pump.shard, 0, sizeof pump.shard);

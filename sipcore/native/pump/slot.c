@@ -1,19 +1,13 @@
 #define _GNU_SOURCE
 #include "pump/slot.h"
 
+#include "net/monotonic_clock.h"
 #include "rtp/rtp_clock.h"
 #include "rtp/media_transport.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-int64_t now_monotonic_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 static uint32_t power_of_two(uint32_t n)
 {
@@ -28,7 +22,7 @@ void slot_init(slot_t *slot, int index)
     memset(slot, 0, sizeof *slot);
     slot->index = index;
     slot->call = PJSUA_INVALID_ID;
-    slot->noise = 0x9E3779B9u ^ (uint32_t)index;
+    fade_init(&slot->fade, index);
     pthread_mutex_init(&slot->stream_lock, NULL);
     pthread_mutex_init(&slot->quality_lock, NULL);
 }
@@ -88,7 +82,7 @@ static void set_stream(slot_t *slot, pjmedia_port *port, pjmedia_port *source, p
     slot->due = slot->discarded_frames = 0;
     slot->last_sent_ns = 0;
     slot->last_packet_count = 0;
-    atomic_store(&slot->last_packet_ns, now_monotonic_ns());
+    atomic_store(&slot->last_packet_ns, monotonic_ns());
     pthread_mutex_unlock(&slot->stream_lock);
 }
 
@@ -114,15 +108,14 @@ int slot_open(slot_t *slot, pjsua_call_id call, pjmedia_port *port, pjmedia_stre
     slot_detach(slot); /* a re-INVITE may have met the release of the slot's last call */
     atomic_store(&slot->rate, rate);
     slot->call = call;
-    slot->timestamp = slot->last = 0;
-    slot->sounding = slot->background_up = slot->speaking = false;
-    slot->ahead_count = slot->tail_count = slot->tail_at = 0;
-    slot->background_gain = 0;
-    slot->background_at = slot->background_hold = 0;
+    slot->timestamp = 0;
+    slot->speaking = false;
+    fade_reset(&slot->fade);
+    background_reset(&slot->background);
     atomic_store(&slot->rx_read, 0);
     atomic_store(&slot->rx_written, 0);
-    atomic_store(&slot->rx_ns, now_monotonic_ns());
-    atomic_store(&slot->tick_ns, now_monotonic_ns());
+    atomic_store(&slot->rx_ns, monotonic_ns());
+    atomic_store(&slot->tick_ns, monotonic_ns());
     atomic_store(&slot->jitter_ms, 0);
     atomic_store(&slot->tx_base, 0);
     atomic_store(&slot->tx_read, 0);
@@ -197,8 +190,8 @@ void slot_detach(slot_t *slot)
 void slot_close(slot_t *slot)
 {
     slot_detach(slot);
-    background_drop(slot);
-    dial_drop(slot);
+    background_drop(&slot->background);
+    dtmf_drop(&slot->dtmf);
     rtp_quality_release(exchange_quality(slot, NULL));
 }
 
@@ -214,7 +207,7 @@ rtp_quality_t *slot_quality(slot_t *slot)
 /* ---- what goes out ---- */
 
 /* Take up to `count` queued samples; a flush that comes between wins, and nothing of what it threw away is sent. */
-static void take(slot_t *slot, int16_t *out, uint32_t count, taken_t *taken)
+static void take(slot_t *slot, int16_t *out, uint32_t count, speech_t *taken)
 {
     const uint32_t fade = atomic_load(&slot->rate) * FADE_MS / 1000;
     taken->count = taken->ahead_count = 0;
@@ -239,22 +232,23 @@ static void take(slot_t *slot, int16_t *out, uint32_t count, taken_t *taken)
 /* What may not be sent yet waits, keys and background included. */
 static void next_outgoing(slot_t *slot, int16_t *out, uint32_t count, int64_t now_ns)
 {
-    taken_t taken;
+    const uint32_t rate = atomic_load(&slot->rate);
+    speech_t taken;
     if (!rtp_transport_lets_speech(pjmedia_stream_get_transport(slot->stream), now_ns)) {
-        edges_comfort(slot, out, count);
+        fade_comfort_noise(&slot->fade, rate, out, count);
         return;
     }
-    const uint32_t speech = dial_speech(slot, count);
+    const uint32_t speech = dtmf_speech(&slot->dtmf, &slot->tx_read, count);
     take(slot, out, speech, &taken);
     const bool more = atomic_load(&slot->open) && !atomic_load(&slot->paused) && speech == count;
     if (taken.count < count && more)
         atomic_fetch_add(&slot->under_runs, 1);
-    edges_smooth(slot, out, &taken, count, more);
+    fade_apply(&slot->fade, rate, out, &taken, count, more);
     if (!speech)
-        dial_mix(slot, out, count);
-    dial_tell(slot);
+        dtmf_mix(&slot->dtmf, slot->stream, rate, out, count);
+    dtmf_report(&slot->dtmf, &slot->tx_read, rate);
     slot->speaking = taken.count || (slot->speaking && more);
-    background_mix(slot, out, count, slot->speaking || !speech);
+    background_mix(&slot->background, rate, out, count, slot->speaking || !speech);
 }
 
 /* ---- what comes in ---- */
@@ -344,7 +338,7 @@ unsigned slot_tick(slot_t *slot, int64_t now_ns, void (*sent)(void *, int64_t), 
         for (; slot->due >= slot->frame; slot->due -= slot->frame, frames++)
             exchange_frame(slot, now_ns);
         if (frames) {
-            int64_t at = now_monotonic_ns();
+            int64_t at = monotonic_ns();
             if (slot->last_sent_ns && slot->frame * 1000 == atomic_load(&slot->rate) * TICK_MS)
                 sent(arg, at - slot->last_sent_ns);
             slot->last_sent_ns = at;
@@ -394,7 +388,7 @@ uint64_t slot_flush(slot_t *slot)
         ;
     atomic_store(&slot->open, false);
     atomic_store(&slot->paused, false);
-    atomic_fetch_add(&slot->flushes, 1);
+    fade_on_flush(&slot->fade);
     return read;
 }
 

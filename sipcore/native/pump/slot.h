@@ -16,47 +16,20 @@
 
 #include <pjsua-lib/pjsua.h>
 
+#include "pump/background.h"
+#include "pump/dtmf_sender.h"
+#include "pump/fade.h"
+#include "pump/pcm.h"
 #include "rtp/rtp_stats.h"
 
 #define TICK_MS 20
 #define TICK_NS 20000000LL
 #define RX_MS 400           /* what Python may be late before the oldest sound is dropped */
 #define TX_MS 30000         /* what may be written ahead of playout */
-#define MAX_RATE 48000
 #define MAX_FRAME (MAX_RATE * 60 / 1000)
 #define ARRIVAL_LIMIT_NS 60000000LL /* a newer packet than this must have come, else none is coming */
-#define FADE_MS 5           /* ramp at every edge between sound and silence, so that nothing clicks */
-#define MAX_FADE (MAX_RATE * FADE_MS / 1000)
-#define DIAL_MOST 64        /* keys and pauses that are dialled at a time */
 
 enum slot_state { SLOT_FREE, SLOT_OPEN, SLOT_CLOSING };
-
-/* A looped sound, shared by all slots that play it. */
-typedef struct background {
-    _Atomic int refs;
-    uint32_t length;
-    int16_t samples[];
-} background_t;
-
-typedef struct background_setting {
-    background_t *sound;    /* NULL: none */
-    float volume;           /* gain while the agent is silent */
-    float ducked;           /* gain while the agent speaks */
-} background_setting_t;
-
-/* Keys to send in the place of speech, once what was written up to `after` has been sent: 0-9 * # A-D, and w and , for
- * a pause. */
-typedef struct dial {
-    uint64_t after;
-    uint32_t number;        /* of the request, counted by the slot */
-    char keys[DIAL_MOST + 2];
-} dial_t;
-
-/* What is sent next, and a look at what would follow it. */
-typedef struct taken {
-    uint32_t count, ahead_count;
-    int16_t ahead[MAX_FADE];
-} taken_t;
 
 typedef struct slot {
     _Atomic int state;
@@ -94,33 +67,10 @@ typedef struct slot {
     _Atomic uint64_t tx_read, tx_written;
     _Atomic bool paused, open;
 
-    background_setting_t background;
-    background_setting_t *background_waiting; /* another sound, until the present one has faded out */
-    uint32_t background_at;
-    float background_gain;          /* follows volume or ducked */
-    float background_whole;         /* how far a whole ramp goes */
-    bool background_up;             /* it has reached them once */
+    fade_t fade;
+    background_mixer_t background;
+    dtmf_sender_t dtmf;
     bool speaking;                  /* the agent, gaps within an answer included */
-    uint32_t background_hold;       /* samples for which it still counts as speaking */
-    _Atomic(background_setting_t *) background_next;
-
-    dial_t dial;
-    uint32_t dial_key, dial_at;     /* which of the keys, and how many samples of it are over */
-    bool dial_event;                /* the key goes out as RFC 4733 events, not as a tone */
-    _Atomic(dial_t *) dial_next;
-    _Atomic uint32_t dial_asked, dial_total; /* number of the latest request, and its samples */
-    _Atomic uint64_t dial_state;    /* number of the request that is dialled << 32 | samples that are left of it */
-
-    /* the edges between sound and silence */
-    int16_t ahead[MAX_FADE];        /* what follows the sound that was sent last: it fades out when the sound is stopped */
-    uint32_t ahead_count;
-    int16_t tail[MAX_FADE];         /* the end of what was stopped, fading out under whatever comes now */
-    uint32_t tail_at, tail_count;
-    int16_t last;
-    bool sounding;
-    uint32_t noise;
-    _Atomic uint32_t flushes;
-    uint32_t flushes_seen;
 
     int64_t last_sent_ns;
     uint64_t last_packet_count;
@@ -148,36 +98,5 @@ void slot_survey(slot_t *slot, int64_t now_ns);
 uint32_t slot_write(slot_t *slot, const int16_t *samples, uint32_t count);
 uint64_t slot_flush(slot_t *slot);
 uint32_t slot_read(slot_t *slot, int16_t *heard, int16_t *said, uint32_t capacity, uint64_t *position);
-void slot_set_background(slot_t *slot, background_t *sound, float volume, float ducked);
-void background_release(background_t *sound);
-/* Keys in place of those that are not begun yet; returns -1 without memory. */
-int slot_dial(slot_t *slot, const char *keys);
-/* Samples until the keys of the latest request have been sent; 0 then. */
-uint32_t slot_dial_left(const slot_t *slot);
-
-/* fade.c, for the pump's side. Ramp what begins up from silence, and what stopped down to it; after a flush in mid-sound,
- * both at once. `short_of`: more was to come, and is late. */
-void edges_smooth(slot_t *slot, int16_t *out, const taken_t *taken, uint32_t count, bool short_of);
-/* Nothing but comfort noise, which what was said before fades out under. */
-void edges_comfort(slot_t *slot, int16_t *out, uint32_t count);
-
-/* background.c, for the pump's side. `speaking`: the agent is to be heard well. */
-void background_mix(slot_t *slot, int16_t *out, uint32_t count, bool speaking);
-void background_drop(slot_t *slot);
-
-/* dtmf_sender.c, for the pump's side. How many of the next `count` samples may be speech: with none of them, the keys are
- * added to `out`. */
-uint32_t dial_speech(slot_t *slot, uint32_t count);
-void dial_mix(slot_t *slot, int16_t *out, uint32_t count);
-/* Tell Python how much of its request is left, once a frame. */
-void dial_tell(slot_t *slot);
-void dial_drop(slot_t *slot);
-
-static inline int16_t saturated(int32_t sample)
-{
-    return (int16_t)(sample > 32767 ? 32767 : sample < -32768 ? -32768 : sample);
-}
-
-int64_t now_monotonic_ns(void);
 
 #endif

@@ -24,7 +24,7 @@
 #include "rtp/send_gate.h"
 #include "rtp/port_pool.h"
 #include "rtp/media_transport.h"
-#include "net/sdp.h"
+#include "sip/local_address.h"
 #include "rtp/srtp.h"
 #include "python/py_trace.h"
 
@@ -91,7 +91,7 @@ static PyObject *py_hook(PyObject *self, PyObject *unused)
     (void)self, (void)unused;
     pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
     callback->on_stream_created2 = pump_on_stream_created;
-    callback->on_call_sdp_created = sdp_on_created;
+    callback->on_call_sdp_created = address_on_sdp_created;
     callback->on_stream_precreate = NULL;
     callback->on_stream_destroyed = NULL;
     reason_hook(callback);
@@ -374,7 +374,7 @@ static PyObject *py_set_background(PyObject *self, PyObject *args)
         return NULL;
     if (!(volume >= 0 && volume <= 1 && ducked >= 0 && ducked <= 1))
         return PyErr_Format(PyExc_ValueError, "a gain must lie between 0 and 1");
-    slot_set_background(slot, sound, (float)volume, (float)ducked);
+    background_set(&slot->background, sound, (float)volume, (float)ducked);
     Py_RETURN_NONE;
 }
 
@@ -390,16 +390,17 @@ static PyObject *py_dial(PyObject *self, PyObject *args)
     slot_t *slot = slot_by_handle(handle);
     if (!slot)
         return NULL;
-    if (strlen(keys) > DIAL_MOST || keys[strspn(keys, "0123456789*#ABCDw,")])
-        return PyErr_Format(PyExc_ValueError, "keys are at most %d of 0-9 * # A-D w and ,", DIAL_MOST);
-    return slot_dial(slot, keys) == 0 ? Py_NewRef(Py_None) : PyErr_NoMemory();
+    if (strlen(keys) > DTMF_MAX_KEYS || keys[strspn(keys, "0123456789*#ABCDw,")])
+        return PyErr_Format(PyExc_ValueError, "keys are at most %d of 0-9 * # A-D w and ,", DTMF_MAX_KEYS);
+    const uint64_t after = atomic_load(&slot->tx_written);
+    return dtmf_send(&slot->dtmf, atomic_load(&slot->rate), after, keys) == 0 ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
 static PyObject *py_dial_left(PyObject *self, PyObject *argument)
 {
     slot_t *slot = slot_argument(argument);
     (void)self;
-    return slot ? PyLong_FromUnsignedLong(slot_dial_left(slot)) : NULL;
+    return slot ? PyLong_FromUnsignedLong(dtmf_left(&slot->dtmf)) : NULL;
 }
 
 /* ---- counters ---- */

@@ -7,6 +7,7 @@
 #include "guard/invite_rate_limit.h"
 #include "net/ip_literal.h"
 #include "net/host_table.h"
+#include "net/source_acl.h"
 #include "tls/tls_listener.h"
 #include "net/drop_counters.h"
 
@@ -56,7 +57,7 @@ static PyObject *py_guard_sources(PyObject *self, PyObject *args)
     const char **k = texts_of(known, &known_count);
     const char **p = k ? texts_of(probes, &probe_count) : NULL;
     if (k && p) {
-        guard_set_sources(k, known_count, p, probe_count);
+        source_acl_set(k, known_count, p, probe_count);
         tls_admit(k, known_count, p, probe_count);
     }
     PyMem_Free(k);

@@ -1,7 +1,7 @@
 /* See media_address_policy.h. */
 #include "rtp/media_address_policy.h"
 
-#include "guard/guard.h"
+#include "net/source_acl.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -44,5 +44,5 @@ enum media_place media_place_of(const pj_sockaddr *place, const pj_sockaddr *pee
         return MEDIA_OWN;
     if (is_loopback(&key) && !(has_peer && is_loopback(&from)))
         return MEDIA_ELSEWHERE;
-    return listed || guard_knows(place) ? MEDIA_ALLOWED : MEDIA_ELSEWHERE;
+    return listed || source_acl_is_trunk(place) ? MEDIA_ALLOWED : MEDIA_ELSEWHERE;
 }

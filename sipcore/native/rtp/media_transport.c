@@ -1,9 +1,8 @@
 #define _GNU_SOURCE
 #include "rtp/media_transport.h"
 
-#include "sip/replaces.h"
 #include "net/ip_literal.h"
-#include "pump/pump.h"
+#include "net/monotonic_clock.h"
 #include "rtp/kernel_filter.h"
 #include "rtp/send_gate.h"
 #include "rtp/source_lock.h"
@@ -31,6 +30,12 @@ typedef struct adapter {
 } adapter_t;
 
 static _Atomic bool symmetric = true;
+static _Atomic(rtp_stats_source_t *) stats_source;
+
+void rtp_transport_continue_stats(rtp_stats_source_t *source)
+{
+    atomic_store(&stats_source, source);
+}
 
 void rtp_transport_set_symmetric(bool on)
 {
@@ -156,7 +161,7 @@ static void take_rtcp(adapter_t *adapter, const pj_sockaddr *from, uint8_t *pack
             rtp_quality_dropped(adapter->quality, false);
         return;
     }
-    rtp_quality_rtcp_received(adapter->quality, packet, (size_t)size, now_monotonic_ns());
+    rtp_quality_rtcp_received(adapter->quality, packet, (size_t)size, monotonic_ns());
     if (verdict == RTP_TAKE_NEW_SOURCE)
         follow(adapter);
     if (stream.user_data && stream.rtcp_cb)
@@ -182,7 +187,7 @@ static void on_rtp(pjmedia_tp_cb_param *param)
         rtp_quality_dropped(adapter->quality, true);
         return;
     }
-    const int64_t now_ns = now_monotonic_ns();
+    const int64_t now_ns = monotonic_ns();
     const rtp_arrival_t packet = {rtp_ssrc(param->pkt), rtp_16((const uint8_t *)param->pkt + 2), now_ns};
     pthread_mutex_lock(&adapter->lock);
     enum rtp_verdict verdict = rtp_lock_judge(&adapter->source, &from, &packet);
@@ -235,7 +240,7 @@ static pj_status_t attach(pjmedia_transport *tp, pjmedia_transport_attach_param 
     rtp_quality_begin(adapter->quality);
     pthread_mutex_lock(&adapter->lock);
     const bool held = adapter->held || !pj_sockaddr_has_addr(&param->rem_addr); /* RFC 3264, 8.4: the old way to say so */
-    rtp_lock_open(&adapter->source, &param->rem_addr, &rtcp, held, now_monotonic_ns());
+    rtp_lock_open(&adapter->source, &param->rem_addr, &rtcp, held, monotonic_ns());
     adapter->agreed = true;
     adapter->stream = *param;
     pj_sockaddr_cp(&adapter->rtp_target, &param->rem_addr);
@@ -261,7 +266,7 @@ static void detach(pjmedia_transport *tp, void *stream)
 static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
-    if (!rtp_gate_lets(&adapter->gate, RTP_WAY, now_monotonic_ns()))
+    if (!rtp_gate_lets(&adapter->gate, RTP_WAY, monotonic_ns()))
         return PJ_SUCCESS;
     if (size >= RTP_HEADER)
         rtp_quality_sent(adapter->quality, packet);
@@ -271,9 +276,9 @@ static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t
 static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
 {
     adapter_t *adapter = (adapter_t *)tp;
-    if (!to && !rtp_gate_lets(&adapter->gate, RTCP_WAY, now_monotonic_ns()))
+    if (!to && !rtp_gate_lets(&adapter->gate, RTCP_WAY, monotonic_ns()))
         return PJ_SUCCESS;
-    rtp_quality_rtcp_sent(adapter->quality, packet, size, now_monotonic_ns());
+    rtp_quality_rtcp_sent(adapter->quality, packet, size, monotonic_ns());
     count_kernel_drops(adapter);
     if (!to)
         return pjmedia_transport_send_rtcp(adapter->slave, packet, size);
@@ -367,12 +372,23 @@ static pjmedia_transport_op operations = {
     .attach2 = attach,
 };
 
-/* A re-INVITE may replace the transport, Replaces the call: the account of the packets goes on. */
-static rtp_quality_t *account_of(pjsua_call_id call)
+/* The call that a new call will replace (RFC 3891), PJSUA_INVALID_ID for none: PJSUA lets both have the same user data
+ * until pjsua2 sets it; no other two calls ever have. */
+static pjsua_call_id replaced_by(pjsua_call_id call)
 {
-    pjsua_call_id before = handover_of(call);
-    slot_t *slot = pump_slot_of(before == PJSUA_INVALID_ID ? call : before);
-    rtp_quality_t *quality = slot ? slot_quality(slot) : NULL;
+    const void *owner = pjsua_var.calls[call].user_data;
+    for (int i = 0; owner && i < (int)pjsua_var.ua_cfg.max_calls; i++)
+        if (i != call && pjsua_var.calls[i].inv && pjsua_var.calls[i].user_data == owner)
+            return i;
+    return PJSUA_INVALID_ID;
+}
+
+/* A re-INVITE may replace the transport, Replaces the call: the statistics go on. */
+static rtp_quality_t *stats_for(pjsua_call_id call)
+{
+    pjsua_call_id before = replaced_by(call);
+    rtp_stats_source_t *source = atomic_load(&stats_source);
+    rtp_quality_t *quality = source ? source(before == PJSUA_INVALID_ID ? call : before) : NULL;
     return quality ? quality : rtp_quality_create();
 }
 
@@ -380,7 +396,7 @@ static rtp_quality_t *account_of(pjsua_call_id call)
 pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags)
 {
     pj_pool_t *pool = pjsua_pool_create("trunkline-rtp", sizeof(adapter_t) + 512, 512);
-    rtp_quality_t *quality = account_of(call);
+    rtp_quality_t *quality = stats_for(call);
     PJ_UNUSED_ARG(flags);
     if (!pool || !quality || !slave->grp_lock) {
         rtp_quality_release(quality);

@@ -9,6 +9,10 @@
 
 /* Whether we send to where a peer's RTP comes from when that is not where its SDP says (symmetric RTP, RFC 4961). */
 void rtp_transport_set_symmetric(bool on);
+/* The statistics of a call that is under way, with a reference; NULL when it has none. */
+typedef rtp_quality_t *rtp_stats_source_t(pjsua_call_id call);
+/* A further transport of a call, or of the call that replaces it, goes on with these statistics. */
+void rtp_transport_continue_stats(rtp_stats_source_t *source);
 /* PJSUA's callback `on_create_media_transport`. */
 pjmedia_transport *rtp_transport_create(pjsua_call_id call, unsigned media, pjmedia_transport *slave, unsigned flags);
 /* Whether speech may be sent now through the transport of a stream; else it has to wait. */

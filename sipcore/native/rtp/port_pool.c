@@ -1,9 +1,11 @@
 #define _GNU_SOURCE
 #include "rtp/port_pool.h"
 
-#include "pump/slot.h"
+#include "net/monotonic_clock.h"
 
 #include <pjsua-lib/pjsua_internal.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define MOST_PAIRS 32768
@@ -62,7 +64,7 @@ static int choose(int64_t now_ns)
  * vain counts as having been used. */
 static uint16_t choose_port(void)
 {
-    const int64_t now_ns = now_monotonic_ns();
+    const int64_t now_ns = monotonic_ns();
     pthread_mutex_lock(&ports.lock);
     int at = choose(now_ns);
     uint16_t port = at < 0 ? 0 : (uint16_t)(ports.first + 2 * at);
@@ -94,7 +96,7 @@ bool rtp_ports_missed_by(const pjsip_dialog *dialog)
 
 static void mark(uint16_t port, bool taken)
 {
-    const int64_t now_ns = now_monotonic_ns();
+    const int64_t now_ns = monotonic_ns();
     pthread_mutex_lock(&ports.lock);
     int at = port < ports.first ? -1 : (port - ports.first) / 2;
     if (at >= 0 && at < ports.count && ports.pairs[at].taken != taken) {

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "rtp/send_gate.h"
 
-#include "pump/slot.h"
 #include "net/ip_set.h"
+#include "net/monotonic_clock.h"
 
 #include <stddef.h>
 
@@ -80,7 +80,7 @@ static bool lets_to(rtp_gate_t *gate, const pj_sockaddr *place)
     other.heard = gate->to[RTCP_WAY].heard;
     other.place = gate->to[RTCP_WAY].place;
     aim(gate, &other, place);
-    bool open = lets(gate, &other, now_monotonic_ns());
+    bool open = lets(gate, &other, monotonic_ns());
     pthread_mutex_unlock(&gate->lock);
     return open;
 }
@@ -88,13 +88,13 @@ static bool lets_to(rtp_gate_t *gate, const pj_sockaddr *place)
 static pj_status_t send_rtp(pjmedia_transport *tp, const void *packet, pj_size_t size)
 {
     rtp_gate_t *gate = gate_of(tp);
-    return rtp_gate_lets(gate, RTP_WAY, now_monotonic_ns()) ? gate->below->send_rtp(tp, packet, size) : PJ_SUCCESS;
+    return rtp_gate_lets(gate, RTP_WAY, monotonic_ns()) ? gate->below->send_rtp(tp, packet, size) : PJ_SUCCESS;
 }
 
 static pj_status_t send_rtcp2(pjmedia_transport *tp, const pj_sockaddr_t *to, unsigned length, const void *packet, pj_size_t size)
 {
     rtp_gate_t *gate = gate_of(tp);
-    bool open = to ? lets_to(gate, to) : rtp_gate_lets(gate, RTCP_WAY, now_monotonic_ns());
+    bool open = to ? lets_to(gate, to) : rtp_gate_lets(gate, RTCP_WAY, monotonic_ns());
     return open ? gate->below->send_rtcp2(tp, to, length, packet, size) : PJ_SUCCESS;
 }
 

@@ -1,20 +1,5 @@
 #include "rtp/source_lock.h"
 
-#include "rtp/source_probation.h"
-
-#include <string.h>
-
-bool rtp_same_host(const pj_sockaddr *a, const pj_sockaddr *b)
-{
-    return a->addr.sa_family && a->addr.sa_family == b->addr.sa_family &&
-           memcmp(pj_sockaddr_get_addr(a), pj_sockaddr_get_addr(b), pj_sockaddr_get_addr_len(a)) == 0;
-}
-
-bool rtp_same_place(const pj_sockaddr *a, const pj_sockaddr *b)
-{
-    return rtp_same_host(a, b) && pj_sockaddr_get_port(a) == pj_sockaddr_get_port(b);
-}
-
 /* RTCP of a source that has moved comes from elsewhere too. */
 static enum rtp_verdict settle(rtp_lock_t *lock, enum rtp_lock_state state, const pj_sockaddr *from, const rtp_arrival_t *packet)
 {

@@ -24,14 +24,12 @@
 #ifndef TRUNKLINE_RTP_SOURCE_LOCK_H
 #define TRUNKLINE_RTP_SOURCE_LOCK_H
 
+#include "rtp/source_probation.h"
+
 #include <pjlib.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PROBATION_NS 400000000LL
-#define PROBATION_MOST_NS 800000000LL   /* a better candidate that came later is waited for until then */
-#define CANDIDATES 4
-#define CANDIDATE_GAP_NS 200000000LL    /* a candidate that is silent for longer begins its probation anew */
 #define SSRC_SILENCE_NS 200000000LL
 #define RIVAL_SILENCE_NS 2000000000LL
 #define RIVAL_PACKETS 3     /* of the first one, in between; fewer may have come out of order */
@@ -39,22 +37,6 @@
 
 enum rtp_lock_state { RTP_LOCK_OPEN, RTP_LOCK_PROBED, RTP_LOCK_ANNOUNCED };
 enum rtp_verdict { RTP_DROP, RTP_TAKE, RTP_TAKE_NEW_SOURCE };
-
-/* What a packet says of itself, and when it came. */
-typedef struct rtp_arrival {
-    uint32_t ssrc;
-    uint16_t sequence;
-    int64_t ns;
-} rtp_arrival_t;
-
-typedef struct rtp_candidate {
-    pj_sockaddr place;          /* no family: none */
-    uint32_t ssrc;
-    uint16_t sequence;
-    int in_order, strange;      /* packets since then: those that follow the one before, and others */
-    int missing;                /* sequence numbers */
-    int64_t since_ns, heard_ns;
-} rtp_candidate_t;
 
 typedef struct rtp_lock {
     enum rtp_lock_state state;
@@ -91,7 +73,5 @@ bool rtp_lock_may_be_peer(const rtp_lock_t *lock, const pj_sockaddr *from);
 enum rtp_verdict rtp_lock_judge_rtcp(rtp_lock_t *lock, const pj_sockaddr *from, uint32_t ssrc);
 /* Where the peer is. */
 void rtp_lock_targets(const rtp_lock_t *lock, pj_sockaddr *rtp, pj_sockaddr *rtcp);
-bool rtp_same_place(const pj_sockaddr *a, const pj_sockaddr *b);
-bool rtp_same_host(const pj_sockaddr *a, const pj_sockaddr *b);
 
 #endif

@@ -1,9 +1,22 @@
 #include "rtp/source_probation.h"
 
+#include <string.h>
+
 #define SHORTEST_NS 8000000LL   /* between packets, on average: 10 ms of sound, and clocks that go fast */
 #define LONGEST_NS 100000000LL  /* 60 ms of sound, and some loss */
 #define STEP_MOST 50            /* sequence numbers that the network may lose at a time */
 #define TELLING 3               /* packets that make a rival worth waiting for */
+
+bool rtp_same_host(const pj_sockaddr *a, const pj_sockaddr *b)
+{
+    return a->addr.sa_family && a->addr.sa_family == b->addr.sa_family &&
+           memcmp(pj_sockaddr_get_addr(a), pj_sockaddr_get_addr(b), pj_sockaddr_get_addr_len(a)) == 0;
+}
+
+bool rtp_same_place(const pj_sockaddr *a, const pj_sockaddr *b)
+{
+    return rtp_same_host(a, b) && pj_sockaddr_get_port(a) == pj_sockaddr_get_port(b);
+}
 
 static bool is_live(const rtp_candidate_t *one, int64_t now_ns)
 {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "sip/local_address.h"
 
+#include "net/host_table.h"
 #include "net/ip_literal.h"
 #include "net/sdp.h"
 #include "tls/tls_listener.h"
@@ -199,6 +200,42 @@ void address_remove(void)
     if (module.id != -1)
         pjsip_endpt_unregister_module(pjsua_get_pjsip_endpt(), &module);
     address_set_accounts(PJSUA_INVALID_ID, PJSUA_INVALID_ID);
+}
+
+/* ---- the SDP of a call ---- */
+
+/* Where the INVITE of a call that we make goes: along its route, which is the account's until the dialog has one. */
+static pj_bool_t callee_address(pjsua_call_id call, pj_sockaddr *address)
+{
+    const pjsua_call *made = &pjsua_var.calls[call];
+    pjsip_dialog *dialog = made->inv ? made->inv->dlg : made->async_call.dlg; /* the offer of a call that we make comes first */
+    if (!dialog)
+        return PJ_FALSE;
+    const pj_bool_t begun = !pj_list_empty(&dialog->route_set) || dialog->state == PJSIP_DIALOG_STATE_ESTABLISHED;
+    const pjsip_route_hdr *routes = begun ? &dialog->route_set : &pjsua_var.acc[made->acc_id].route_set;
+    pjsip_uri *next = pj_list_empty(routes) ? dialog->target : routes->next->name_addr.uri;
+    if (!next || !(PJSIP_URI_SCHEME_IS_SIP(next) || PJSIP_URI_SCHEME_IS_SIPS(next)))
+        return PJ_FALSE;
+    return names_address_of(pjsip_uri_get_uri(next), address);
+}
+
+static pj_bool_t remote_address(pjsua_call_id call, const pjmedia_sdp_session *remote, pj_sockaddr *address)
+{
+    if (!remote)
+        return callee_address(call, address);
+    const pjmedia_sdp_conn *conn = remote->conn || !remote->media_count ? remote->conn : remote->media[0]->conn;
+    return conn && literal_address(&conn->addr, address);
+}
+
+/* An address of nothing but zeros is how a call was held once (RFC 2543). */
+void address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote)
+{
+    pj_sockaddr peer, ours;
+    pj_bool_t known = remote_address(call, remote, &peer);
+    if (remote && (!known || !pj_sockaddr_has_addr(&peer)))
+        known = remote_address(call, NULL, &peer);
+    if (known && address_towards(&peer, &ours))
+        sdp_name_address(sdp, pool, &ours);
 }
 
 /* ---- which version of IP ---- */

@@ -15,6 +15,8 @@ void address_remove(void);
 void address_set(const char *bound, const char *public_address, sources_t *local);
 /* False when there is no route to it, or its version of IP is not ours. */
 bool address_towards(const pj_sockaddr *peer, pj_sockaddr *ours);
+/* Name the address that the peer is told (PJSUA's callback `on_call_sdp_created`). */
+void address_on_sdp_created(pjsua_call_id call, pjmedia_sdp_session *sdp, pj_pool_t *pool, const pjmedia_sdp_session *remote);
 
 /* The accounts whose sound goes over IPv4 and IPv6, PJSUA_INVALID_ID for none. */
 void address_set_accounts(pjsua_acc_id v4, pjsua_acc_id v6);

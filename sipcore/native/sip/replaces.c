@@ -3,8 +3,6 @@
 
 #include "pump/pump.h"
 
-#include <pjsua-lib/pjsua_internal.h>
-
 static void (*next_replaced)(pjsua_call_id, pjsua_call_id);
 
 /* PJSUA answers the new call only after this, so there is no stream of it yet. */
@@ -25,14 +23,4 @@ bool handover_asked(const pjsip_rx_data *rdata)
 {
     const pj_str_t name = {"Replaces", 8};
     return pjsip_msg_find_hdr_by_name(rdata->msg_info.msg, &name, NULL) != NULL;
-}
-
-/* PJSUA lets both have the same user data until pjsua2 sets it; no other two calls ever have. */
-pjsua_call_id handover_of(pjsua_call_id call)
-{
-    const void *owner = pjsua_var.calls[call].user_data;
-    for (int i = 0; owner && i < (int)pjsua_var.ua_cfg.max_calls; i++)
-        if (i != call && pjsua_var.calls[i].inv && pjsua_var.calls[i].user_data == owner)
-            return i;
-    return PJSUA_INVALID_ID;
 }

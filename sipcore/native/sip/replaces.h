@@ -10,7 +10,5 @@
 void handover_hook(pjsua_callback *callback);
 /* Whether a request asks for it. */
 bool handover_asked(const pjsip_rx_data *rdata);
-/* The call in whose place a call that is being made will be, PJSUA_INVALID_ID when it is a call of its own. */
-pjsua_call_id handover_of(pjsua_call_id call);
 
 #endif

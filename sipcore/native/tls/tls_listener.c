@@ -2,13 +2,13 @@
 #include "tls/tls_listener.h"
 
 #include "net/force_close.h"
-#include "guard/guard.h"
 #include "tls/unverified_address.h"
 #include "tls/close_reasons.h"
 #include "tls/accept_filter.h"
 #include "tls/peer_verify.h"
 #include "tls/unknown_sources.h"
 #include "net/drop_counters.h"
+#include "net/source_acl.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -95,7 +95,7 @@ static void on_accept_fail(const pjsip_tls_on_accept_fail_param *param)
         pj_sockaddr_print(param->remote_addr, peer, sizeof peer, 0);
     pj_strerror(param->status, why, sizeof why);
     note(peer, strlen(peer), why);
-    if (param->remote_addr && !guard_listens_to(param->remote_addr))
+    if (param->remote_addr && !source_acl_has(param->remote_addr))
         turned_away(AWAY_UNKNOWN_SOURCE, peer);
 }
 

@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include "tls/unknown_sources.h"
 
-#include "guard/guard.h"
-#include "tls/accept_filter.h"
 #include "net/drop_counters.h"
+#include "net/source_acl.h"
+#include "tls/accept_filter.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -64,7 +64,7 @@ void tls_strangers_turn_away(int strangers)
     while (strangers != TLS_NO_SOCKET &&
            (fd = accept4(strangers, (struct sockaddr *)&peer, &length, SOCK_CLOEXEC)) >= 0) {
         char name[PJ_INET6_ADDRSTRLEN];
-        if (!guard_listens_to(&peer)) /* else it was one a moment ago */
+        if (!source_acl_has(&peer)) /* else it was one a moment ago */
             turned_away(AWAY_UNKNOWN_SOURCE, pj_sockaddr_print(&peer, name, sizeof name, 0));
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         close(fd);

@@ -7,7 +7,7 @@
 #include <pjsua-lib/pjsua_internal.h>
 
 #include "rtp/send_gate.h"
-#include "pump/slot.h"
+#include "net/monotonic_clock.h"
 
 #define STEP_NS 20000000LL
 
@@ -169,7 +169,7 @@ static void look_at_packet(int kind, bool heard)
 {
     must(!call.sent || may_go(kind, heard), "the gate is in front of the sockets");
     if (call.sent && !heard && !call.confirmed && !call.began_ns)
-        call.began_ns = now_monotonic_ns();
+        call.began_ns = monotonic_ns();
     call.sent = 0;
 }
 
@@ -189,7 +189,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     rtp_gate_t gate = {.confirmed = false};
     pjmedia_transport udp = {.op = &operations};
-    int64_t now_ns = now_monotonic_ns();
+    int64_t now_ns = monotonic_ns();
     stack_start();
     memset(&call, 0, sizeof call);
     memset(&attached, 0, sizeof attached);

@@ -15,6 +15,7 @@
 #include "sip/refer.h"
 #include "rtp/port_pool.h"
 #include "net/message_tap.h"
+#include "net/source_acl.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
@@ -299,7 +300,7 @@ void stack_start(void)
     rtp_ports_set(10000, 10999, 0);
     address_set(KNOWN_ADDRESS, "", sources_make(NULL, 0));
     challenge_set_mark("ours");
-    guard_set_sources(known, 1, probes, 1);
+    source_acl_set(known, 1, probes, 1);
     must(guard_install() == 0 && names_install() == 0 && address_install() == 0, "the guard is there");
     must(register_install(pass_on) == 0, "so is what looks at answers");
     must(pjsip_endpt_register_module(pjsua_get_pjsip_endpt(), &begin_of_the_way) == PJ_SUCCESS, "so is the begin of the way");

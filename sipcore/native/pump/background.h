@@ -1,0 +1,44 @@
+/* A looped sound under a call's outgoing speech. Python hands a setting over; the pump's thread takes it at its next tick. */
+#ifndef TRUNKLINE_PUMP_BACKGROUND_H
+#define TRUNKLINE_PUMP_BACKGROUND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A looped sound, shared by all slots that play it. */
+typedef struct background {
+    _Atomic int refs;
+    uint32_t length;
+    int16_t samples[];
+} background_t;
+
+typedef struct background_setting {
+    background_t *sound;    /* NULL: none */
+    float volume;           /* gain while the agent is silent */
+    float ducked;           /* gain while the agent speaks */
+} background_setting_t;
+
+typedef struct background_mixer {
+    background_setting_t setting;
+    background_setting_t *waiting;  /* another sound, until the present one has faded out */
+    uint32_t at;                    /* position in the sound */
+    float gain;                     /* follows volume or ducked */
+    float whole;                    /* how far a whole ramp goes */
+    bool up;                        /* it has reached them once */
+    uint32_t hold;                  /* samples for which the agent still counts as speaking */
+    _Atomic(background_setting_t *) next;
+} background_mixer_t;
+
+/* Python's side. */
+void background_set(background_mixer_t *mixer, background_t *sound, float volume, float ducked);
+void background_release(background_t *sound);
+
+/* The pump's side. Another call begins, from silence. */
+void background_reset(background_mixer_t *mixer);
+/* `speaking`: the agent is to be heard well. `rate` in Hz. */
+void background_mix(background_mixer_t *mixer, uint32_t rate, int16_t *out, uint32_t count, bool speaking);
+/* The call is over: let go of its sounds. */
+void background_drop(background_mixer_t *mixer);
+
+#endif
