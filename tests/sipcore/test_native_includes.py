@@ -1,5 +1,4 @@
-"""Includes of `sipcore/native`: each file's folder includes only folders below its own, and no files include one another
-in a circle."""
+"""Includes of `sipcore/native` point to the same folder or to layers below, and form no circle."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from pathlib import Path
 
 NATIVE = Path(__file__).parents[2] / "sipcore" / "native"
 
-# Top first. A folder may include its own files and those of the layers below; folders of one layer know nothing of each other.
+# Top first. A folder may include its own files and those of the layers below, but none of a folder in its own layer.
 LAYERS = (("python",), ("guard",), ("registration",), ("sip",), ("pump",), ("rtp", "tls"), ("net",))
 HEIGHT = {folder: -depth for depth, layer in enumerate(LAYERS) for folder in layer}
 
@@ -45,7 +44,7 @@ def wrong_includes(includes: Includes) -> Iterator[str]:
 
 
 def circle(includes: Includes) -> list[str]:
-    """Modules (a source and its header are one) that include one another, the first once more at the end; [] for none."""
+    """Modules (a source with its header) that include one another, the first again at the end; [] for none."""
     needs: dict[str, set[str]] = {}
     for file, targets in includes.items():
         module = file.rsplit(".", 1)[0]

@@ -1,4 +1,3 @@
-/* See dialog_peers.h. */
 #include "guard/dialog_peers.h"
 
 #include "net/host_table.h"

@@ -1,10 +1,10 @@
 #include "guard/parse_errors.h"
 
 #include "guard/connection_limit.h"
-#include "sip/cseq.h"
 #include "net/drop_counters.h"
 #include "net/message_tap.h"
 #include "net/source_acl.h"
+#include "sip/cseq.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,10 @@
-/* See sdp_policy.h. */
 #include "guard/sdp_policy.h"
 
-#include "sip/local_address.h"
-#include "net/ip_literal.h"
-#include "rtp/media_address_policy.h"
-#include "net/sdp.h"
 #include "net/drop_counters.h"
+#include "net/ip_literal.h"
+#include "net/sdp.h"
+#include "rtp/media_address_policy.h"
+#include "sip/local_address.h"
 
 #define INCOMPATIBLE_ADDRESS 301
 #define MISCELLANEOUS 399

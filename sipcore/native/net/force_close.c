@@ -1,4 +1,3 @@
-/* See force_close.h. */
 #include "net/force_close.h"
 
 void disconnect(pjsip_transport *transport)

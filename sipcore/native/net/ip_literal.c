@@ -1,4 +1,3 @@
-/* See ip_literal.h. */
 #include "net/ip_literal.h"
 
 bool literal_address(const pj_str_t *text, pj_sockaddr *address)

@@ -181,6 +181,12 @@ slot_t *pump_slot_of(pjsua_call_id call)
     return &pump.slots[index];
 }
 
+void pump_forget_call(pjsua_call_id call)
+{
+    if (call >= 0 && call < PJSUA_MAX_CALLS)
+        atomic_store(&pump.of_call[call], -1);
+}
+
 void pump_hand_over(pjsua_call_id before, pjsua_call_id after)
 {
     pthread_mutex_lock(&pump.open_lock);

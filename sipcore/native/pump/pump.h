@@ -45,6 +45,8 @@ void pump_stop(void);
 void pump_on_stream_created(pjsua_call_id call, pjsua_on_stream_created_param *param);
 /* The open slot of a live call, or NULL. */
 slot_t *pump_slot_of(pjsua_call_id call);
+/* The call is over: its number will be another call's. */
+void pump_forget_call(pjsua_call_id call);
 /* The slot of a call goes on with another call, whose stream is still to come. */
 void pump_hand_over(pjsua_call_id before, pjsua_call_id after);
 /* A slot goes on with the stream of another one, whose call becomes its own. False when there is none (any more). */

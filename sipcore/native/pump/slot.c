@@ -2,7 +2,6 @@
 #include "pump/slot.h"
 
 #include "net/monotonic_clock.h"
-#include "rtp/rtp_clock.h"
 #include "rtp/media_transport.h"
 
 #include <stdlib.h>

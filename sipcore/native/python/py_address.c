@@ -1,9 +1,9 @@
-#include "python/py_address.h"
+#include "python/methods.h"
 
-#include "sip/local_address.h"
 #include "net/ip_literal.h"
-#include "rtp/media_address_policy.h"
 #include "net/sdp.h"
+#include "rtp/media_address_policy.h"
+#include "sip/local_address.h"
 
 #define NETWORKS_MOST 1000
 

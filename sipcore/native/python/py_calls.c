@@ -1,9 +1,103 @@
-#include "python/py_calls.h"
+/* Functions of sipcore._native: calls, their callbacks and how they end. */
+#define _GNU_SOURCE
+#include "python/methods.h"
 
+#include "pump/pump.h"
+#include "python/pj_objects.h"
+#include "rtp/media_transport.h"
+#include "rtp/port_pool.h"
+#include "rtp/send_gate.h"
+#include "rtp/srtp.h"
+#include "sip/hangup.h"
+#include "sip/local_address.h"
+#include "sip/reason_header.h"
+#include "sip/refer.h"
+#include "sip/replaces.h"
+
+#include <pjsua-lib/pjsua_internal.h>
 #include <string.h>
 
-#include "sip/hangup.h"
-#include "sip/reason_header.h"
+/* A callee's 3xx would make us call whomever it names. With "stop" instead, the call would end as if we had ended it. */
+static pjsip_redirect_op refuse_redirection(pjsua_call_id call, const pjsip_uri *target, const pjsip_event *event)
+{
+    (void)call, (void)target, (void)event;
+    return PJSIP_REDIRECT_REJECT;
+}
+
+/* pjsua2's own versions of these callbacks would enter Python on PJSIP's threads for every call. */
+static PyObject *py_hook(PyObject *self, PyObject *unused)
+{
+    (void)self, (void)unused;
+    pjsua_callback *callback = &pjsua_var.ua_cfg.cb;
+    callback->on_stream_created2 = pump_on_stream_created;
+    callback->on_call_sdp_created = address_on_sdp_created;
+    callback->on_stream_precreate = NULL;
+    callback->on_stream_destroyed = NULL;
+    reason_hook(callback);
+    rtp_gate_hook(callback);
+    callback->on_call_media_event = NULL;
+    callback->on_create_media_transport = rtp_transport_create;
+    callback->on_call_media_transport_state = rtp_ports_on_state;
+    refer_hook(callback);
+    callback->on_call_replace_request = NULL;
+    handover_hook(callback);
+    callback->on_call_redirected = refuse_redirection;
+    Py_RETURN_NONE;
+}
+
+/* PJSUA tells of no 100: whether a peer has said anything at all, only the transaction knows. */
+static PyObject *py_progress(PyObject *self, PyObject *argument)
+{
+    long number = PyLong_AsLong(argument);
+    pjsua_call *call = NULL;
+    pjsip_dialog *dialog = NULL;
+    int status = 0;
+    (void)self;
+    if (number == -1 && PyErr_Occurred())
+        return NULL;
+    if (number < 0 || number >= PJSUA_MAX_CALLS)
+        return PyLong_FromLong(0);
+    Py_BEGIN_ALLOW_THREADS
+    if (acquire_call("progress", (pjsua_call_id)number, &call, &dialog) == PJ_SUCCESS) {
+        if (call->inv && call->inv->invite_tsx)
+            status = call->inv->invite_tsx->status_code;
+        if (dialog)
+            pjsip_dlg_dec_lock(dialog);
+    }
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(status);
+}
+
+static PyObject *py_secrecy(PyObject *self, PyObject *argument)
+{
+    static const char *const names[] = {NULL, "sdes", "dtls"};
+    char peer[PJ_INET6_ADDRSTRLEN];
+    bool signalling = false;
+    enum secrecy found;
+    long call = PyLong_AsLong(argument);
+    (void)self;
+    if (call == -1 && PyErr_Occurred())
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    found = secrecy_of((pjsua_call_id)call, peer, sizeof peer, &signalling);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(zsN)", names[found], peer, PyBool_FromLong(signalling));
+}
+
+static PyObject *py_forget(PyObject *self, PyObject *args)
+{
+    int call;
+    PyObject *address;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iO!", &call, &PyLong_Type, &address))
+        return NULL;
+    void *object = PyLong_AsVoidPtr(address);
+    if (!object)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no call object");
+    pump_forget_call(call);
+    pj_call_detach(object);
+    Py_RETURN_NONE;
+}
 
 static PyObject *py_hangup_install(PyObject *self, PyObject *unused)
 {
@@ -49,10 +143,27 @@ static PyObject *py_reason(PyObject *self, PyObject *argument)
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
-PyMethodDef hangup_methods[] = {
+static PyObject *py_refer_answer(PyObject *self, PyObject *args)
+{
+    int call, cseq, code;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iii", &call, &cseq, &code))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    refer_answer(call, cseq, code);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyMethodDef call_methods[] = {
+    {"hook", py_hook, METH_NOARGS, "hook(): take over PJSUA's stream and SDP callbacks."},
+    {"progress", py_progress, METH_O, "progress(pjsua_call_id) -> latest status of a response to our INVITE, or 0."},
+    {"secrecy", py_secrecy, METH_O, "secrecy(pjsua_call_id) -> (keys by, SIP peer, SIP encrypted)."},
+    {"forget", py_forget, METH_VARARGS, "forget(pjsua_call_id, address of its pjsua2 object): the call is over."},
     {"hangup_install", py_hangup_install, METH_NOARGS, "Tell the reason in every message that ends a call."},
     {"hangup_remove", py_hangup_remove, METH_NOARGS, "Do not any more."},
     {"hangup", py_hangup, METH_VARARGS, "hangup(pjsua_call_id, code, Reason) -> PJSIP's status."},
     {"reason", py_reason, METH_O, "reason(pjsua_call_id) -> the Reason headers with which the peer ended it; once."},
+    {"refer_answer", py_refer_answer, METH_VARARGS, "refer_answer(pjsua_call_id, number in CSeq, final status)."},
     {NULL, NULL, 0, NULL},
 };

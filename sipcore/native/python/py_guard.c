@@ -1,15 +1,14 @@
 /* sipcore._native: the guard and the table of names for Python. `sipcore.security.source_guard` and `sipcore.resolver.host_table` wrap them. */
-#define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
-#include "python/py_guard.h"
+#include "python/methods.h"
 
 #include "guard/guard.h"
 #include "guard/invite_rate_limit.h"
-#include "net/ip_literal.h"
+#include "net/drop_counters.h"
 #include "net/host_table.h"
+#include "net/ip_literal.h"
 #include "net/source_acl.h"
 #include "tls/tls_listener.h"
-#include "net/drop_counters.h"
 
 #include <stdlib.h>
 #include <string.h>

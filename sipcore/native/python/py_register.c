@@ -1,12 +1,11 @@
-#include "python/py_register.h"
+#include "python/methods.h"
 
+#include "python/pj_objects.h"
 #include "registration/account.h"
-#include "python/account_object.h"
 #include "registration/auth_challenge.h"
-#include "registration/registration_flow.h"
 #include "registration/options.h"
-#include "sip/refer.h"
 #include "registration/register.h"
+#include "registration/registration_flow.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 
@@ -171,7 +170,7 @@ static PyObject *py_account_delete(PyObject *self, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     gone = account < 0 || account >= PJSUA_MAX_ACC || account_delete((pjsua_acc_id)account);
     if (gone)
-        account_object_let_go(object);
+        pj_account_detach(object);
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(gone);
 }
@@ -201,18 +200,6 @@ static PyObject *py_challenge_mark(PyObject *self, PyObject *argument)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_refer_answer(PyObject *self, PyObject *args)
-{
-    int call, cseq, code;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iii", &call, &cseq, &code))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    refer_answer(call, cseq, code);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
-}
-
 PyMethodDef register_methods[] = {
     {"register_install", py_install, METH_VARARGS, "register_install(on_outcome, on_lost): both are called on PJSIP's threads."},
     {"register_remove", py_remove, METH_NOARGS, "Report nothing more."},
@@ -226,7 +213,6 @@ PyMethodDef register_methods[] = {
     {"options_install", py_options_install, METH_O, "options_install(told): it is called on PJSIP's threads."},
     {"options_remove", py_options_remove, METH_NOARGS, "Tell nothing more."},
     {"challenge_mark", py_challenge_mark, METH_O, "challenge_mark(what nonces of ours begin with)."},
-    {"refer_answer", py_refer_answer, METH_VARARGS, "refer_answer(pjsua_call_id, number in CSeq, final status)."},
     {"options_send", py_options_send, METH_VARARGS, "options_send(account, uri, token)."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,10 +1,10 @@
 /* sipcore._native: what a call takes, its ports and its place in PJSUA's table. `sipcore.endpoint` wraps them. */
 #define _GNU_SOURCE
-#include "python/py_rtp.h"
+#include "python/methods.h"
 
-#include "sip/call_table.h"
-#include "rtp/port_pool.h"
 #include "rtp/media_transport.h"
+#include "rtp/port_pool.h"
+#include "sip/call_table.h"
 
 static PyObject *py_rtp_ports(PyObject *self, PyObject *args)
 {

@@ -1,6 +1,5 @@
 /* SIP over TLS for Python: a part of sipcore._native. */
-#define PY_SSIZE_T_CLEAN
-#include "python/py_tls.h"
+#include "python/methods.h"
 
 #include "tls/tls_listener.h"
 

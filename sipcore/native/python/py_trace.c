@@ -1,5 +1,5 @@
 /* The tap for Python: `sipcore.trace.sip_log` wraps it. */
-#include "python/py_trace.h"
+#include "python/methods.h"
 
 #include "net/message_tap.h"
 

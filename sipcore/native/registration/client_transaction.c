@@ -1,4 +1,3 @@
-/* See client_transaction.h. */
 #include "registration/client_transaction.h"
 
 #include "tls/close_reasons.h"

@@ -1,4 +1,3 @@
-/* See media_address_policy.h. */
 #include "rtp/media_address_policy.h"
 
 #include "net/source_acl.h"

@@ -3,12 +3,12 @@
 
 #include "net/ip_literal.h"
 #include "net/monotonic_clock.h"
+#include "net/sdp.h"
 #include "rtp/kernel_filter.h"
+#include "rtp/port_pool.h"
+#include "rtp/rtp_packet.h"
 #include "rtp/send_gate.h"
 #include "rtp/source_lock.h"
-#include "rtp/rtp_packet.h"
-#include "rtp/port_pool.h"
-#include "net/sdp.h"
 
 #include <pjsua-lib/pjsua_internal.h>
 

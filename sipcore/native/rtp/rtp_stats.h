@@ -2,6 +2,7 @@
 #ifndef TRUNKLINE_RTP_RTP_STATS_H
 #define TRUNKLINE_RTP_RTP_STATS_H
 
+#include <pjmedia.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -91,5 +92,10 @@ void rtp_quality_kernel_dropped(rtp_quality_t *quality, int32_t packets);
 /* A look at the jitter buffer: its delay, and what it threw away since the last look. */
 void rtp_quality_buffered(rtp_quality_t *quality, double delay_ms, double discarded_ms);
 rtp_totals_t rtp_quality_totals(rtp_quality_t *quality);
+
+/* How fast the RTP timestamps of a stream go, in Hz. */
+uint32_t rtp_clock_of(const pjmedia_stream_info *info);
+/* PJMEDIA takes Opus's sampling rate for it: the jitter that it reports to the peer would be wrong. */
+void rtp_clock_for_rtcp(pjmedia_stream *stream, uint32_t clock_rate);
 
 #endif

@@ -1,4 +1,3 @@
-/* See send_gate.h. */
 #define _GNU_SOURCE
 #include "rtp/send_gate.h"
 

@@ -1,4 +1,3 @@
-/* See cseq.h. */
 #include "sip/cseq.h"
 
 #include <ctype.h>

@@ -1,8 +1,8 @@
 #include "sip/uas_conformance.h"
 
+#include "rtp/port_pool.h"
 #include "sip/dtmf_info.h"
 #include "sip/refer.h"
-#include "rtp/port_pool.h"
 
 #define RETRY_AFTER_S 10
 

@@ -1,4 +1,3 @@
-/* See close_reasons.h. */
 #define _GNU_SOURCE
 #include "tls/close_reasons.h"
 

@@ -1,7 +1,7 @@
 #include "tls/peer_verify.h"
 
-#include "net/ip_literal.h"
 #include "net/host_table.h"
+#include "net/ip_literal.h"
 #include "tls/unverified_address.h"
 
 #include <string.h>

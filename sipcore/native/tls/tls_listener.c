@@ -1,14 +1,14 @@
 #define _GNU_SOURCE
 #include "tls/tls_listener.h"
 
+#include "net/drop_counters.h"
 #include "net/force_close.h"
-#include "tls/unverified_address.h"
-#include "tls/close_reasons.h"
+#include "net/source_acl.h"
 #include "tls/accept_filter.h"
+#include "tls/close_reasons.h"
 #include "tls/peer_verify.h"
 #include "tls/unknown_sources.h"
-#include "net/drop_counters.h"
-#include "net/source_acl.h"
+#include "tls/unverified_address.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -1,4 +1,3 @@
-/* See unknown_sources.h. */
 #define _GNU_SOURCE
 #include "tls/unknown_sources.h"
 

@@ -1,0 +1,11 @@
+/* The functions of sipcore._native, a list of each part of it. */
+#ifndef TRUNKLINE_PYTHON_METHODS_H
+#define TRUNKLINE_PYTHON_METHODS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+extern PyMethodDef address_methods[], call_methods[], guard_methods[], pump_methods[], register_methods[], rtp_methods[],
+    tap_methods[], tls_methods[];
+
+#endif
