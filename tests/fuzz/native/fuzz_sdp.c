@@ -37,7 +37,7 @@ static pjmedia_sdp_session *our_offer(pj_pool_t *pool, const pjmedia_sdp_session
     char *text = pj_pool_alloc(pool, sizeof offer);
     memcpy(text, offer, sizeof offer);
     must(pjmedia_sdp_parse(pool, text, sizeof offer - 1, &ours) == PJ_SUCCESS, "our own offer can be read");
-    sdp_on_created(0, ours, pool, remote);
+    address_on_sdp_created(0, ours, pool, remote);
     must(sdp_has_addresses(ours), "whatever the peer says, we name addresses");
     return ours;
 }
