@@ -40,7 +40,7 @@ def logged() -> dict[str, LogEvent]:
     for name in source.computed:
         if name.within is None:
             assert name.expression == "f'sip.{kind}'", f"where do the names of {name.expression} come from?"
-            events = {f"sip.{kind}" for kind in source_guard.turned_away()}
+            events = {f"sip.{kind}" for kind in source_guard.drop_counts()}
         else:
             events = first_arguments(name.within)
         assert events, f"where do the names of {name.expression} come from?"

@@ -1,5 +1,5 @@
-"""A number that registers over TLS at Asterisk, set up with the block of docs/how-to/pbx/asterisk.md. Inbound calls come
-over the connection of the registration, because no listener takes connections over TLS."""
+"""A number that registers over TLS at Asterisk, set up with the block of docs/how-to/pbx/asterisk.md. Inbound calls
+come over the connection of the registration, because no listener takes connections over TLS."""
 
 from __future__ import annotations
 
