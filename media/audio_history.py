@@ -30,27 +30,27 @@ class Cursor(IntEnum):
     """Behind the newest sample."""
     LEVEL = 1
     """Behind the last sample that was measured."""
-    VOICE = 2
+    VAD = 2
     """Behind the last window that was judged."""
-    EAR = 3
+    SPEECH_SINK = 3
     """Behind the last sample that the ear was fed."""
     RECORDED = 4
     """Behind the last sample that the recording was given."""
     READY = 5
     """Behind the last sample that may be measured and judged: on a line with an echo, the last that is free of it."""
-    LEARNED = 6
+    ADAPTED = 6
     """Behind the last sample that a new filter has learned from. What it has not reached may be lost."""
 
 
-class History:
+class AudioHistory:
     """`heard` and `said` are `int16[rows, SPAN_MS at 16 kHz]`, `cursor` is `int64[rows, len(Cursor)]`. On a line whose
     echo is taken out, `heard` is what is left, and `original` what came in."""
 
     def __init__(self, rows: int) -> None:
-        self.heard = np.zeros((rows, _LENGTH), np.int16)
-        self.said = np.zeros((rows, _LENGTH), np.int16)
+        self.rx_audio = np.zeros((rows, _LENGTH), np.int16)
+        self.tx_audio = np.zeros((rows, _LENGTH), np.int16)
         self._original = np.zeros((rows, _LENGTH), np.int16)  # memory that is never touched costs nothing
-        self._doubled = [False] * rows
+        self._keeps_original = [False] * rows
         self.cursor = np.zeros((rows, len(Cursor)), np.int64)
         self._length = np.zeros(rows, np.int64)
         self._keep = np.zeros(rows, np.int64)
@@ -59,35 +59,35 @@ class History:
         """Begin a call at `rate` Hz in a row: it holds silence."""
         self._length[row] = SPAN_MS * rate // 1000
         self._keep[row] = KEEP_MS * rate // 1000
-        self.heard[row] = 0
-        self.said[row] = 0
-        self._doubled[row] = False
+        self.rx_audio[row] = 0
+        self.tx_audio[row] = 0
+        self._keeps_original[row] = False
         self.cursor[row] = self._keep[row]
 
-    def double(self, row: int) -> None:
+    def keep_original(self, row: int) -> None:
         """From now on `heard` may be changed: what comes in is kept apart from it until the call ends."""
-        if not self._doubled[row]:
-            self._original[row] = self.heard[row]
-            self._doubled[row] = True
+        if not self._keeps_original[row]:
+            self._original[row] = self.rx_audio[row]
+            self._keeps_original[row] = True
 
     def original(self, row: int, start: int, end: int) -> Samples:
         """A view of what came in, whatever has become of it in `heard`."""
-        sound: Samples = (self._original if self._doubled[row] else self.heard)[row, start:end]
+        sound: Samples = (self._original if self._keeps_original[row] else self.rx_audio)[row, start:end]
         return sound
 
-    def full(self, rows: Rows, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def lacks_room(self, rows: Rows, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of `rows` have no room for so many samples more: they must be moved first."""
         full: NDArray[np.bool_] = self.cursor[rows, Cursor.END] + counts > self._length[rows]
         return full
 
     def make_room(self, row: int) -> None:
         """Move the newest `KEEP_MS` to the front. Whatever a cursor has not reached must lie within them
-        (but for LEARNED)."""
+        (but for ADAPTED)."""
         end, keep = int(self.cursor[row, Cursor.END]), int(self._keep[row])
         shift = end - keep
-        self.heard[row, :keep] = self.heard[row, shift:end].copy()
-        self.said[row, :keep] = self.said[row, shift:end].copy()
-        if self._doubled[row]:
+        self.rx_audio[row, :keep] = self.rx_audio[row, shift:end].copy()
+        self.tx_audio[row, :keep] = self.tx_audio[row, shift:end].copy()
+        if self._keeps_original[row]:
             self._original[row, :keep] = self._original[row, shift:end].copy()
         self.cursor[row] -= shift
 
@@ -95,14 +95,14 @@ class History:
         """Add the first `counts` samples of each of `rows` of the two arrays `int16[all rows, capacity]`."""
         ends = self.cursor[rows, Cursor.END]
         for row, end, count in zip(rows.tolist(), ends.tolist(), counts.tolist(), strict=True):
-            self.heard[row, end : end + count] = heard[row, :count]
-            self.said[row, end : end + count] = said[row, :count]
-            if self._doubled[row]:
+            self.rx_audio[row, end : end + count] = heard[row, :count]
+            self.tx_audio[row, end : end + count] = said[row, :count]
+            if self._keeps_original[row]:
                 self._original[row, end : end + count] = heard[row, :count]
         self.cursor[rows, Cursor.END] = ends + counts
 
     def gather(self, rows: Rows, start: NDArray[np.int64], count: int) -> Samples:
         """`int16[len(rows), count]` of what was heard, from an index of its own in each row."""
         flat = (rows * _LENGTH + start)[:, np.newaxis] + np.arange(count)
-        sound: Samples = self.heard.reshape(-1)[flat]
+        sound: Samples = self.rx_audio.reshape(-1)[flat]
         return sound

@@ -24,7 +24,7 @@ class Utterance:
     """Where the sending stopped for good, when the utterance was flushed before its end."""
 
     @property
-    def cut(self) -> bool:
+    def flushed(self) -> bool:
         """Flushed: nothing more of it will be sent."""
         return self.flushed_at is not None
 
@@ -38,12 +38,12 @@ class Playout:
         self._slot = slot
         self._lock = Lock()
         self._current: Utterance | None = None
-        self._unheard: deque[Utterance] = deque()  # begun, not yet sent to the end, in order
+        self._pending: deque[Utterance] = deque()  # begun, not yet sent to the end, in order
         self._waiting: deque[Samples] = deque()  # did not fit into the ring
         self._behind = port.written(slot)  # index behind the last sample that was given to us
-        self._answering = False
-        self._opened = False  # something of an unfinished utterance or answer was written
-        self._barred = False  # interrupted, and the conversation does not know yet
+        self._more_expected = False
+        self._begun = False  # something of an unfinished utterance or answer was written
+        self._blocked = False  # interrupted, and the conversation does not know yet
         self._final: int | None = None  # the played-samples clock when the slot was given up
 
     @property
@@ -53,20 +53,20 @@ class Playout:
             return self._behind - self._taken()
 
     @property
-    def open(self) -> bool:
+    def more_expected(self) -> bool:
         """More of what the agent is saying will come: the agent counts as audible even while the ring is empty."""
-        return self._opened and (self._answering or self._current is not None)
+        return self._begun and (self._more_expected or self._current is not None)
 
     def begin(self, text: str) -> Utterance:
         """Start an utterance; what is written from now on belongs to it. An utterance that is still open is ended."""
         with self._lock:
             self._finish()
             self._current = Utterance(text, self._behind, self._behind)
-            if self._barred:
+            if self._blocked:
                 self._current.flushed_at = self._behind
             else:
-                self._unheard.append(self._current)
-            self._announce()
+                self._pending.append(self._current)
+            self._hold_open()
             return self._current
 
     def write(self, samples: Samples) -> bool:
@@ -74,9 +74,9 @@ class Playout:
         as is sound written outside an utterance."""
         with self._lock:
             utterance = self._current
-            if utterance is None or utterance.cut or self._final is not None:
+            if utterance is None or utterance.flushed or self._final is not None:
                 return False
-            self._opened = True
+            self._begun = True
             self._behind += len(samples)
             utterance.stop = self._behind
             taken = 0 if self._waiting else self._port.write(self._slot, samples)
@@ -88,16 +88,16 @@ class Playout:
         """The current utterance is complete."""
         with self._lock:
             self._finish()
-            self._announce()
+            self._hold_open()
 
-    def answering(self, on: bool) -> None:
+    def expect_more(self, on: bool) -> None:
         """Say that more utterances of the same answer will follow (or not): a gap between them is then an under-run,
         not the agent's silence."""
         with self._lock:
-            self._answering = on
-            self._announce()
+            self._more_expected = on
+            self._hold_open()
 
-    def heard(self, utterance: Utterance) -> int:
+    def played(self, utterance: Utterance) -> int:
         """How many samples of an utterance have really been sent; right also after `flush` and `close`."""
         with self._lock:
             reached = self._taken() if utterance.flushed_at is None else utterance.flushed_at
@@ -111,29 +111,29 @@ class Playout:
                 return self._final
             return self._flush()
 
-    def bar(self) -> int:
+    def block(self) -> int:
         """Flush, and cut every utterance that is begun before `unbar`: the engine does so at an interruption, until the
         conversation has been told. Returns the index up to which samples were really sent."""
         with self._lock:
-            self._barred = True
+            self._blocked = True
             return self._taken() if self._final is not None else self._flush()
 
-    def unbar(self) -> None:
+    def unblock(self) -> None:
         """The conversation knows: what is begun from now on will be sent."""
         with self._lock:
-            self._barred = False
+            self._blocked = False
 
     def _flush(self) -> int:
         sent = self._port.flush(self._slot)
-        for utterance in self._unheard:
+        for utterance in self._pending:
             if not utterance.ended or utterance.stop > sent:
                 utterance.flushed_at = sent
                 utterance.ended = True
-        self._unheard.clear()
+        self._pending.clear()
         self._waiting.clear()
         self._behind = self._port.written(self._slot)
-        self._answering = self._opened = False
-        self._announce()
+        self._more_expected = self._begun = False
+        self._hold_open()
         return sent
 
     def pause(self, on: bool) -> None:
@@ -150,15 +150,15 @@ class Playout:
 
     def advance(self, taken: int) -> tuple[Utterance, ...]:
         """Tick thread: move waiting sound into the ring; returns the utterances that have been sent to their end."""
-        if not self._unheard and not self._waiting:
+        if not self._pending and not self._waiting:
             return ()
         with self._lock:
             self._refill()
             done = []
-            while self._unheard and self._unheard[0].ended and self._unheard[0].stop <= taken:
-                done.append(self._unheard.popleft())
-            if not self._unheard and not self._answering:
-                self._opened = False
+            while self._pending and self._pending[0].ended and self._pending[0].stop <= taken:
+                done.append(self._pending.popleft())
+            if not self._pending and not self._more_expected:
+                self._begun = False
             return tuple(done)
 
     def _refill(self) -> None:
@@ -174,9 +174,9 @@ class Playout:
             self._current.ended = True
             self._current = None
 
-    def _announce(self) -> None:
+    def _hold_open(self) -> None:
         if self._final is None:
-            self._port.hold_open(self._slot, self._answering or self._current is not None)
+            self._port.hold_open(self._slot, self._more_expected or self._current is not None)
 
     def _taken(self) -> int:
         return self._port.taken(self._slot) if self._final is None else self._final

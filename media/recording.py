@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class RecordingEnd:
+class RecordingResult:
     """What became of a recording. `frames` are on disk, one sample of each side; `error` is None when that is all."""
 
     path: Path
@@ -56,7 +56,7 @@ def wav_header(rate: int, frames: int) -> bytes:
 class Recording:
     """One call's recording. `append` and `close` return at once; `on_closed` is called from the writer thread."""
 
-    def __init__(self, path: Path, rate: int, call_id: str, on_closed: Callable[[RecordingEnd], None]) -> None:
+    def __init__(self, path: Path, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None]) -> None:
         self.path = path
         self.rate = rate
         self.call_id = call_id
@@ -127,7 +127,7 @@ class Recording:
             _log.warning("recording.goes_on", call_id=self.call_id, path=str(self.path), lost_s=lost_s)
         self._frames, self._missing = first + len(heard), 0
 
-    def _end(self) -> None:
+    def _finish(self) -> None:
         """Writer thread: close the file and tell the owner."""
         if self._file is not None:
             try:
@@ -136,7 +136,7 @@ class Recording:
             except OSError as error:
                 self._fail(error)
         try:
-            self._on_closed(RecordingEnd(self.path, self._frames, self.rate, self._error))
+            self._on_closed(RecordingResult(self.path, self._frames, self.rate, self._error))
         except Exception:  # noqa: BLE001 - the writer serves all calls, one owner's fault must not end it
             _log.exception("recording.owner_failed", call_id=self.call_id)
 
@@ -171,11 +171,11 @@ class RecordingWriter:
         self._thread.start()
 
     def open(
-        self, path: Path, *, rate: int, call_id: str, on_closed: Callable[[RecordingEnd], None] = lambda _: None
+        self, path: Path, *, rate: int, call_id: str, on_closed: Callable[[RecordingResult], None] = lambda _: None
     ) -> Recording:
         """Begin a recording in a new file at `path`; its folders are made, and only our own user can read any of it.
-        Trouble with the file shows in the log and in `RecordingEnd.error`, never as an exception. `on_closed` is called
-        once, from the writer thread."""
+        Trouble with the file shows in the log and in `RecordingResult.error`, never as an exception. `on_closed` is
+        called once, from the writer thread."""
         recording = Recording(path, rate, call_id, on_closed)
         recording._attach(self._queue)  # type: ignore[arg-type]
         return recording
@@ -190,6 +190,6 @@ class RecordingWriter:
         while (job := self._queue.get()) is not None:
             recording, heard, said = job
             if heard is None or said is None:
-                recording._end()
+                recording._finish()
             else:
                 recording._write(heard, said)

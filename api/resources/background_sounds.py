@@ -18,7 +18,7 @@ from calls.fair_semaphore import FairSemaphore
 from config.errors import FieldProblem, Invalid, NotFound
 from media.audio_port import Samples
 from media.background.decoder import decode
-from media.background.files import NotSound, duration_seconds, loop
+from media.background.files import InvalidSound, duration_seconds, loop
 from storage.background_sounds import sounds
 from storage.background_sounds.sounds import BackgroundSoundFields
 
@@ -51,7 +51,7 @@ async def receive(asked: Asked[BackgroundSoundCreate, NoQuery]) -> Received:
 def _heard(content: bytes) -> Samples:
     try:
         return decode(content)
-    except NotSound as refusal:
+    except InvalidSound as refusal:
         raise Invalid([FieldProblem("fileBase64", str(refusal))]) from refusal
 
 

@@ -5,10 +5,10 @@ its own (`scripts/venv.sh peer`).
 The same as ours: addresses, fields, bounds of the body, columns and indexes, the key looked up by its SHA-256 in the
 database for each request, WAL with every commit on the disk before the answer (synchronous FULL), newest first, the
 total beside each page, the versions of pydantic, SQLAlchemy and aiosqlite.
-In the peer's favour: no rate limit, request id, log line or `Idempotency-Key`; ids in a body are not looked up, names
-and placeholders not checked; the media quality and the SIP end of a call go out unchecked; a recording's address is a
-column instead of a signed link; times go out as pydantic writes them; a stored agent is not read back; when a key was
-used is not noted; a secret would be stored as it is.
+In the peer's favour: no rate limit, request id, log line or `Idempotency-Key`; ids in a body are not looked up,
+names and placeholders not checked; the media quality and the SIP end of a call go out unchecked; a recording's address
+is a column instead of a signed link; times go out as pydantic writes them; a stored agent is not read back; when a key
+was used is not noted; a secret would be stored as it is.
 """
 
 from __future__ import annotations

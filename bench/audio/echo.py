@@ -18,7 +18,7 @@ from config import logging as logs
 from media.audio_port import TICK_MS, Samples
 from media.echo.canceller import LEAD_MS
 from media.echo.speex import FRAME_MS, SpeexLibrary
-from media.turns.events import Interrupted, Pause
+from media.turns.events import BargeIn, PlayoutPaused
 from tests.media.echo.echo_room import EchoPort, Room
 from tests.media.echo.test_echo_guard import monologue
 from tests.media.engine.test_engine import Listener, Studio
@@ -54,7 +54,7 @@ def taken_out(room: Room) -> Iterator[float]:
     """dB that the filter alone takes out from 0.5, 1, 2 and 5 s on to the next of them, the last to 20 s."""
     frame, said = FRAME_MS * room.rate // 1000, monologue(room.rate)
     late = np.concatenate([silence(room.delay_ms - LEAD_MS, room.rate), said])
-    canceller = SpeexLibrary().canceller(room.rate)
+    canceller = SpeexLibrary().create_filter(room.rate)
     came, left = [], []
     for at in range(0, len(said) - frame, frame):
         heard = room.hear(said[at : at + frame], silence(FRAME_MS, room.rate))
@@ -71,7 +71,7 @@ def false_pauses(rate: int, level: int) -> int:
     rooms = [Room(rate, level, delay) for delay in DELAYS]
     rooms += [replace(room, reverberation_s=0.4, distortion=3.0) for room in rooms]
     _, listeners = talk(rooms, [silence(0)] * len(rooms))
-    return sum(len(listener.of(Pause)) + len(listener.of(Interrupted)) for listener in listeners)
+    return sum(len(listener.of(PlayoutPaused)) + len(listener.of(BargeIn)) for listener in listeners)
 
 
 def interruptions(rate: int, level: int) -> list[float]:
@@ -80,7 +80,7 @@ def interruptions(rate: int, level: int) -> list[float]:
     callers = [np.concatenate([silence(at, rate), speech(text, rate, voice)]) for at, _, text, voice in lines]
     studio, listeners = talk([Room(rate, level, delay) for _, delay, _, _ in lines], callers, sentences=2)
     starts = [studio.start_ms + at for at, _, _, _ in lines]
-    pauses = [[event.at_ms for event in listener.of(Pause)] for listener in listeners]
+    pauses = [[event.at_ms for event in listener.of(PlayoutPaused)] for listener in listeners]
     return [found[0] - start if found else float("inf") for found, start in zip(pauses, starts, strict=True)]
 
 
@@ -127,7 +127,7 @@ def ticks(rate: int, lines: int) -> tuple[float, float, float, int]:
             studio.loop.run()
             found.append(sum(entry["event"] == "echo.found" for entry in logs))
     ready = next((i * TICK_MS for i, count in enumerate(found) if count >= lines), float("inf"))
-    pauses = sum(len(listener.of(Pause)) for _, listener, _ in calls)
+    pauses = sum(len(listener.of(PlayoutPaused)) for _, listener, _ in calls)
     return max(taken), median(taken[-2000 // TICK_MS :]), ready, pauses
 
 

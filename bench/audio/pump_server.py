@@ -13,7 +13,7 @@ from bench.encryption import NONE, settings_of
 from bench.worker_process import obey
 from config import logging as logs
 from media.engine.call_audio import CallEvent
-from media.engine.engine import Engine
+from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from media.turns.settings import TurnSettings
 from sipcore.dialogs.leg import Leg
@@ -53,7 +53,7 @@ class PumpServer:
         self._folder = folder
         self._with_engine = with_engine
         self._writer = RecordingWriter()
-        self._engine = Engine(self.endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
+        self._engine = AudioEngine(self.endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
         self._tasks: set[asyncio.Task[None]] = set()
         self._listener = Deaf()
         self._spinning = threading.Event()

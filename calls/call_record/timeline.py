@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from media.turns.events import EndReason, TurnEnded
+from media.turns.events import TurnEnded, TurnEndReason
 
-EndedBy = EndReason | Literal["digits", "silence"]
+EndedBy = TurnEndReason | Literal["digits", "silence"]
 """What gave the agent the turn. `silence`: nobody spoke, and the agent asks whether the caller is still there."""
 MOMENTS: Final = (
     *("speech_start_ms", "speech_end_ms", "turn_end_ms", "text_ready_ms"),

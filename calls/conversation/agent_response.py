@@ -105,7 +105,7 @@ class AgentResponse:
     @property
     def heard_ms(self) -> float:
         """How much sound of it was sent."""
-        sent = sum(self.output.playout.heard(piece.utterance) for piece in self._pieces)
+        sent = sum(self.output.playout.played(piece.utterance) for piece in self._pieces)
         return sent * 1000 / self.output.settings.rate
 
     def confirm(self, turn: TimelineTurn) -> None:
@@ -149,7 +149,7 @@ class AgentResponse:
         """Bring the transcript's lines to what was heard by now. Right also after the playout was flushed or closed."""
         texts: dict[TranscriptLine, list[str]] = {}
         for piece in self._pieces:
-            heard = played_text(piece.speech, self.output.playout.heard(piece.utterance))
+            heard = played_text(piece.speech, self.output.playout.played(piece.utterance))
             texts.setdefault(piece.line, []).append(heard)
         for line, parts in texts.items():
             line.text = " ".join(text for text in parts if text)
@@ -188,7 +188,7 @@ class AgentResponse:
     async def _synthesize(self, sentences: asyncio.Queue[_SentenceOfLine | SegmentEnd | None]) -> None:
         while (next_one := await sentences.get()) is not None:
             if isinstance(next_one, SegmentEnd):
-                self.output.playout.answering(False)
+                self.output.playout.expect_more(False)
                 self._pauses_said += 1
                 self._progress.set()
                 continue
@@ -200,7 +200,7 @@ class AgentResponse:
             await self._wait_to_speak()
             self._queue_for_playout(speech, line)
             await self._wait_unsent_at_most(SENTENCES_AHEAD)
-        self.output.playout.answering(False)
+        self.output.playout.expect_more(False)
         await self._wait_unsent_at_most(0)
 
     async def _wait_to_speak(self) -> None:
@@ -214,11 +214,11 @@ class AgentResponse:
     def _queue_for_playout(self, speech: Speech, line: TranscriptLine) -> None:
         """Give a sentence to the playout, unless the one before it was flushed: then the cancellation is on its way."""
         playout = self.output.playout
-        if self.begun and self._pieces[-1].utterance.cut:
+        if self.begun and self._pieces[-1].utterance.flushed:
             return
         if not self.begun or self._pieces[-1].line is not line:
             self.on_line(line)
-        playout.answering(True)
+        playout.expect_more(True)
         utterance = playout.begin(speech.text)
         self.output.on_spoken(speech.text)
         self._pieces.append(_SpokenSentence(speech, utterance, line))

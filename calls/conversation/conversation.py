@@ -21,13 +21,13 @@ from calls.conversation.response_generator import LlmWithTools, ResponseGenerato
 from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.state import MAX_IDLE_PROMPTS, ConversationEnd, ConversationState
 from config.errors import ModelError
-from media.engine.call_audio import Broken, DigitHeard, UtteranceSent
+from media.engine.call_audio import AudioFailure, DtmfDetected, UtterancePlayed
 from media.turns.events import (
     AgentStarted,
     AgentStopped,
-    Interrupted,
-    Pause,
-    Resume,
+    BargeIn,
+    PlayoutPaused,
+    PlayoutResumed,
     Speculate,
     SpeechResumed,
     SpeechStarted,
@@ -59,7 +59,7 @@ class Conversation:
         timeline: Timeline,
         protect: Callable[[bool], None],
         on_progress: Callable[[], None] = lambda: None,
-        on_tone: Callable[[DigitHeard], None] = lambda _: None,
+        on_tone: Callable[[DtmfDetected], None] = lambda _: None,
     ) -> None:
         self.transcript = Transcript()
         self.timeline = timeline
@@ -124,23 +124,23 @@ class Conversation:
                 self._answered(answer, group)
             case UserIdle():
                 self._break_silence(group)
-            case Broken(error=error):
+            case AudioFailure(error=error):
                 raise error
-            case DtmfKeyPressed() | DigitHeard() | HoldChanged() | UtteranceSent():
+            case DtmfKeyPressed() | DtmfDetected() | HoldChanged() | UtterancePlayed():
                 self._pass_on(happening)
             case _:
                 self._follow_caller(happening)
 
-    def _pass_on(self, happening: DtmfKeyPressed | DigitHeard | HoldChanged | UtteranceSent) -> None:
+    def _pass_on(self, happening: DtmfKeyPressed | DtmfDetected | HoldChanged | UtterancePlayed) -> None:
         """What concerns one part alone."""
         match happening:
             case DtmfKeyPressed():
                 self._silence.reset()
-            case DigitHeard():
+            case DtmfDetected():
                 self._on_tone(happening)
             case HoldChanged(held):
                 self._silence.set_on_hold(held)
-            case UtteranceSent(utterance=utterance):
+            case UtterancePlayed(utterance=utterance):
                 if self._answer is not None:
                     self._answer.on_utterance_sent(utterance)
 
@@ -157,7 +157,7 @@ class Conversation:
                 self._floor.caller = False
                 self._drop_guess()
                 self._release()
-            case Interrupted():
+            case BargeIn():
                 self._interrupted(event)
             case _:
                 self._follow_agent(event)
@@ -169,9 +169,9 @@ class Conversation:
                 self._floor.agent = True
                 self.timeline.agent_started(at_ms)
                 self._on_progress()
-            case Pause(at_ms):
+            case PlayoutPaused(at_ms):
                 self._floor.paused_ms = at_ms
-            case Resume():
+            case PlayoutResumed():
                 self._floor.paused_ms = None
             case AgentStopped():
                 self._floor.agent = False
@@ -240,7 +240,7 @@ class Conversation:
         """Of the answer to what is being said: that of one which it replaces before it was heard."""
         return self._answer.options if self._answer is not None and not self._answer.begun else ResponseOptions()
 
-    def _interrupted(self, event: Interrupted) -> None:
+    def _interrupted(self, event: BargeIn) -> None:
         """The engine has flushed the playout already; what was written since then goes too."""
         answer = self._answer
         if answer is None or not answer.begun:

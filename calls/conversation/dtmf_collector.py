@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from calls.conversation.timers import CallLater, Timer
-from media.dtmf.keys import DigitWay
+from media.dtmf.keys import DtmfMethod
 
 GATHER_S: Final = 2.0
 """An entry is complete this long after its last digit; `#` completes it at once."""
@@ -25,7 +25,7 @@ CHANGED_AFTER: Final = 3
 now."""
 ECHO_MS: Final = 700.0
 """A line may give back a key of ours so long after its end."""
-_SURER: Final[tuple[DigitWay, ...]] = ("tone", "info", "rfc4733")
+_SURER: Final[tuple[DtmfMethod, ...]] = ("inband", "info", "rfc4733")
 """Each is surer than those before it: a voice can sound like a tone, and SIP INFO comes late."""
 
 
@@ -47,7 +47,7 @@ class _Press:
 
     digit: str
     at_ms: float
-    ways: set[DigitWay]
+    ways: set[DtmfMethod]
 
 
 class DtmfDeduplicator:
@@ -56,10 +56,10 @@ class DtmfDeduplicator:
 
     def __init__(self) -> None:
         self._recent: deque[_Press] = deque()
-        self._way: DigitWay | None = None  # the surest way that has worked in this call
+        self._way: DtmfMethod | None = None  # the surest way that has worked in this call
         self._alone = 0  # presses in a row that only a less sure way has brought
 
-    def is_new(self, digit: str, way: DigitWay, at_ms: float) -> bool:
+    def is_new(self, digit: str, way: DtmfMethod, at_ms: float) -> bool:
         """Whether a key that came is a press of its own. Each way tells of a press once, so what comes by the same way
         again is another press, however soon. Once a surer way has worked, the others are not believed alone, unless
         they bring `CHANGED_AFTER` presses in a row without it."""
@@ -75,13 +75,13 @@ class DtmfDeduplicator:
         self._recent.append(_Press(digit, at_ms, {way}))
         return True
 
-    def _repeated_by(self, digit: str, way: DigitWay, at_ms: float) -> _Press | None:
+    def _repeated_by(self, digit: str, way: DtmfMethod, at_ms: float) -> _Press | None:
         for press in self._recent:
             if press.digit == digit and way not in press.ways and abs(at_ms - press.at_ms) <= REPEATED_WITHIN_MS:
                 return press
         return None
 
-    def _is_doubtful(self, way: DigitWay) -> bool:
+    def _is_doubtful(self, way: DtmfMethod) -> bool:
         if self._way is None or _SURER.index(way) >= _SURER.index(self._way):
             return False
         self._alone += 1
@@ -90,7 +90,7 @@ class DtmfDeduplicator:
         self._way = way
         return False
 
-    def _believe(self, way: DigitWay) -> None:
+    def _believe(self, way: DtmfMethod) -> None:
         if self._way is None or _SURER.index(way) >= _SURER.index(self._way):
             self._way = way
             self._alone = 0
@@ -134,7 +134,7 @@ class DtmfCollector:
         self._digits = ""
         self._timer: Timer | None = None
 
-    def on_digit(self, digit: str, way: DigitWay, at_ms: float | None = None) -> None:
+    def on_digit(self, digit: str, way: DtmfMethod, at_ms: float | None = None) -> None:
         """A key came: 0-9, *, #, A-D. The same press by another way counts for nothing. Without `at_ms` it came now."""
         if not self._presses.is_new(digit, way, self._clock_ms() if at_ms is None else at_ms):
             return

@@ -30,7 +30,7 @@ ConversationEvent = CallEvent | ControlEvent
 
 
 class EventQueue:
-    """The `CallListener` of a call's audio, and of everything else that happens in it."""
+    """The `CallEventListener` of a call's audio, and of everything else that happens in it."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[ConversationEvent] = asyncio.Queue()

@@ -12,7 +12,7 @@ import numpy as np
 import soxr
 
 from media.audio_port import Samples
-from media.background.files import NotSound, read_wav
+from media.background.files import InvalidSound, read_wav
 from media.background.loop_synthesis import SAMPLE_RATE
 from sipcore.audio.pump import Pump
 from storage.background_sounds.sounds import path_of
@@ -54,7 +54,7 @@ class BackgroundSounds:
 
     async def play(self, slot: int, sound_id: str, rate: int, volume: float) -> None:
         """Play the sound under the call in a slot of this rate until its end, at this volume (0..1), and at `DUCKED` of
-        it while the agent speaks. Raises `OSError` or `NotSound` when the sound cannot be read."""
+        it while the agent speaks. Raises `OSError` or `InvalidSound` when the sound cannot be read."""
         loop = await self._loop((sound_id, rate))
         self._pump.set_background(slot, loop.background, volume, volume * DUCKED)
 
@@ -82,7 +82,7 @@ class BackgroundSounds:
         path = path_of(self._data_dir, sound_id)
         samples = at_rate(read_wav(path), rate)
         if len(samples) == 0:
-            raise NotSound(f"{path.name} holds no sound")
+            raise InvalidSound(f"{path.name} holds no sound")
         return _Loop(self._pump.load_background(samples), samples.nbytes)
 
 

@@ -30,8 +30,8 @@ from calls.session.snapshot import CallSnapshot
 from calls.session.transfer import ReferHandler, ReroutePolicy, TransferSupport, trunk_address_check
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
-from media.engine.call_audio import EngineCall
-from media.recording import Recording, RecordingEnd
+from media.engine.call_audio import CallAudio
+from media.recording import Recording, RecordingResult
 from sipcore.dialogs.leg import Leg, LegEnd, Media
 from storage.agents.agents import Agent
 from storage.calls import calls, recordings
@@ -70,7 +70,7 @@ class CallSession:
         self._ending: asyncio.Future[EndedReason] = asyncio.get_running_loop().create_future()
         self._answered_at: datetime | None = None
         self._ended_at: datetime | None = None
-        self._sound_of_call: EngineCall | None = None
+        self._sound_of_call: CallAudio | None = None
         self._conversation: Conversation | None = None
         self._meter = UsageMeter()
         self._recorded = False
@@ -203,9 +203,9 @@ class CallSession:
             return None
 
     @asynccontextmanager
-    async def _sound(self, media: Media, ask_ahead_ms: float) -> AsyncIterator[tuple[EngineCall, EventQueue]]:
+    async def _sound(self, media: Media, ask_ahead_ms: float) -> AsyncIterator[tuple[CallAudio, EventQueue]]:
         """The call in the audio engine, recorded. Leaving it hangs up and closes the recording."""
-        closed: asyncio.Future[RecordingEnd] = asyncio.get_running_loop().create_future()
+        closed: asyncio.Future[RecordingResult] = asyncio.get_running_loop().create_future()
         recording = self._record(media, closed)
         inbox = EventQueue()
         try:
@@ -222,7 +222,7 @@ class CallSession:
             await self._hang_up(self._ending.result() if self._ending.done() else None)
             self._recorded = await self._close_recording(recording, closed)
 
-    def _record(self, media: Media, closed: asyncio.Future[RecordingEnd]) -> Recording:
+    def _record(self, media: Media, closed: asyncio.Future[RecordingResult]) -> Recording:
         loop = closed.get_loop()
         return self._house.recordings.open(
             recordings.path_of(self._house.data_dir, self.call.id, self.call.created_at),
@@ -231,7 +231,7 @@ class CallSession:
             on_closed=lambda end: _tell(loop, closed, end),
         )
 
-    async def _close_recording(self, recording: Recording, closed: asyncio.Future[RecordingEnd]) -> bool:
+    async def _close_recording(self, recording: Recording, closed: asyncio.Future[RecordingResult]) -> bool:
         """Wait until the engine has let go of the call and its recording is on the disk; whether it holds sound."""
         await asyncio.wait((closed,), timeout=RECORDING_CLOSES_S)
         if closed.done():
@@ -269,7 +269,7 @@ class CallSession:
     def _has_words(self, backchannel: bool) -> None:
         """From a model's thread: the recognizer has words."""
         if self._sound_of_call is not None:
-            self._sound_of_call.words(backchannel)
+            self._sound_of_call.on_transcript(backchannel)
 
     def _leg_ended(self, ended: asyncio.Future[LegEnd]) -> None:
         if ended.cancelled() or not ended.result().by_peer:
@@ -282,7 +282,7 @@ class CallSession:
         return self._leg.facts.direction == "inbound"
 
 
-def _tell(loop: asyncio.AbstractEventLoop, closed: asyncio.Future[RecordingEnd], end: RecordingEnd) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, closed: asyncio.Future[RecordingResult], end: RecordingResult) -> None:
     """From the writer's thread; a loop that is gone needs no news."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(closed.set_result, end)

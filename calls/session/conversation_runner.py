@@ -33,8 +33,8 @@ from calls.tools.builtin_tools import builtin_toolset, load_toolset
 from calls.tools.http_tool import CallContext
 from calls.tools.toolset import ToolSet
 from config.clock import utc_now
-from media.background.files import NotSound
-from media.engine.call_audio import DigitHeard, EngineCall
+from media.background.files import InvalidSound
+from media.engine.call_audio import CallAudio, DtmfDetected
 from models.protocols import EndOfTurnStream, SpeechToTextStream, VoiceSettings
 from models.turn_detection import backchannels
 from sipcore.dialogs.leg import Leg
@@ -132,7 +132,7 @@ class ConversationRunner:
         script: ConversationConfig,
         senses: SpeechInput,
         belt: ToolSet,
-        sound: EngineCall,
+        sound: CallAudio,
         inbox: EventQueue,
         answered_at: datetime,
     ) -> None:
@@ -146,7 +146,7 @@ class ConversationRunner:
         self._entry = DtmfCollector(inbox.put, asyncio.get_running_loop().call_later, house.engine.now_ms)
         self._log = log.bind(call_id=parties.call.id)
         agent, call = parties.agent, parties.call
-        sound.ear, sound.judge = senses.stt, senses.end_of_turn
+        sound.speech_sink, sound.end_of_turn_sink = senses.stt, senses.end_of_turn
         voice = VoiceSettings(models.voice_name, agent.voice_speed, agent.voice_stability, sound.rate)
         self.conversation = Conversation(
             call_id=call.id,
@@ -156,7 +156,7 @@ class ConversationRunner:
             mind=LlmWithTools(models.llm, belt, parties.meter),
             mouth=SpeechOutput(models.tts, voice, sound.playout, agent.language_hint, parties.meter.spoke),
             timeline=self._timeline(),
-            protect=sound.protect,
+            protect=sound.set_uninterruptible,
             on_progress=self._changed.set,
             on_tone=self._hear_key,
         )
@@ -167,10 +167,10 @@ class ConversationRunner:
         ago = utc_now() - self._answered_at
         return Timeline(clock() - ago.total_seconds() * 1000, clock, turn_metrics.observe)
 
-    def _hear_key(self, key: DigitHeard) -> None:
+    def _hear_key(self, key: DtmfDetected) -> None:
         """A key that was heard as sound: the caller's, or the echo of one that we pressed."""
         if not self._own_keys.is_echo(key.at_ms):
-            self._entry.on_digit(key.digit, "tone", key.at_ms)
+            self._entry.on_digit(key.digit, "inband", key.at_ms)
 
     async def run(self, ending: asyncio.Future[EndedReason], end: Callable[[EndedReason], None]) -> None:
         """`ending` is done when the call is to end; `end` ends it. Raises what went wrong."""
@@ -246,7 +246,7 @@ class ConversationRunner:
             return
         try:
             await backgrounds.play(sound.slot, agent.background_sound_id, sound.rate, agent.background_sound_volume)
-        except (OSError, NotSound) as error:
+        except (OSError, InvalidSound) as error:
             self._log.warning("call.without_background", sound_id=agent.background_sound_id, error=str(error))
 
     async def _watch_media(self, end: Callable[[EndedReason], None]) -> None:

@@ -11,7 +11,7 @@ from calls.knowledge.search import KnowledgeSearch
 from calls.post_call.finalizer import CallFinalizer
 from calls.session.background_audio import BackgroundSounds
 from calls.tools.http_tool import ToolHttpAccess
-from media.engine.engine import Engine
+from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from models.loading.catalogue import Catalogue
 from storage.database.database import Database
@@ -25,7 +25,7 @@ class CallDependencies:
     Without `knowledge` documents are searched by their words alone."""
 
     database: Database
-    engine: Engine
+    engine: AudioEngine
     recordings: RecordingWriter
     models: Catalogue
     finalizer: CallFinalizer

@@ -15,7 +15,7 @@ from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.knowledge.search import KnowledgeSearch
 from calls.tools.http_tool import CallContext, HttpTool, ToolHttpAccess
 from calls.tools.toolset import Tool, ToolResult, ToolSet, function_name
-from media.dtmf.keys import pressable
+from media.dtmf.keys import normalize_dtmf
 from models.protocols import END_CALL, HANG_UP, SEARCH_KNOWLEDGE, ToolDefinition
 from storage.agents import tools
 from storage.agents.agents import Agent
@@ -76,7 +76,7 @@ class SendDtmfTool:
     async def run(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Press them; spaces and dashes between them do not count."""
         try:
-            keys = pressable(arguments["digits"])
+            keys = normalize_dtmf(arguments["digits"])
         except ValueError:
             keys = ""
         if not 0 < len(keys) <= MAX_DTMF_KEYS:

@@ -28,7 +28,7 @@ _PULSE_SAMPLES: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class BabblePattern:
     """How people talk in a place. `pause_s` is the mean silence of a voice between two of its phrases."""
 
     voices: int
@@ -45,7 +45,7 @@ class _Tracks:
     formants: NDArray[np.float64]
 
 
-def babble(rng: np.random.Generator, length: int, talk: Talk) -> Loop:
+def babble(rng: np.random.Generator, length: int, talk: BabblePattern) -> Loop:
     """All voices of a place together; `length` is a multiple of 10 ms."""
     total = np.zeros(length)
     hiss = np.zeros(length // _GRID)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from config import sandbox
 from config.sandbox import limits
 from media.audio_port import Samples
-from media.background.files import MAX_SECONDS, NotSound
+from media.background.files import MAX_SECONDS, InvalidSound
 from media.background.loop_synthesis import SAMPLE_RATE
 
 RATES: Final = range(4_000, 192_001)
@@ -65,7 +65,7 @@ def decode(data: bytes) -> Samples:
     where it is louder than full scale, brought down as a whole.
 
     Blocks (0.3 s for a short file, up to _DEADLINE_S): call it on a thread; it waits without the interpreter lock. Each
-    call takes a process of up to 200 MB: bound how many run at once. Raises `NotSound`.
+    call takes a process of up to 200 MB: bound how many run at once. Raises `InvalidSound`.
     """
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     try:
@@ -80,17 +80,17 @@ def decode(data: bytes) -> Samples:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise NotSound("The file takes too long to decode") from error
+        raise InvalidSound("The file takes too long to decode") from error
     if done.returncode == 0:
         return np.frombuffer(done.stdout, np.int16).copy()
     if done.returncode == _REFUSED:
-        raise NotSound(done.stdout.decode())
+        raise InvalidSound(done.stdout.decode())
     if done.returncode == -signal.SIGSYS:
         _log.warning("sound.decoder_killed", signal="SIGSYS", bytes=len(data))
-        raise NotSound("Decoding was stopped: the file made the decoder do what it may not")
+        raise InvalidSound("Decoding was stopped: the file made the decoder do what it may not")
     if -done.returncode in _FATAL_SIGNALS:
         _log.warning("sound.decoder_killed", signal=signal.Signals(-done.returncode).name, bytes=len(data))
-        raise NotSound("The file cannot be decoded")
+        raise InvalidSound("The file cannot be decoded")
     last_words = done.stderr[-2000:].decode(errors="replace").strip()
     raise RuntimeError(f"the sound decoder ended with status {done.returncode}: {last_words}")
 
@@ -98,15 +98,15 @@ def decode(data: bytes) -> Samples:
 def read(data: bytes) -> Samples:
     """`decode` in this process, without bounds on time and memory other than MAX_SECONDS of sound."""
     if not data:
-        raise NotSound("The file is empty")
-    if not _looks_like_sound(data):
-        raise NotSound("The file is not WAV, MP3, Ogg or FLAC")
+        raise InvalidSound("The file is empty")
+    if not _has_known_signature(data):
+        raise InvalidSound("The file is not WAV, MP3, Ogg or FLAC")
     try:
         with _Stream(io.BytesIO(data)) as file:
             _check(file)
-            return _leveled(_resampled(file))
+            return _normalized(_resampled(file))
     except soundfile.SoundFileError as error:
-        raise NotSound("The file is damaged or of a kind that cannot be decoded") from error
+        raise InvalidSound("The file is damaged or of a kind that cannot be decoded") from error
 
 
 class _Stream(soundfile.SoundFile):  # type: ignore[misc]  # the library has no types
@@ -117,7 +117,7 @@ class _Stream(soundfile.SoundFile):  # type: ignore[misc]  # the library has no 
         return False
 
 
-def _looks_like_sound(data: bytes) -> bool:
+def _has_known_signature(data: bytes) -> bool:
     """Whether the first bytes are those of one of our formats, so that no other parser of libsndfile sees them."""
     if data.startswith(b"RIFF"):
         return data[8:12] == b"WAVE"
@@ -127,13 +127,13 @@ def _looks_like_sound(data: bytes) -> bool:
 
 
 def _check(file: _Stream) -> None:
-    """Raises `NotSound` for what the header alone forbids."""
+    """Raises `InvalidSound` for what the header alone forbids."""
     if file.subtype not in _CODECS.get(file.format, ()):
-        raise NotSound(f"{file.format} with {file.subtype} is not supported")
+        raise InvalidSound(f"{file.format} with {file.subtype} is not supported")
     if file.samplerate not in RATES:
-        raise NotSound(f"The sample rate must be {RATES[0]} to {RATES[-1]} Hz, not {file.samplerate}")
+        raise InvalidSound(f"The sample rate must be {RATES[0]} to {RATES[-1]} Hz, not {file.samplerate}")
     if file.channels > MAX_CHANNELS:
-        raise NotSound(f"The sound has {file.channels} channels, more than {MAX_CHANNELS}")
+        raise InvalidSound(f"The sound has {file.channels} channels, more than {MAX_CHANNELS}")
 
 
 def _resampled(file: _Stream) -> NDArray[np.float64]:
@@ -144,19 +144,19 @@ def _resampled(file: _Stream) -> NDArray[np.float64]:
     while len(block := file.read(_BLOCK_SAMPLES // file.channels, dtype="float32", always_2d=True)):
         frames += len(block)
         if frames > MAX_SECONDS * file.samplerate:
-            raise NotSound(f"The sound is longer than {MAX_SECONDS} seconds")
+            raise InvalidSound(f"The sound is longer than {MAX_SECONDS} seconds")
         # Not a number is not less either.
         if not np.abs(block).max() <= _LOUDEST:
-            raise NotSound("The file holds samples that are no numbers or beyond all measure")
+            raise InvalidSound("The file holds samples that are no numbers or beyond all measure")
         parts.append(stream.resample_chunk(block.mean(axis=1)))
     parts.append(stream.resample_chunk(np.zeros(0, np.float32), last=True))
     return np.concatenate(parts).astype(np.float64)
 
 
-def _leveled(sound: NDArray[np.float64]) -> Samples:
+def _normalized(sound: NDArray[np.float64]) -> Samples:
     """Without what no ear hears but a start or an end turns into a thump; at most full scale, without distortion."""
     if len(sound) == 0:
-        raise NotSound("The file holds no sound")
+        raise InvalidSound("The file holds no sound")
     sound -= sound.mean()
     loudest = float(np.abs(sound).max())
     return np.rint(sound * min(32768.0, 32767 / max(loudest, 1e-9))).astype(np.int16)
@@ -184,7 +184,7 @@ def _main() -> int:
     sandbox.enter()
     try:
         answer, status = read(sys.stdin.buffer.read()).tobytes(), 0
-    except NotSound as refusal:
+    except InvalidSound as refusal:
         answer, status = str(refusal).encode(), _REFUSED
     except MemoryError:
         answer, status = b"The file takes too much memory to decode", _REFUSED

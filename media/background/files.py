@@ -24,13 +24,13 @@ MIME_TYPES: Final = frozenset({
 MAX_SECONDS: Final = 300
 """The longest sound that is taken, s."""
 
-UNFINISHED: Final = ".sound-"
+TEMPORARY_PREFIX: Final = ".sound-"
 """How the names of files begin that `write_wav` has not finished."""
 
 _CROSSFADE: Final = SAMPLE_RATE // 4
 
 
-class NotSound(ValueError):
+class InvalidSound(ValueError):
     """A file that cannot become a background sound. Its text is a sentence for the one who sent it."""
 
 
@@ -52,7 +52,7 @@ def loop(samples: Samples) -> Samples:
 def write_wav(path: Path, samples: Samples) -> None:
     """Store mono int16 samples at SAMPLE_RATE as a WAV file that only our own user can read. The folder exists.
     Whatever happens, `path` holds either what it held or all of this; blocks until it is on disk. Raises OSError."""
-    handle, aside = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
+    handle, aside = tempfile.mkstemp(prefix=TEMPORARY_PREFIX, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             with wave.open(file, "wb") as sound:
@@ -70,17 +70,17 @@ def write_wav(path: Path, samples: Samples) -> None:
 
 
 def read_wav(path: Path) -> Samples:
-    """The samples of a file of `write_wav`. Raises OSError when it cannot be read, `NotSound` when it is another kind
-    of file or was cut short."""
+    """The samples of a file of `write_wav`. Raises OSError when it cannot be read, `InvalidSound` when it is another
+    kind of file or was cut short."""
     try:
         with wave.open(str(path), "rb") as sound:
             kind = (sound.getnchannels(), sound.getsampwidth(), sound.getframerate())
             frames = sound.getnframes()
             data = sound.readframes(frames)
     except (wave.Error, EOFError) as error:
-        raise NotSound(f"{path.name} is no WAV file") from error
+        raise InvalidSound(f"{path.name} is no WAV file") from error
     if kind != (1, 2, SAMPLE_RATE) or len(data) != 2 * frames:
-        raise NotSound(f"{path.name} is no complete mono 16-bit WAV file of {SAMPLE_RATE} Hz")
+        raise InvalidSound(f"{path.name} is no complete mono 16-bit WAV file of {SAMPLE_RATE} Hz")
     return np.frombuffer(data, "<i2").astype(np.int16)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.audio_port import Samples
-from media.background.babble import Talk, babble
+from media.background.babble import BabblePattern, babble
 from media.background.loop_synthesis import SAMPLE_RATE, Loop, band, drift, filtered, in_room, leveled, noise, scattered
 
 LEVEL_DBFS: Final = -26.0
@@ -36,7 +36,7 @@ class Preset:
 def _office() -> Samples:
     """A few people at some distance, somebody typing, the air conditioning."""
     rng, length = np.random.default_rng(1), 30 * SAMPLE_RATE
-    people = in_room(rng, babble(rng, length, Talk(voices=6, pause_s=1.6)), 0.4, direct=0.35)
+    people = in_room(rng, babble(rng, length, BabblePattern(voices=6, pause_s=1.6)), 0.4, direct=0.35)
     murmur = leveled(filtered(people, band(180, 2800))) * drift(rng, length, 0.3, 1.0)
     keys = leveled(in_room(rng, _typing(rng, length), 0.3, direct=0.6), -15)
     return _finished(murmur + keys + _air_conditioning(rng, length))
@@ -54,7 +54,7 @@ def _rain() -> Samples:
 def _cafe() -> Samples:
     """Many people in a lively room, cups and spoons, steam from the coffee machine at moments."""
     rng, length = np.random.default_rng(3), 30 * SAMPLE_RATE
-    people = filtered(babble(rng, length, Talk(voices=14, pause_s=0.9)), band(180, 3200))
+    people = filtered(babble(rng, length, BabblePattern(voices=14, pause_s=0.9)), band(180, 3200))
     sounds = leveled(people) + leveled(_dishes(rng, length), -13) + leveled(_steam(rng, length), -14)
     return _finished(in_room(rng, sounds, 0.6, direct=0.4) * drift(rng, length, 0.2, 0.8))
 

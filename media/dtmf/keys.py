@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-DigitWay = Literal["rfc4733", "info", "tone"]
+DtmfMethod = Literal["rfc4733", "info", "inband"]
 """How a key came: as RFC 4733 events beside the sound, by SIP INFO, or as a tone in the sound."""
 
 KEYPAD: Final = ("123A", "456B", "789C", "*0#D")
@@ -12,17 +12,17 @@ KEYPAD: Final = ("123A", "456B", "789C", "*0#D")
 KEYS: Final = frozenset("".join(KEYPAD))
 PAUSES: Final = frozenset("w,")
 """What is written among keys to wait half a second."""
-MOST_AT_ONCE: Final = 64
+MAX_DIGITS: Final = 64
 
 
-def pressable(digits: str) -> str:
+def normalize_dtmf(digits: str) -> str:
     """Keys to press as the pump takes them: upper case, without the spaces and dashes that people write between them.
-    Raises `ValueError` for other characters, for none at all and for more than `MOST_AT_ONCE`."""
+    Raises `ValueError` for other characters, for none at all and for more than `MAX_DIGITS`."""
     keys = digits.translate({ord(c): None for c in " -"}).upper().replace("W", "w")
     if wrong := set(keys) - KEYS - PAUSES:
         raise ValueError(
             f"no key of a telephone: {' '.join(sorted(wrong))!r}; there are 0-9 * # A-D, and w for a pause"
         )
-    if not 0 < len(keys) <= MOST_AT_ONCE:
-        raise ValueError(f"between 1 and {MOST_AT_ONCE} keys can be pressed at a time, not {len(keys)}")
+    if not 0 < len(keys) <= MAX_DIGITS:
+        raise ValueError(f"between 1 and {MAX_DIGITS} keys can be pressed at a time, not {len(keys)}")
     return keys

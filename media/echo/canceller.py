@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from media.audio_history import Cursor, History
+from media.audio_history import AudioHistory, Cursor
 from media.audio_port import Samples
 from media.echo.delay_estimator import LOOK_MS
-from media.echo.speex import FRAME_MS, Canceller
+from media.echo.speex import FRAME_MS, AdaptiveFilter
 from media.vad.silero import WINDOW_MS
 
 LEAD_MS: Final = 16
@@ -56,17 +56,17 @@ _SOUND: Final = 300.0
 Signal = NDArray[np.float32]
 
 
-class EchoLine:
+class EchoCanceller:
     """Takes the echo out of one row of a history. `lag_ms` is the delay that was found."""
 
-    def __init__(self, history: History, row: int, rate: int, lag_ms: float, canceller: Canceller) -> None:
+    def __init__(self, history: AudioHistory, row: int, rate: int, lag_ms: float, canceller: AdaptiveFilter) -> None:
         """It knows nothing yet: it is to `learn` from what the history holds."""
         self.lag_ms = lag_ms
         self._history = history
         self._row = row
         self._frame = FRAME_MS * rate // 1000
         self._behind = round(max(lag_ms - LEAD_MS, 0.0) * rate / 1000)
-        self._canceller = canceller
+        self._filter = canceller
         self._leak = LEAK_AT_FIRST  # energy of what is left of the echo, against the echo's
         self._echoes: deque[float] = deque(maxlen=LAST_FRAMES)  # their energy
         self._gain = 1.0
@@ -75,36 +75,36 @@ class EchoLine:
         self._frames = 0
         self._energy = self._left = 0.0  # of the frames that sound, what came in and what the filter left
         self._passes = 0  # that are done
-        history.double(row)
-        history.cursor[row, Cursor.LEARNED] = first = self._first()
+        history.keep_original(row)
+        history.cursor[row, Cursor.ADAPTED] = first = self._first()
         for start in range(self._begin(), first, self._frame):
             self._follow_noise(energy(history.original(row, start, start + self._frame)))
 
     @property
-    def learned(self) -> bool:
+    def adapted(self) -> bool:
         """It has learned all that the history holds: from now on it can `clean`."""
         return self._passes == PASSES
 
-    def learn(self, frames: int) -> int:
+    def adapt(self, frames: int) -> int:
         """Go on learning from so many frames; returns how many of them were too many, because it has `learned`. Raises
         what the canceller raises."""
         cursor = self._history.cursor[self._row]
-        while frames > 0 and not self.learned:
-            at = int(cursor[Cursor.LEARNED])
+        while frames > 0 and not self.adapted:
+            at = int(cursor[Cursor.ADAPTED])
             lost = max(self._behind - at, 0)
             at += -(-lost // self._frame) * self._frame
             if at + self._frame > cursor[Cursor.READY]:
                 self._passes += 1
-                cursor[Cursor.LEARNED] = self._first()
+                cursor[Cursor.ADAPTED] = self._first()
                 continue
             heard, _left = self._cancel(at)
             if self._passes == PASSES - 1:
                 self._follow_noise(energy(heard))
-            cursor[Cursor.LEARNED] = at + self._frame
+            cursor[Cursor.ADAPTED] = at + self._frame
             frames -= 1
         return frames
 
-    def took_all(self, end: int, per_ms: int) -> bool:
+    def removed_all(self, end: int, per_ms: int) -> bool:
         """Whether next to nothing is left of what came in of late, up to an index: nobody speaks but the agent."""
         return self._left_of(end, WINDOW_MS * per_ms) < LEFT_NOW and self._left_of(end, LOOK_MS * per_ms) < LEFT
 
@@ -113,37 +113,37 @@ class EchoLine:
         the filter usually leaves of an echo as loud as the last ones."""
         if self._left_of(end, WINDOW_MS * per_ms) < LEFT_NOW or self._left_of(end, LOOK_MS * per_ms) < LEFT:
             return True
-        now = energy(self._history.heard[self._row, end - WINDOW_MS * per_ms : end]) - NOISE_MARGIN * self._noise
+        now = energy(self._history.rx_audio[self._row, end - WINDOW_MS * per_ms : end]) - NOISE_MARGIN * self._noise
         return now < _LEAK_MARGIN * max(self._leak, LEAST_LEAK) * max(self._echoes, default=0.0)
 
     @property
-    def useless(self) -> bool:
+    def ineffective(self) -> bool:
         """It has explained next to nothing of a lot of sound."""
         return self._frames >= USELESS_FRAMES and self._left > USELESS * self._energy
 
-    def clean(self) -> None:
+    def process(self) -> None:
         """Take the echo out of all whole frames that have come."""
         cursor = self._history.cursor[self._row]
         ready, end = int(cursor[Cursor.READY]), int(cursor[Cursor.END])
         for start in range(ready, end - self._frame + 1, self._frame):
             heard, left = self._cancel(start)
-            self._history.heard[self._row, start : start + self._frame] = self._turned_down(heard, left)
+            self._history.rx_audio[self._row, start : start + self._frame] = self._suppress_residual(heard, left)
             cursor[Cursor.READY] = start + self._frame
 
     def close(self) -> None:
         """No more."""
-        self._canceller.close()
+        self._filter.close()
 
     def _left_of(self, end: int, count: int) -> float:
         """The share of the energy of so many samples that is left, apart from the noise."""
-        left = energy(self._history.heard[self._row, end - count : end]) - NOISE_MARGIN * self._noise
+        left = energy(self._history.rx_audio[self._row, end - count : end]) - NOISE_MARGIN * self._noise
         return left / (energy(self._history.original(self._row, end - count, end)) + 1.0)
 
     def _first(self) -> int:
         """Where a pass over the history begins, so that it ends with the last sample that may be judged: nothing is
         learned from what came before the agent's first sound."""
         begin, end = self._begin(), int(self._history.cursor[self._row, Cursor.READY])
-        sounds = self._history.said[self._row, begin - self._behind : end - self._behind] != 0
+        sounds = self._history.tx_audio[self._row, begin - self._behind : end - self._behind] != 0
         silent = int(sounds.argmax()) if sounds.any() else len(sounds)
         return begin + silent // self._frame * self._frame
 
@@ -154,9 +154,9 @@ class EchoLine:
     def _cancel(self, start: int) -> tuple[Samples, Samples]:
         heard = self._history.original(self._row, start, start + self._frame)
         before = start - self._behind
-        return heard, self._canceller.cancel(heard, self._history.said[self._row, before : before + self._frame])
+        return heard, self._filter.cancel(heard, self._history.tx_audio[self._row, before : before + self._frame])
 
-    def _turned_down(self, heard: Samples, left: Samples) -> Samples:
+    def _suppress_residual(self, heard: Samples, left: Samples) -> Samples:
         before, whole = heard.astype(np.float32), left.astype(np.float32)
         came, remains = energy(before), energy(whole)
         echo = max(energy(before - whole) - NOTCH_SHARE * remains, 0.0)

@@ -36,35 +36,35 @@ Signal = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class EchoCorrelation:
     """The best match: `share` is the correlation, 0..1, `lag_ms` how long ago that was said."""
 
-    share: float
+    correlation: float
     lag_ms: float
 
 
-def likeness(said: Samples, heard: Samples, rate: int, noise: float = 0.0) -> Likeness:
-    """Compare `heard` (`int16[LOOK_MS]`) with `said` (`int16[MOST_MS + LOOK_MS]`, ending at the same moment). `noise`
-    is the mean square of the line's noise, which has no likeness with anything and is left out of account."""
-    both = _resemblance(said, heard, rate // _NARROW, noise)[: 1 - LEAST_MS * _NARROW // 1000]
+def correlate(said: Samples, heard: Samples, rate: int, noise: float = 0.0) -> EchoCorrelation:
+    """Compare `heard` (`int16[LOOK_MS]`) with `said` (`int16[MOST_MS + LOOK_MS]`, ending at the same moment).
+    `noise` is the mean square of the line's noise, which has no likeness with anything and is left out of account."""
+    both = _correlations(said, heard, rate // _NARROW, noise)[: 1 - LEAST_MS * _NARROW // 1000]
     return _best(both, len(said) - len(heard), rate)
 
 
-def likeness_near(lag_ms: float, said: Samples, heard: Samples, rate: int, noise: float = 0.0) -> Likeness:
+def correlate_near(lag_ms: float, said: Samples, heard: Samples, rate: int, noise: float = 0.0) -> EchoCorrelation:
     """The same for delays within `NEAR_MS` of one that is known, at a quarter of the cost."""
     per_ms = rate // 1000
     latest = max(round(lag_ms) - NEAR_MS, LEAST_MS) * per_ms
     part = said[max(len(said) - latest - len(heard) - 2 * NEAR_MS * per_ms, 0) : len(said) - latest]
-    return _best(_resemblance(part, heard, rate // _NARROW, noise), len(part) - len(heard) + latest, rate)
+    return _best(_correlations(part, heard, rate // _NARROW, noise), len(part) - len(heard) + latest, rate)
 
 
-def _best(both: Signal, oldest: int, rate: int) -> Likeness:
+def _best(both: Signal, oldest: int, rate: int) -> EchoCorrelation:
     """Of correlations whose first is that of a delay of `oldest` samples at `rate` Hz."""
     best = int(both.argmax())
-    return Likeness(float(both[best]), oldest * 1000 / rate - best * 1000 / _NARROW)
+    return EchoCorrelation(float(both[best]), oldest * 1000 / rate - best * 1000 / _NARROW)
 
 
-def _resemblance(said: Samples, heard: Samples, step: int, noise: float) -> Signal:
+def _correlations(said: Samples, heard: Samples, step: int, noise: float) -> Signal:
     """Of `heard` with every stretch of `said` of its length, 0..1, the last one last."""
     x, y = _narrowed(said, step), _narrowed(heard, step)
     if not x.any() or not y.any():

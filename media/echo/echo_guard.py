@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from config.errors import StartupError
 from media.audio_history import Cursor
-from media.echo.adaptation_queue import FRAME_US, Learning
-from media.echo.canceller import EchoLine
-from media.echo.delay_estimator import LOOK_MS, MOST_MS, Likeness, likeness, likeness_near
-from media.echo.speex import TAIL_MS, Canceller, SpeexLibrary
-from media.turns.state import State
-from media.vad.input_pipeline import CallerSound, Window
+from media.echo.adaptation_queue import FRAME_US, AdaptationQueue
+from media.echo.canceller import EchoCanceller
+from media.echo.delay_estimator import LOOK_MS, MOST_MS, EchoCorrelation, correlate, correlate_near
+from media.echo.speex import TAIL_MS, AdaptiveFilter, SpeexLibrary
+from media.turns.state import TurnState
+from media.vad.input_pipeline import InputPipeline, VadWindow
 from media.vad.silero import WINDOW_MS
 
 REACH_MS: Final = 700.0
@@ -45,12 +45,12 @@ sound always takes the same ticks. Who comes too late to be compared waits for t
 long as windows may be held; then it counts as speech, unless the echo of its line is known and being learned."""
 LEAST_SHARE_US: Final = 4000
 """What of it is left to learning and comparisons, however many filters run."""
-LEARN_US: Final = 4000
+ADAPT_US: Final = 4000
 """What learning may take,"""
-LEARN_BEHIND_US: Final = 1000
+ADAPT_BEHIND_US: Final = 1000
 """and while windows wait to be compared."""
-LOOK_US: Final = 700
-NEAR_LOOK_US: Final = 250
+CORRELATE_US: Final = 700
+CORRELATE_NEAR_US: Final = 250
 SAME_LAG_MS: Final = 3.0
 """Two windows that are alike by chance are so at different delays."""
 MOVED_MS: Final = 10.0
@@ -59,101 +59,101 @@ CONFIRM_WINDOWS: Final = 2
 """On a line with an echo the caller is believed in so many windows."""
 PAUSE_WINDOWS: Final = 3
 """After so many windows without speech, what comes while the agent is audible is looked at anew."""
-_CALLERS_TURN: Final = frozenset({State.SPEECH, State.SILENCE})
+_CALLERS_TURN: Final = frozenset({TurnState.SPEECH, TurnState.SILENCE})
 _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class _Doubt:
+class _RowState:
     """What is known of the sound of a row that came while an echo was possible."""
 
-    held: list[Window] = field(default_factory=list)
+    held: list[VadWindow] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     lag_ms: float = -1e9  # of the last look
     caller: bool = False  # it is the caller who speaks
     pause: int = 0  # windows without speech
     elsewhere: int = 0  # looks that found an echo where the filter does not reach
-    state: State = State.IDLE  # of turn taking, at the last window
+    state: TurnState = TurnState.IDLE  # of turn taking, at the last window
 
 
-class Echoes:
+class EchoGuard:
     """The echoes of all rows."""
 
-    def __init__(self, rows: int, sound: CallerSound, load: Callable[[], SpeexLibrary] = SpeexLibrary) -> None:
+    def __init__(self, rows: int, sound: InputPipeline, load: Callable[[], SpeexLibrary] = SpeexLibrary) -> None:
         """Without the library (`load` raises `StartupError`) windows are compared, and nothing is taken out."""
         self._sound = sound
         self.holding = np.zeros(rows, np.bool_)
         """Rows of which windows are held: whatever comes is to be judged here."""
         self._until = np.full(rows, -np.inf)
         self._now = 0.0
-        self._lines: dict[int, EchoLine] = {}
-        self._learning = Learning(sound.history, sound.per_ms)
-        self._doubts: dict[int, _Doubt] = {}
+        self._cancellers: dict[int, EchoCanceller] = {}
+        self._adaptation = AdaptationQueue(sound.history, sound.per_ms)
+        self._rows: dict[int, _RowState] = {}
         self._left_us = SHARE_US  # of this tick
         self._running_us = 0  # what the filters that run took of the last tick
         self._waiting: dict[int, None] = {}  # rows with held windows that were not compared, in order
-        self._new: Callable[[int], Canceller] | None = None
+        self._create_filter: Callable[[int], AdaptiveFilter] | None = None
         try:
-            self._new = load().canceller
+            self._create_filter = load().create_filter
         except StartupError as error:
             _log.error("echo.library_missing", error=str(error))
 
-    def open(self, row: int) -> None:
+    def reset(self, row: int) -> None:
         """A call begins or ends in a row."""
         self._until[row] = -np.inf
         self.holding[row] = False
-        self._doubts.pop(row, None)
+        self._rows.pop(row, None)
         self._waiting.pop(row, None)
         self._drop(row)
 
-    def clean(self, now_ms: float, audible: NDArray[np.bool_]) -> None:
+    def process(self, now_ms: float, audible: NDArray[np.bool_]) -> None:
         """Once a tick, when all sound has come. Take note of the rows in which the agent is audible; go on learning;
         take the echo out of what came from lines whose filter is ready, while it may come."""
         self._now = now_ms
         self._until[audible] = now_ms + REACH_MS
-        self._study()
+        self._adapt()
         cursor = self._sound.history.cursor
-        waiting = [(row, line) for row, line in self._lines.items() if now_ms < self._end(row, line)]
+        waiting = [(row, line) for row, line in self._cancellers.items() if now_ms < self._end(row, line)]
         self._running_us = sum(FRAME_US[round(self._sound.per_ms[row] * 1000)] for row, _ in waiting)
         before = [int(cursor[row, Cursor.READY]) for row, _ in waiting]
-        self._sound.ready()
+        self._sound.mark_all_ready()
         for (row, line), ready in zip(waiting, before, strict=True):
             cursor[row, Cursor.READY] = ready
-            self._clean(row, line)
+            self._cancel(row, line)
 
-    def possible(self, row: int, now_ms: float) -> bool:
+    def is_echo_possible(self, row: int, now_ms: float) -> bool:
         """Whether an echo of the agent may be in what comes now."""
         return bool(now_ms < self._until[row])
 
-    def judge(self, row: int, window: Window, speech: bool, state: State) -> Sequence[Window]:
+    def filter_window(self, row: int, window: VadWindow, speech: bool, state: TurnState) -> Sequence[VadWindow]:
         """The windows that turn taking is to hear of now, in order: none while it cannot be told yet whose voice this
         is, all that were held when it can; those of an echo have no probability. `speech` says that the window has the
         probability of speech. While the caller has the turn (`state`), nothing is held."""
-        doubt = self._doubts.setdefault(row, _Doubt())
+        doubt = self._rows.setdefault(row, _RowState())
         doubt.state = state
-        windows = self._told(row, doubt, window, speech)
+        windows = self._filtered(row, doubt, window, speech)
         self.holding[row] = bool(doubt.held)
         return windows
 
-    def due(self) -> Iterator[int]:
+    def held_due(self) -> Iterator[int]:
         """At the end of a tick: the rows whose turn to be compared has come, or which can wait no longer. Each is to be
         `settled` before the next is asked for."""
         for row in list(self._waiting):
-            if self._left_us > 0 or len(self._doubts[row].held) >= HOLD_WINDOWS:
+            if self._left_us > 0 or len(self._rows[row].held) >= HOLD_WINDOWS:
                 yield row
 
-    def settled(self, row: int) -> Sequence[Window]:
+    def release(self, row: int) -> Sequence[VadWindow]:
         """The windows of a row that is `due`, as `judge` returns them."""
         del self._waiting[row]
-        doubt = self._doubts[row]
+        doubt = self._rows[row]
         window = doubt.held.pop()
         windows = self._compared(row, doubt, window) if self._left_us > 0 else self._uncompared(row, doubt, window)
         self.holding[row] = bool(doubt.held)
         return windows
 
-    def _told(self, row: int, doubt: _Doubt, window: Window, speech: bool) -> Sequence[Window]:
+    def _filtered(self, row: int, doubt: _RowState, window: VadWindow, speech: bool) -> Sequence[VadWindow]:
         state = doubt.state
-        if state is State.IDLE:
+        if state is TurnState.IDLE:
             doubt.caller = False  # whoever spoke last has ended
         if self._explained(row, surely=doubt.caller or state in _CALLERS_TURN):
             return self._flush(row, doubt, window, echo=True)
@@ -162,7 +162,7 @@ class Echoes:
         doubt.pause = 0
         if doubt.caller:
             return (window,)
-        if row not in self._waiting and self._left_us > LOOK_US * len(self._waiting):
+        if row not in self._waiting and self._left_us > CORRELATE_US * len(self._waiting):
             return self._compared(row, doubt, window)
         if state in _CALLERS_TURN:
             return self._uncompared(row, doubt, window)
@@ -170,69 +170,69 @@ class Echoes:
         doubt.held.append(window)
         return ()
 
-    def _compared(self, row: int, doubt: _Doubt, window: Window) -> Sequence[Window]:
-        look = self._look(row)
-        doubt.shares.append(look.share)
+    def _compared(self, row: int, doubt: _RowState, window: VadWindow) -> Sequence[VadWindow]:
+        look = self._correlate(row)
+        doubt.shares.append(look.correlation)
         echo = self._verdict(doubt, look, window)
-        if echo is False and row in self._lines and len(doubt.shares) < CONFIRM_WINDOWS:
+        if echo is False and row in self._cancellers and len(doubt.shares) < CONFIRM_WINDOWS:
             echo = None
         doubt.lag_ms = look.lag_ms
         if echo is None and doubt.state not in _CALLERS_TURN:
             doubt.held.append(window)
             return ()
         if echo:
-            self._learn(row, doubt, look)
+            self._on_echo(row, doubt, look)
         else:
             doubt.caller = echo is False
         return self._flush(row, doubt, window, echo=bool(echo))
 
-    def _uncompared(self, row: int, doubt: _Doubt, window: Window) -> Sequence[Window]:
+    def _uncompared(self, row: int, doubt: _RowState, window: VadWindow) -> Sequence[VadWindow]:
         """There was no time to look any closer. A line whose echo was found and that still learns more likely has that
         again than a caller."""
-        echo = _mean(doubt.shares) >= EITHER if doubt.shares else self._learning.lag_ms(row) is not None
+        echo = _mean(doubt.shares) >= EITHER if doubt.shares else self._adaptation.lag_ms(row) is not None
         return self._flush(row, doubt, window, echo=echo)
 
-    def _end(self, row: int, line: EchoLine) -> float:
+    def _end(self, row: int, line: EchoCanceller) -> float:
         return float(self._until[row]) - REACH_MS + line.lag_ms + TAIL_MS
 
     def _explained(self, row: int, *, surely: bool) -> bool:
         """The filter has taken out what came in of late, or left nothing in the last judged window that sounds. Of a
         caller who is known to speak nothing is taken away unless it is `surely` an echo."""
-        line = self._lines.get(row)
+        line = self._cancellers.get(row)
         if line is None or self._now >= self._end(row, line):
             return False
-        end, per_ms = int(self._sound.history.cursor[row, Cursor.VOICE]), int(self._sound.per_ms[row])
+        end, per_ms = int(self._sound.history.cursor[row, Cursor.VAD]), int(self._sound.per_ms[row])
         if surely:
-            return line.took_all(end, per_ms)
-        return self._sound.dull(row, WINDOW_MS) or line.explains(end, per_ms)
+            return line.removed_all(end, per_ms)
+        return self._sound.is_below_gate(row, WINDOW_MS) or line.explains(end, per_ms)
 
-    def _look(self, row: int) -> Likeness:
+    def _correlate(self, row: int) -> EchoCorrelation:
         history, per_ms = self._sound.history, int(self._sound.per_ms[row])
-        end = int(history.cursor[row, Cursor.VOICE])
-        heard = history.heard[row, end - LOOK_MS * per_ms : end]
-        said = history.said[row, max(end - (MOST_MS + LOOK_MS) * per_ms, 0) : end]
-        noise, lag_ms = self._sound.levels.noise(row), self._learning.lag_ms(row)
+        end = int(history.cursor[row, Cursor.VAD])
+        heard = history.rx_audio[row, end - LOOK_MS * per_ms : end]
+        said = history.tx_audio[row, max(end - (MOST_MS + LOOK_MS) * per_ms, 0) : end]
+        noise, lag_ms = self._sound.levels.noise_power(row), self._adaptation.lag_ms(row)
         if lag_ms is not None:
-            self._left_us -= NEAR_LOOK_US
-            near = likeness_near(lag_ms, said, heard, per_ms * 1000, noise)
-            if near.share >= ECHO:
+            self._left_us -= CORRELATE_NEAR_US
+            near = correlate_near(lag_ms, said, heard, per_ms * 1000, noise)
+            if near.correlation >= ECHO:
                 return near
-        self._left_us -= LOOK_US
-        return likeness(said, heard, per_ms * 1000, noise)
+        self._left_us -= CORRELATE_US
+        return correlate(said, heard, per_ms * 1000, noise)
 
-    def _verdict(self, doubt: _Doubt, look: Likeness, window: Window) -> bool | None:
+    def _verdict(self, doubt: _RowState, look: EchoCorrelation, window: VadWindow) -> bool | None:
         """Whether it is an echo; None when that cannot be told yet."""
         again = abs(look.lag_ms - doubt.lag_ms) <= SAME_LAG_MS
-        if look.share >= ECHO or (again and look.share >= EITHER):
+        if look.correlation >= ECHO or (again and look.correlation >= EITHER):
             return True
         limit = next((share for ms, share in CALLER if window.onset_ms >= ms), 0.0)
-        if look.share <= limit:
+        if look.correlation <= limit:
             return False
         if len(doubt.held) + 1 < HOLD_WINDOWS:
             return None
         return _mean(doubt.shares) >= EITHER
 
-    def _silent(self, row: int, doubt: _Doubt, window: Window) -> Sequence[Window]:
+    def _silent(self, row: int, doubt: _RowState, window: VadWindow) -> Sequence[VadWindow]:
         doubt.pause += 1
         if doubt.pause >= PAUSE_WINDOWS and doubt.state not in _CALLERS_TURN:
             doubt.caller = False
@@ -243,16 +243,16 @@ class Echoes:
             return ()
         return self._flush(row, doubt, window, echo=True)
 
-    def _flush(self, row: int, doubt: _Doubt, window: Window, *, echo: bool) -> Sequence[Window]:
+    def _flush(self, row: int, doubt: _RowState, window: VadWindow, *, echo: bool) -> Sequence[VadWindow]:
         self._waiting.pop(row, None)
         windows = [*doubt.held, window]
         doubt.held.clear()
         doubt.shares.clear()
         return [replace(each, p=0.0) for each in windows] if echo else windows
 
-    def _learn(self, row: int, doubt: _Doubt, look: Likeness) -> None:
-        line = self._lines.get(row)
-        lag_ms = line.lag_ms if line is not None else self._learning.lag_ms(row)
+    def _on_echo(self, row: int, doubt: _RowState, look: EchoCorrelation) -> None:
+        line = self._cancellers.get(row)
+        lag_ms = line.lag_ms if line is not None else self._adaptation.lag_ms(row)
         if lag_ms is not None and lag_ms - MOVED_MS <= look.lag_ms <= lag_ms + TAIL_MS:
             doubt.elsewhere = 0
             return
@@ -261,42 +261,42 @@ class Echoes:
             return
         doubt.elsewhere = 0
         self._drop(row)
-        if self._new is not None:
-            self._learning.want(row, look.lag_ms)
+        if self._create_filter is not None:
+            self._adaptation.add(row, look.lag_ms)
 
-    def _study(self) -> None:
+    def _adapt(self) -> None:
         self._left_us = max(SHARE_US - self._running_us, LEAST_SHARE_US)
-        if self._new is None:
+        if self._create_filter is None:
             return
-        most_us = LEARN_BEHIND_US if self._waiting else min(LEARN_US, self._left_us // 2)
+        most_us = ADAPT_BEHIND_US if self._waiting else min(ADAPT_US, self._left_us // 2)
         try:
-            for row, line in self._learning.tick(self._new, most_us):
-                self._lines[row] = line
+            for row, line in self._adaptation.adapt(self._create_filter, most_us):
+                self._cancellers[row] = line
                 _log.info("echo.found", row=row, lag_ms=round(line.lag_ms))
         except Exception as error:  # noqa: BLE001 - without the filter the call goes on
             self._give_up(error)
-        self._left_us -= self._learning.spent_us
+        self._left_us -= self._adaptation.spent_us
 
-    def _clean(self, row: int, line: EchoLine) -> None:
+    def _cancel(self, row: int, line: EchoCanceller) -> None:
         try:
-            line.clean()
+            line.process()
         except Exception as error:  # noqa: BLE001 - without the filter the call goes on
             self._give_up(error)
         else:
-            if line.useless:
+            if line.ineffective:
                 _log.info("echo.none", row=row, lag_ms=round(line.lag_ms))
                 self._drop(row)
 
     def _give_up(self, error: Exception) -> None:
         """The library is at fault: no line is cleaned from now on."""
         _log.error("echo.library_failed", error=repr(error), exc_info=error)
-        self._new = None
-        for row in [*self._lines, *self._learning.rows]:
+        self._create_filter = None
+        for row in [*self._cancellers, *self._adaptation.rows]:
             self._drop(row)
 
     def _drop(self, row: int) -> None:
-        self._learning.forget(row)
-        line = self._lines.pop(row, None)
+        self._adaptation.remove(row)
+        line = self._cancellers.pop(row, None)
         if line is not None:
             line.close()
             cursor = self._sound.history.cursor

@@ -33,7 +33,7 @@ _SIGNATURES: Final[dict[str, tuple[object, list[object]]]] = {
 }
 
 
-class Canceller(Protocol):
+class AdaptiveFilter(Protocol):
     """Learns one echo path and takes the echo out."""
 
     def cancel(self, heard: Samples, said: Samples) -> Samples:
@@ -57,12 +57,12 @@ class SpeexLibrary:
         except (OSError, AttributeError) as error:
             raise StartupError(f"{SONAME} cannot be used ({error}): install libspeexdsp1") from error
 
-    def canceller(self, rate: int) -> Canceller:
+    def create_filter(self, rate: int) -> AdaptiveFilter:
         """A canceller that knows nothing yet, for sound at `rate` Hz. Raises `MemoryError`."""
-        return _SpeexCanceller(self._library, rate)
+        return _SpeexFilter(self._library, rate)
 
 
-class _SpeexCanceller:
+class _SpeexFilter:
     def __init__(self, library: ctypes.PyDLL, rate: int) -> None:
         self._frame = FRAME_MS * rate // 1000
         self._state = library.speex_echo_state_init(self._frame, TAIL_MS * rate // 1000)

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from media.audio_history import Cursor, Rows
-from media.engine.call_audio import EngineCall
-from media.vad.input_pipeline import CallerSound
+from media.engine.call_audio import CallAudio
+from media.vad.input_pipeline import InputPipeline
 
 PREROLL_MS: Final = 300
 """Sound before the start of speech that the ear gets too."""
@@ -16,58 +16,58 @@ RECORD_MS: Final = 500
 """A recording is handed this much at a time."""
 
 
-class HandOver:
+class AudioFanout:
     """Gives listeners and recordings of all rows what they have not had. Raises whatever they raise."""
 
-    def __init__(self, rows: int, sound: CallerSound) -> None:
+    def __init__(self, rows: int, sound: InputPipeline) -> None:
         self._sound = sound
         self._cursor = sound.history.cursor
         self._feeding = np.zeros(rows, np.bool_)
 
-    def open(self, row: int) -> None:
+    def reset(self, row: int) -> None:
         """A call begins or ends in a row: nothing is fed."""
         self._feeding[row] = False
 
-    def open_ear(self, row: int, began_ms: float) -> None:
+    def begin_turn(self, row: int, began_ms: float) -> None:
         """A turn has begun: from 300 ms before `began_ms` on, the sound is the ear's and the judge's."""
         cursor = self._cursor[row]
         end = int(cursor[Cursor.END])
         back = int((float(self._sound.arrival[row]) - began_ms + PREROLL_MS) * float(self._sound.per_ms[row]))
-        cursor[Cursor.EAR] = max(int(cursor[Cursor.EAR]), end - back, 0)
+        cursor[Cursor.SPEECH_SINK] = max(int(cursor[Cursor.SPEECH_SINK]), end - back, 0)
         self._feeding[row] = True
 
-    def feed(self, call: EngineCall, row: int) -> None:
+    def feed(self, call: CallAudio, row: int) -> None:
         """Give the ear and the judge what has come, while a turn is open."""
-        listeners = [each for each in (call.ear, call.judge) if each is not None]
+        listeners = [each for each in (call.speech_sink, call.end_of_turn_sink) if each is not None]
         if self._feeding[row] and listeners:
-            ready, ear = int(self._cursor[row, Cursor.READY]), int(self._cursor[row, Cursor.EAR])
+            ready, ear = int(self._cursor[row, Cursor.READY]), int(self._cursor[row, Cursor.SPEECH_SINK])
             if ready > ear:
-                self._cursor[row, Cursor.EAR] = ready
-                sound = self._sound.history.heard[row, ear:ready].copy()
-                if self._sound.tones.on[row]:
+                self._cursor[row, Cursor.SPEECH_SINK] = ready
+                sound = self._sound.history.rx_audio[row, ear:ready].copy()
+                if self._sound.dtmf.active[row]:
                     sound[:] = 0  # a recognizer may find words in a key
                 for listener in listeners:
                     listener.feed(sound)
 
-    def close_ear(self, call: EngineCall, row: int, *, forget: bool) -> None:
+    def end_turn(self, call: CallAudio, row: int, *, forget: bool) -> None:
         """The turn is over, or (`forget`) it was none."""
         self.feed(call, row)
         self._feeding[row] = False
-        if forget and call.ear is not None:
-            call.ear.discard()
-        if call.judge is not None:
-            call.judge.discard()
+        if forget and call.speech_sink is not None:
+            call.speech_sink.discard()
+        if call.end_of_turn_sink is not None:
+            call.end_of_turn_sink.discard()
 
-    def due(self) -> Rows:
+    def recordings_due(self) -> Rows:
         """Rows whose recording is to have its next piece."""
         waiting = self._cursor[:, Cursor.END] - self._cursor[:, Cursor.RECORDED]
         return np.flatnonzero(waiting >= RECORD_MS * self._sound.per_ms)
 
-    def record(self, call: EngineCall, row: int) -> None:
+    def record(self, call: CallAudio, row: int) -> None:
         """Give the recording both sides of all that it has not had."""
         end, recorded = (int(self._cursor[row, c]) for c in (Cursor.END, Cursor.RECORDED))
         self._cursor[row, Cursor.RECORDED] = end
         if call.recording is not None and end > recorded:
             history = self._sound.history
-            heard, said = history.original(row, recorded, end), history.said[row, recorded:end]
+            heard, said = history.original(row, recorded, end), history.tx_audio[row, recorded:end]
             call.recording.append(heard.copy(), said.copy())

@@ -10,10 +10,10 @@ from media.audio_port import Samples
 from media.playout import Playout, Utterance
 from media.recording import Recording
 from media.turns.events import TurnEvent
-from media.turns.turn_detector import Turns
+from media.turns.turn_detector import TurnDetector
 
 
-class Judge(Protocol):
+class EndOfTurnSink(Protocol):
     """What says whether a turn is over. Called from the tick thread; must return at once."""
 
     def feed(self, samples: Samples) -> None:
@@ -27,7 +27,7 @@ class Judge(Protocol):
         """The turn is over: forget what was fed."""
 
 
-class Ear(Protocol):
+class SpeechSink(Protocol):
     """Where the caller's sound goes while a turn is open. Called from the tick thread; must return at once."""
 
     def feed(self, samples: Samples) -> None:
@@ -38,7 +38,7 @@ class Ear(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class UtteranceSent:
+class UtterancePlayed:
     """An utterance has been sent to its end (one that was flushed never is)."""
 
     at_ms: float
@@ -46,7 +46,7 @@ class UtteranceSent:
 
 
 @dataclass(frozen=True, slots=True)
-class DigitHeard:
+class DtmfDetected:
     """A key's tones were heard in the caller's sound: 0-9, *, #, A-D."""
 
     at_ms: float
@@ -54,82 +54,83 @@ class DigitHeard:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class AudioFailure:
     """Something of this call raised in the tick thread; the engine has let go of the call. The last event of it."""
 
     at_ms: float
     error: Exception
 
 
-CallEvent = TurnEvent | UtteranceSent | DigitHeard | Broken
+CallEvent = TurnEvent | UtterancePlayed | DtmfDetected | AudioFailure
 
 
-class CallListener(Protocol):
+class CallEventListener(Protocol):
     """The conversation's side. Called on the event loop, once for all events of a tick."""
 
     def media_events(self, events: Sequence[CallEvent]) -> None:
         """Take the events, in the order in which they happened."""
 
 
-Command = Callable[["EngineCall"], Sequence[TurnEvent]]
+Command = Callable[["CallAudio"], Sequence[TurnEvent]]
 """Work for the tick thread on behalf of a call."""
 
 
-class EngineCall:
-    """A call in the engine. The conversation sets `ear` and `judge`, and uses `playout`, `words` and `protect`;
+class CallAudio:
+    """A call in the engine. The conversation sets `speech_sink` and `end_of_turn_sink`, and uses `playout`, `on_transcript` and
+    `set_uninterruptible`;
     any thread may. What it asks of the tick thread takes effect at the next tick."""
 
     def __init__(
         self,
         slot: int,
         rate: int,
-        turns: Turns,
+        turns: TurnDetector,
         playout: Playout,
-        listener: CallListener,
+        listener: CallEventListener,
         recording: Recording | None,
-        order: Callable[[EngineCall, Command], None],
+        order: Callable[[CallAudio, Command], None],
     ) -> None:
         self.slot = slot
         self.rate = rate
-        self.turns = turns
+        self.turn_detector = turns
         """Belongs to the tick thread."""
         self.playout = playout
         self.listener = listener
         self.recording = recording
-        self.ear: Ear | None = None
-        self.judge: Judge | None = None
-        self._order = order
+        self.speech_sink: SpeechSink | None = None
+        self.end_of_turn_sink: EndOfTurnSink | None = None
+        self._submit = order
 
     @property
-    def speaking(self) -> bool:
+    def caller_speaking(self) -> bool:
         """The caller speaks at this moment, whether or not it counts."""
-        return self.turns.talking
+        return self.turn_detector.caller_speaking
 
-    def words(self, backchannel: bool = False) -> None:
+    def on_transcript(self, backchannel: bool = False) -> None:
         """The recognizer has words for the speech that is open; `backchannel`: they only say that the caller listens
         ("mm-hmm")."""
-        self._order(self, _backchannel if backchannel else _words)
+        self._submit(self, _backchannel if backchannel else _transcript)
 
-    def judged(self, asked_ms: float, p: float | None) -> None:
+    def on_end_of_turn(self, asked_ms: float, p: float | None) -> None:
         """The judge's answer to the question of that moment."""
-        self._order(self, lambda call: call.turns.eot(float("-inf"), p, asked_ms))
+        self._submit(self, lambda call: call.turn_detector.on_end_of_turn(float("-inf"), p, asked_ms))
 
-    def protect(self, on: bool) -> None:
+    def set_uninterruptible(self, on: bool) -> None:
         """What plays from now on cannot be interrupted (or can again)."""
-        self._order(self, _protect if on else _unprotect)
+        self._submit(self, _uninterruptible if on else _interruptible)
 
 
-def _words(call: EngineCall) -> Sequence[TurnEvent]:
-    return call.turns.words(float("-inf"))
+def _transcript(call: CallAudio) -> Sequence[TurnEvent]:
+    return call.turn_detector.on_transcript(float("-inf"))
 
 
-def _backchannel(call: EngineCall) -> Sequence[TurnEvent]:
-    return call.turns.words(float("-inf"), backchannel=True)
+def _backchannel(call: CallAudio) -> Sequence[TurnEvent]:
+    return call.turn_detector.on_transcript(float("-inf"), backchannel=True)
 
 
-def _protect(call: EngineCall) -> Sequence[TurnEvent]:
-    return call.turns.protect(True)
+def _uninterruptible(call: CallAudio) -> Sequence[TurnEvent]:
+    return call.turn_detector.set_uninterruptible(True)
 
 
-def _unprotect(call: EngineCall) -> Sequence[TurnEvent]:
-    return call.turns.protect(False)
+def _interruptible(call: CallAudio) -> Sequence[TurnEvent]:
+    return call.turn_detector.set_uninterruptible(False)

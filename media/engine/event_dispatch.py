@@ -7,8 +7,8 @@ from functools import partial
 
 import structlog
 
-from media.engine.call_audio import Broken, CallEvent, EngineCall
-from media.turns.events import Interrupted
+from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
+from media.turns.events import BargeIn
 
 _log = structlog.get_logger()
 
@@ -16,15 +16,15 @@ Post = Callable[[Callable[[], None]], object]
 """Runs a function on the event loop: `loop.call_soon_threadsafe`."""
 
 
-class Outbox:
+class EventDispatcher:
     """Gathers the events of a tick. `on_failure` is told, on the event loop, of a listener that raised."""
 
-    def __init__(self, post: Post, on_failure: Callable[[EngineCall, Exception], None]) -> None:
+    def __init__(self, post: Post, on_failure: Callable[[CallAudio, Exception], None]) -> None:
         self._post = post
         self._on_failure = on_failure
-        self._batch: list[tuple[EngineCall, CallEvent]] = []
+        self._batch: list[tuple[CallAudio, CallEvent]] = []
 
-    def put(self, call: EngineCall, event: CallEvent) -> None:
+    def put(self, call: CallAudio, event: CallEvent) -> None:
         """Add an event of the present tick."""
         self._batch.append((call, event))
 
@@ -38,9 +38,9 @@ class Outbox:
         except RuntimeError as error:  # the loop is closed: nobody is left to hear it
             _log.warning("media.events_lost", events=len(batch), error=str(error))
 
-    def _deliver(self, batch: list[tuple[EngineCall, CallEvent]]) -> None:
+    def _deliver(self, batch: list[tuple[CallAudio, CallEvent]]) -> None:
         """On the event loop: each call gets its events of the tick at once."""
-        events: dict[EngineCall, list[CallEvent]] = {}
+        events: dict[CallAudio, list[CallEvent]] = {}
         for call, event in batch:
             events.setdefault(call, []).append(event)
         for call, own in events.items():
@@ -48,7 +48,7 @@ class Outbox:
                 call.listener.media_events(own)
             except Exception as error:  # noqa: BLE001 - a listener that fails ends its own call
                 _log.error("media.listener_failed", slot=call.slot, error=repr(error), exc_info=error)
-                if not any(isinstance(event, Broken) for event in own):
+                if not any(isinstance(event, AudioFailure) for event in own):
                     self._on_failure(call, error)
-            if any(isinstance(event, Interrupted) for event in own):
-                call.playout.unbar()
+            if any(isinstance(event, BargeIn) for event in own):
+                call.playout.unblock()

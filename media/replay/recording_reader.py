@@ -29,17 +29,17 @@ Ticks = NDArray[np.bool_]
 """One value for each tick of 20 ms."""
 
 
-class BadRecording(TrunklineError):
+class InvalidRecording(TrunklineError):
     """The file is no recording of a call; the message is one line that names the file."""
 
 
 @dataclass(frozen=True)
-class RecordedSound:
+class RecordedCall:
     """Both sides of a call, equally long and whole ticks; `rate` is 8000 or 16000 Hz."""
 
     rate: int
-    heard: Samples
-    said: Samples
+    rx_audio: Samples
+    tx_audio: Samples
 
     @property
     def frame(self) -> int:
@@ -49,37 +49,39 @@ class RecordedSound:
     @property
     def ticks(self) -> int:
         """Its length."""
-        return len(self.heard) // self.frame
+        return len(self.rx_audio) // self.frame
 
 
-def read_recording(path: Path) -> RecordedSound:
-    """A stereo WAV file (16 bit, caller left, agent right) up to its last whole tick. Raises `BadRecording`."""
+def read_recording(path: Path) -> RecordedCall:
+    """A stereo WAV file (16 bit, caller left, agent right) up to its last whole tick. Raises `InvalidRecording`."""
     try:
         with wave.open(str(path)) as file:
             form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
             data = file.readframes(file.getnframes())
     except FileNotFoundError as error:
-        raise BadRecording(f"the recording {path} does not exist") from error
+        raise InvalidRecording(f"the recording {path} does not exist") from error
     except OSError as error:
-        raise BadRecording(f"the recording {path} cannot be read: {error.strerror}") from error
+        raise InvalidRecording(f"the recording {path} cannot be read: {error.strerror}") from error
     except (wave.Error, EOFError) as error:
-        raise BadRecording(f"{path} is no WAV file: {error or 'it ends too early'}") from error
+        raise InvalidRecording(f"{path} is no WAV file: {error or 'it ends too early'}") from error
     channels, width, rate = form
     if channels != 2:
-        raise BadRecording(f"{path} is not stereo: a recording has the caller on its left and the agent on its right")
+        raise InvalidRecording(
+            f"{path} is not stereo: a recording has the caller on its left and the agent on its right"
+        )
     if width != 2 or rate not in RATES:
-        raise BadRecording(f"{path} has {8 * width} bit at {rate} Hz: recordings have 16 bit at 8000 or 16000 Hz")
+        raise InvalidRecording(f"{path} has {8 * width} bit at {rate} Hz: recordings have 16 bit at 8000 or 16000 Hz")
     tick_bytes = 4 * rate * TICK_MS // 1000
     whole = len(data) // tick_bytes * tick_bytes
     if not whole:
-        raise BadRecording(f"{path} holds no sound")
+        raise InvalidRecording(f"{path} holds no sound")
     sides = np.frombuffer(data[:whole], "<i2").reshape(-1, 2).astype(np.int16)
-    return RecordedSound(rate, sides[:, 0].copy(), sides[:, 1].copy())
+    return RecordedCall(rate, sides[:, 0].copy(), sides[:, 1].copy())
 
 
-def agent_sounds(sound: RecordedSound) -> Ticks:
+def agent_audible(sound: RecordedCall) -> Ticks:
     """In which ticks the agent is heard to speak, with the short gaps in it, judged by the level alone."""
-    frames = sound.said.reshape(sound.ticks, sound.frame).astype(np.float32)
+    frames = sound.tx_audio.reshape(sound.ticks, sound.frame).astype(np.float32)
     level = 10 * np.log10((frames**2).mean(axis=1) / 32768.0**2 + 1e-12)
     around = np.pad(level, _FLOOR_TICKS // 2, mode="edge")
     floor = np.lib.stride_tricks.sliding_window_view(around, _FLOOR_TICKS).min(axis=1)
@@ -87,7 +89,7 @@ def agent_sounds(sound: RecordedSound) -> Ticks:
     return _without_short(~_without_short(~loud, _GAP_TICKS), _LEAST_TICKS)
 
 
-def onsets(sounding: Ticks) -> NDArray[np.intp]:
+def audible_onsets(sounding: Ticks) -> NDArray[np.intp]:
     """The ticks in which sound begins."""
     return np.flatnonzero(sounding & ~np.concatenate([[False], sounding[:-1]]))
 

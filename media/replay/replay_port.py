@@ -19,7 +19,7 @@ from media.audio_port import (
     TICK_MS,
     Samples,
 )
-from media.replay.recording_reader import RecordedSound, Ticks
+from media.replay.recording_reader import RecordedCall, Ticks
 
 START_MS: Final = 10_000
 """The clock when the recording begins."""
@@ -33,7 +33,7 @@ class ReplayPort:
 
     slot: Final = 1 << 16
 
-    def __init__(self, sound: RecordedSound, audible: Ticks, jitter_ms: NDArray[np.float64]) -> None:
+    def __init__(self, sound: RecordedCall, audible: Ticks, jitter_ms: NDArray[np.float64]) -> None:
         self._sound = sound
         self._audible = audible
         self._jitter_ms = jitter_ms
@@ -67,8 +67,8 @@ class ReplayPort:
         begin, end = self._read * self._sound.frame, self._tick * self._sound.frame
         self._read = self._tick
         counts[0] = end - begin
-        heard[0, : end - begin] = self._sound.heard[begin:end]
-        said[0, : end - begin] = self._sound.said[begin:end]
+        heard[0, : end - begin] = self._sound.rx_audio[begin:end]
+        said[0, : end - begin] = self._sound.tx_audio[begin:end]
         info[0, INFO_POSITION] = begin
         info[0, INFO_ARRIVAL_NS] = info[0, INFO_TICK_NS] = self.now_ns()
         if self._tick:

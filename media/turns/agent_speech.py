@@ -9,21 +9,21 @@ from media.turns.events import AgentStarted, AgentStopped
 
 
 @dataclass(slots=True)
-class AgentSide:
+class AgentSpeech:
     """`cooldown` is the agent's `postSpeechCooldown`."""
 
     cooldown: float
     audible: bool = False
-    protected: bool = False
+    uninterruptible: bool = False
     """What plays cannot be interrupted."""
-    cut: bool = False
+    interrupted: bool = False
     """It was interrupted; what was flushed still counts as audible for a moment."""
     started: float = float("-inf")
     stopped: float = float("-inf")
-    _heard_out: bool = True  # it has spoken to an end since the caller's last turn, or there was none
+    _finished_since_turn: bool = True  # it has spoken to an end since the caller's last turn, or there was none
     _turn_ended: float = float("-inf")
 
-    def hear(self, now_ms: float, audible: bool) -> AgentStarted | AgentStopped | None:
+    def update(self, now_ms: float, audible: bool) -> AgentStarted | AgentStopped | None:
         """Whether it is audible at that moment, and what is new about it."""
         if audible == self.audible:
             return None
@@ -31,35 +31,35 @@ class AgentSide:
         if audible:
             self.started = now_ms
             return AgentStarted(now_ms)
-        self._heard_out, self.cut = self._heard_out or not self.cut, False
+        self._finished_since_turn, self.interrupted = self._finished_since_turn or not self.interrupted, False
         self.stopped = now_ms
         return AgentStopped(now_ms)
 
-    def turn_ended(self, now_ms: float) -> None:
+    def on_turn_ended(self, now_ms: float) -> None:
         """The caller's turn is over: it is the agent's."""
-        self._turn_ended, self._heard_out = now_ms, False
+        self._turn_ended, self._finished_since_turn = now_ms, False
 
     @property
-    def stoppable(self) -> bool:
+    def interruptible(self) -> bool:
         """It can be paused and interrupted now."""
-        return self.audible and not self.protected and not self.cut
+        return self.audible and not self.uninterruptible and not self.interrupted
 
     @property
-    def guards_until(self) -> float:
+    def cooldown_until(self) -> float:
         """Up to when `postSpeechCooldown` lasts, as far as is known."""
         return self.stopped + self.cooldown
 
-    def guards(self, began_ms: float) -> bool:
+    def is_guarded(self, began_ms: float) -> bool:
         """Whether speech that began then does not count at first: it is over the agent, or might be its echo."""
-        return self._is_under(began_ms) or began_ms < self.guards_until
+        return self._overlaps(began_ms) or began_ms < self.cooldown_until
 
-    def is_reopened(self, began_ms: float) -> bool:
+    def reopens_turn(self, began_ms: float) -> bool:
         """Whether speech that began then goes on with the turn before it: the agent has not been heard since that
         ended, or only for a moment."""
-        if self._heard_out or (self.protected and self.audible):
+        if self._finished_since_turn or (self.uninterruptible and self.audible):
             return False
-        return began_ms - self._turn_ended <= REOPEN_MS or not self._is_under(began_ms)
+        return began_ms - self._turn_ended <= REOPEN_MS or not self._overlaps(began_ms)
 
-    def _is_under(self, began_ms: float) -> bool:
+    def _overlaps(self, began_ms: float) -> bool:
         """It was audible already when that speech began."""
         return self.audible and began_ms >= self.started

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-EndReason = Literal["model", "delay", "fallback"]
+TurnEndReason = Literal["model", "delay", "fallback"]
 """Who ended the turn: the end-of-turn model, `turnEndpointDelay` alone, or `fallbackSilenceMs`."""
-DropReason = Literal["short", "cooldown", "protected", "no_words", "backchannel"]
+TurnDropReason = Literal["short", "cooldown", "protected", "no_words", "backchannel"]
 """Why speech counts for nothing: under `minTurnDuration`; over before `postSpeechCooldown` was; spoken over a message
 that cannot be interrupted; spoken over the agent without reaching an interruption; spoken over the agent only to say
 that one listens ("mm-hmm")."""
@@ -49,7 +49,8 @@ class Speculate:
 
 @dataclass(frozen=True, slots=True)
 class AskEndOfTurn:
-    """The end-of-turn model is to be asked now; its answer goes to `Turns.eot`. The engine keeps this to itself."""
+    """The end-of-turn model is to be asked now; its answer goes to `TurnDetector.on_end_of_turn`. The engine keeps this to
+    itself."""
 
     at_ms: float
 
@@ -61,7 +62,7 @@ class TurnEnded:
     at_ms: float
     speech_start_ms: float
     speech_end_ms: float
-    reason: EndReason
+    reason: TurnEndReason
     probability: float | None = None
     """What the end-of-turn model said, if it ended the turn."""
 
@@ -71,25 +72,25 @@ class TurnDropped:
     """The speech counts for nothing; the ear has been told to forget it."""
 
     at_ms: float
-    reason: DropReason
+    reason: TurnDropReason
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """The caller speaks over the agent: playout has stopped for now. `Resume` or `Interrupted` follows."""
+class PlayoutPaused:
+    """The caller speaks over the agent: playout has stopped for now. `PlayoutResumed` or `BargeIn` follows."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class PlayoutResumed:
     """It was no interruption: playout goes on where it stopped."""
 
     at_ms: float
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupted:
+class BargeIn:
     """The caller interrupted the agent: playout has been flushed, what was not heard was not said."""
 
     at_ms: float
@@ -120,9 +121,9 @@ TurnEvent = (
     | AskEndOfTurn
     | TurnEnded
     | TurnDropped
-    | Pause
-    | Resume
-    | Interrupted
+    | PlayoutPaused
+    | PlayoutResumed
+    | BargeIn
     | AgentStarted
     | AgentStopped
 )

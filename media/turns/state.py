@@ -10,7 +10,7 @@ from typing import Final
 from media.turns.constants import EPSILON_MS, WORDS_STAND_MS
 
 
-class State(Enum):
+class TurnState(Enum):
     """Where a call stands. GUARDED: speech that does not count yet, because the agent is audible, because it began
     inside `postSpeechCooldown`, or because what plays is protected. PAUSED: playout waits for the caller's words."""
 
@@ -23,12 +23,12 @@ class State(Enum):
     PAUSED_SILENCE = auto()
 
 
-TALKING: Final = frozenset({State.SPEECH, State.GUARDED, State.PAUSED})
+CALLER_SPEAKING: Final = frozenset({TurnState.SPEECH, TurnState.GUARDED, TurnState.PAUSED})
 """States in which the caller speaks."""
 
 
 @dataclass(slots=True)
-class Speech:
+class CallerSpeech:
     """What is known of the speech that is open (or was last)."""
 
     start: float
@@ -36,29 +36,33 @@ class Speech:
     end: float
     guarded: bool = False  # it began under a guard and has not outlasted it: a backchannel takes no turn
     reopens: bool = False  # it goes on with the turn before it
-    spoken: float = 0.0  # stretches that are over, ms
-    words: bool = False  # it has words that take the turn
-    guess: float | None = None  # since when it has words that would, if the recognizer does not take them back
+    spoken_ms: float = 0.0  # stretches that are over, ms
+    confirmed: bool = False  # it has words that take the turn
+    tentative_since: float | None = (
+        None  # since when it has words that would, if the recognizer does not take them back
+    )
     backchannel: bool = False  # it has words, so far only such as say that one listens
-    pauses_at: float = 0.0  # playout pauses when so much has been spoken, ms; infinite: never again
+    pause_at: float = 0.0  # playout pauses when so much has been spoken, ms; infinite: never again
     resumed: bool = False  # playout was paused for it and went on
-    kept: bool = False  # it interrupted the agent: it is a turn, however short
+    barged_in: bool = False  # it interrupted the agent: it is a turn, however short
 
-    def has_words(self, now_ms: float) -> bool:
+    def has_confirmed_words(self, now_ms: float) -> bool:
         """Whether it has words that take the turn, and the recognizer has not taken them back for long enough."""
-        return self.words or (self.guess is not None and now_ms - self.guess >= WORDS_STAND_MS - EPSILON_MS)
+        return self.confirmed or (
+            self.tentative_since is not None and now_ms - self.tentative_since >= WORDS_STAND_MS - EPSILON_MS
+        )
 
-    def is_guessed(self, now_ms: float) -> bool:
+    def has_tentative_words(self, now_ms: float) -> bool:
         """Whether it has words that the recognizer may still take back."""
-        return self.guess is not None and not self.has_words(now_ms)
+        return self.tentative_since is not None and not self.has_confirmed_words(now_ms)
 
 
 @dataclass(slots=True)
-class Silence:
+class TurnSilence:
     """What has been done in the present silence within a turn."""
 
     by_energy: bool = False  # told by quiet alone, the model has not confirmed it
     announced: bool = False
     speculated: bool = False
-    doubt: float | None = None  # when sound came again
-    doubtful: bool = False  # that sound has not been judged yet
+    sound_since: float | None = None  # when sound came again
+    sound_unjudged: bool = False  # that sound has not been judged yet

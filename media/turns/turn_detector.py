@@ -7,7 +7,7 @@ of the last speech to the present, so a deep jitter buffer does not delay the an
 
 from __future__ import annotations
 
-from media.turns.agent_speech import AgentSide
+from media.turns.agent_speech import AgentSpeech
 from media.turns.constants import (
     DECAY_MS,
     DOUBT_MS,
@@ -25,27 +25,27 @@ from media.turns.constants import (
     STILL_SPEECH,
     WORDS_GRACE_MS,
 )
-from media.turns.end_of_turn_queries import Asking
+from media.turns.end_of_turn_queries import EndOfTurnQueries
 from media.turns.events import (
     AskEndOfTurn,
-    DropReason,
-    EndReason,
-    Interrupted,
-    Pause,
-    Resume,
+    BargeIn,
+    PlayoutPaused,
+    PlayoutResumed,
     Speculate,
     SpeechResumed,
     SpeechStarted,
     SpeechStopped,
     TurnDropped,
+    TurnDropReason,
     TurnEnded,
+    TurnEndReason,
     TurnEvent,
 )
 from media.turns.settings import TurnSettings
-from media.turns.state import TALKING, Silence, Speech, State
+from media.turns.state import CALLER_SPEAKING, CallerSpeech, TurnSilence, TurnState
 
 
-class Turns:
+class TurnDetector:
     """The turn taking of one call.
 
     Feed it, in the order of time: `frame` with each judged window of the caller's sound, then `tick` every 20 ms, and
@@ -70,31 +70,31 @@ class Turns:
         self._ask_ahead = ask_ahead_ms
         self._events: list[TurnEvent] = []
         self._now = float("-inf")
-        self._state = State.IDLE
-        self._agent = AgentSide(float(chosen.post_speech_cooldown or 0))
+        self._state = TurnState.IDLE
+        self._agent = AgentSpeech(float(chosen.post_speech_cooldown or 0))
         self._judged, self._p = float("-inf"), 0.0  # the last window that was judged: its end, its probability
         self._dip = 0.0  # how long the probability has been under the release threshold
         self._paused_at = 0.0
-        self._speech = Speech(float("-inf"), float("-inf"), float("-inf"))
-        self._silence = Silence()
-        self._asking = Asking()
+        self._speech = CallerSpeech(float("-inf"), float("-inf"), float("-inf"))
+        self._silence = TurnSilence()
+        self._end_of_turn_queries = EndOfTurnQueries()
 
     @property
-    def state(self) -> State:
+    def state(self) -> TurnState:
         """Where the call stands."""
         return self._state
 
     @property
     def idle(self) -> bool:
         """No speech is open: nothing can happen but a start of speech or of the agent."""
-        return self._state is State.IDLE
+        return self._state is TurnState.IDLE
 
     @property
-    def talking(self) -> bool:
+    def caller_speaking(self) -> bool:
         """The caller speaks at this moment."""
-        return self._state in TALKING
+        return self._state in CALLER_SPEAKING
 
-    def frame(
+    def on_vad_window(
         self,
         now_ms: float,
         p: float,
@@ -108,155 +108,155 @@ class Turns:
         speech in it, `quiet_ms` how long the sound before its end has been far below the level of speech (0 where
         noise hides that), `onset_ms` how long before its end the sound began to stand out, if that is known; `loud`
         says that its end is as loud as the speech and well above the noise."""
-        self._see(now_ms, audible)
+        self._set_time(now_ms, audible)
         self._judged, self._p = now_ms, p
         if p >= self._release:
             self._dip = 0.0
         else:
             self._dip += span_ms
         if p >= self.activation:
-            self._voiced(now_ms, span_ms, quiet_ms, onset_ms)
-        elif p < self._release and self.talking and (not loud or self._dip > LOUD_DIP_MS):
-            self._hush(now_ms - max(self._dip, quiet_ms), by_energy=False)
+            self._on_voiced_window(now_ms, span_ms, quiet_ms, onset_ms)
+        elif p < self._release and self.caller_speaking and (not loud or self._dip > LOUD_DIP_MS):
+            self._speech_stopped(now_ms - max(self._dip, quiet_ms), by_energy=False)
         return self._take()
 
-    def tick(
+    def on_tick(
         self, now_ms: float, audible: bool, heard_ms: float | None = None, quiet_ms: float = 0.0
     ) -> tuple[TurnEvent, ...]:
         """Let the timers run at the present. `heard_ms` is when the newest sound arrived, `quiet_ms` the quiet at its
         end: this follows the end of speech more closely than the windows do."""
-        self._see(now_ms, audible)
+        self._set_time(now_ms, audible)
         if heard_ms is not None:
-            self._follow(heard_ms, quiet_ms)
+            self._follow_levels(heard_ms, quiet_ms)
         self._timers(heard_ms, quiet_ms)
         return self._take()
 
-    def eot(self, now_ms: float, p: float | None, asked_ms: float) -> tuple[TurnEvent, ...]:
+    def on_end_of_turn(self, now_ms: float, p: float | None, asked_ms: float) -> tuple[TurnEvent, ...]:
         """The end-of-turn model's answer to the `AskEndOfTurn` of `asked_ms`; `None` when it has nothing to judge by.
         It counts in the silence in which it was asked: now, or at `turnEndpointDelay` if that is to come."""
         self._now = max(self._now, now_ms)
-        self._asking.answer(self._now, p, asked_ms)
-        if self._state is State.SILENCE and self._silence.announced and not self._silence.doubtful:
+        self._end_of_turn_queries.on_answer(self._now, p, asked_ms)
+        if self._state is TurnState.SILENCE and self._silence.announced and not self._silence.sound_unjudged:
             self._end_by_model()
         return self._take()
 
-    def words(self, now_ms: float, backchannel: bool = False) -> tuple[TurnEvent, ...]:
+    def on_transcript(self, now_ms: float, backchannel: bool = False) -> tuple[TurnEvent, ...]:
         """The recognizer has words for the speech that is open. `backchannel`: so far only such as say that one listens
         ("mm-hmm"); spoken over the agent they take no turn, and take back what was heard before."""
         self._now = max(self._now, now_ms)
         speech = self._speech
-        if self._state is State.IDLE:
+        if self._state is TurnState.IDLE:
             return ()
         if not speech.guarded:
-            speech.words = True
-            if self._state in (State.PAUSED, State.PAUSED_SILENCE):
-                self._interrupt()
+            speech.confirmed = True
+            if self._state in (TurnState.PAUSED, TurnState.PAUSED_SILENCE):
+                self._barge_in()
         elif backchannel:
-            speech.backchannel, speech.guess = True, None
-        elif speech.guess is None:
-            speech.guess = self._now
+            speech.backchannel, speech.tentative_since = True, None
+        elif speech.tentative_since is None:
+            speech.tentative_since = self._now
         return self._take()
 
-    def protect(self, on: bool) -> tuple[TurnEvent, ...]:
+    def set_uninterruptible(self, on: bool) -> tuple[TurnEvent, ...]:
         """Say whether what plays now cannot be interrupted (`firstMessageUninterruptible`)."""
-        self._agent.protected = on
-        if on and self._state in (State.PAUSED, State.PAUSED_SILENCE):
-            self._resume()
+        self._agent.uninterruptible = on
+        if on and self._state in (TurnState.PAUSED, TurnState.PAUSED_SILENCE):
+            self._resume_playout()
         return self._take()
 
-    def _see(self, now: float, audible: bool) -> None:
+    def _set_time(self, now: float, audible: bool) -> None:
         self._now = max(self._now, now)
-        change = self._agent.hear(self._now, audible)
+        change = self._agent.update(self._now, audible)
         if change is not None:
             self._emit(change)
 
-    def _voiced(self, now: float, span: float, quiet: float, onset: float | None) -> None:
+    def _on_voiced_window(self, now: float, span: float, quiet: float, onset: float | None) -> None:
         """A window that holds speech, which reaches to `now - quiet`."""
         until = now - quiet
-        if self._state is State.IDLE:
+        if self._state is TurnState.IDLE:
             known = onset is not None and onset <= ONSET_KNOWN_MS
             began = now - (min(onset, span + ONSET_LIMIT_MS) if known and onset is not None else span)
             if quiet < span or now - self._speech.end > DECAY_MS:
                 self._open(max(began, self._speech.end), max(until, began))
             return
-        if not self.talking:
+        if not self.caller_speaking:
             if until <= self._speech.end + EPSILON_MS and now - self._speech.end <= DECAY_MS:
                 return  # the model's memory of what we know to be over
-            self._go_on(max(now - span, self._speech.end))
+            self._speech_resumed(max(now - span, self._speech.end))
             until = max(until, now - span)
         self._speech.end = max(self._speech.end, until)
 
-    def _follow(self, heard: float, quiet: float) -> None:
+    def _follow_levels(self, heard: float, quiet: float) -> None:
         """Move the end of open speech along with the sound between two windows; end it when it is quiet enough."""
-        if not self.talking:
+        if not self.caller_speaking:
             return
         if quiet >= (QUIET_END_MS if self._p < STILL_SPEECH else QUIET_SURE_MS):
-            self._hush(heard - quiet, by_energy=True)
+            self._speech_stopped(heard - quiet, by_energy=True)
         else:
             self._speech.end = max(self._speech.end, heard - quiet)
 
     def _open(self, began: float, until: float) -> None:
-        reopens = self._agent.is_reopened(began)
-        guarded = not reopens and self._agent.guards(began)
-        self._speech = Speech(began, began, until, guarded, reopens, pauses_at=self._min_interruption)
-        self._state = State.GUARDED if guarded else State.SPEECH
+        reopens = self._agent.reopens_turn(began)
+        guarded = not reopens and self._agent.is_guarded(began)
+        self._speech = CallerSpeech(began, began, until, guarded, reopens, pause_at=self._min_interruption)
+        self._state = TurnState.GUARDED if guarded else TurnState.SPEECH
         self._emit(SpeechStarted(self._now, began, reopens))
 
-    def _go_on(self, began: float) -> None:
+    def _speech_resumed(self, began: float) -> None:
         """Speech again within an open turn."""
         if self._silence.announced or self._silence.speculated:
             self._emit(SpeechResumed(self._now))
-        self._silence = Silence()
+        self._silence = TurnSilence()
         self._speech.segment = began
         match self._state:
-            case State.SILENCE:
-                self._state = State.SPEECH
-            case State.GUARDED_SILENCE:
-                self._state = State.GUARDED
-            case State.PAUSED_SILENCE:
-                self._state = State.PAUSED
+            case TurnState.SILENCE:
+                self._state = TurnState.SPEECH
+            case TurnState.GUARDED_SILENCE:
+                self._state = TurnState.GUARDED
+            case TurnState.PAUSED_SILENCE:
+                self._state = TurnState.PAUSED
             case _:
                 raise AssertionError(self._state)
 
-    def _hush(self, ended: float, *, by_energy: bool) -> None:
+    def _speech_stopped(self, ended: float, *, by_energy: bool) -> None:
         """Speech stops; it may go on before the turn is ended."""
         self._speech.end = max(ended, self._speech.segment)
-        self._speech.spoken += self._speech.end - self._speech.segment
-        self._silence = Silence(by_energy)
-        self._asking.new_silence()
+        self._speech.spoken_ms += self._speech.end - self._speech.segment
+        self._silence = TurnSilence(by_energy)
+        self._end_of_turn_queries.new_silence()
         match self._state:
-            case State.SPEECH:
-                self._state = State.SILENCE
-            case State.GUARDED:
-                self._state = State.GUARDED_SILENCE
-            case State.PAUSED:
-                self._state = State.PAUSED_SILENCE
+            case TurnState.SPEECH:
+                self._state = TurnState.SILENCE
+            case TurnState.GUARDED:
+                self._state = TurnState.GUARDED_SILENCE
+            case TurnState.PAUSED:
+                self._state = TurnState.PAUSED_SILENCE
             case _:
                 raise AssertionError(self._state)
 
     def _timers(self, heard: float | None, quiet: float) -> None:
         match self._state:
-            case State.IDLE:
+            case TurnState.IDLE:
                 pass
-            case State.SPEECH:
-                if self._agent.stoppable and self._outlasts_agent():
-                    self._barge()
-            case State.SILENCE:
-                self._silence.doubtful = self._in_doubt(heard, quiet)
-                if not self._silence.doubtful:
+            case TurnState.SPEECH:
+                if self._agent.interruptible and self._outlasts_agent():
+                    self._on_overlap()
+            case TurnState.SILENCE:
+                self._silence.sound_unjudged = self._in_doubt(heard, quiet)
+                if not self._silence.sound_unjudged:
                     self._in_silence()
-            case State.GUARDED | State.GUARDED_SILENCE:
-                self._guarded()
-            case State.PAUSED | State.PAUSED_SILENCE:
-                self._paused()
+            case TurnState.GUARDED | TurnState.GUARDED_SILENCE:
+                self._while_guarded()
+            case TurnState.PAUSED | TurnState.PAUSED_SILENCE:
+                self._while_paused()
 
     def _in_doubt(self, heard: float | None, quiet: float) -> bool:
         """Sound came after an end of speech that energy alone told: let the model judge it before the turn ends."""
         if not self._silence.by_energy or heard is None or heard - quiet <= self._speech.end + 2 * EPSILON_MS:
             return False
-        if self._silence.doubt is None:
-            self._silence.doubt = heard
-        return self._judged < self._silence.doubt + DOUBT_MS and heard < self._silence.doubt + 2 * DOUBT_MS
+        if self._silence.sound_since is None:
+            self._silence.sound_since = heard
+        return self._judged < self._silence.sound_since + DOUBT_MS and heard < self._silence.sound_since + 2 * DOUBT_MS
 
     def _in_silence(self) -> None:
         """The caller's turn, in silence: end or drop it, speculate, ask."""
@@ -264,7 +264,7 @@ class Turns:
         if over and not self._silence.announced:
             self._silence.announced = True
             self._emit(SpeechStopped(self._now, self._speech.end))
-        if not self._speech.kept and self._speech.spoken < self._min_turn:
+        if not self._speech.barged_in and self._speech.spoken_ms < self._min_turn:
             if over:
                 self._drop("short")
         elif not (over and self._ends()):
@@ -276,10 +276,10 @@ class Turns:
             self._end("delay")
         elif not self._end_by_model() and self._lasted(self._fallback, self._lead):
             self._end("fallback")
-        return self._state is State.IDLE
+        return self._state is TurnState.IDLE
 
     def _end_by_model(self) -> bool:
-        verdict = self._asking.verdict
+        verdict = self._end_of_turn_queries.probability
         if verdict is None or self._eot_threshold is None or verdict < self._eot_threshold:
             return False
         self._end("model", verdict)
@@ -292,8 +292,8 @@ class Turns:
             self._emit(Speculate(self._now))
         if self._eot_threshold is None or not self._lasted(self._delay, self._lead + self._ask_ahead):
             return
-        if self._asking.due(self._now):
-            self._asking.ask(self._now)
+        if self._end_of_turn_queries.due(self._now):
+            self._end_of_turn_queries.on_asked(self._now)
             self._emit(AskEndOfTurn(self._now))
 
     def _outlasts_agent(self) -> bool:
@@ -305,82 +305,82 @@ class Turns:
         least = min(self._min_interruption, REOPEN_SPEECH_MS) if speech.reopens else self._min_interruption
         return speech.end - speech.segment >= least
 
-    def _guarded(self) -> None:
+    def _while_guarded(self) -> None:
         """Speech that does not count yet: it may interrupt, outlast what guards it, or be dropped."""
-        talking = self._state is State.GUARDED
+        talking = self._state is TurnState.GUARDED
         if self._agent.audible:
-            if self._agent.stoppable and self._speech.resumed and self._speech.has_words(self._now):
-                self._interrupt()
+            if self._agent.interruptible and self._speech.resumed and self._speech.has_confirmed_words(self._now):
+                self._barge_in()
                 return
-            if talking and self._agent.stoppable and self._speech_ms() >= self._speech.pauses_at:
-                self._barge()
-        elif self._speech.end >= self._agent.guards_until or self._answered_early():
-            self._state = State.SPEECH if talking else State.SILENCE
+            if talking and self._agent.interruptible and self._speech_ms() >= self._speech.pause_at:
+                self._on_overlap()
+        elif self._speech.end >= self._agent.cooldown_until or self._is_early_reply():
+            self._state = TurnState.SPEECH if talking else TurnState.SILENCE
             self._speech.guarded = False
             return
-        if self._state is State.GUARDED_SILENCE:
+        if self._state is TurnState.GUARDED_SILENCE:
             hold = max(LATE_WORDS_MS if self._speech.resumed else 0, self._delay)
-            if self._lasted(hold) and not self._speech.is_guessed(self._now):
-                self._drop(self._why_guarded())
+            if self._lasted(hold) and not self._speech.has_tentative_words(self._now):
+                self._drop(self._guard_reason())
 
-    def _answered_early(self) -> bool:
+    def _is_early_reply(self) -> bool:
         """Words over the last moment of what the agent said, which then had its end: they answer it."""
         speech = self._speech
-        heard = speech.resumed and (speech.guess is not None or speech.backchannel)
+        heard = speech.resumed and (speech.tentative_since is not None or speech.backchannel)
         return heard and self._agent.stopped - speech.end <= EARLY_ANSWER_MS
 
-    def _why_guarded(self) -> DropReason:
-        if self._agent.protected:
+    def _guard_reason(self) -> TurnDropReason:
+        if self._agent.uninterruptible:
             return "protected"
         if not (self._speech.resumed or self._agent.audible):
             return "cooldown"
         return "backchannel" if self._speech.backchannel else "no_words"
 
-    def _paused(self) -> None:
+    def _while_paused(self) -> None:
         """Playout waits for words. It goes on without them: after 2 s, and when the speech ended."""
         speech, audible = self._speech, self._agent.audible
-        ended = self._state is State.PAUSED_SILENCE and self._lasted(WORDS_GRACE_MS)
+        ended = self._state is TurnState.PAUSED_SILENCE and self._lasted(WORDS_GRACE_MS)
         late = self._now - self._paused_at >= PAUSE_LIMIT_MS - EPSILON_MS
-        if audible and speech.has_words(self._now):
-            self._interrupt()
-        elif late or not audible or (ended and not speech.is_guessed(self._now)):
-            self._resume()
+        if audible and speech.has_confirmed_words(self._now):
+            self._barge_in()
+        elif late or not audible or (ended and not speech.has_tentative_words(self._now)):
+            self._resume_playout()
 
-    def _barge(self) -> None:
+    def _on_overlap(self) -> None:
         """The caller has spoken over the agent for long enough."""
-        if self._speech.has_words(self._now):
-            self._interrupt()
+        if self._speech.has_confirmed_words(self._now):
+            self._barge_in()
             return
-        self._state = State.PAUSED
+        self._state = TurnState.PAUSED
         self._paused_at = self._now
-        self._emit(Pause(self._now))
+        self._emit(PlayoutPaused(self._now))
 
-    def _interrupt(self) -> None:
-        self._state = State.SPEECH if self.talking else State.SILENCE
-        self._agent.cut = self._agent.audible
-        self._speech.kept = True
-        self._emit(Interrupted(self._now, self._speech.start, self._speech.reopens))
+    def _barge_in(self) -> None:
+        self._state = TurnState.SPEECH if self.caller_speaking else TurnState.SILENCE
+        self._agent.interrupted = self._agent.audible
+        self._speech.barged_in = True
+        self._emit(BargeIn(self._now, self._speech.start, self._speech.reopens))
 
-    def _resume(self) -> None:
+    def _resume_playout(self) -> None:
         """Playout goes on. Speech that goes on as well has had its pause; new speech after it may pause again."""
-        talking = self._state is State.PAUSED
-        self._state = State.GUARDED if talking else State.GUARDED_SILENCE
+        talking = self._state is TurnState.PAUSED
+        self._state = TurnState.GUARDED if talking else TurnState.GUARDED_SILENCE
         self._speech.resumed = True
-        self._speech.pauses_at = float("inf") if talking else self._speech.spoken + self._min_interruption
-        self._emit(Resume(self._now))
+        self._speech.pause_at = float("inf") if talking else self._speech.spoken_ms + self._min_interruption
+        self._emit(PlayoutResumed(self._now))
 
-    def _end(self, reason: EndReason, probability: float | None = None) -> None:
-        self._state = State.IDLE
-        self._agent.turn_ended(self._now)
+    def _end(self, reason: TurnEndReason, probability: float | None = None) -> None:
+        self._state = TurnState.IDLE
+        self._agent.on_turn_ended(self._now)
         self._emit(TurnEnded(self._now, self._speech.start, self._speech.end, reason, probability))
 
-    def _drop(self, reason: DropReason) -> None:
-        self._state = State.IDLE
+    def _drop(self, reason: TurnDropReason) -> None:
+        self._state = TurnState.IDLE
         self._emit(TurnDropped(self._now, reason))
 
     def _speech_ms(self) -> float:
         """Speech of this turn so far, pauses left out."""
-        return self._speech.spoken + (self._speech.end - self._speech.segment if self.talking else 0.0)
+        return self._speech.spoken_ms + (self._speech.end - self._speech.segment if self.caller_speaking else 0.0)
 
     def _lasted(self, ms: float, lead: float = 0.0) -> bool:
         """Whether the silence, as it will be in `lead` ms, is at least this long."""

@@ -51,7 +51,7 @@ def block_levels(frames: Samples) -> Decibels:
     return level
 
 
-class Levels:
+class LevelMeter:
     """The measurements of all rows. All arrays have one entry per row and speak of the row's last measured sample."""
 
     def __init__(self, rows: int) -> None:
@@ -60,7 +60,7 @@ class Levels:
         self.speech: Decibels = np.zeros(rows, np.float32)
         self.quiet_ms: Milliseconds = np.zeros(rows)
         """How long the sound has been far below the level of speech; 0 where noise hides that."""
-        self.dull_ms: Milliseconds = np.zeros(rows)
+        self.below_gate_ms: Milliseconds = np.zeros(rows)
         """How long the sound has been under the gate of the voice activity model."""
         self.onset_ms: Milliseconds = np.zeros(rows)
         """How long ago the sound that stands out now began to."""
@@ -72,7 +72,7 @@ class Levels:
         self._least[:, row] = 0.0
         self._frames[row] = 0
         self.speech[row] = -40.0
-        self.quiet_ms[row] = self.dull_ms[row] = self.onset_ms[row] = _LONG
+        self.quiet_ms[row] = self.below_gate_ms[row] = self.onset_ms[row] = _LONG
         self.loud[row] = False
 
     def measure(self, rows: Rows, frames: Samples) -> None:
@@ -84,7 +84,7 @@ class Levels:
         self._follow_quiet(rows, level, floor, speech)
         self._follow_gate(rows, level, np.maximum(floor + GATE_DB, SILENCE_DB))
 
-    def noise(self, row: int) -> float:
+    def noise_power(self, row: int) -> float:
         """Mean square of the row's noise, as far as that is known; 5 ms of noise are about 3 dB softer at times."""
         floor = float(self._least[:, row].min()) + 3.0
         return float(10 ** (floor / 10) * 32768**2)
@@ -109,12 +109,12 @@ class Levels:
 
     def _follow_gate(self, rows: Rows, level: Decibels, gate: Decibels) -> None:
         loud = level > gate[:, np.newaxis]
-        dull = self.dull_ms[rows]
+        dull = self.below_gate_ms[rows]
         first = loud.argmax(axis=1)
         new = loud.any(axis=1) & (dull + first * BLOCK_MS >= _NEW_SOUND_MS)
         since = (BLOCKS - first) * float(BLOCK_MS)
         self.onset_ms[rows] = np.where(new, since, self.onset_ms[rows] + BLOCKS * BLOCK_MS)
-        self.dull_ms[rows] = _trailing(dull, loud)
+        self.below_gate_ms[rows] = _trailing(dull, loud)
 
 
 def _trailing(before: Milliseconds, loud: NDArray[np.bool_]) -> Milliseconds:

@@ -16,10 +16,10 @@ import webrtcvad
 from numpy.typing import NDArray
 
 from config.errors import StartupError
-from media.audio_history import Cursor, History, Rows
+from media.audio_history import AudioHistory, Cursor, Rows
 from media.audio_port import Samples
 from media.onnx import onnxruntime
-from media.vad.energy import Levels
+from media.vad.energy import LevelMeter
 
 WINDOW_MS: Final = 32
 CONTEXT_MS: Final = 4
@@ -27,11 +27,11 @@ CONTEXT_MS: Final = 4
 FIRST_WINDOWS: Final = 16
 """The model hears the beginning of every call, so that its memory is of this line's silence and noise. (After a gap it
 goes on from there: that halves the error against a model that heard everything, compared with an empty memory.)"""
-WARM_WINDOWS: Final = 2
+WARM_UP_WINDOWS: Final = 2
 """After a gap the model runs so many windows before the one that counts."""
-HANG_WINDOWS: Final = 6
+HANGOVER_WINDOWS: Final = 6
 """So many windows after the last sign of speech go to the model, whatever they sound like."""
-SIGN: Final = 0.15
+HANGOVER_THRESHOLD: Final = 0.15
 """A probability that is a sign of speech."""
 _STATE: Final = 128
 _WEBRTC_MS: Final = 30
@@ -76,14 +76,14 @@ class SileroModel:
         return p[:, 0], after
 
 
-class VoiceActivity:
+class VoiceActivityDetector:
     """The gates and the model's memory for all rows."""
 
     def __init__(self, rows: int, model: SileroModel) -> None:
         self._model = model
         self._state = np.zeros((2, rows, _STATE), np.float32)
         self._missed = np.zeros(rows, np.int32)  # windows since the model last ran
-        self._hang = np.zeros(rows, np.int32)  # windows that go to the model without a look at them
+        self._hangover = np.zeros(rows, np.int32)  # windows that go to the model without a look at them
         self._webrtc: list[webrtcvad.Vad | None] = [None] * rows
         self.windows_run = 0
         """Windows that went to the model."""
@@ -94,20 +94,20 @@ class VoiceActivity:
         """A new call begins in a row."""
         self._state[:, row] = 0.0
         self._missed[row] = 0
-        self._hang[row] = FIRST_WINDOWS
+        self._hangover[row] = FIRST_WINDOWS
         self._webrtc[row] = webrtcvad.Vad(_WEBRTC_MODE)
 
-    def judge(
-        self, history: History, levels: Levels, rows: Rows, rate: int, talking: NDArray[np.bool_]
+    def detect(
+        self, history: AudioHistory, levels: LevelMeter, rows: Rows, rate: int, talking: NDArray[np.bool_]
     ) -> Probabilities:
         """The probability of speech in the next window of each of `rows` (all at `rate` Hz, a whole window waits behind
-        their VOICE cursor): `float32[len(rows)]`. `talking` says, for each of them, whether speech is open."""
-        start = history.cursor[rows, Cursor.VOICE]
+        their VAD cursor): `float32[len(rows)]`. `talking` says, for each of them, whether speech is open."""
+        start = history.cursor[rows, Cursor.VAD]
         behind_ms = (history.cursor[rows, Cursor.LEVEL] - start) * (1000 / rate)
-        sounding = levels.dull_ms[rows] < behind_ms
-        wanted = talking | (self._hang[rows] > 0)
+        sounding = levels.below_gate_ms[rows] < behind_ms
+        wanted = talking | (self._hangover[rows] > 0)
         for i in np.flatnonzero(sounding & ~wanted):
-            wanted[i] = self._sounds_like_speech(history, int(rows[i]), int(start[i]), rate)
+            wanted[i] = self._passes_webrtc(history, int(rows[i]), int(start[i]), rate)
         p = np.zeros(len(rows), np.float32)
         chosen = np.flatnonzero(wanted)
         if len(chosen):
@@ -115,24 +115,24 @@ class VoiceActivity:
         self._remember(rows, wanted, p)
         return p
 
-    def _sounds_like_speech(self, history: History, row: int, start: int, rate: int) -> bool:
+    def _passes_webrtc(self, history: AudioHistory, row: int, start: int, rate: int) -> bool:
         webrtc = self._webrtc[row]
         if webrtc is None:
             return True
         behind = start + WINDOW_MS * rate // 1000
-        frame = history.heard[row, behind - _WEBRTC_MS * rate // 1000 : behind]
+        frame = history.rx_audio[row, behind - _WEBRTC_MS * rate // 1000 : behind]
         return bool(webrtc.is_speech(frame.tobytes(), rate))
 
-    def _run(self, history: History, rows: Rows, start: NDArray[np.int64], rate: int) -> Probabilities:
+    def _run(self, history: AudioHistory, rows: Rows, start: NDArray[np.int64], rate: int) -> Probabilities:
         """Run the model on a window of each of `rows`, after the windows that it missed before."""
         missed = self._missed[rows]
-        for back in range(WARM_WINDOWS, 0, -1):
+        for back in range(WARM_UP_WINDOWS, 0, -1):
             late = missed >= back
             if late.any():
                 self._step(history, rows[late], start[late] - back * (WINDOW_MS * rate // 1000), rate)
         return self._step(history, rows, start, rate)
 
-    def _step(self, history: History, rows: Rows, start: NDArray[np.int64], rate: int) -> Probabilities:
+    def _step(self, history: AudioHistory, rows: Rows, start: NDArray[np.int64], rate: int) -> Probabilities:
         context, window = CONTEXT_MS * rate // 1000, WINDOW_MS * rate // 1000
         sound = history.gather(rows, start - context, context + window)
         p, after = self._model.run(sound, self._state[:, rows], rate)
@@ -142,6 +142,6 @@ class VoiceActivity:
 
     def _remember(self, rows: Rows, ran: NDArray[np.bool_], p: Probabilities) -> None:
         self._missed[rows] = np.where(ran, 0, self._missed[rows] + 1)
-        cooled = np.maximum(self._hang[rows] - 1, 0)
-        self._hang[rows] = np.where(p >= SIGN, np.maximum(cooled, HANG_WINDOWS), cooled)
+        cooled = np.maximum(self._hangover[rows] - 1, 0)
+        self._hangover[rows] = np.where(p >= HANGOVER_THRESHOLD, np.maximum(cooled, HANGOVER_WINDOWS), cooled)
         self.windows_skipped += int(len(rows) - np.count_nonzero(ran))

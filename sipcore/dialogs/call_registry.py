@@ -10,7 +10,7 @@ from typing import Any
 import pjsua2 as pj
 import structlog
 
-from media.dtmf.keys import KEYS, DigitWay
+from media.dtmf.keys import KEYS, DtmfMethod
 from sipcore import _native
 from sipcore.audio.pump import Pump
 from sipcore.dialogs.invite import InvitePath, OutboundInvite, failure, set_route
@@ -171,7 +171,7 @@ class CallRegistry:
         if dialog:
             self._owner.post(dialog._bye_here, 488)
 
-    def on_digit(self, call: PjCall, digit: str, way: DigitWay) -> None:
+    def on_digit(self, call: PjCall, digit: str, way: DtmfMethod) -> None:
         """A digit came. SIP INFO may say anything in its place, and RFC 4733 knows events that are no digits."""
         if call.leg is not None and (key := digit.upper()) in KEYS:
             self._post(call.leg._has_digit, key, way)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from media.audio_port import TICK_MS
-from media.dtmf.keys import DigitWay, pressable
+from media.dtmf.keys import DtmfMethod, normalize_dtmf
 from sipcore.audio.call_quality import Quality, quality_of
 from sipcore.audio.pump import Pump, SlotStats
 from sipcore.messages import reason_header
@@ -89,7 +89,7 @@ class Leg:
         """Of an outbound leg: it rings, or the peer says in another way that it is on its way (a status 101..199)."""
         self.answered: asyncio.Future[None] = loop.create_future()
         """Of an outbound leg: the peer has accepted the call."""
-        self.on_digit: Callable[[str, DigitWay], None] | None = None
+        self.on_digit: Callable[[str, DtmfMethod], None] | None = None
         """A key of the peer, and how SIP or RTP brought it."""
         self.on_hold = False
         self.on_hold_change: Callable[[bool], None] | None = None
@@ -172,7 +172,7 @@ class Leg:
         They go out as RFC 4733 events, or as tones when the peer has negotiated none. SIP INFO is not used: nothing
         tells whether a peer makes use of it (RFC 6086, 1), while tones are heard by whatever listens at the other end.
         Raises `ValueError` for what is no key, and `ConnectionError` when the leg has no sound (any more)."""
-        keys = pressable(digits)
+        keys = normalize_dtmf(digits)
         async with self._dialling:
             self._is_pressing(True)
             try:
@@ -272,6 +272,6 @@ class Leg:
                 LegEnd(code, reason, by_peer=True, cause=why.cause, completed_elsewhere=why.completed_elsewhere)
             )
 
-    def _has_digit(self, digit: str, way: DigitWay) -> None:
+    def _has_digit(self, digit: str, way: DtmfMethod) -> None:
         if self.on_digit:
             self.on_digit(digit, way)

@@ -9,7 +9,7 @@ from typing import Protocol
 import pjsua2 as pj
 import structlog
 
-from media.dtmf.keys import DigitWay
+from media.dtmf.keys import DtmfMethod
 from sipcore import _native
 from sipcore.dialogs.invite import InvitePath, OutboundInvite
 from sipcore.dialogs.leg import Leg, Media
@@ -62,7 +62,7 @@ class PjCallListener(Protocol):
     def on_no_sdp_answer(self, call: PjCall) -> None:
         """The ACK brought no usable SDP answer to our offer (RFC 3261 13.2.2.4)."""
 
-    def on_digit(self, call: PjCall, digit: str, way: DigitWay) -> None:
+    def on_digit(self, call: PjCall, digit: str, way: DtmfMethod) -> None:
         """A DTMF digit by RFC 4733 or SIP INFO; INFO may carry anything in its place."""
 
     def status_for_refer(self, call: PjCall, request: str) -> int:

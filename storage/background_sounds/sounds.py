@@ -15,7 +15,7 @@ import structlog
 
 from config.clock import utc_now
 from media.audio_port import Samples
-from media.background.files import UNFINISHED, write_wav
+from media.background.files import TEMPORARY_PREFIX, write_wav
 from storage import tables
 from storage.agents import agents
 from storage.database.database import StorageTrouble
@@ -144,5 +144,5 @@ def remove_file(data_dir: Path, sound_id: str) -> bool:
 def remove_unfinished(data_dir: Path) -> None:
     """Remove what writes that were cut off have left, and nothing else: a file that this database does not know may be
     another's. Blocks; nobody else may write sounds meanwhile. Raises `OSError`."""
-    for path in path_of(data_dir, "").parent.glob(f"{UNFINISHED}*"):
+    for path in path_of(data_dir, "").parent.glob(f"{TEMPORARY_PREFIX}*"):
         path.unlink()

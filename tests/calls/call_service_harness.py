@@ -29,7 +29,7 @@ from calls.session.dependencies import CallDependencies
 from calls.tools.http_tool import ToolHttpAccess
 from config.secrets import Secrets
 from config.sections import BillingSettings
-from media.engine.engine import Engine
+from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from models.protocols import AnswerPart
 from sipcore.security.digest import DigestVerifier
@@ -100,7 +100,7 @@ class House:
     data_dir: Path
     database: WatchedDatabase
     pump: ArrayPump
-    engine: Engine
+    engine: AudioEngine
     service: CallService
     language: ScriptedLanguage
     ears: ScriptedEars
@@ -194,7 +194,7 @@ async def open_house(
     await database.open()
     pump = ArrayPump()
     post = asyncio.get_running_loop().call_soon_threadsafe
-    engine = await asyncio.to_thread(Engine, pump, post, lambda: pump.now_ms * 1_000_000)
+    engine = await asyncio.to_thread(AudioEngine, pump, post, lambda: pump.now_ms * 1_000_000)
     recordings = RecordingWriter()
     recordings.start()
     language, ears, voice = ScriptedLanguage(*answers), ScriptedEars(*hears), ScriptedVoice()
@@ -244,7 +244,7 @@ async def open_house(
         await database.close()
 
 
-async def _tick(pump: ArrayPump, engine: Engine) -> None:
+async def _tick(pump: ArrayPump, engine: AudioEngine) -> None:
     while True:
         pump.step()
         engine.tick()

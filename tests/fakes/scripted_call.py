@@ -21,12 +21,12 @@ from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.builtin_tools import EndCallTool
 from calls.tools.toolset import Tool, ToolSet
 from media.audio_port import TICK_MS, Samples
-from media.engine.call_audio import UtteranceSent
+from media.engine.call_audio import UtterancePlayed
 from media.playout import Playout
 from media.turns.events import (
     AgentStarted,
     AgentStopped,
-    Interrupted,
+    BargeIn,
     Speculate,
     SpeechResumed,
     SpeechStarted,
@@ -304,7 +304,7 @@ class Talk:
         """The caller interrupts: the engine flushes at once, the news comes a moment later."""
         now = float(self.port.now_ms)
         self.playout.flush()
-        self.inbox.media_events([SpeechStarted(now, now), Interrupted(now, now)])
+        self.inbox.media_events([SpeechStarted(now, now), BargeIn(now, now)])
         await settle()
 
     async def play(self, ms: int) -> None:
@@ -322,7 +322,7 @@ class Talk:
         if taken == before and self._audible:
             self.inbox.media_events([AgentStopped(now)])
         self._audible = taken > before
-        sent = [UtteranceSent(now, utterance) for utterance in self.playout.advance(taken)]
+        sent = [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken)]
         if sent:
             self.inbox.media_events(sent)
         await settle()

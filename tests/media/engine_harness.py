@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from media.audio_port import TICK_MS, Samples
-from media.engine.call_audio import CallEvent, EngineCall
-from media.engine.engine import Engine
+from media.engine.call_audio import CallAudio, CallEvent
+from media.engine.engine import AudioEngine
 from media.turns.settings import TurnSettings
 from tests.fakes.fake_parts import ArrayPort, Loop
 from tests.media.speech import silence
@@ -104,15 +104,15 @@ class Studio:
     def __init__(self, rows: int = 4, port: ArrayPort | None = None) -> None:
         self.port = port or ArrayPort(rows)
         self.loop = Loop()
-        self.engine = Engine(self.port, self.loop.post, lambda: self.port.now_ms * 1_000_000)
+        self.engine = AudioEngine(self.port, self.loop.post, lambda: self.port.now_ms * 1_000_000)
         self.start_ms = self.port.now_ms
 
     def call(
         self, caller: Samples, settings: TurnSettings = NO_MODEL, rate: int = 8000, jitter_ms: int = 0
-    ) -> tuple[EngineCall, Listener, Ear]:
+    ) -> tuple[CallAudio, Listener, Ear]:
         listener, ear = Listener(), Ear()
         call = self.engine.add(self.port.open(rate, caller, jitter_ms), settings, listener)
-        call.ear = ear
+        call.speech_sink = ear
         self.engine.tick()
         return call, listener, ear
 

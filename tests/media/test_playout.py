@@ -27,7 +27,7 @@ def test_each_utterance_is_heard_in_its_turn() -> None:
     say(playout, 60)
     for _ in range(3):
         port.step()
-    assert (playout.heard(first), playout.heard(second)) == (320, 160)
+    assert (playout.played(first), playout.played(second)) == (320, 160)
     assert playout.queued == 320
     assert playout.advance(port.taken(slot)) == (first,)
 
@@ -42,8 +42,8 @@ def test_a_flush_cuts_what_was_not_sent_and_freezes_what_was_heard() -> None:
     for _ in range(3):
         port.step()
     assert playout.flush() == 480
-    assert [playout.heard(u) for u in (first, second, third)] == [320, 160, 0]
-    assert [u.cut for u in (first, second, third)] == [False, True, True]
+    assert [playout.played(u) for u in (first, second, third)] == [320, 160, 0]
+    assert [u.flushed for u in (first, second, third)] == [False, True, True]
     assert not playout.write(tone(20))
     assert playout.queued == 0
 
@@ -58,7 +58,7 @@ def test_what_is_said_after_a_flush_counts_on_its_own() -> None:
     playout.end()
     for _ in range(2):
         port.step()
-    assert playout.heard(again) == 320
+    assert playout.played(again) == 320
     assert playout.advance(port.taken(slot)) == (again,)
 
 
@@ -102,7 +102,7 @@ def test_only_an_announced_continuation_holds_the_slot_open() -> None:
     port, slot, playout = opened()
 
     def held() -> tuple[bool, bool]:
-        return port.more(slot), playout.open
+        return port.more(slot), playout.more_expected
 
     playout.begin("one")
     assert held() == (True, False)
@@ -110,7 +110,7 @@ def test_only_an_announced_continuation_holds_the_slot_open() -> None:
     assert held() == (True, True)
     playout.end()
     assert held() == (False, False)
-    playout.answering(True)
+    playout.expect_more(True)
     assert held() == (True, True)
-    playout.answering(False)
+    playout.expect_more(False)
     assert held() == (False, False)

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from media.engine.engine import Engine
-from media.recording import HEADER_BYTES, Recording, RecordingEnd, RecordingWriter
+from media.engine.engine import AudioEngine
+from media.recording import HEADER_BYTES, Recording, RecordingResult, RecordingWriter
 from media.turns.events import TurnEnded
 from tests.fakes.fake_parts import ArrayPort, Loop
 from tests.media.engine_harness import NO_MODEL, Listener
@@ -32,17 +32,17 @@ def recorded(path: Path) -> tuple[int, np.ndarray[tuple[int, int], np.dtype[np.i
         return file.getframerate(), np.frombuffer(file.readframes(file.getnframes()), "<i2").reshape(-1, 2)
 
 
-def close(recording: Recording, ends: SimpleQueue[RecordingEnd]) -> RecordingEnd:
+def close(recording: Recording, ends: SimpleQueue[RecordingResult]) -> RecordingResult:
     recording.close()
     return ends.get(timeout=10)
 
 
 def test_the_caller_is_left_and_the_agent_right_sample_by_sample(tmp_path: Path) -> None:
-    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     writer.start()
     port, loop, listener = ArrayPort(), Loop(), Listener()
-    engine = Engine(port, loop.post, lambda: port.now_ms * 1_000_000)
+    engine = AudioEngine(port, loop.post, lambda: port.now_ms * 1_000_000)
     caller = np.concatenate([silence(500, 16000), speech("hello there", 16000), silence(3000, 16000)])
     path = tmp_path / "deep" / "call.wav"
     slot = port.open(16000, caller)
@@ -67,7 +67,7 @@ def test_the_caller_is_left_and_the_agent_right_sample_by_sample(tmp_path: Path)
 
 
 def test_nobody_else_can_read_a_recording_whatever_the_umask(tmp_path: Path) -> None:
-    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     before = os.umask(0)
     try:
@@ -82,7 +82,7 @@ def test_nobody_else_can_read_a_recording_whatever_the_umask(tmp_path: Path) -> 
 
 
 def test_a_recording_never_replaces_another(tmp_path: Path) -> None:
-    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    ends: SimpleQueue[RecordingResult] = SimpleQueue()
     (tmp_path / "c.wav").write_text("first")
     writer = RecordingWriter()
     writer.start()
@@ -122,7 +122,7 @@ while True:
 def test_a_full_disk_gives_one_line_and_a_recording_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    ends: SimpleQueue[RecordingResult] = SimpleQueue()
     real_open = Path.open
     monkeypatch.setattr(Path, "open", lambda self, *a, **k: real_open(Path("/dev/full"), "wb", buffering=0))
     writer = RecordingWriter()
@@ -163,11 +163,11 @@ writer.close()
 
 def test_a_broken_recording_leaves_the_call_alone(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     writer.start()
     port, loop, listener = ArrayPort(), Loop(), Listener()
-    engine = Engine(port, loop.post, lambda: port.now_ms * 1_000_000)
+    engine = AudioEngine(port, loop.post, lambda: port.now_ms * 1_000_000)
     slot = port.open(8000, np.concatenate([silence(500), speech("hello there"), silence(1000)]))
     path = tmp_path / "file" / "no-folder.wav"
     engine.add(slot, NO_MODEL, listener, writer.open(path, rate=8000, call_id="c", on_closed=ends.put))
@@ -186,7 +186,7 @@ def test_after_a_full_disk_a_recording_goes_on_where_it_would_be_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("media.recording.TRY_AGAIN_S", 0.0)
-    path, ends = tmp_path / "disk" / "call.wav", SimpleQueue[RecordingEnd]()
+    path, ends = tmp_path / "disk" / "call.wav", SimpleQueue[RecordingResult]()
     tones = [np.full(4000, value, np.int16) for value in (1, 2, 3)]
     with tiny_disk(path.parent, "1m"), capture_logs() as lines:
         writer = RecordingWriter()

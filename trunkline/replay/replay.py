@@ -25,7 +25,7 @@ from config import logging as logs
 from config.errors import NotFound
 from config.settings import Settings
 from media.audio_port import TICK_MS
-from media.replay.recording_reader import RecordedSound, Ticks, agent_sounds, onsets, read_recording
+from media.replay.recording_reader import RecordedCall, Ticks, agent_audible, audible_onsets, read_recording
 from media.turns.settings import TurnSettings
 from models.loading import loader
 from models.loading.catalogue import Catalogue
@@ -53,7 +53,7 @@ Jitter = NDArray[np.float64]
 class Case:
     """What is to be replayed; `call` None: a recording alone. `agent` None: it is not known, defaults stand in."""
 
-    sound: RecordedSound
+    sound: RecordedCall
     call: Call | None = None
     agent: Agent | None = None
 
@@ -145,13 +145,13 @@ def _jitter(speech_apart: Sequence[tuple[float, float]], answers_apart: float, t
 def _audible(case: Case) -> tuple[Ticks, float | None]:
     """When the agent was audible: while it is heard, and from the beginning to the end of each stored answer, whose
     pauses belong to it. With that, how much later the recording has the answers than the timeline, ms."""
-    sounding = agent_sounds(case.sound)
+    sounding = agent_audible(case.sound)
     spans = [
         (turn["agent_start_ms"], turn["agent_end_ms"])
         for turn in case.timeline
         if turn["agent_start_ms"] is not None and turn["agent_end_ms"] is not None
     ]
-    began = (onsets(sounding) + 1) * float(TICK_MS)  # a tick's sound has its time when the tick is over
+    began = (audible_onsets(sounding) + 1) * float(TICK_MS)  # a tick's sound has its time when the tick is over
     near = [float(min(began - start, key=abs)) for start, _ in spans if len(began)]
     near = [each for each in near if abs(each) < ONSET_NEAR_MS]
     if not near:
@@ -176,7 +176,7 @@ def _notes(case: Case) -> list[str]:
 
 
 async def find(settings: Settings, call_id: str | None, recording: Path | None = None) -> Case:
-    """What is asked for, `recording` in the place of the call's own. Raises `NotFound`, `BadRecording`."""
+    """What is asked for, `recording` in the place of the call's own. Raises `NotFound`, `InvalidRecording`."""
     if call_id is None:
         if recording is None:
             raise NotFound("name a call, or a file with --recording")

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from media.audio_port import Samples
-from media.engine.call_audio import Broken, CallEvent, EngineCall
-from media.engine.engine import Engine
-from media.replay.recording_reader import RecordedSound, Ticks
+from media.engine.call_audio import AudioFailure, CallAudio, CallEvent
+from media.engine.engine import AudioEngine
+from media.replay.recording_reader import RecordedCall, Ticks
 from media.replay.replay_port import START_MS, ReplayPort
 from media.turns.events import AgentStopped, TurnEnded
 from media.turns.settings import TurnSettings
@@ -153,7 +153,7 @@ class Replay:
 
     def __init__(
         self,
-        sound: RecordedSound,
+        sound: RecordedCall,
         audible: Ticks,
         settings: TurnSettings,
         hearing: Hearing,
@@ -172,7 +172,7 @@ class Replay:
         """To the end of the recording, once. Raises `StartupError` without the voice activity model, and what the
         other models raise."""
         rate = self._port.rate(self._port.slot)
-        engine = await asyncio.to_thread(Engine, self._port, lambda work: work(), self._port.now_ns)
+        engine = await asyncio.to_thread(AudioEngine, self._port, lambda work: work(), self._port.now_ns)
         with ExitStack() as stack:
             stack.callback(engine.close)
             ear = stack.enter_context(closing(PacedEar(self._hearing, rate)))
@@ -182,8 +182,8 @@ class Replay:
             judge = stack.enter_context(closing(PacedJudge(opened)))
             ahead_ms = self._hearing.end_of_turn.ahead_ms
             call = engine.add(self._port.slot, self._settings, self._kept, ask_ahead_ms=ahead_ms)
-            call.ear, call.judge = ear, judge
-            call.protect(self._protected)
+            call.speech_sink, call.end_of_turn_sink = ear, judge
+            call.set_uninterruptible(self._protected)
             engine.tick()  # takes the call in; its sound begins with the next one
             for tick in count():
                 if not self._port.step():
@@ -194,7 +194,7 @@ class Replay:
                     await asyncio.sleep(0)
         return of_events(self._kept.events, self._wordless).moved(-START_MS)
 
-    async def _follow(self, call: EngineCall, ear: PacedEar, judge: PacedJudge) -> None:
+    async def _follow(self, call: CallAudio, ear: PacedEar, judge: PacedJudge) -> None:
         """What the conversation does in a call, as far as turn taking hears of it."""
         for event in self._kept.take():
             match event:
@@ -203,12 +203,12 @@ class Replay:
                         self._wordless.append(event)
                 case AgentStopped() if self._protected:
                     self._protected = False
-                    call.protect(False)
-                case Broken(error=error):
+                    call.set_uninterruptible(False)
+                case AudioFailure(error=error):
                     raise error
                 case _:
                     pass
         words = await ear.new_words()
         if words:
-            call.words(is_backchannel(words, self._hearing.language))
+            call.on_transcript(is_backchannel(words, self._hearing.language))
         await judge.answers()

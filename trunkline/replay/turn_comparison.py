@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from media.engine.call_audio import CallEvent
-from media.turns.events import AgentStarted, Interrupted, Pause, Resume, TurnDropped, TurnEnded
+from media.turns.events import AgentStarted, BargeIn, PlayoutPaused, PlayoutResumed, TurnDropped, TurnEnded
 
 CUT_OFF_MS: Final = 1500.0
 """A caller who goes on within this time of the end of the turn was cut off,"""
@@ -84,9 +84,9 @@ def of_events(events: Sequence[CallEvent], wordless: Sequence[TurnEnded]) -> Out
     dropped.update({NO_WORDS: len(wordless)} if wordless else {})
     return Outcome(
         turns,
-        interruptions=_count(events, Interrupted),
-        pauses=_count(events, Pause),
-        resumes=_count(events, Resume),
+        interruptions=_count(events, BargeIn),
+        pauses=_count(events, PlayoutPaused),
+        resumes=_count(events, PlayoutResumed),
         dropped=dropped,
     )
 

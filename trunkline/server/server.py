@@ -15,7 +15,7 @@ from calls.service import CallService
 from calls.trunks.source_allowlist import SourceAllowlist
 from calls.webhooks.delivery import WebhookSender
 from config.settings import Settings
-from media.engine.engine import Engine
+from media.engine.engine import AudioEngine
 from sipcore.endpoint import Endpoint
 from storage.database.database import Database
 from trunkline.server.certificate_reload import CertificateWatch
@@ -36,7 +36,7 @@ class Server:
     settings: Settings
     database: Database
     endpoint: Endpoint
-    engine: Engine
+    engine: AudioEngine
     calls: CallService
     deliverer: WebhookSender
     sources: SourceAllowlist

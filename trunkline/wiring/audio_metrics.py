@@ -8,7 +8,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from media.engine.engine import Engine
+from media.engine.engine import AudioEngine
 from sipcore.audio.pump import Pump
 from sipcore.security import source_guard
 
@@ -31,7 +31,7 @@ class GuardCollector(Collector):
 class SoundCollector(Collector):
     """Pump and engine of a running server: to be unregistered before the pump stops."""
 
-    def __init__(self, pump: Pump, engine: Engine) -> None:
+    def __init__(self, pump: Pump, engine: AudioEngine) -> None:
         self._pump = pump
         self._engine = engine
 

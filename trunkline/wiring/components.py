@@ -20,7 +20,7 @@ from calls.trunks.trunk_policy import TrunkPolicy
 from calls.webhooks.delivery import DeliveryPolicy, WebhookSender
 from config.secrets import Secrets
 from config.settings import Settings
-from media.engine.engine import Engine
+from media.engine.engine import AudioEngine
 from media.recording import RecordingWriter
 from models.loading import loader
 from models.loading.catalogue import Catalogue
@@ -129,12 +129,12 @@ async def tell_what_to_decide(database: Database, policy: Policy) -> None:
         )
 
 
-def open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[Engine, RecordingWriter]:
+def open_sound(endpoint: Endpoint, stack: AsyncExitStack) -> tuple[AudioEngine, RecordingWriter]:
     """The tick thread and the writer of recordings, both running, and their figures."""
     writer = RecordingWriter()
     writer.start()
     stack.push_async_callback(asyncio.to_thread, writer.close)
-    engine = Engine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
+    engine = AudioEngine(endpoint.pump, asyncio.get_running_loop().call_soon_threadsafe)
     engine.start()
     stack.push_async_callback(asyncio.to_thread, engine.close)
     for collector in (SoundCollector(endpoint.pump, engine), GuardCollector()):

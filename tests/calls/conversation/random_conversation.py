@@ -27,22 +27,22 @@ from calls.knowledge.prefetch import KnowledgePrefetch
 from calls.tools.builtin_tools import EndCallTool
 from calls.tools.toolset import ToolSet
 from media.audio_port import TICK_MS
-from media.engine.call_audio import CallEvent, UtteranceSent
+from media.engine.call_audio import CallEvent, UtterancePlayed
 from media.playout import Playout
 from media.turns.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
-    Interrupted,
-    Pause,
-    Resume,
+    BargeIn,
+    PlayoutPaused,
+    PlayoutResumed,
     SpeechStarted,
     TurnDropped,
     TurnEnded,
     TurnEvent,
 )
 from media.turns.settings import TurnSettings
-from media.turns.turn_detector import Turns
+from media.turns.turn_detector import TurnDetector
 from models.protocols import (
     ChatPrompt,
     VoiceSettings,
@@ -110,7 +110,7 @@ class World:
         self.port = ArrayPort(start_ms=0)
         self.slot = self.port.open(RATE)
         self.playout = Playout(self.port, self.slot)
-        self.turns = Turns(settings, TICK_MS, chance.choice([0, 40]))
+        self.turns = TurnDetector(settings, TICK_MS, chance.choice([0, 40]))
         self.inbox = EventQueue()
         self.language, self.voice, self.ear = WorldLanguage(self), WorldVoice(self), WorldEar(self)
         self.lookup = KnowledgePrefetch(WorldKnowledge(self), "agent") if chance.random() < 0.7 else None
@@ -198,11 +198,11 @@ class World:
     def _hears_words(self, backchannel: bool) -> tuple[TurnEvent, ...]:
         if self.lookup is not None:
             self.lookup.hears(self.ear.partial())
-        return self.turns.words(self.now_ms, backchannel)
+        return self.turns.on_transcript(self.now_ms, backchannel)
 
     def _protect(self, on: bool) -> tuple[TurnEvent, ...]:
         self._protected = on
-        return self.turns.protect(on)
+        return self.turns.set_uninterruptible(on)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         """What the pump and the tick thread do in 20 ms."""
@@ -214,28 +214,28 @@ class World:
         taken = self.port.taken(self.slot)
         sending = self.port.written(self.slot) > taken or taken != self._taken
         self._taken = taken
-        self._batch += [UtteranceSent(now, utterance) for utterance in self.playout.advance(taken)]
-        audible = sending or self.playout.open
+        self._batch += [UtterancePlayed(now, utterance) for utterance in self.playout.advance(taken)]
+        audible = sending or self.playout.more_expected
         quiet_ms = min((now - act.stop_ms for act in self.acts if act.start_ms < now), default=now)
         speaks = quiet_ms < 0
         if speaks or not self.turns.idle:
-            self._apply(self.turns.frame(now, float(speaks), TICK_MS, audible, max(quiet_ms, 0.0)))
+            self._apply(self.turns.on_vad_window(now, float(speaks), TICK_MS, audible, max(quiet_ms, 0.0)))
         if not self.turns.idle or audible != self._audible:
             self._audible = audible
-            self._apply(self.turns.tick(now, audible, now, max(quiet_ms, 0.0)))
+            self._apply(self.turns.on_tick(now, audible, now, max(quiet_ms, 0.0)))
         self._deliver(loop)
 
     def _apply(self, events: Sequence[TurnEvent]) -> None:
         """As the engine does."""
         for event in events:
             match event:
-                case Pause():
+                case PlayoutPaused():
                     self.playout.pause(True)
-                case Resume():
+                case PlayoutResumed():
                     self.playout.pause(False)
-                case Interrupted():
+                case BargeIn():
                     assert not self._protected, "interrupted what cannot be interrupted"
-                    self.playout.bar()
+                    self.playout.block()
                     self._cuts.append((len(self._heard()), frozenset(map(answer_of, self._heard()))))
                 case TurnDropped():
                     self.ear.discard()
@@ -268,7 +268,7 @@ class World:
         late_s = self.chance.choice([0.0, 0.03, 0.3, None])
         if late_s is not None:
             later = asyncio.get_running_loop().call_later
-            later(late_s, self._orders.append, lambda: self.turns.eot(self.now_ms, p, asked_ms))
+            later(late_s, self._orders.append, lambda: self.turns.on_end_of_turn(self.now_ms, p, asked_ms))
 
     def _deliver(self, loop: asyncio.AbstractEventLoop) -> None:
         """The events of a tick reach the conversation in their order, some ms later."""
@@ -281,8 +281,8 @@ class World:
 
     def _reach(self, batch: list[CallEvent]) -> None:
         self.inbox.media_events(batch)
-        if any(isinstance(event, Interrupted) for event in batch):
-            self.playout.unbar()
+        if any(isinstance(event, BargeIn) for event in batch):
+            self.playout.unblock()
 
     # What must be so.
 

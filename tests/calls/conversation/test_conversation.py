@@ -18,7 +18,7 @@ from calls.conversation.speech_output import SpeechOutput
 from calls.conversation.stock_phrases import stock_phrases
 from calls.conversation.tool_loop import scripted_parts
 from config.errors import ModelError
-from media.engine.call_audio import Broken
+from media.engine.call_audio import AudioFailure
 from models.protocols import AnswerPart, ChatMessage, ChatPrompt, TextDelta, VoiceSettings
 from tests.fakes.scripted_call import RATE, WORD_MS, ScriptedLanguage, Talk, settle
 
@@ -379,7 +379,7 @@ async def test_a_voice_that_raises_ends_the_conversation(begin: Begin) -> None:
 
 async def test_a_call_that_the_audio_engine_gave_up_ends_with_its_error(begin: Begin) -> None:
     talk = begin(LISTENS)
-    talk.inbox.media_events([Broken(0.0, ValueError("ear"))])
+    talk.inbox.media_events([AudioFailure(0.0, ValueError("ear"))])
     await settle()
     with pytest.raises(ExceptionGroup) as raised:
         await talk.run

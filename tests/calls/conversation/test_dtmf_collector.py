@@ -20,7 +20,7 @@ from calls.conversation.dtmf_collector import (
     DtmfEntry,
     DtmfKeyPressed,
 )
-from media.dtmf.keys import DigitWay
+from media.dtmf.keys import DtmfMethod
 from models.protocols import AnswerPart, TextDelta, ToolCall
 from storage.calls.calls import Call
 from tests.calls.call_service_harness import GREETS, open_house, until
@@ -61,7 +61,7 @@ def gathered() -> tuple[DtmfCollector, Later, list[DtmfEntry]]:
     return DtmfCollector(take, later, lambda: 0.0), later, got
 
 
-Key = tuple[str, DigitWay, float]
+Key = tuple[str, DtmfMethod, float]
 
 
 def counted(*keys: Key) -> str:
@@ -96,7 +96,7 @@ def test_a_hash_alone_is_no_entry() -> None:
 
 def test_the_end_of_the_call_completes_an_entry() -> None:
     entry, later, got = gathered()
-    entry.on_digit("1", "tone", 0.0)
+    entry.on_digit("1", "inband", 0.0)
     entry.close()
     later.ring()
     assert got == [DtmfEntry("1")]
@@ -115,17 +115,17 @@ def test_each_press_is_told_at_once_and_only_once() -> None:
 def test_an_entry_is_complete_when_it_is_as_long_as_an_entry_may_be() -> None:
     entry, later, got = gathered()
     for _ in range(LONGEST + 1):
-        entry.on_digit("1", "tone", 0.0)
+        entry.on_digit("1", "inband", 0.0)
     assert got == [DtmfEntry("1" * 64)]
     later.ring()
     assert got[1:] == [DtmfEntry("1")]
 
 
-WAYS: tuple[DigitWay, ...] = ("rfc4733", "info", "tone")
+WAYS: tuple[DtmfMethod, ...] = ("rfc4733", "info", "inband")
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(WAYS)), ids="-".join)
-def test_a_key_that_comes_by_three_ways_in_any_order_is_one_press(order: tuple[DigitWay, ...]) -> None:
+def test_a_key_that_comes_by_three_ways_in_any_order_is_one_press(order: tuple[DtmfMethod, ...]) -> None:
     keys: list[Key] = [
         (digit, way, 300.0 * number + 50 * late)
         for number, digit in enumerate("55#1")
@@ -141,24 +141,24 @@ def test_a_late_repetition_by_info_is_no_press() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_key_pressed_twice_quickly_by_one_way_is_two_presses(way: DigitWay) -> None:
+def test_a_key_pressed_twice_quickly_by_one_way_is_two_presses(way: DtmfMethod) -> None:
     assert counted(("5", way, 0.0), ("5", way, 85.0)) == "55"
 
 
 def test_a_tone_that_is_heard_before_its_event_comes_is_the_same_press_again_and_again() -> None:
-    by: tuple[tuple[DigitWay, float], ...] = (("tone", 0.0), ("info", 200.0))
+    by: tuple[tuple[DtmfMethod, float], ...] = (("inband", 0.0), ("info", 200.0))
     keys: list[Key] = [(digit, way, 400.0 * n + late) for n, digit in enumerate("7788") for way, late in by]
     assert counted(*keys) == "7788"
 
 
 def test_a_voice_that_sounds_like_a_key_is_not_believed_once_events_have_come() -> None:
     assert (
-        counted(("1", "rfc4733", 0.0), ("9", "tone", 5000.0), ("2", "rfc4733", 9000.0), ("9", "tone", 20000.0)) == "12"
+        counted(("1", "rfc4733", 0.0), ("9", "inband", 5000.0), ("2", "rfc4733", 9000.0), ("9", "inband", 20000.0)) == "12"
     )
 
 
 def test_a_telephone_that_goes_over_to_tones_is_heard_again() -> None:
-    keys: list[Key] = [("1", "rfc4733", 0.0), *((str(n), "tone", 5000.0 + 1000 * n) for n in range(CHANGED_AFTER + 2))]
+    keys: list[Key] = [("1", "rfc4733", 0.0), *((str(n), "inband", 5000.0 + 1000 * n) for n in range(CHANGED_AFTER + 2))]
     assert counted(*keys) == "1" + "".join(str(n) for n in range(CHANGED_AFTER - 1, CHANGED_AFTER + 2))
 
 
@@ -166,7 +166,7 @@ def test_the_same_press_by_another_way_is_gathered_once() -> None:
     entry, later, got = gathered()
     for digit in "42#":
         entry.on_digit(digit, "rfc4733", 0.0)
-        entry.on_digit(digit, "tone", 40.0)
+        entry.on_digit(digit, "inband", 40.0)
     later.ring()
     assert got == [DtmfEntry("42")]
 

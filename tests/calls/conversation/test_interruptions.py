@@ -13,7 +13,7 @@ from calls.conversation.config import ConversationConfig
 from calls.conversation.dtmf_collector import DtmfEntry
 from calls.metrics import BARGE_IN
 from calls.tools.builtin_tools import EndCallTool
-from media.turns.events import Interrupted, Pause, SpeechStarted, TurnDropped
+from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped
 from models.protocols import ChatMessage, TextDelta, ToolCall
 from tests.fakes.scripted_call import WORD_MS, Talk, settle
 
@@ -60,11 +60,11 @@ async def test_an_interruption_is_as_old_as_the_silence_that_it_made(begin: Begi
     await talk.says("count")
     await talk.play(2 * WORD_MS)
     began, paused = float(talk.port.now_ms) - 120, float(talk.port.now_ms)
-    talk.inbox.media_events([SpeechStarted(paused, began), Pause(paused)])
+    talk.inbox.media_events([SpeechStarted(paused, began), PlayoutPaused(paused)])
     talk.playout.pause(True)
     await talk.play(300)
     talk.playout.flush()
-    talk.inbox.media_events([Interrupted(float(talk.port.now_ms), began)])
+    talk.inbox.media_events([BargeIn(float(talk.port.now_ms), began)])
     await settle()
     (turn,) = talk.conversation.timeline.items()
     assert turn["interrupted_ms"] == 2 * WORD_MS

@@ -12,7 +12,7 @@ import pytest
 
 from calls.session.background_audio import BackgroundSounds, at_rate
 from media.audio_port import Samples
-from media.background.files import NotSound, write_wav
+from media.background.files import InvalidSound, write_wav
 from media.background.loop_synthesis import SAMPLE_RATE
 from sipcore.audio.pump import Pump
 from storage.background_sounds.sounds import path_of, write_file
@@ -125,7 +125,7 @@ async def test_a_sound_that_cannot_be_read_is_an_error_until_it_can(house: House
         case _:
             await asyncio.to_thread(write_wav, path, np.zeros(0, np.int16))
     for rate in (8000, 16000):
-        with pytest.raises((OSError, NotSound)):
+        with pytest.raises((OSError, InvalidSound)):
             await house.backgrounds.play(0, sound, rate, 0.5)
     assert house.pump.played == {}
     path.write_bytes(whole)

@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from media.audio_port import Samples
 from media.background import decoder
 from media.background.decoder import decode, read
-from media.background.files import MAX_SECONDS, NotSound
+from media.background.files import MAX_SECONDS, InvalidSound
 from media.background.loop_synthesis import SAMPLE_RATE
 from tests.media.speech import tone
 
@@ -93,7 +93,7 @@ def test_the_process_of_its_own_answers_the_same() -> None:
         samples = decode(data)
         assert np.array_equal(samples, read(data))
         assert samples.flags.writeable
-    with pytest.raises(NotSound, match="The file is not WAV, MP3, Ogg or FLAC"):
+    with pytest.raises(InvalidSound, match="The file is not WAV, MP3, Ogg or FLAC"):
         decode(b"%PDF-1.7")
 
 
@@ -174,7 +174,7 @@ UNKNOWN: Final = "The file is not WAV, MP3, Ogg or FLAC"
     ids=lambda value: value if isinstance(value, str) else value[:4].hex(),
 )  # fmt: skip
 def test_what_is_no_usable_sound_is_refused_with_a_reason(data: bytes, reason: str) -> None:
-    with pytest.raises(NotSound) as refusal:
+    with pytest.raises(InvalidSound) as refusal:
         read(data)
     assert str(refusal.value) == reason
 
@@ -190,7 +190,7 @@ def survives(data: bytes) -> Samples | None:
     """The sound, or None where it was refused; anything else fails the test."""
     try:
         samples = read(data)
-    except NotSound:
+    except InvalidSound:
         return None
     assert samples.dtype == np.int16
     assert 0 < len(samples) <= MAX_SECONDS * SAMPLE_RATE + 1
@@ -255,7 +255,7 @@ def test_hours_in_a_small_file_are_refused_within_little_memory(kind: Kind) -> N
     bomb = encoded(np.zeros(2 * MAX_SECONDS * kind.rate, np.float32), kind)
     assert len(bomb) < 1_300_000
     tracemalloc.start()
-    with pytest.raises(NotSound, match=f"^The sound is longer than {MAX_SECONDS} seconds$"):
+    with pytest.raises(InvalidSound, match=f"^The sound is longer than {MAX_SECONDS} seconds$"):
         read(bomb)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -265,7 +265,7 @@ def test_hours_in_a_small_file_are_refused_within_little_memory(kind: Kind) -> N
 def test_the_longest_sound_is_taken_to_the_frame() -> None:
     longest = np.zeros(MAX_SECONDS * 8000, np.int16)
     assert len(read(encoded(longest, Kind("WAV", "PCM_16", 8000)))) == MAX_SECONDS * SAMPLE_RATE
-    with pytest.raises(NotSound, match="longer"):
+    with pytest.raises(InvalidSound, match="longer"):
         read(encoded(np.append(longest, longest[:1]), Kind("WAV", "PCM_16", 8000)))
 
 
@@ -282,7 +282,7 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.mark.parametrize("fatal", ["SIGSEGV", "SIGABRT", "SIGXCPU", "SIGKILL"])
 def test_a_decoder_that_is_killed_is_the_file_s_fault_and_logged(instead: Callable[[str], None], fatal: str) -> None:
     instead(f"import os, signal; os.kill(os.getpid(), signal.{fatal})")
-    with capture_logs() as logs, pytest.raises(NotSound, match="The file cannot be decoded"):
+    with capture_logs() as logs, pytest.raises(InvalidSound, match="The file cannot be decoded"):
         decode(HALF)
     assert logs == [
         {"event": "sound.decoder_killed", "log_level": "warning", "signal": fatal, "bytes": len(HALF)},
@@ -298,7 +298,7 @@ def read(data):
     try:
         exec(data)
     except OSError as error:
-        raise decoder.NotSound(type(error).__name__)
+        raise decoder.InvalidSound(type(error).__name__)
 decoded, decoder.read = decoder.read, read
 sys.exit(decoder._main())
 """
@@ -312,7 +312,7 @@ def test_a_decoder_that_was_taken_over_opens_and_starts_nothing(
     secret = tmp_path / "secret.key"
     secret.write_text("a key")
     instead(TAKEN_OVER)
-    with pytest.raises(NotSound, match=r"^(PermissionError|BlockingIOError)$"):
+    with pytest.raises(InvalidSound, match=r"^(PermissionError|BlockingIOError)$"):
         decode(deed.format(str(secret)).encode())
     assert secret.read_text() == "a key"
 
@@ -322,7 +322,10 @@ def test_a_decoder_that_was_taken_over_is_killed_and_the_client_told(
     instead: Callable[[str], None], deed: bytes
 ) -> None:
     instead(TAKEN_OVER)
-    with capture_logs() as logs, pytest.raises(NotSound, match=r"^Decoding was stopped: the file made the decoder do"):
+    with (
+        capture_logs() as logs,
+        pytest.raises(InvalidSound, match=r"^Decoding was stopped: the file made the decoder do"),
+    ):
         decode(deed)
     assert logs == [
         {"event": "sound.decoder_killed", "log_level": "warning", "signal": "SIGSYS", "bytes": len(deed)},
@@ -332,7 +335,7 @@ def test_a_decoder_that_was_taken_over_is_killed_and_the_client_told(
 def test_a_decoder_that_hangs_is_ended(instead: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "_DEADLINE_S", 0.5)
     instead("import time; time.sleep(600)")
-    with pytest.raises(NotSound, match="The file takes too long to decode"):
+    with pytest.raises(InvalidSound, match="The file takes too long to decode"):
         decode(HALF)
 
 
@@ -356,5 +359,5 @@ def test_the_decoder_gets_no_more_memory_and_processor_time_than_it_needs(instea
         "    print('refused', end='')\n"
         "    raise SystemExit(65)\n"
     )
-    with pytest.raises(NotSound, match="refused"):
+    with pytest.raises(InvalidSound, match="refused"):
         decode(HALF)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from media.background.files import NotSound, duration_seconds, loop, read_wav, write_wav
+from media.background.files import InvalidSound, duration_seconds, loop, read_wav, write_wav
 from media.background.loop_synthesis import SAMPLE_RATE
 from tests.media.speech import silence, tone
 
@@ -60,7 +60,7 @@ def test_a_write_that_the_disk_refuses_leaves_what_was_there(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("channels", "width", "rate"), [(2, 2, 16000), (1, 1, 16000), (1, 2, 8000)])
 def test_only_what_is_stored_here_is_read(tmp_path: Path, channels: int, width: int, rate: int) -> None:
-    with pytest.raises(NotSound, match=r"a\.wav is no complete mono 16-bit WAV file of 16000 Hz"):
+    with pytest.raises(InvalidSound, match=r"a\.wav is no complete mono 16-bit WAV file of 16000 Hz"):
         read_wav(stored(tmp_path / "a.wav", channels, width, rate))
 
 
@@ -69,7 +69,7 @@ def test_a_stored_sound_that_is_cut_short_is_noticed(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(NotSound):
+        with pytest.raises(InvalidSound):
             read_wav(path)
     with pytest.raises(FileNotFoundError):
         read_wav(tmp_path / "missing.wav")

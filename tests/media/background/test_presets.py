@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from media.audio_port import Samples
-from media.background.babble import Talk, babble
+from media.background.babble import BabblePattern, babble
 from media.background.loop_synthesis import SAMPLE_RATE, drift, filtered, in_room, leveled, noise, scattered
 from media.background.presets import LEVEL_DBFS, PRESETS
 from media.vad.silero import SileroModel, silero_path
@@ -160,7 +160,7 @@ def test_people_murmur_in_the_rhythm_of_syllables(key: str) -> None:
 
 def test_a_voice_of_the_murmur_is_taken_for_speech_from_near_by() -> None:
     rng = np.random.default_rng(1)
-    near = leveled(babble(rng, 20 * SAMPLE_RATE, Talk(voices=2, pause_s=0.5)), LEVEL_DBFS) * 32768
+    near = leveled(babble(rng, 20 * SAMPLE_RATE, BabblePattern(voices=2, pause_s=0.5)), LEVEL_DBFS) * 32768
     assert speech_share(near.astype(np.int16)) > 0.5
     steady = leveled(noise(rng, 20 * SAMPLE_RATE, lambda f: np.exp(-f / 800)), LEVEL_DBFS) * 32768
     assert speech_share(steady.astype(np.int16)) < 0.05

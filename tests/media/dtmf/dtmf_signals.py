@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from media.audio_history import Cursor, History
+from media.audio_history import AudioHistory, Cursor
 from media.audio_port import Samples
 from media.dtmf.keys import KEYPAD
-from media.dtmf.tone_detector import FRAME_MS, HZ, ToneFinder
+from media.dtmf.tone_detector import FRAME_MS, HZ, ToneDetector
 
 Sound = NDArray[np.float64]
 
@@ -50,20 +50,20 @@ def sent(*parts: Sound, noise_dbm0: float | None = None, seed: int = 1) -> Sampl
 
 def found(sound: Samples, rate: int = 8000) -> list[tuple[str, float]]:
     """The keys that are found in a sound, with the ms at which their tones began; no look is spared."""
-    finder, history, frame = ToneFinder(1, (8000, 16000)), History(1), FRAME_MS * rate // 1000
+    finder, history, frame = ToneDetector(1, (8000, 16000)), AudioHistory(1), FRAME_MS * rate // 1000
     history.open(0, rate)
     finder.open(0)
     rows, one = np.array([0]), np.array([frame])
     keys: list[tuple[str, float]] = []
     for number in range(len(sound) // frame):
         piece = sound[np.newaxis, number * frame : (number + 1) * frame]
-        if history.full(rows, one)[0]:
+        if history.lacks_room(rows, one)[0]:
             history.make_room(0)
         history.append(rows, one, piece, piece)
         ends = history.cursor[rows, Cursor.END]
         keys += [
             (heard.digit, (number + 1) * FRAME_MS - heard.began_ms)
-            for heard in finder.listen(history, rows, ends, np.ones(1, np.bool_), rate)
+            for heard in finder.detect(history, rows, ends, np.ones(1, np.bool_), rate)
         ]
     return keys
 

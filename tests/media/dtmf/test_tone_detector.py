@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from media.audio_history import Cursor, History
+from media.audio_history import AudioHistory, Cursor
 from media.dtmf.keys import KEYPAD
-from media.dtmf.tone_detector import FRAME_MS, ToneFinder
+from media.dtmf.tone_detector import FRAME_MS, ToneDetector
 from tests.media.dtmf.dtmf_signals import Sound, digits, found, gap, key, sent
 from tests.media.speech import speech
 from tests.sipcore.tones import from_mulaw, mulaw, tone
@@ -148,7 +148,7 @@ def test_a_key_under_a_voice_is_no_key_and_after_it_one() -> None:
 
 def test_rows_do_not_hear_each_others_keys() -> None:
     rows, frame = np.arange(16), FRAME_MS * 8
-    finder, history = ToneFinder(16, RATES), History(16)
+    finder, history = ToneDetector(16, RATES), AudioHistory(16)
     sounds = np.stack([sent(gap(60 + 5 * row), key(ALL[row], ms=60), gap(300 - 5 * row)) for row in rows.tolist()])
     for row in rows.tolist():
         history.open(row, 8000)
@@ -157,21 +157,21 @@ def test_rows_do_not_hear_each_others_keys() -> None:
     for at in range(0, sounds.shape[1] - frame + 1, frame):
         piece = sounds[:, at : at + frame]
         history.append(rows, np.full(16, frame), piece, piece)
-        heard += finder.listen(history, rows, history.cursor[rows, Cursor.END], np.asarray(piece.any(axis=1)), 8000)
+        heard += finder.detect(history, rows, history.cursor[rows, Cursor.END], np.asarray(piece.any(axis=1)), 8000)
     assert sorted((each.row, each.digit) for each in heard) == list(enumerate(ALL))
-    assert not finder.on.any(), "all have ended"
+    assert not finder.active.any(), "all have ended"
 
 
 def test_a_tone_is_on_while_it_sounds_and_shortly_after() -> None:
-    finder, history, frame, row = ToneFinder(1, RATES), History(1), FRAME_MS * 8, np.array([0])
+    finder, history, frame, row = ToneDetector(1, RATES), AudioHistory(1), FRAME_MS * 8, np.array([0])
     history.open(0, 8000)
     finder.open(0)
     sound = sent(gap(200), key("3", ms=200), gap(200))
     on = []
     for at in range(0, len(sound) - frame + 1, frame):
         history.append(row, np.array([frame]), sound[np.newaxis, at : at + frame], sound[np.newaxis, at : at + frame])
-        finder.listen(history, row, history.cursor[row, Cursor.END], np.ones(1, np.bool_), 8000)
-        on.append(bool(finder.on[0]))
+        finder.detect(history, row, history.cursor[row, Cursor.END], np.ones(1, np.bool_), 8000)
+        on.append(bool(finder.active[0]))
     assert on.index(True) in (10, 11)
     assert 20 <= len(on) - on[::-1].index(True) <= 22
 

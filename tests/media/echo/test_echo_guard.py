@@ -12,10 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from media.audio_port import TICK_MS, Samples
-from media.echo.speex import FRAME_MS, Canceller, SpeexLibrary
-from media.engine.call_audio import Broken, EngineCall
-from media.recording import RecordingEnd, RecordingWriter
-from media.turns.events import Interrupted, Pause, SpeechStarted, TurnDropped, TurnEnded
+from media.echo.speex import FRAME_MS, AdaptiveFilter, SpeexLibrary
+from media.engine.call_audio import AudioFailure, CallAudio
+from media.recording import RecordingResult, RecordingWriter
+from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnDropped, TurnEnded
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
 from tests.media.echo.echo_room import EchoPort, Room
 from tests.media.engine_harness import NO_MODEL, Ear, Listener, Studio
@@ -50,7 +50,7 @@ class Phones:
         self.studio = Studio(port=self.port)
         self.start_ms = self.studio.start_ms
 
-    def call(self, room: Room, caller: Samples | None = None) -> tuple[EngineCall, Listener, Ear]:
+    def call(self, room: Room, caller: Samples | None = None) -> tuple[CallAudio, Listener, Ear]:
         made = self.studio.call(silence(0) if caller is None else caller, rate=room.rate)
         self.port.rooms[made[0].slot] = room
         return made
@@ -59,7 +59,7 @@ class Phones:
         self.studio.run(ms)
 
 
-def say(call: EngineCall, samples: Samples) -> None:
+def say(call: CallAudio, samples: Samples) -> None:
     call.playout.begin("text")
     call.playout.write(samples)
     call.playout.end()
@@ -67,7 +67,7 @@ def say(call: EngineCall, samples: Samples) -> None:
 
 def counted(listener: Listener) -> list[str]:
     """What the caller is said to have done."""
-    kinds = (SpeechStarted, Pause, Interrupted, TurnEnded, TurnDropped)
+    kinds = (SpeechStarted, PlayoutPaused, BargeIn, TurnEnded, TurnDropped)
     return [type(event).__name__ for event in listener.events if isinstance(event, kinds)]
 
 
@@ -89,12 +89,12 @@ def test_the_agent_never_interrupts_itself_from_its_first_word_on(rate: int) -> 
 
 def test_without_the_comparison_the_agent_would_interrupt_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The echo of these rooms is speech to the voice activity model: the test above would fail if nothing were done."""
-    monkeypatch.setattr("media.echo.echo_guard.Echoes.possible", lambda *_: False)
+    monkeypatch.setattr("media.echo.echo_guard.EchoGuard.is_echo_possible", lambda *_: False)
     phones = Phones()
     call, listener, _ = phones.call(Room(8000, -20, 150))
     say(call, monologue(8000, 1))
     phones.run(3000)
-    assert listener.of(Pause)
+    assert listener.of(PlayoutPaused)
 
 
 @pytest.mark.parametrize("room", [Room(8000, -15, 250, noise=60.0), Room(8000, -10, 350, 6.0, 0.4, distortion=3.0)])
@@ -119,7 +119,7 @@ def test_a_caller_interrupts_through_the_echo(rate: int) -> None:
         say(call, monologue(rate, 3))
     phones.run(5000)
     for (level, delay, lead, voice), (_, listener, _) in zip(lines, calls, strict=True):
-        first = listener.of(Pause)[0].at_ms - phones.start_ms - lead
+        first = listener.of(PlayoutPaused)[0].at_ms - phones.start_ms - lead
         assert MINIMUM_MS - 60 <= first <= MINIMUM_MS + 150, (level, delay, lead, voice)
 
 
@@ -129,7 +129,7 @@ def test_a_line_without_echo_is_interrupted_as_fast_as_ever() -> None:
     call, listener, ear = phones.call(Room(8000, -200, 50), caller)
     say(call, monologue(8000, 1))
     phones.run(1800)
-    assert 1100 <= listener.of(Pause)[0].at_ms - phones.start_ms <= 1160
+    assert 1100 <= listener.of(PlayoutPaused)[0].at_ms - phones.start_ms <= 1160
     assert ear.fed
 
 
@@ -158,7 +158,7 @@ def test_words_spoken_over_the_agent_reach_the_ear(level: int) -> None:
     for room in (Room(8000, -200, 150), Room(8000, level, 150)):
         phones = Phones()
         call, _, ear = phones.call(room, caller)
-        call.protect(True)
+        call.set_uninterruptible(True)
         say(call, monologue(8000))
         phones.run(3000 + len(words) // 8 + 600)
         heard.append(set(recognized(ear.sound).split()))
@@ -197,7 +197,7 @@ def test_neither_the_echo_nor_its_tail_moves_the_end_of_the_turn(text: str) -> N
         call.words()
     phones.run(3000)
     for line, (_, listener, _, end) in zip(lines, calls, strict=True):
-        assert len(listener.of(Interrupted)) == 1, line
+        assert len(listener.of(BargeIn)) == 1, line
         (ended,) = listener.of(TurnEnded)
         assert ended.at_ms - phones.start_ms - end == pytest.approx(100, abs=40), line
 
@@ -212,8 +212,8 @@ def test_an_echo_whose_delay_changes_is_learned_again() -> None:
         phones.run(14_000)
     found = [entry["lag_ms"] for entry in logs if entry["event"] == "echo.found"]
     assert found == [pytest.approx(150, abs=8), pytest.approx(300, abs=8)]
-    assert not listener.of(Pause)
-    assert not listener.of(Interrupted)
+    assert not listener.of(PlayoutPaused)
+    assert not listener.of(BargeIn)
 
 
 def test_frames_that_are_no_whole_ticks_are_cleaned_as_well() -> None:
@@ -228,7 +228,7 @@ def test_frames_that_are_no_whole_ticks_are_cleaned_as_well() -> None:
 
 
 def test_the_recording_keeps_the_sound_as_it_came(tmp_path: Path) -> None:
-    ends: SimpleQueue[RecordingEnd] = SimpleQueue()
+    ends: SimpleQueue[RecordingResult] = SimpleQueue()
     writer = RecordingWriter()
     writer.start()
     port = EchoPort(1)
@@ -271,10 +271,10 @@ class FailingCanceller:
 
 
 def test_a_fault_of_the_library_ends_nothing_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(self: SpeexLibrary, rate: int) -> Canceller:
+    def failing(self: SpeexLibrary, rate: int) -> AdaptiveFilter:
         return FailingCanceller()
 
-    monkeypatch.setattr(SpeexLibrary, "canceller", failing)
+    monkeypatch.setattr(SpeexLibrary, "create_filter", failing)
     phones = Phones(2)
     said, answer = monologue(8000, 2), speech("what is your address", 8000, "rms")
     caller = np.concatenate([silence(len(said) // 8 + 1500), answer])
@@ -285,7 +285,7 @@ def test_a_fault_of_the_library_ends_nothing_and_is_told_once(monkeypatch: pytes
         phones.run(len(caller) // 8 + 1000)
     assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["echo.library_failed"]
     for _, listener, _ in calls:
-        assert not listener.of(Broken)
+        assert not listener.of(AudioFailure)
         assert len(listener.of(TurnEnded)) == 1
 
 
@@ -297,6 +297,6 @@ def test_without_the_library_calls_go_on_uncleaned(monkeypatch: pytest.MonkeyPat
     call, listener, _ = phones.call(Room(8000, -20, 150), np.concatenate([silence(4500), speech("hello there")]))
     say(call, monologue(8000, 1))
     phones.run(6500)
-    assert not listener.of(Pause)
-    assert not listener.of(Broken)
+    assert not listener.of(PlayoutPaused)
+    assert not listener.of(AudioFailure)
     assert len(listener.of(TurnEnded)) == 1

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from media.audio_port import TICK_MS, Samples
-from media.engine.call_audio import Broken, CallEvent, EngineCall, UtteranceSent
-from media.engine.engine import Engine
+from media.engine.call_audio import AudioFailure, CallAudio, CallEvent, UtterancePlayed
+from media.engine.engine import AudioEngine
 from media.turns.events import (
     AgentStarted,
     AgentStopped,
-    Interrupted,
-    Pause,
-    Resume,
+    BargeIn,
+    PlayoutPaused,
+    PlayoutResumed,
     SpeechStarted,
     TurnDropped,
     TurnEnded,
@@ -108,7 +108,7 @@ def test_the_ear_forgets_speech_that_counts_for_nothing() -> None:
     assert ear.discarded == 1
 
 
-def talking_agent(studio: Studio, caller: Samples, settings: TurnSettings = NO_MODEL) -> tuple[EngineCall, Listener]:
+def talking_agent(studio: Studio, caller: Samples, settings: TurnSettings = NO_MODEL) -> tuple[CallAudio, Listener]:
     call, listener, _ = studio.call(caller, settings)
     call.playout.begin("a long tone")
     call.playout.write(tone(8000))
@@ -121,7 +121,7 @@ def test_barge_in_silences_the_wire_within_60_ms_of_the_minimum() -> None:
     words = speech("hold on please wait a moment")
     call, listener = talking_agent(studio, np.concatenate([silence(1000), words, silence(1000)]))
     studio.run(1600)
-    assert len(listener.of(Pause)) == 1
+    assert len(listener.of(PlayoutPaused)) == 1
     silent_from = (int(np.flatnonzero(studio.port.sent(call.slot))[-1]) + 1) / 8
     assert 1100 <= silent_from <= 1160
 
@@ -132,15 +132,15 @@ def test_an_interruption_flushes_and_tells_what_was_heard() -> None:
     utterance = call.playout.begin("a long tone")
     call.playout.write(tone(8000))
     studio.run(1300)
-    assert listener.of(Pause)
-    call.words()
+    assert listener.of(PlayoutPaused)
+    call.on_transcript()
     studio.run(200)
-    assert listener.of(Interrupted)
-    heard = call.playout.heard(utterance)
+    assert listener.of(BargeIn)
+    heard = call.playout.played(utterance)
     assert heard == len(np.trim_zeros(studio.port.sent(call.slot), "b"))
     assert not call.playout.write(tone(100))
     studio.run(1500)
-    assert call.playout.heard(utterance) == heard
+    assert call.playout.played(utterance) == heard
     assert len(listener.of(TurnEnded)) == 1
 
 
@@ -148,7 +148,7 @@ def test_a_sound_without_words_only_pauses_the_agent() -> None:
     studio = Studio()
     call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hmm"), silence(9000)]))
     studio.run(10_000)
-    assert len(listener.of(Pause)) == len(listener.of(Resume)) == 1
+    assert len(listener.of(PlayoutPaused)) == len(listener.of(PlayoutResumed)) == 1
     sent = studio.port.sent(call.slot)
     assert np.count_nonzero(sent) == np.count_nonzero(tone(8000))
     assert len(listener.of(AgentStopped)) == 1
@@ -157,9 +157,9 @@ def test_a_sound_without_words_only_pauses_the_agent() -> None:
 def test_a_protected_message_is_played_to_its_end() -> None:
     studio = Studio()
     call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please wait a moment")]))
-    call.protect(True)
+    call.set_uninterruptible(True)
     studio.run(9000)
-    assert not listener.of(Pause)
+    assert not listener.of(PlayoutPaused)
     assert np.count_nonzero(studio.port.sent(call.slot)[: 8 * 8100]) == np.count_nonzero(tone(8000))
 
 
@@ -167,24 +167,24 @@ def test_the_agent_counts_as_audible_from_its_first_sound_to_its_last() -> None:
     studio = Studio()
     call, listener, _ = studio.call(silence(100))
     first = call.playout.begin("one")
-    call.playout.answering(True)
+    call.playout.expect_more(True)
     call.playout.write(tone(100))
     call.playout.end()
     studio.run(300)  # an under-run in the middle of the answer
     second = call.playout.begin("two")
-    call.playout.answering(False)
+    call.playout.expect_more(False)
     call.playout.write(tone(100))
     call.playout.end()
     studio.run(300)
-    assert [type(event) for event in listener.events] == [AgentStarted, UtteranceSent, UtteranceSent, AgentStopped]
-    assert [event.utterance for event in listener.of(UtteranceSent)] == [first, second]
+    assert [type(event) for event in listener.events] == [AgentStarted, UtterancePlayed, UtterancePlayed, AgentStopped]
+    assert [event.utterance for event in listener.of(UtterancePlayed)] == [first, second]
 
 
 def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
     studio = Studio()
     call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
     answers = iter([None, 0.0, 0.9])
-    call.judge = AnsweringJudge(answers)
+    call.end_of_turn_sink = AnsweringJudge(answers)
     studio.run(2500)
     (ended,) = listener.of(TurnEnded)
     assert ended.reason == "model"
@@ -194,7 +194,7 @@ def test_the_end_of_turn_model_is_asked_in_the_tick() -> None:
 def test_an_answer_from_another_thread_counts_at_the_next_tick() -> None:
     studio = Studio()
     call, listener, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(3000)]), TurnSettings())
-    judge = call.judge = WaitingJudge(answers_at_the_end=False)
+    judge = call.end_of_turn_sink = WaitingJudge(answers_at_the_end=False)
     studio.run(2000)
     assert listener.of(TurnEnded) == []
     answering = threading.Thread(target=judge.waiting[-1], args=(0.9,))
@@ -212,7 +212,7 @@ def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_question
     caller = np.concatenate([silence(500), words, silence(450), more, silence(2000)])
     settings = TurnSettings(turn_endpoint_delay=100, fallback_silence_ms=300, speculative_silence_ms=None)
     call, listener, _ = studio.call(caller, settings)
-    call.judge = WaitingJudge(answers_at_the_end=True)
+    call.end_of_turn_sink = WaitingJudge(answers_at_the_end=True)
     studio.run(len(caller) // 8)
     first, second = listener.of(TurnEnded)
     assert (first.reason, second.reason) == ("fallback", "model")
@@ -222,8 +222,8 @@ def test_an_answer_given_when_the_turn_is_over_leaves_the_next_turn_its_question
 def test_the_judge_is_fed_what_the_ear_gets() -> None:
     studio = Studio()
     call, _, _ = studio.call(np.concatenate([silence(500), speech("yes"), silence(1000)]), TurnSettings())
-    judge = call.judge = AnsweringJudge(iter([1.0]))
-    ear = call.ear = Ear()
+    judge = call.end_of_turn_sink = AnsweringJudge(iter([1.0]))
+    ear = call.speech_sink = Ear()
     studio.run(1800)
     assert len(judge.fed) > 5 and np.array_equal(np.concatenate(judge.fed), ear.sound)
 
@@ -232,11 +232,11 @@ def test_an_ear_that_raises_ends_its_own_call_alone() -> None:
     studio = Studio()
     caller = np.concatenate([silence(500), speech("hello there"), silence(1000)])
     broken, broken_listener, _ = studio.call(caller)
-    broken.ear = DeafEar()
+    broken.speech_sink = DeafEar()
     _, listener, _ = studio.call(caller)
     studio.run(2000)
-    assert [str(event.error) for event in broken_listener.of(Broken)] == ["the recognizer is gone"]
-    assert isinstance(broken_listener.events[-1], Broken)
+    assert [str(event.error) for event in broken_listener.of(AudioFailure)] == ["the recognizer is gone"]
+    assert isinstance(broken_listener.events[-1], AudioFailure)
     assert len(listener.of(TurnEnded)) == 1
 
 
@@ -252,7 +252,7 @@ def test_a_listener_that_raises_ends_its_own_call_alone() -> None:
     failing.react = fail
     _, listener, _ = studio.call(caller)
     studio.run(2000)
-    assert [str(event.error) for event in failing.of(Broken)] == ["the conversation is gone"]
+    assert [str(event.error) for event in failing.of(AudioFailure)] == ["the conversation is gone"]
     assert failing.of(TurnEnded) == []
     assert len(listener.of(TurnEnded)) == 1
 
@@ -294,7 +294,7 @@ def test_what_was_heard_is_known_after_the_call_left() -> None:
     studio.run(200)
     studio.engine.remove(call.slot)
     studio.port.close(call.slot)
-    assert call.playout.heard(utterance) == 200 * 8
+    assert call.playout.played(utterance) == 200 * 8
     assert not call.playout.write(tone(100))
 
 
@@ -308,25 +308,25 @@ def test_what_the_old_answer_begins_before_it_knows_of_the_interruption_is_not_s
     studio = Studio()
     call, listener = talking_agent(studio, np.concatenate([silence(1000), speech("hold on please"), silence(1000)]))
     studio.run(1300)
-    call.words()
+    call.on_transcript()
     for _ in range(200 // TICK_MS):
         studio.port.step()
         studio.engine.tick()  # the event waits in the loop
     stale = call.playout.begin("the next sentence")
-    assert stale.cut and not call.playout.write(tone(500))
+    assert stale.flushed and not call.playout.write(tone(500))
     studio.loop.run()
-    assert listener.of(Interrupted)
+    assert listener.of(BargeIn)
     studio.run(1000)  # the caller's turn is over
     fresh = call.playout.begin("the new answer")
     assert call.playout.write(tone(100))
     studio.run(200)
-    assert (call.playout.heard(stale), call.playout.heard(fresh)) == (0, 800)
+    assert (call.playout.played(stale), call.playout.played(fresh)) == (0, 800)
 
 
 def test_the_tick_thread_runs_until_it_is_closed() -> None:
     heard = threading.Event()
     port = ArrayPort()
-    engine = Engine(port, lambda work: work())
+    engine = AudioEngine(port, lambda work: work())
     listener = Listener()
     listener.react = lambda event: heard.set() if isinstance(event, TurnEnded) else None
     slot = port.open(8000, np.concatenate([silence(500), speech("yes"), silence(500)]))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from media.audio_port import Samples
-from media.engine.call_audio import CallEvent, DigitHeard
-from media.turns.events import Interrupted, Pause, SpeechStarted, TurnEnded
+from media.engine.call_audio import CallEvent, DtmfDetected
+from media.turns.events import BargeIn, PlayoutPaused, SpeechStarted, TurnEnded
 from tests.media.dtmf.dtmf_signals import gap, key, sent
 from tests.media.engine_harness import Studio
 from tests.media.speech import silence, speech, tone
@@ -26,7 +26,7 @@ def test_keys_are_told_once_with_the_time_at_which_they_arrived(rate: int, jitte
     studio = Studio()
     _, listener, _ = studio.call(dialled("19*#0A", rate), rate=rate, jitter_ms=jitter_ms)
     studio.run(2500)
-    keys = listener.of(DigitHeard)
+    keys = listener.of(DtmfDetected)
     assert "".join(each.digit for each in keys) == "19*#0A"
     expected = [studio.start_ms + 500 + 200 * number for number in range(6)]
     assert [each.at_ms for each in keys] == pytest.approx(expected, abs=15)
@@ -38,7 +38,7 @@ def test_a_key_is_told_within_100_ms(rate: int = 8000) -> None:
     told: list[int] = []
 
     def note(event: CallEvent) -> None:
-        if isinstance(event, DigitHeard):
+        if isinstance(event, DtmfDetected):
             told.append(studio.port.now_ms - studio.start_ms)
 
     listener.react = note
@@ -57,9 +57,9 @@ def test_keys_do_not_interrupt_the_agent_and_are_no_turn(digits: str, dbm0: floa
     call.playout.write(tone(1500 + 12 * ms))
     call.playout.end()
     studio.run(1500 + 13 * ms)
-    assert "".join(each.digit for each in listener.of(DigitHeard)) == digits
-    assert not listener.of(Pause)
-    assert not listener.of(Interrupted)
+    assert "".join(each.digit for each in listener.of(DtmfDetected)) == digits
+    assert not listener.of(PlayoutPaused)
+    assert not listener.of(BargeIn)
     assert not listener.of(TurnEnded)
 
 
@@ -69,7 +69,7 @@ def test_speech_after_a_key_is_a_turn_and_the_ear_gets_no_key_in_it() -> None:
     caller = np.concatenate([dialled("3"), words, sent(gap(20), key("4", ms=300)), silence(1500)])
     _, listener, ear = studio.call(caller)
     studio.run(len(caller) // 8)
-    assert [each.digit for each in listener.of(DigitHeard)] == ["3", "4"]
+    assert [each.digit for each in listener.of(DtmfDetected)] == ["3", "4"]
     (started,) = listener.of(SpeechStarted)
     assert started.began_ms == pytest.approx(studio.start_ms + len(dialled("3")) / 8, abs=60)
     assert len(listener.of(TurnEnded)) == 1
@@ -85,4 +85,4 @@ def test_a_call_that_is_alone_in_its_row_begins_without_the_keys_of_the_last_one
     studio.port.close(first.slot)
     _, listener, _ = studio.call(sent(gap(300), key("5", ms=100), gap(300)))
     studio.run(700)
-    assert [each.digit for each in listener.of(DigitHeard)] == ["5"]
+    assert [each.digit for each in listener.of(DtmfDetected)] == ["5"]

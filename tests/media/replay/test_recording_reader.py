@@ -11,7 +11,7 @@ import pytest
 
 from media.audio_port import INFO_ARRIVAL_NS, INFO_COLUMNS, INFO_JITTER_MS, INFO_QUEUED, TICK_MS, Samples
 from media.recording import RecordingWriter
-from media.replay.recording_reader import BadRecording, RecordedSound, agent_sounds, onsets, read_recording
+from media.replay.recording_reader import InvalidRecording, RecordedCall, agent_audible, audible_onsets, read_recording
 from media.replay.replay_port import START_MS, ReplayPort
 from tests.media.speech import silence, speech, tone
 
@@ -27,9 +27,12 @@ def write(path: Path, frames: bytes, channels: int = 2, rate: int = 8000, width:
 
 def spans(agent: Samples) -> list[tuple[int, int]]:
     """When the agent is heard, ms."""
-    sounding = agent_sounds(RecordedSound(8000, np.zeros_like(agent), agent))
-    ends = onsets(~sounding)
-    return [(TICK_MS * begin, TICK_MS * min(ends[ends > begin], default=len(sounding))) for begin in onsets(sounding)]
+    sounding = agent_audible(RecordedCall(8000, np.zeros_like(agent), agent))
+    ends = audible_onsets(~sounding)
+    return [
+        (TICK_MS * begin, TICK_MS * min(ends[ends > begin], default=len(sounding)))
+        for begin in audible_onsets(sounding)
+    ]
 
 
 @pytest.mark.parametrize("rate", [8000, 16000])
@@ -43,8 +46,8 @@ def test_what_a_call_recorded_is_read_to_its_last_whole_tick(tmp_path: Path, rat
     writer.close()
     sound = read_recording(tmp_path / "call.wav")
     assert (sound.rate, sound.ticks) == (rate, 7)
-    assert sound.heard.tolist() == caller[: 140 * rate // 1000].tolist()
-    assert sound.said.tolist() == agent[: 140 * rate // 1000].tolist()
+    assert sound.rx_audio.tolist() == caller[: 140 * rate // 1000].tolist()
+    assert sound.tx_audio.tolist() == agent[: 140 * rate // 1000].tolist()
 
 
 def test_a_file_that_is_no_recording_is_told_apart(tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_a_file_that_is_no_recording_is_told_apart(tmp_path: Path) -> None:
         write(tmp_path / "empty.wav", b""): "holds no sound",
     }
     for path, complaint in cases.items():
-        with pytest.raises(BadRecording, match=f"{re.escape(path.name)} {complaint}"):
+        with pytest.raises(InvalidRecording, match=f"{re.escape(path.name)} {complaint}"):
             read_recording(path)
 
 
@@ -101,7 +104,7 @@ def test_a_background_sound_is_not_the_agent() -> None:
 
 
 def test_the_port_gives_a_tick_of_both_sides_for_each_step() -> None:
-    sound = RecordedSound(8000, tone(60), tone(60, amplitude=500))
+    sound = RecordedCall(8000, tone(60), tone(60, amplitude=500))
     port = ReplayPort(sound, np.array([False, True, False]), np.array([0.0, 60.0, 59.6]))
     heard, said = np.zeros((2, 1, 6400), np.int16)
     counts, info = np.zeros(1, np.int32), np.zeros((1, INFO_COLUMNS), np.int64)
@@ -109,8 +112,8 @@ def test_the_port_gives_a_tick_of_both_sides_for_each_step() -> None:
     assert (port.read(heard, said, counts, info), counts[0]) == (1, 0), "nothing before the first step"
     while port.step():
         port.read(heard, said, counts, info)
-        assert heard[0, :160].tolist() == sound.heard[160 * len(got) : 160 * len(got) + 160].tolist()
-        assert said[0, :160].tolist() == sound.said[160 * len(got) : 160 * len(got) + 160].tolist()
+        assert heard[0, :160].tolist() == sound.rx_audio[160 * len(got) : 160 * len(got) + 160].tolist()
+        assert said[0, :160].tolist() == sound.tx_audio[160 * len(got) : 160 * len(got) + 160].tolist()
         got.append((int(counts[0]), int(info[0, INFO_ARRIVAL_NS]) // 10**6 - START_MS, int(info[0, INFO_QUEUED])))
     assert got == [(160, 20, 0), (160, 40, 1), (160, 60, 0)]
     assert info[0, INFO_JITTER_MS] == 60

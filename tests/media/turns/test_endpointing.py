@@ -10,15 +10,15 @@ from media.turns.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
-    Interrupted,
-    Pause,
+    BargeIn,
+    PlayoutPaused,
     Speculate,
     SpeechResumed,
     SpeechStarted,
     SpeechStopped,
     TurnEnded,
 )
-from media.turns.turn_detector import Turns
+from media.turns.turn_detector import TurnDetector
 from tests.media.turns.turn_simulation import NEVER, NO_MODEL, SILENCE, SPEECH, STAND, Talk
 
 MODEL = replace(NO_MODEL, ultravad_eot_threshold=0.5)
@@ -38,7 +38,7 @@ def test_the_model_ends_the_turn_at_its_threshold() -> None:
 
 def test_an_answer_of_the_model_counts_only_while_the_silence_lasts() -> None:
     talk = Talk(MODEL).speak(300).pass_ms(120).speak(50)
-    assert talk.turns.eot(talk.now, 0.9, talk.now) == ()
+    assert talk.turns.on_end_of_turn(talk.now, 0.9, talk.now) == ()
     assert talk.of(SpeechResumed) == [SpeechResumed(430)]
 
 
@@ -97,15 +97,15 @@ def test_a_new_silence_does_not_wait_for_a_question_that_was_given_up() -> None:
 
 
 def test_an_answer_waits_while_new_sound_is_in_doubt() -> None:
-    turns = Turns(replace(MODEL, fallback_silence_ms=10_000))
-    turns.frame(500, SPEECH, 100, False)
-    turns.tick(560, False, heard_ms=560, quiet_ms=60)
-    (_, asked) = turns.tick(600, False, heard_ms=600, quiet_ms=100)
+    turns = TurnDetector(replace(MODEL, fallback_silence_ms=10_000))
+    turns.on_vad_window(500, SPEECH, 100, False)
+    turns.on_tick(560, False, heard_ms=560, quiet_ms=60)
+    (_, asked) = turns.on_tick(600, False, heard_ms=600, quiet_ms=100)
     assert asked == AskEndOfTurn(600)
-    assert turns.tick(620, False, heard_ms=620, quiet_ms=5) == ()
-    assert turns.eot(620, 1.0, asked_ms=600) == ()
-    turns.frame(672, SILENCE, 32, False)
-    assert TurnEnded(680, 400, 500, "model", probability=1.0) in turns.tick(680, False, heard_ms=680, quiet_ms=60)
+    assert turns.on_tick(620, False, heard_ms=620, quiet_ms=5) == ()
+    assert turns.on_end_of_turn(620, 1.0, asked_ms=600) == ()
+    turns.on_vad_window(672, SILENCE, 32, False)
+    assert TurnEnded(680, 400, 500, "model", probability=1.0) in turns.on_tick(680, False, heard_ms=680, quiet_ms=60)
 
 
 @pytest.mark.parametrize(("speculative", "with_model", "alone"), [(150, 450, 450), (300, 600, None), (700, 1000, None)])
@@ -145,7 +145,7 @@ def test_speech_that_goes_on_after_speculation_is_told_even_before_the_delay() -
 def test_speech_that_does_not_count_yet_starts_no_speculation() -> None:
     settings = replace(MODEL, speculative_silence_ms=100)
     talk = Talk(settings, eot=0.0).agent(True).speak(200).pass_ms(290)
-    assert talk.kinds() == [AgentStarted, SpeechStarted, Pause]
+    assert talk.kinds() == [AgentStarted, SpeechStarted, PlayoutPaused]
     talk.words().pass_ms(STAND).agent(False).pass_ms(10)
-    assert talk.kinds()[3:] == [Interrupted, AgentStopped, SpeechStopped, Speculate, AskEndOfTurn]
+    assert talk.kinds()[3:] == [BargeIn, AgentStopped, SpeechStopped, Speculate, AskEndOfTurn]
     assert talk.speak(10).kinds()[-1] is SpeechResumed

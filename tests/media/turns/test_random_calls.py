@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from media.turns.events import AskEndOfTurn, Interrupted, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
+from media.turns.events import AskEndOfTurn, BargeIn, SpeechStarted, TurnDropped, TurnEnded, TurnEvent
 from media.turns.settings import TurnSettings
-from media.turns.turn_detector import Turns
+from media.turns.turn_detector import TurnDetector
 from tests.media.turns.turn_invariants import Watch
 
 TICK: Final = 20
@@ -28,7 +28,7 @@ EVERYTHING: Final = {
     *("SpeechStarted", "SpeechStarted again", "SpeechStopped", "SpeechResumed", "Speculate", "AskEndOfTurn"),
     *("TurnEnded model", "TurnEnded delay", "TurnEnded fallback", "AgentStarted", "AgentStopped"),
     *("TurnDropped short", "TurnDropped cooldown", "TurnDropped protected", "TurnDropped no_words"),
-    *("TurnDropped backchannel", "Pause", "Resume", "Interrupted", "Interrupted again"),
+    *("TurnDropped backchannel", "PlayoutPaused", "PlayoutResumed", "BargeIn", "BargeIn again"),
 }
 """What happens in each block of random calls."""
 
@@ -81,7 +81,7 @@ class Run:
     """Plays steps and has every event watched. What was interrupted may fall silent by itself."""
 
     def __init__(self, chosen: TurnSettings, ahead_ms: int, *, obedient: bool) -> None:
-        self.turns = Turns(chosen, lead_ms=TICK, ask_ahead_ms=ahead_ms)
+        self.turns = TurnDetector(chosen, lead_ms=TICK, ask_ahead_ms=ahead_ms)
         self.watch = Watch(chosen, lead_ms=TICK)
         self.now = 10_000.0
         self.events: list[TurnEvent] = []
@@ -96,14 +96,14 @@ class Run:
         self._flushed = self._flushed and step.audible
         if step.protect is not None:
             self.watch.protect(step.protect)
-            self._take(self.turns.protect(step.protect), step)
+            self._take(self.turns.set_uninterruptible(step.protect), step)
         if step.words is not None:
             self.watch.words()
-            self._take(self.turns.words(self.now, backchannel=not step.words), step)
+            self._take(self.turns.on_transcript(self.now, backchannel=not step.words), step)
         self._answer(step)
         window = (heard, step.p, TICK, audible, step.quiet_ms, step.onset_ms, step.loud)
-        self._take(self.turns.frame(*window), step)
-        self._take(self.turns.tick(self.now, audible, heard, step.quiet_ms), step)
+        self._take(self.turns.on_vad_window(*window), step)
+        self._take(self.turns.on_tick(self.now, audible, heard, step.quiet_ms), step)
         self.watch.tick(self.now)
 
     def play(self, steps: list[Step]) -> Run:
@@ -124,8 +124,8 @@ class Run:
                 self._answers.append((self.now + step.late * TICK, event.at_ms, step.eot))
                 if step.late == 0:
                     self._answer(step)
-            self._flushed = self._flushed or (self._obedient and isinstance(event, Interrupted))
-        if self.turns.talking:
+            self._flushed = self._flushed or (self._obedient and isinstance(event, BargeIn))
+        if self.turns.caller_speaking:
             self.watch.talking()
 
     def _answer(self, step: Step) -> None:
@@ -133,7 +133,7 @@ class Run:
         self._answers = [answer for answer in self._answers if answer[0] > self.now]
         for _, asked_ms, p in due:
             self.watch.answered(self.now, asked_ms, p)
-            self._take(self.turns.eot(self.now, p, asked_ms), step)
+            self._take(self.turns.on_end_of_turn(self.now, p, asked_ms), step)
 
 
 def _steps() -> st.SearchStrategy[list[Step]]:
@@ -200,7 +200,7 @@ def _what(event: TurnEvent) -> str:
     match event:
         case TurnEnded(reason=reason) | TurnDropped(reason=reason):
             return f"{type(event).__name__} {reason}"
-        case SpeechStarted(reopens=True) | Interrupted(reopens=True):
+        case SpeechStarted(reopens=True) | BargeIn(reopens=True):
             return f"{type(event).__name__} again"
         case _:
             return type(event).__name__

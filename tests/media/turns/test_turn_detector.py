@@ -10,7 +10,7 @@ import pytest
 
 from media.turns.events import (
     AgentStopped,
-    Pause,
+    PlayoutPaused,
     Speculate,
     SpeechStarted,
     SpeechStopped,
@@ -50,7 +50,7 @@ EFFECTS = [
     Effect(
         "min_interruption_duration",
         lambda talk: talk.agent(True).pass_ms(1000).speak(600),
-        Pause,
+        PlayoutPaused,
         {0: [1010], 100: [1100], None: [1100], 500: [1500], 700: []},
     ),
     Effect(

@@ -7,9 +7,9 @@ from media.turns.events import (
     AgentStarted,
     AgentStopped,
     AskEndOfTurn,
-    Interrupted,
-    Pause,
-    Resume,
+    BargeIn,
+    PlayoutPaused,
+    PlayoutResumed,
     Speculate,
     SpeechResumed,
     SpeechStarted,
@@ -68,7 +68,7 @@ class Watch:
             case SpeechStopped() | SpeechResumed() | Speculate() | AskEndOfTurn():
                 assert self.open, "this belongs to speech that is open"
                 self._in_turn(event)
-            case Pause() | Resume() | Interrupted():
+            case PlayoutPaused() | PlayoutResumed() | BargeIn():
                 assert self.open
                 self._over_agent(event)
             case TurnEnded() | TurnDropped():
@@ -122,15 +122,15 @@ class Watch:
         self._question = at_ms
         self._asked.append(at_ms)
 
-    def _over_agent(self, event: Pause | Resume | Interrupted) -> None:
+    def _over_agent(self, event: PlayoutPaused | PlayoutResumed | BargeIn) -> None:
         match event:
-            case Pause():
+            case PlayoutPaused():
                 assert self.audible and not self.paused and not self._protected and not self._cut
                 self.paused, self._paused_at = True, event.at_ms
-            case Resume():
+            case PlayoutResumed():
                 assert self.paused
                 self.paused = False
-            case Interrupted():
+            case BargeIn():
                 assert self.audible and not self._protected, "only what is heard and may be interrupted"
                 assert not self._cut, "once"
                 assert self._has_words, "noise does not interrupt"

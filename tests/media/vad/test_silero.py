@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from config.errors import StartupError
-from media.audio_history import Cursor, History
+from media.audio_history import AudioHistory, Cursor
 from media.audio_port import Samples
-from media.vad.energy import Levels
-from media.vad.silero import CONTEXT_MS, FIRST_WINDOWS, SileroModel, VoiceActivity, silero_path
+from media.vad.energy import LevelMeter
+from media.vad.silero import CONTEXT_MS, FIRST_WINDOWS, SileroModel, VoiceActivityDetector, silero_path
 from tests.media.speech import silence, speech
 
 MODEL = SileroModel(silero_path())
@@ -30,9 +30,13 @@ def alone(sound: Samples, rate: int) -> list[float]:
 
 def batched(
     sounds: list[Samples], rate: int
-) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], VoiceActivity]:
+) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], VoiceActivityDetector]:
     """All sounds (equally long) at once through the gates: `float32[windows, sounds]`."""
-    history, levels, voice = History(len(sounds)), Levels(len(sounds)), VoiceActivity(len(sounds), MODEL)
+    history, levels, voice = (
+        AudioHistory(len(sounds)),
+        LevelMeter(len(sounds)),
+        VoiceActivityDetector(len(sounds), MODEL),
+    )
     rows = np.arange(len(sounds))
     for row in rows.tolist():
         history.open(row, rate)
@@ -44,14 +48,14 @@ def batched(
     counts = np.full(len(sounds), frame)
     for start in range(0, len(sounds[0]) - frame + 1, frame):
         heard = np.stack([sound[start : start + frame] for sound in sounds])
-        for row in rows[history.full(rows, counts)].tolist():
+        for row in rows[history.lacks_room(rows, counts)].tolist():
             history.make_room(row)
         history.append(rows, counts, heard, heard)
         levels.measure(rows, heard)
         history.cursor[:, Cursor.LEVEL] += frame
-        if history.cursor[0, Cursor.END] - history.cursor[0, Cursor.VOICE] >= window:
-            p = voice.judge(history, levels, rows, rate, talking)
-            history.cursor[:, Cursor.VOICE] += window
+        if history.cursor[0, Cursor.END] - history.cursor[0, Cursor.VAD] >= window:
+            p = voice.detect(history, levels, rows, rate, talking)
+            history.cursor[:, Cursor.VAD] += window
             talking = p >= 0.35
             answers.append(p)
     return np.stack(answers), voice

@@ -141,7 +141,7 @@ class Ear(SpeechToTextStream):
 
 
 class Ears(SpeechToText):
-    """Gives one `Ear` to each call."""
+    """Gives one `SpeechSink` to each call."""
 
     name = "ears"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from media.dtmf.keys import DigitWay
+from media.dtmf.keys import DtmfMethod
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.sipcore.dialogs.test_wire import connected, over
@@ -29,7 +29,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-Keys = asyncio.Queue[tuple[str, DigitWay]]
+Keys = asyncio.Queue[tuple[str, DtmfMethod]]
 
 
 def keys_of(leg: Leg) -> Keys:
@@ -39,7 +39,7 @@ def keys_of(leg: Leg) -> Keys:
     return keys
 
 
-async def first_of(keys: Keys, count: int) -> list[tuple[str, DigitWay]]:
+async def first_of(keys: Keys, count: int) -> list[tuple[str, DtmfMethod]]:
     """The first keys, each within 5 s; there must be no more of them."""
     got = [await asyncio.wait_for(keys.get(), 5) for _ in range(count)]
     assert keys.empty()

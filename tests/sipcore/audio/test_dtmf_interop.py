@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from media.audio_port import Samples
-from media.dtmf.keys import DigitWay
+from media.dtmf.keys import DtmfMethod
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
 from tests.media.dtmf.dtmf_signals import digits, gap, key, sent
@@ -22,9 +22,9 @@ SETTINGS = EndpointSettings(codecs=("opus", "G722", "PCMU", "PCMA"), max_calls=2
 PCMU = {"pt": "0", "codec": "PCMU/8000", "ptime": "20"}
 
 
-async def keys_until_the_end(leg: Leg) -> list[tuple[str, DigitWay]]:
+async def keys_until_the_end(leg: Leg) -> list[tuple[str, DtmfMethod]]:
     """Answer; the keys that come until the peer hangs up."""
-    keys: list[tuple[str, DigitWay]] = []
+    keys: list[tuple[str, DtmfMethod]] = []
     leg.on_digit = lambda digit, way: keys.append((digit, way))
     await leg.answer()
     await asyncio.wait_for(leg.ended, 20)

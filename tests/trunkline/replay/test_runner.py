@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from media.audio_port import Samples
-from media.replay.recording_reader import RecordedSound, agent_sounds
+from media.replay.recording_reader import RecordedCall, agent_audible
 from media.turns.settings import TurnSettings
 from models.protocols import SpeechToText
 from models.stt.pocketsphinx.speech_to_text import PocketsphinxSpeechToText
@@ -26,19 +26,19 @@ LONG = "our office is open from nine to five on every weekday and you will find 
 NO_MODEL = TurnSettings(ultravad_eot_threshold=None)
 
 
-def recorded(caller: Samples, agent: Samples) -> RecordedSound:
+def recorded(caller: Samples, agent: Samples) -> RecordedCall:
     """A call of these two sides, the shorter one followed by silence, and a second more."""
     length = (max(len(caller), len(agent)) // 160 + 50) * 160
-    return RecordedSound(8000, *(np.pad(side, (0, length - len(side))) for side in (caller, agent)))
+    return RecordedCall(8000, *(np.pad(side, (0, length - len(side))) for side in (caller, agent)))
 
 
 async def outcome(
-    sound: RecordedSound, settings: TurnSettings = NO_MODEL, hearing: Hearing = SURE, protected: bool = False
+    sound: RecordedCall, settings: TurnSettings = NO_MODEL, hearing: Hearing = SURE, protected: bool = False
 ) -> Outcome:
-    return await Replay(sound, agent_sounds(sound), settings, hearing, protected=protected).run()
+    return await Replay(sound, agent_audible(sound), settings, hearing, protected=protected).run()
 
 
-def asked(word: str) -> RecordedSound:
+def asked(word: str) -> RecordedCall:
     """The caller says something over a long sentence of the agent."""
     return recorded(np.concatenate([silence(1500), speech(word)]), np.concatenate([silence(500), speech(LONG)]))
 
@@ -103,7 +103,7 @@ async def test_the_first_message_is_protected_as_in_the_call() -> None:
     heard = await outcome(asked("hold on please"), protected=True)
     assert (heard.pauses, heard.interruptions, heard.dropped) == (0, 0, {"protected": 1})
     twice = recorded(
-        asked("hold on please").heard, np.concatenate([silence(100), speech("hello"), silence(500), speech(LONG)])
+        asked("hold on please").rx_audio, np.concatenate([silence(100), speech("hello"), silence(500), speech(LONG)])
     )
     assert (await outcome(twice, protected=True)).interruptions == 1, "the second message is not"
 
