@@ -76,9 +76,9 @@ Command = Callable[["CallAudio"], Sequence[TurnEvent]]
 
 
 class CallAudio:
-    """A call in the engine. The conversation sets `speech_sink` and `end_of_turn_sink`, and uses `playout`, `on_transcript` and
-    `set_uninterruptible`;
-    any thread may. What it asks of the tick thread takes effect at the next tick."""
+    """A call in the engine. The conversation sets `speech_sink` and `end_of_turn_sink`, and uses `playout`,
+    `on_transcript` and `set_uninterruptible`; any thread may. What it asks of the tick thread takes effect at the next
+    tick."""
 
     def __init__(
         self,

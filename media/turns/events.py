@@ -49,8 +49,8 @@ class Speculate:
 
 @dataclass(frozen=True, slots=True)
 class AskEndOfTurn:
-    """The end-of-turn model is to be asked now; its answer goes to `TurnDetector.on_end_of_turn`. The engine keeps this to
-    itself."""
+    """The end-of-turn model is to be asked now; its answer goes to `TurnDetector.on_end_of_turn`. The engine keeps this
+    to itself."""
 
     at_ms: float
 

@@ -42,9 +42,9 @@ class DtmfKey:
 
 @dataclass(frozen=True, slots=True)
 class VadWindow:
-    """A judged window of a caller's sound, as `TurnDetector.on_vad_window` takes it: when its end arrived, the probability of
-    speech, how long the sound before its end has been quiet, how long ago what stands out began, and whether it ends
-    loud."""
+    """A judged window of a caller's sound, as `TurnDetector.on_vad_window` takes it: when its end arrived, the
+    probability of speech, how long the sound before its end has been quiet, how long ago what stands out began, and
+    whether it ends loud."""
 
     at_ms: float
     p: float

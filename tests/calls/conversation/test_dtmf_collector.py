@@ -153,12 +153,16 @@ def test_a_tone_that_is_heard_before_its_event_comes_is_the_same_press_again_and
 
 def test_a_voice_that_sounds_like_a_key_is_not_believed_once_events_have_come() -> None:
     assert (
-        counted(("1", "rfc4733", 0.0), ("9", "inband", 5000.0), ("2", "rfc4733", 9000.0), ("9", "inband", 20000.0)) == "12"
+        counted(("1", "rfc4733", 0.0), ("9", "inband", 5000.0), ("2", "rfc4733", 9000.0), ("9", "inband", 20000.0))
+        == "12"
     )
 
 
 def test_a_telephone_that_goes_over_to_tones_is_heard_again() -> None:
-    keys: list[Key] = [("1", "rfc4733", 0.0), *((str(n), "inband", 5000.0 + 1000 * n) for n in range(CHANGED_AFTER + 2))]
+    keys: list[Key] = [
+        ("1", "rfc4733", 0.0),
+        *((str(n), "inband", 5000.0 + 1000 * n) for n in range(CHANGED_AFTER + 2)),
+    ]
     assert counted(*keys) == "1" + "".join(str(n) for n in range(CHANGED_AFTER - 1, CHANGED_AFTER + 2))
 
 

@@ -194,7 +194,7 @@ def test_neither_the_echo_nor_its_tail_moves_the_end_of_the_turn(text: str) -> N
         say(call, monologue(8000, 3))
     phones.run(3300)
     for call, _, _, _ in calls:
-        call.words()
+        call.on_transcript()
     phones.run(3000)
     for line, (_, listener, _, end) in zip(lines, calls, strict=True):
         assert len(listener.of(BargeIn)) == 1, line
