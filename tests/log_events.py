@@ -46,20 +46,21 @@ class ComputedName:
 def from_source() -> Source:
     """All events that the rooms log."""
     source = Source()
-    for path, tree in _trees():
+    for path, tree in syntax_trees():
         _File(path, source).visit(tree)
     return source
 
 
 def first_arguments(name: str) -> set[str]:
     """The texts that calls of a class or function have as their first argument, in all rooms."""
-    called = [each for _, tree in _trees() for each in ast.walk(tree) if isinstance(each, ast.Call) and each.args]
+    called = [each for _, tree in syntax_trees() for each in ast.walk(tree) if isinstance(each, ast.Call) and each.args]
     first = [each.args[0] for each in called if _last_name(each.func) == name]
     return {each.value for each in first if isinstance(each, ast.Constant) and isinstance(each.value, str)}
 
 
 @cache
-def _trees() -> list[tuple[Path, ast.Module]]:
+def syntax_trees() -> list[tuple[Path, ast.Module]]:
+    """The files of all rooms, parsed."""
     paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
     return [(path, ast.parse(path.read_text())) for path in paths]
 
