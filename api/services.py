@@ -13,7 +13,7 @@ from api.http.json_cache import Rendered
 from calls.knowledge.search import KnowledgeSearch
 from config.secrets import Secrets
 from config.settings import Settings
-from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, TrunkStatus
+from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, TrunkStatus
 from storage.accounts.organizations import Organization
 from storage.calls.sip_traces import CallSip
 from storage.database.database import Database
@@ -73,7 +73,7 @@ def status_without_sip(number: PhoneNumber) -> TrunkStatus:
         return TrunkStatus("unregistered", "the trunk is not set up: sipMode and its fields are missing")
     if number.sip_mode != "ip_allowlist":
         return TrunkStatus("unregistered")
-    return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_ASKED)
+    return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
 
 
 def _nothing_changed() -> None:

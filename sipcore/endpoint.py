@@ -29,14 +29,14 @@ from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security import digest, source_guard
 from sipcore.settings import EndpointSettings, TlsFiles
 from sipcore.trace.sip_log import SipLog, SipTap
-from sipcore.transport.listeners import bound_address, open_transports, told_host, versions
-from sipcore.transport.tls_identity import Identity
-from sipcore.transport.tls_listener import TlsPort
+from sipcore.transport.listeners import bound_address, ip_versions, local_host_for, open_listeners
+from sipcore.transport.tls_identity import TlsIdentity
+from sipcore.transport.tls_listener import TlsListener
 from sipcore.trunks.pj_account import TrunkAccount, account_config
-from sipcore.trunks.qualify_client import Qualifications
+from sipcore.trunks.qualify_client import QualifyClient
 from sipcore.trunks.trunk import Trunk, TrunkStatus
-from sipcore.trunks.trunk_accounts import Trunks
-from sipcore.trunks.trunk_uris import uri_at
+from sipcore.trunks.trunk_accounts import TrunkAccounts
+from sipcore.trunks.trunk_uris import request_uri_at
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ _CODEC_IDS = {"opus": "opus/48000", "G722": "G722/16000", "PCMU": "PCMU/8000", "
 _SPARE_CALLS = 32
 """Of PJSUA's table, which answers 486 by itself when it is full: ours is the ceiling that is met first. All that
 `max_calls` leaves of the table is for calls that are over but for a peer that does not answer."""
-GOODBYE_S = 2.0
+SHUTDOWN_S = 2.0
 """How long the end waits for peers and registrars to hear of it."""
 OPUS_RATE = 16000
 """Opus decodes and encodes at any of its rates; 16 kHz is what our models hear, so no resampling is needed."""
@@ -58,34 +58,40 @@ class Endpoint:
         self._settings = settings
         self._on_incoming = on_incoming
         self._owner = PjsipThread()
-        self._registry: CallRegistry | None = None
+        self._call_registry: CallRegistry | None = None
         self._endpoint: pj.Endpoint | None = None
         self._accounts: dict[int, TrunkAccount] = {}
         """By IP version: calls with peers that have no account of their own."""
         self._accepting = True
-        self._qualifications: Qualifications | None = None
-        self._names = HostTable()
-        self._trunks: Trunks | None = None
+        self._qualify_client: QualifyClient | None = None
+        self._host_table = HostTable()
+        self._trunk_accounts: TrunkAccounts | None = None
         self.on_trunk_status: Callable[[str, TrunkStatus], None] | None = None
         """A trunk's status has changed, in more than until when it is registered; given its key."""
-        self.on_silent: Callable[[str, str], None] | None = None
+        self.on_unresponsive: Callable[[str, str], None] | None = None
         """One of several addresses of a host does not answer."""
         self._sip_port = settings.port
         self.sip_log = SipLog()
         self._tap = SipTap(self.sip_log)
-        self._tls = TlsPort(settings)
+        self._tls_listener = TlsListener(settings)
 
     async def start(self) -> None:
         """Open the transports and start the pump. Raises `StartupError` with one clear line."""
         loop = asyncio.get_running_loop()
         settings = self._settings
-        self._registry = CallRegistry(self._owner, self.pump, loop, self._arrives, self._is_silent)
-        self._trunks = Trunks(self._owner, settings, self._registry.on_invite, self._names, self._has_trunk_status)
-        self._qualifications = Qualifications(
-            self._owner, self._names.targets, self._account_number, self._has_trunk_status, self._is_silent
+        self._call_registry = CallRegistry(self._owner, self.pump, loop, self._on_leg, self._report_unresponsive)
+        self._trunk_accounts = TrunkAccounts(
+            self._owner, settings, self._call_registry.on_invite, self._host_table, self._report_trunk_status
+        )
+        self._qualify_client = QualifyClient(
+            self._owner,
+            self._host_table.targets,
+            self._account_number,
+            self._report_trunk_status,
+            self._report_unresponsive,
         )
         try:
-            self._tap.start(await self._owner.run(self._start_here, self._registry, self._trunks))
+            self._tap.start(await self._owner.run(self._start_here, self._call_registry, self._trunk_accounts))
         except pj.Error as error:
             await self.close()
             raise StartupError(f"SIP did not start: {error.reason}") from error
@@ -96,11 +102,13 @@ class Endpoint:
     async def close(self) -> None:
         """End every leg, unregister, stop the pump, close the transports. Idempotent."""
         if self._endpoint is not None:
-            if self._qualifications is not None:
-                self._qualifications.close()
-            if self._registry is not None and self._trunks is not None:
-                await asyncio.gather(self._registry.hang_up_all(GOODBYE_S), self._trunks.leave(GOODBYE_S))
-                await self._trunks.close()
+            if self._qualify_client is not None:
+                self._qualify_client.close()
+            if self._call_registry is not None and self._trunk_accounts is not None:
+                await asyncio.gather(
+                    self._call_registry.hang_up_all(SHUTDOWN_S), self._trunk_accounts.unregister(SHUTDOWN_S)
+                )
+                await self._trunk_accounts.close()
             await self._owner.run(self._destroy_here)
             self._tap.stop()
             _native.tap_remove()
@@ -110,32 +118,32 @@ class Endpoint:
         """Say which addresses and networks may talk to us; `probes` may only send OPTIONS. Takes effect at once."""
         source_guard.set_sources(known, probes)
 
-    def set_hosts(self, table: Mapping[SipHostPort, Sequence[SipTarget]]) -> None:
+    def set_host_table(self, table: Mapping[SipHostPort, Sequence[SipTarget]]) -> None:
         """Say where host names are, all of them, each with its targets in order of preference. Requests to other names
         fail at once. Takes effect at once."""
-        self._names.set(table)
-        if self._trunks:
-            self._trunks.located()
-        if self._qualifications:
-            self._qualifications.located()
+        self._host_table.set(table)
+        if self._trunk_accounts:
+            self._trunk_accounts.on_hosts_changed()
+        if self._qualify_client:
+            self._qualify_client.on_hosts_changed()
 
     async def set_trunks(self, trunks: Sequence[Trunk]) -> None:
         """Say which trunks there are. One that is the same as before notices nothing; one that has changed or gone is
         unregistered, while its live calls go on."""
-        await self._started_trunks().set(trunks)
-        if self._qualifications:
-            self._qualifications.set(trunks)
+        await self._started_trunk_accounts().set(trunks)
+        if self._qualify_client:
+            self._qualify_client.set(trunks)
 
     def trunk_status(self, key: str) -> TrunkStatus:
         """How a trunk stands."""
-        status = self._trunks.status(key) if self._trunks else TrunkStatus("unregistered")
-        asked = self._qualifications.status(key) if self._qualifications and status.state == "listening" else None
+        status = self._trunk_accounts.status(key) if self._trunk_accounts else TrunkStatus("unregistered")
+        asked = self._qualify_client.status(key) if self._qualify_client and status.state == "listening" else None
         return asked or status
 
     def unregister(self) -> None:
         """Take all contacts away, as no more calls are taken; returns at once. Live calls go on."""
-        if self._trunks:
-            self._trunks.leave_soon()
+        if self._trunk_accounts:
+            self._trunk_accounts.begin_unregister()
 
     @property
     def tls_files(self) -> TlsFiles:
@@ -143,14 +151,14 @@ class Endpoint:
         return self._settings.tls
 
     @property
-    def certificate(self) -> Identity:
+    def certificate(self) -> TlsIdentity:
         """The certificate that SIP over TLS shows now."""
-        return self._tls.identity
+        return self._tls_listener.identity
 
-    async def renew_certificate(self) -> Identity:
+    async def renew_certificate(self) -> TlsIdentity:
         """Read the files of SIP over TLS again: connections to come use what they hold now, others go on as they are.
         Raises `UnusableFile`, and all stays as it was, or `OSError` when the port could not be opened again."""
-        return await self._owner.run(self._tls.renew)
+        return await self._owner.run(self._tls_listener.renew)
 
     def set_accepting(self, accepting: bool, retry_after_s: int = 10) -> None:
         """While False, OPTIONS and new INVITEs of known sources are answered 503."""
@@ -165,17 +173,17 @@ class Endpoint:
     @property
     def live_legs(self) -> int:
         """Legs that have not ended."""
-        return len(self._registry.legs) if self._registry else 0
+        return len(self._call_registry.legs) if self._call_registry else 0
 
-    def see_messages(self) -> None:
+    def take_messages(self) -> None:
         """Bring `sip_log` up to date, which else it is a moment later."""
         self._tap.take()
 
     def log_guard_events(self) -> None:
         """Write what the guard turned away since the last call: one line for each source."""
         source_guard.log_events()
-        self._names.log_unknown()
-        self._tls.log_events()
+        self._host_table.log_unknown()
+        self._tls_listener.log_events()
         if missed := _native.rtp_ports_missed():
             log.error("sip.no_rtp_port", calls=missed, hint="widen [sip] rtp_ports (TRUNKLINE_SIP__RTP_PORTS)")
 
@@ -194,42 +202,42 @@ class Endpoint:
         whose user must need no escapes. Names and values of `headers` hold no line ends. `follow` says whom to call in
         the same way when the callee redirects the call; without it a redirect ends the call. Raises `ConnectionError`
         when it cannot be sent."""
-        if not self._accounts or self._registry is None:
+        if not self._accounts or self._call_registry is None:
             raise RuntimeError("the endpoint has not started")
 
         def find(user: str | None, silent: Collection[SipTarget]) -> InvitePath:
-            return self._way(to, user, trunk, silent)
+            return self._path(to, user, trunk, silent)
 
         invitation = OutboundInvite(find, caller, sip_call_id or str(uuid4()), headers, follow)
-        return await self._registry.send_invite(invitation)
+        return await self._call_registry.send_invite(invitation)
 
-    def _way(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[SipTarget]) -> InvitePath:
+    def _path(self, to: str, user: str | None, trunk: Trunk | None, silent: Collection[SipTarget]) -> InvitePath:
         """`user`: who is called in the place of `to`."""
         if trunk is None:
             return InvitePath(self._account_towards(uri_host(to)), replace_user(to, user) if user else to)
-        way = self._started_trunks().way(trunk, user or to, silent)
+        way = self._started_trunk_accounts().path(trunk, user or to, silent)
         if way is not None:
             return way
-        target, last = pick_target(self._names.targets(trunk.host_port), silent)
-        account, uri = self._account_towards(target.address), uri_at(trunk, target, user or to)
-        return InvitePath(account, uri, told_host(target.address), host=trunk.host, target=target, is_last=last)
+        target, last = pick_target(self._host_table.targets(trunk.host_port), silent)
+        account, uri = self._account_towards(target.address), request_uri_at(trunk, target, user or to)
+        return InvitePath(account, uri, local_host_for(target.address), host=trunk.host, target=target, is_last=last)
 
-    def _started_trunks(self) -> Trunks:
-        if self._trunks is None:
+    def _started_trunk_accounts(self) -> TrunkAccounts:
+        if self._trunk_accounts is None:
             raise RuntimeError("the endpoint has not started")
-        return self._trunks
+        return self._trunk_accounts
 
-    def _arrives(self, leg: Leg) -> None:
-        self.sip_log.arrived(leg.sip_call_id, leg.facts.from_tag)
+    def _on_leg(self, leg: Leg) -> None:
+        self.sip_log.leg_created(leg.sip_call_id, leg.facts.from_tag)
         self._on_incoming(leg)
 
-    def _has_trunk_status(self, key: str, status: TrunkStatus) -> None:
+    def _report_trunk_status(self, key: str, status: TrunkStatus) -> None:
         if self.on_trunk_status:
             self.on_trunk_status(key, status)
 
-    def _is_silent(self, host: str, address: str) -> None:
-        if self.on_silent:
-            self.on_silent(host, address)
+    def _report_unresponsive(self, host: str, address: str) -> None:
+        if self.on_unresponsive:
+            self.on_unresponsive(host, address)
 
     def _account_number(self, host: str) -> int:
         """On the owner's thread."""
@@ -243,7 +251,7 @@ class Endpoint:
 
     # ---- on the owner's thread ----
 
-    def _start_here(self, registry: CallRegistry, trunks: Trunks) -> int:
+    def _start_here(self, registry: CallRegistry, trunks: TrunkAccounts) -> int:
         """Returns the tap's descriptor."""
         _native.hush()
         if self._settings.max_calls + _SPARE_CALLS > _native.MAX_CALLS:
@@ -256,7 +264,7 @@ class Endpoint:
         _native.rtp_symmetric(self._settings.symmetric_rtp)
         _native.rtp_ports(self._settings.rtp_first_port, self._settings.rtp_last_port, randbelow(1 << 16))
         source_guard.set_sources((), ())  # those of an endpoint before us are kept beyond its end
-        self.set_hosts({})
+        self.set_host_table({})
         self.set_accepting(True)
         source_guard.set_invite_rate_limit(self._settings.max_invites_per_second)
         _native.challenge_mark(digest.NONCE_MARK)
@@ -264,18 +272,18 @@ class Endpoint:
         _native.address_install()
         _native.hangup_install()
         trunks.install_here()
-        if self._qualifications:
-            self._qualifications.install_here()
+        if self._qualify_client:
+            self._qualify_client.install_here()
         tap = _native.tap_install()
-        self._sip_port = open_transports(endpoint, self._settings)
-        self._tls.open()
+        self._sip_port = open_listeners(endpoint, self._settings)
+        self._tls_listener.open()
         endpoint.libStart()
         endpoint.audDevManager().setNoDev()
         _set_codecs(endpoint, self._settings.codecs)
         self.pump.start()
-        for version in versions(self._settings.host):
+        for version in ip_versions(self._settings.host):
             account = self._accounts[version] = TrunkAccount(registry.on_invite)
-            account.create(account_config(self._settings, version), version == versions(self._settings.host)[0])
+            account.create(account_config(self._settings, version), version == ip_versions(self._settings.host)[0])
         numbers = {version: account.getId() for version, account in self._accounts.items()}
         _native.address_accounts(numbers.get(4, pj.PJSUA_INVALID_ID), numbers.get(6, pj.PJSUA_INVALID_ID))
         return tap
@@ -284,8 +292,8 @@ class Endpoint:
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             return
-        if self._trunks is not None:
-            self._trunks.destroy_here()
+        if self._trunk_accounts is not None:
+            self._trunk_accounts.destroy_here()
         for account in self._accounts.values():
             account.shutdown()
         self._accounts.clear()
@@ -293,7 +301,7 @@ class Endpoint:
         _native.hangup_remove()
         _native.address_remove()
         _native.guard_remove()
-        self._tls.close()
+        self._tls_listener.close()
         endpoint.libDestroy(0 if _native.call_table_taken() else pj.PJSUA_DESTROY_NO_RX_MSG)
         endpoint.__swig_destroy__(endpoint)  # not when the last reference goes: an error's traceback may hold one
 

@@ -26,7 +26,7 @@ class TlsFiles:
         return tuple(_stamp(path) for path in (self.certificate, self.key, self.authorities) if path)
 
 
-NO_FILES: Final = TlsFiles()
+NO_TLS_FILES: Final = TlsFiles()
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
@@ -60,7 +60,7 @@ class EndpointSettings:
     srtp: SrtpUse = "off"
     tls_port: int = 0
     """0: TLS is used for connections that we make, and nobody can make one to us."""
-    tls: TlsFiles = NO_FILES
+    tls: TlsFiles = NO_TLS_FILES
     tls_verify: bool = True
     """Peers that we connect to must have a certificate for their name, from an authority that we trust."""
     session_timer_s: int = 1800

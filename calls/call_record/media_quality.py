@@ -7,7 +7,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import Counter, Histogram
 
-from sipcore.audio.call_quality import Heard, Quality
+from sipcore.audio.call_quality import CallQuality, DirectionQuality
 from sipcore.dialogs.leg import Leg
 
 _WAYS: Final = ("received", "sent")
@@ -47,7 +47,7 @@ def end_of_sound(leg: Leg, call_id: str) -> dict[str, Any] | None:
     return shown(quality)
 
 
-def _observe(quality: Quality) -> None:
+def _observe(quality: CallQuality) -> None:
     FOREIGN.inc(quality.foreign)
     for way, heard in zip(_WAYS, (quality.received, quality.sent), strict=True):
         if heard is None or heard.mos is None:
@@ -57,7 +57,7 @@ def _observe(quality: Quality) -> None:
         MOS.labels(way).observe(heard.mos)
 
 
-def shown(quality: Quality) -> dict[str, Any]:
+def shown(quality: CallQuality) -> dict[str, Any]:
     """As it is stored, and as clients see it."""
     return {
         "codec": quality.codec,
@@ -75,7 +75,7 @@ def shown(quality: Quality) -> dict[str, Any]:
     }
 
 
-def _direction(heard: Heard) -> dict[str, Any]:
+def _direction(heard: DirectionQuality) -> dict[str, Any]:
     return {
         "packets": heard.packets,
         "lost": heard.lost,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sipcore.trace.sip_log import FIRST
+from sipcore.trace.sip_log import KEPT_FIRST
 from storage.calls.sip_traces import CallSip, SipEntry
 
 WIDTH: Final = 100
@@ -25,7 +25,7 @@ def draw(sip: CallSip) -> str:
     columns = _columns(peers)
     lines = [*_head(sip.messages[0], peers, columns), _rungs("", columns)]
     for number, message in enumerate(sip.messages):
-        if number == FIRST and sip.left_out:
+        if number == KEPT_FIRST and sip.left_out:
             lines += [f"{'...':>{MARGIN - 2}}  {sip.left_out} messages are left out here"]
         lines.append(_row(message, columns))
     return "\n".join(line.rstrip() for line in lines) + "\n"

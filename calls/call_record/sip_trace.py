@@ -12,7 +12,7 @@ import structlog
 
 from config.clock import iso
 from sipcore.dialogs.leg import InviteFacts
-from sipcore.trace.sip_log import DialogKey, Kept, SipLog
+from sipcore.trace.sip_log import DialogKey, LoggedMessage, SipLog
 from storage.calls import sip_traces
 from storage.calls.sip_traces import CallSip, SipEntry
 from storage.database.database import Database, StorageTrouble
@@ -26,7 +26,7 @@ MOST_WAITING: Final = 1000
 TOGETHER: Final = 8
 """Calls whose messages are stored in one transaction."""
 
-DialogMessages = tuple[Sequence[Kept], int]
+DialogMessages = tuple[Sequence[LoggedMessage], int]
 """A call's messages, and how many were left out."""
 
 log = structlog.get_logger()
@@ -101,7 +101,7 @@ class CallSipTraces:
 
     def _found(self, call_id: str) -> DialogMessages | None:
         key = self.key(call_id)
-        trail = None if key is None else self._log.trail(key)
+        trail = None if key is None else self._log.dialog_trace(key)
         return None if trail is None else (tuple(trail), trail.left_out)
 
     def _store_ended(self) -> None:
@@ -159,12 +159,12 @@ def _name(facts: InviteFacts) -> DialogKey:
     return DialogKey(facts.sip_call_id, "callee", facts.from_tag)
 
 
-def _shown(kept: Sequence[Kept], left_out: int) -> CallSip:
+def _shown(kept: Sequence[LoggedMessage], left_out: int) -> CallSip:
     first_ns = kept[0].message.at_ns if kept else 0
     return CallSip([entry(each, first_ns) for each in kept], left_out)
 
 
-def entry(kept: Kept, first_ns: int) -> SipEntry:
+def entry(kept: LoggedMessage, first_ns: int) -> SipEntry:
     """A message as it may be shown."""
     message, again = kept
     ends = (message.ours, message.peer) if message.sent else (message.peer, message.ours)

@@ -18,7 +18,7 @@ from config.secrets import Secrets, SecretUnreadable
 from sipcore.resolver.sip_locator import Destination, ip_literal_targets
 from sipcore.resolver.target import SipHostPort, Transport
 from sipcore.security.digest import Credentials
-from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk, TrunkStatus
+from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.database.database import Database, StorageTrouble
 from storage.phone_numbers import trunk_grants
 from storage.phone_numbers.phone_numbers import PhoneNumber
@@ -153,7 +153,7 @@ class TrunkProvisioner:
             return self._status(number.id)
         if number.sip_mode == "registration":
             return TrunkStatus("registering")
-        return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_ASKED)
+        return TrunkStatus("listening", NO_ANSWER_YET if number.sip_qualify_seconds else NEVER_QUALIFIED)
 
     def _problem(self, number: PhoneNumber, rules: TrunkRules | None = None) -> str | None:
         return self._gate.problem(number, self._maker.places.leads_to, rules)

@@ -47,7 +47,7 @@ class RtpTotals:
 
 
 @dataclass(frozen=True)
-class Codec:
+class CodecRating:
     """What the E-model knows of a codec: the scale that it is rated on, its impairment, how well it bears loss."""
 
     wideband: bool
@@ -58,14 +58,14 @@ class Codec:
 
 
 _CODECS: Final = {
-    "PCMU": Codec(False, 0, 25.1),
-    "PCMA": Codec(False, 0, 25.1),
-    "G722": Codec(True, 13, 10),
-    "OPUS": Codec(True, 7, 20),
+    "PCMU": CodecRating(False, 0, 25.1),
+    "PCMA": CodecRating(False, 0, 25.1),
+    "G722": CodecRating(True, 13, 10),
+    "OPUS": CodecRating(True, 7, 20),
 }
 """G.711 with concealment of loss and the impairment of G.722 (64 kbit/s) are G.113's (appendices I and IV). G.113 says
 nothing of Opus; its figures, and the robustness of G.722, are estimates of ours."""
-_UNKNOWN: Final = Codec(False, 10, 15)
+_UNKNOWN: Final = CodecRating(False, 10, 15)
 
 _BEST_R: Final = {False: 93.2, True: 129.0}
 """Ro - Is with the default values of G.107, and of G.107.1."""
@@ -74,7 +74,7 @@ _PEER_DELAY_MS: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Heard:
+class DirectionQuality:
     """One direction of a call, as its receiver hears it. Shares are 0..1."""
 
     packets: int
@@ -88,12 +88,12 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Quality:
+class CallQuality:
     """How well both sides hear each other. The round trip is None while nothing has been measured."""
 
     codec: str
-    received: Heard
-    sent: Heard | None
+    received: DirectionQuality
+    sent: DirectionQuality | None
     """What the peer hears of us, by its RTCP reports; None when it sent none."""
     discarded_ms: float
     duplicate: int
@@ -105,9 +105,9 @@ class Quality:
     round_trip_max_ms: float | None
 
 
-def quality_of(totals: RtpTotals, codec: str) -> Quality:
+def call_quality(totals: RtpTotals, codec: str) -> CallQuality:
     """Put the figures of a call together."""
-    return Quality(
+    return CallQuality(
         codec=codec,
         received=_received(totals, codec),
         sent=_sent(totals, codec) if totals.reports else None,
@@ -122,13 +122,13 @@ def quality_of(totals: RtpTotals, codec: str) -> Quality:
     )
 
 
-def _received(totals: RtpTotals, codec: str) -> Heard:
+def _received(totals: RtpTotals, codec: str) -> DirectionQuality:
     unique = max(totals.received - totals.duplicate, 0)
     expected = unique + totals.lost
     late = totals.discarded_ms / totals.packet_ms if totals.packet_ms else 0.0
     missing = min((totals.lost + late) / expected, 1.0) if expected else 0.0
     delay_ms = totals.round_trip_mean_ms / 2 + totals.packet_ms + totals.buffer_ms
-    return Heard(
+    return DirectionQuality(
         packets=totals.received,
         lost=totals.lost,
         loss=totals.lost / expected if expected else 0.0,
@@ -138,11 +138,11 @@ def _received(totals: RtpTotals, codec: str) -> Heard:
     )
 
 
-def _sent(totals: RtpTotals, codec: str) -> Heard:
+def _sent(totals: RtpTotals, codec: str) -> DirectionQuality:
     """Losses that come out negative are duplicates (RFC 3550 A.3)."""
     lost, expected = max(totals.remote_lost, 0), totals.remote_expected
     loss = min(lost / expected, 1.0) if expected else 0.0
-    return Heard(
+    return DirectionQuality(
         packets=totals.sent,
         lost=lost,
         loss=loss,

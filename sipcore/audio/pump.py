@@ -126,13 +126,13 @@ class Pump:
         ramps; another sound, or None, first lets the present one fade out."""
         _native.set_background(slot, sound, volume, ducked)
 
-    def dial(self, slot: int, keys: str) -> None:
+    def send_dtmf(self, slot: int, keys: str) -> None:
         """Press keys (0-9 * # A-D, w and , pause 0.5 s; 64 at most) once all that was written has been sent: as
         RFC 4733 events if the peer takes them, else as tones. Speech waits meanwhile; `flush` and `pause` do not reach
         the keys. They replace keys that are not begun yet. Raises `ValueError`."""
         _native.dial(slot, keys)
 
-    def dial_left(self, slot: int) -> int:
+    def dtmf_samples_left(self, slot: int) -> int:
         """Samples until the keys have been sent, the speech before them included; 0 then."""
         return _native.dial_left(slot)
 

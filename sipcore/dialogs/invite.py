@@ -13,8 +13,8 @@ from sipcore.messages import headers
 from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines
 from sipcore.resolver.target import SipTarget
-from sipcore.transport.connection_errors import words_of
-from sipcore.transport.listeners import told_host
+from sipcore.transport.connection_errors import operator_words
+from sipcore.transport.listeners import local_host_for
 
 _OS = 120000
 """PJ_ERRNO_START_SYS: PJLIB's error numbers are the system's plus this."""
@@ -89,7 +89,7 @@ class OutboundInvite:
         """Who calls; "": who the account says. Raises `ConnectionError` when there is no way to the URI's host."""
         if self.caller is None:
             return ""
-        return headers.format_name_addr(self.caller, way.domain or told_host(headers.uri_host(way.uri)))
+        return headers.format_name_addr(self.caller, way.domain or local_host_for(headers.uri_host(way.uri)))
 
     def from_header(self, way: InvitePath) -> str:
         """What From says; "": who calls."""
@@ -121,5 +121,5 @@ def set_route(way: InvitePath) -> None:
 def failure(error: pj.Error) -> ConnectionError:
     """Why PJSIP has not sent an INVITE."""
     kind = NotReached if error.status - _OS in _UNREACHABLE else ConnectionError
-    words = words_of(error.reason)
+    words = operator_words(error.reason)
     return kind("no INVITE could be sent" + (f": {words}" if words else ""))

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from media.audio_port import TICK_MS
 from media.dtmf.keys import DtmfMethod, normalize_dtmf
-from sipcore.audio.call_quality import Quality, quality_of
+from sipcore.audio.call_quality import CallQuality, call_quality
 from sipcore.audio.pump import Pump, SlotStats
 from sipcore.messages import reason_header
 from sipcore.messages.captured_headers import CapturedHeaders
@@ -188,15 +188,15 @@ class Leg:
 
     async def _dial(self, slot: int, keys: str) -> None:
         rate = self._pump.rate(slot)
-        self._pump.dial(slot, keys)
+        self._pump.send_dtmf(slot, keys)
         try:
-            while (left := self._pump.dial_left(slot)) > 0:
+            while (left := self._pump.dtmf_samples_left(slot)) > 0:
                 await asyncio.wait((self.ended,), timeout=left / rate + TICK_MS / 1000)
                 if self.ended.done():
                     raise ConnectionError("the leg ended before all keys were pressed")
         except asyncio.CancelledError:
             with contextlib.suppress(KeyError):
-                self._pump.dial(slot, "")
+                self._pump.send_dtmf(slot, "")
             raise
 
     def rtp_silence_s(self) -> float:
@@ -211,12 +211,12 @@ class Leg:
             raise KeyError("no sound yet")
         return self._pump.slot_stats(self._media.result().slot)
 
-    def quality(self) -> Quality:
+    def quality(self) -> CallQuality:
         """How well both sides hear each other, over all of the leg so far. Raises `KeyError` when it has no sound (any
         more): ask before `release`."""
         if not self._media.done():
             raise KeyError("no sound yet")
-        return quality_of(self._pump.rtp_totals(self._media.result().slot), self._codec)
+        return call_quality(self._pump.rtp_totals(self._media.result().slot), self._codec)
 
     def release(self) -> None:
         """Give the pump's slot back, once nobody reads or writes it any more; sound that comes later gets none.

@@ -21,21 +21,21 @@ from sipcore.trace.sip_message import SipMessage
 
 GATHER_S: Final = 0.05
 """Messages that come within this time are taken together."""
-FIRST: Final = 20
+KEPT_FIRST: Final = 20
 """Messages of a dialog that stay, whatever comes after them."""
-MOST: Final = 200
-MOST_BYTES: Final = 256 * 1024
-ALL_BYTES: Final = 64 * 1024 * 1024
+MAX_MESSAGES: Final = 200
+MAX_DIALOG_BYTES: Final = 256 * 1024
+MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
 """Of all dialogs together: then the one that has been silent for longest is forgotten."""
-OVER_S: Final = 40.0
+LINGER_S: Final = 40.0
 """How long a dialog is kept after its end: longer than its messages are repeated (64 times T1, RFC 3261 17.1.1.2)."""
 UNANSWERED_S: Final = 600.0
 """How long a dialog without an answer is kept after its last message."""
 SWEEP_S: Final = 5.0
-TOLD_S: Final = 10.0
-MOST_TOLD: Final = 20
+LOG_WINDOW_S: Final = 10.0
+MAX_LOGGED: Final = 20
 """Refusals that are logged in such a time."""
-REMEMBERED: Final = 20_000
+MAX_REMEMBERED: Final = 20_000
 """Messages that are known again, at least; fewer when they are older than `OVER_S`."""
 
 METHODS: Final = frozenset(
@@ -59,14 +59,14 @@ class DialogKey(NamedTuple):
     caller_tag: str
 
 
-class Kept(NamedTuple):
+class LoggedMessage(NamedTuple):
     """A message of a dialog. `again`: its bytes had been on the wire before."""
 
     message: SipMessage
-    again: bool
+    retransmission: bool
 
 
-class Trail:
+class DialogTrace:
     """The messages of one dialog."""
 
     def __init__(self) -> None:
@@ -76,24 +76,24 @@ class Trail:
         self.began_ns = 0
         self.answered = False
         self.over = False
-        self._first: list[Kept] = []
-        self._last: deque[Kept] = deque()
+        self._first: list[LoggedMessage] = []
+        self._last: deque[LoggedMessage] = deque()
 
-    def __iter__(self) -> Iterator[Kept]:
+    def __iter__(self) -> Iterator[LoggedMessage]:
         yield from self._first
         yield from self._last
 
     def __len__(self) -> int:
         return len(self._first) + len(self._last)
 
-    def add(self, kept: Kept, now_s: float) -> None:
+    def add(self, kept: LoggedMessage, now_s: float) -> None:
         """Keep it; the first stay, of the others the last."""
         self.last_s = now_s
         self.began_ns = self.began_ns or kept.message.at_ns
         self._follow(kept.message)
         self.size += len(kept.message.raw)
-        (self._first if len(self._first) < FIRST else self._last).append(kept)
-        while self._last and (len(self) > MOST or self.size > MOST_BYTES):
+        (self._first if len(self._first) < KEPT_FIRST else self._last).append(kept)
+        while self._last and (len(self) > MAX_MESSAGES or self.size > MAX_DIALOG_BYTES):
             self.size -= len(self._last.popleft().message.raw)
             self.left_out += 1
 
@@ -104,10 +104,10 @@ class Trail:
             self.answered = 200 <= message.status < 300
             self.over = message.status >= 300
 
-    def is_done(self, now_s: float) -> bool:
+    def is_over(self, now_s: float) -> bool:
         """Nobody will ask for it any more."""
         silent_s = now_s - self.last_s
-        return silent_s > OVER_S if self.over else not self.answered and silent_s > UNANSWERED_S
+        return silent_s > LINGER_S if self.over else not self.answered and silent_s > UNANSWERED_S
 
 
 class SipLog:
@@ -118,14 +118,14 @@ class SipLog:
         self.received: Counter[tuple[str, int]] = Counter()
         """By method and status class (0: the request itself)."""
         self.sent: Counter[tuple[str, int]] = Counter()
-        self.again: Counter[bool] = Counter()
+        self.retransmitted: Counter[bool] = Counter()
         """Messages that had been on the wire before; True: sent."""
         self.lost = 0
         """Messages that nobody took in time."""
         self.watchers: set[Watcher] = set()
         self.on_answered: Callable[[Role, float], None] | None = None
         """Our role in a call that is answered, and the seconds since its INVITE."""
-        self._trails: dict[DialogKey, Trail] = {}
+        self._traces: dict[DialogKey, DialogTrace] = {}
         self._by_call_id: dict[str, list[DialogKey]] = {}
         self._size = 0
         self._swept_s = 0.0
@@ -133,25 +133,25 @@ class SipLog:
         """The hashes of younger and of older messages."""
         self._turned_s = 0.0
         self._legs: set[DialogKey] = set()
-        self._told = 0
-        self._told_since_s = 0.0
+        self._logged = 0
+        self._logged_since_s = 0.0
 
     def add(self, messages: Iterable[SipMessage], now_s: float) -> None:
         """What came since, oldest first."""
         for message in messages:
-            again = self._is_again(message, now_s)
+            again = self._remember(message, now_s)
             counts = self.sent if message.sent else self.received
             counts[message.method if message.method in METHODS else "other", message.status // 100] += 1
-            self.again[message.sent] += again
-            key = self._file(Kept(message, again), now_s)
+            self.retransmitted[message.sent] += again
+            key = self._file(LoggedMessage(message, again), now_s)
             for watcher in tuple(self.watchers):
                 watcher(message, key, again)
         if now_s - self._swept_s > SWEEP_S:
             self._sweep(now_s)
 
-    def arrived(self, call_id: str, caller_tag: str) -> None:
+    def leg_created(self, call_id: str, caller_tag: str) -> None:
         """An INVITE has become a leg: what is answered to it is told elsewhere."""
-        if len(self._legs) >= REMEMBERED:
+        if len(self._legs) >= MAX_REMEMBERED:
             self._legs.clear()
         self._legs.add(DialogKey(call_id, "callee", caller_tag))
 
@@ -160,61 +160,61 @@ class SipLog:
         keys = (key for key in self._by_call_id.get(call_id, ()) if key.role == role)
         return next((key for key in keys if caller_tag in ("", key.caller_tag)), None)
 
-    def trail(self, key: DialogKey) -> Trail | None:
+    def dialog_trace(self, key: DialogKey) -> DialogTrace | None:
         """The messages of a dialog, while they are kept."""
-        return self._trails.get(key)
+        return self._traces.get(key)
 
     def forget(self, key: DialogKey) -> None:
         """Its messages have been stored."""
-        if key in self._trails:
+        if key in self._traces:
             self._forget(key)
 
     def _sweep(self, now_s: float) -> None:
         """Forget dialogs that are over for good, and messages that cannot come again."""
         self._swept_s = now_s
-        if now_s - self._turned_s > OVER_S:
+        if now_s - self._turned_s > LINGER_S:
             self._turn(now_s)
-        for key in [key for key, trail in self._trails.items() if trail.is_done(now_s)]:
+        for key in [key for key, trail in self._traces.items() if trail.is_over(now_s)]:
             self._forget(key)
 
     def _turn(self, now_s: float) -> None:
         self._turned_s = now_s
         self._seen = set(), self._seen[0]
 
-    def _is_again(self, message: SipMessage, now_s: float) -> bool:
+    def _remember(self, message: SipMessage, now_s: float) -> bool:
         young, old = self._seen
         name = hash((message.sent, message.raw))
         if name in young or name in old:
             return True
-        if len(young) >= REMEMBERED:
+        if len(young) >= MAX_REMEMBERED:
             self._turn(now_s)
         self._seen[0].add(name)
         return False
 
-    def _file(self, kept: Kept, now_s: float) -> DialogKey | None:
+    def _file(self, kept: LoggedMessage, now_s: float) -> DialogKey | None:
         """Put a message to its dialog; None when it belongs to none, as a REGISTER."""
         key = self._find(kept.message)
         if key is None:
             return None
-        trail = self._trails.pop(key, None) or self._opened(key)
-        self._trails[key] = trail  # the dialogs lie in the order of their last messages
+        trail = self._traces.pop(key, None) or self._open(key)
+        self._traces[key] = trail  # the dialogs lie in the order of their last messages
         before, answered = trail.size, trail.answered
         trail.add(kept, now_s)
         self._size += trail.size - before
-        if key.role == "callee" and key not in self._legs and _refuses(kept):
-            self._tell_refusal(kept.message, now_s)
+        if key.role == "callee" and key not in self._legs and _is_refusal(kept):
+            self._log_refusal(kept.message, now_s)
         if trail.answered and not answered and self.on_answered:
             self.on_answered(key.role, (kept.message.at_ns - trail.began_ns) / 1e9)
-        while self._size > ALL_BYTES and len(self._trails) > 1:
-            self._forget(next(iter(self._trails)))
+        while self._size > MAX_TOTAL_BYTES and len(self._traces) > 1:
+            self._forget(next(iter(self._traces)))
         return key
 
-    def _tell_refusal(self, message: SipMessage, now_s: float) -> None:
+    def _log_refusal(self, message: SipMessage, now_s: float) -> None:
         """An INVITE was refused before it became a leg, by the guard or by PJSIP: nobody else tells."""
-        if now_s - self._told_since_s > TOLD_S:
-            self._told, self._told_since_s = 0, now_s
-        self._told += 1
-        if self._told <= MOST_TOLD:
+        if now_s - self._logged_since_s > LOG_WINDOW_S:
+            self._logged, self._logged_since_s = 0, now_s
+        self._logged += 1
+        if self._logged <= MAX_LOGGED:
             why = header_value(message.raw.decode(errors="replace"), "Warning", "Warning")
             log.info(
                 "sip.refused", code=message.status, source=without_port(message.peer), why=printable(why) or None,
@@ -227,19 +227,19 @@ class SipLog:
         as_caller: Role = "caller" if ours else "callee"
         as_callee: Role = "callee" if ours else "caller"
         key = DialogKey(message.call_id, as_caller, message.from_tag)
-        if key in self._trails:
+        if key in self._traces:
             return key
         other = DialogKey(message.call_id, as_callee, message.to_tag)
-        if other in self._trails:
+        if other in self._traces:
             return other
         return key if message.method == "INVITE" and message.status == 0 else None
 
-    def _opened(self, key: DialogKey) -> Trail:
+    def _open(self, key: DialogKey) -> DialogTrace:
         self._by_call_id.setdefault(key.call_id, []).append(key)
-        return Trail()
+        return DialogTrace()
 
     def _forget(self, key: DialogKey) -> None:
-        self._size -= self._trails.pop(key).size
+        self._size -= self._traces.pop(key).size
         self._legs.discard(key)
         keys = self._by_call_id[key.call_id]
         keys.remove(key)
@@ -247,11 +247,11 @@ class SipLog:
             del self._by_call_id[key.call_id]
 
 
-def _refuses(kept: Kept) -> bool:
+def _is_refusal(kept: LoggedMessage) -> bool:
     """A refusal of ours to an INVITE, sent for the first time. 503 is told by the figures: we are full, or flooded."""
     message = kept.message
     refused = message.status >= 400 and message.status != 503
-    return refused and message.sent and not kept.again and message.method == "INVITE"
+    return refused and message.sent and not kept.retransmission and message.method == "INVITE"
 
 
 class SipTap:

@@ -34,12 +34,12 @@ _SYSTEM: Final = {
 _ALL: Final = _WORDS | {os.strerror(number): words for number, words in _SYSTEM.items()}
 
 
-def words_of(why: str) -> str:
+def operator_words(why: str) -> str:
     """What PJSIP, OpenSSL or the system say, in words for an operator; "" when it says nothing more."""
     return _ALL.get(why, why)
 
 
-def no_connection(source: str, why: str, since: str = "") -> str:
+def connection_failure(source: str, why: str, since: str = "") -> str:
     """A sentence. `why`: PJSIP's words, "" for none; `since`: a time of day."""
-    words = words_of(why)
+    words = operator_words(why)
     return f"no connection to {source}" + (f" since {since}" if since else "") + (f": {words}" if words else "")

@@ -21,7 +21,7 @@ _TRIES: Final = 20
 # Here for good: pjsua2's copies of them point to their values.
 _NO_DELAY = pj.SockOpt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 _REUSE_ADDRESS = pj.SockOpt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-IPV6_ALONE = pj.SockOpt(socket.IPPROTO_IPV6, IPV6_V6ONLY, 1)
+IPV6_ONLY = pj.SockOpt(socket.IPPROTO_IPV6, IPV6_V6ONLY, 1)
 
 
 _DOCUMENTATION_ADDRESS = {4: "192.0.2.1", 6: "2001:db8::1"}
@@ -29,27 +29,27 @@ _DOCUMENTATION_ADDRESS = {4: "192.0.2.1", 6: "2001:db8::1"}
 log = structlog.get_logger(__name__)
 
 
-def versions(host: str) -> tuple[int, ...]:
+def ip_versions(host: str) -> tuple[int, ...]:
     """The IP versions that a listening address stands for: `::` is every address of both, `0.0.0.0` those of IPv4."""
     if host == "::":
         return (4, 6)
     return (6,) if ":" in host else (4,)
 
 
-def listens_everywhere(host: str) -> bool:
+def is_wildcard(host: str) -> bool:
     """Whether it stands for every address of this machine."""
     return host in ("0.0.0.0", "::")
 
 
 def bound_address(host: str) -> str:
     """What sockets are bound to; "" is every address."""
-    return "" if listens_everywhere(host) else host
+    return "" if is_wildcard(host) else host
 
 
-def usual_address(host: str, version: int) -> str:
+def default_local_address(host: str, version: int) -> str:
     """The address of ours that stands in messages until it is known who gets them: that of the default route. Without
     it PJSIP would ask name servers for the name of this machine."""
-    if not listens_everywhere(host):
+    if not is_wildcard(host):
         return host
     family, loopback = (socket.AF_INET6, "::1") if version == 6 else (socket.AF_INET, "127.0.0.1")
     try:
@@ -61,7 +61,7 @@ def usual_address(host: str, version: int) -> str:
         return loopback
 
 
-def told_host(peer: str) -> str:
+def local_host_for(peer: str) -> str:
     """Our host in URIs for a peer at that IP address. Raises `ConnectionError` when there is no way to it."""
     ours = _native.address_towards(peer)
     if ours is None:
@@ -69,7 +69,7 @@ def told_host(peer: str) -> str:
     return bracketed(ours)
 
 
-def open_transports(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:
+def open_listeners(endpoint: pj.Endpoint, settings: EndpointSettings) -> int:
     """Listen for SIP; returns the port. Raises `StartupError` with one clear line when a port cannot be opened."""
     if settings.port:
         return _open_all(endpoint, settings, settings.port, [])
@@ -94,20 +94,20 @@ def _open_all(endpoint: pj.Endpoint, settings: EndpointSettings, port: int, open
     """Open each kind of transport on that port; 0: the first on any that is free, the others on the same. `opened` gets
     what has been opened, also when an error is raised."""
     for name in ("udp", "tcp") if settings.tcp else ("udp",):
-        for version in versions(settings.host):
+        for version in ip_versions(settings.host):
             config = _transport_config(settings, name, version, port)
             try:
                 opened.append(endpoint.transportCreate(_KINDS[name, version], config))
             except pj.Error as error:
                 raise StartupError(
-                    f"SIP port {port}/{name} on {config.boundAddress or EVERYWHERE[version]} cannot be opened "
+                    f"SIP port {port}/{name} on {config.boundAddress or WILDCARD[version]} cannot be opened "
                     f"({error.reason}): stop the program that uses it, or set [sip] port (TRUNKLINE_SIP__PORT)"
                 ) from error
             port = int(endpoint.transportGetInfo(opened[-1]).localAddress.rpartition(":")[2])
     return port
 
 
-EVERYWHERE = {4: "0.0.0.0", 6: "::"}
+WILDCARD = {4: "0.0.0.0", 6: "::"}
 _KINDS = {
     ("udp", 4): pj.PJSIP_TRANSPORT_UDP,
     ("udp", 6): pj.PJSIP_TRANSPORT_UDP6,
@@ -120,11 +120,11 @@ def _transport_config(settings: EndpointSettings, name: str, version: int, port:
     config = pj.TransportConfig()
     config.port = port
     config.boundAddress = bound_address(settings.host)
-    config.publicAddress = usual_address(settings.host, version)
+    config.publicAddress = default_local_address(settings.host, version)
     options = config.sockOptParams.sockOpts
     if name == "tcp":
         options.append(_NO_DELAY)  # else a message waits 40 ms for the acknowledgement of the one before it
         options.append(_REUSE_ADDRESS)  # else connections of a server that has just stopped keep its port for a minute
     if version == 6:
-        options.append(IPV6_ALONE)  # else its port could not be that of IPv4 too, or it would listen there unasked
+        options.append(IPV6_ONLY)  # else its port could not be that of IPv4 too, or it would listen there unasked
     return config

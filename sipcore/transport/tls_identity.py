@@ -20,51 +20,51 @@ from sipcore.settings import TlsFiles
 
 log = structlog.get_logger(__name__)
 
-SOON_DAYS: Final = 14
+EXPIRES_SOON_DAYS: Final = 14
 """From then on the end of a certificate is warned of."""
 
 
-class UnusableFile(StartupError):
+class UnusableTlsFile(StartupError):
     """A file of SIP over TLS that cannot be used; the message is one line that names the setting and the file."""
 
 
 @dataclass(frozen=True)
-class Identity:
+class TlsIdentity:
     """What the files hold. Without a certificate we can only connect, and show none."""
 
     chain: bytes = b""
     key: bytes = b""
     authorities: bytes = b""
     names: tuple[str, ...] = ()
-    ends: datetime | None = None
+    expires_at: datetime | None = None
 
     def __repr__(self) -> str:
-        return f"Identity(names={self.names!r}, ends={self.ends!r})"
+        return f"Identity(names={self.names!r}, ends={self.expires_at!r})"
 
     def days_left(self, now: datetime) -> int | None:
         """Whole days until the certificate ends, negative afterwards; None without one."""
-        return None if self.ends is None else (self.ends - now).days
+        return None if self.expires_at is None else (self.expires_at - now).days
 
 
-def read_identity(files: TlsFiles) -> Identity:
+def read_identity(files: TlsFiles) -> TlsIdentity:
     """Read and judge the files. Raises `UnusableFile`."""
     authorities = _read("tls_ca", files.authorities)
     if files.authorities:
         _certificates("tls_ca", files.authorities, authorities)
     if files.certificate is None or files.key is None:
-        return Identity(authorities=authorities)
+        return TlsIdentity(authorities=authorities)
     chain, key = _read("tls_cert", files.certificate), _read("tls_key", files.key)
     own = _certificates("tls_cert", files.certificate, chain)[0]
     _check_key(files, key, own)
-    identity = Identity(chain, key, authorities, _names(own), own.not_valid_after_utc)
-    _check_together(files, identity)
+    identity = TlsIdentity(chain, key, authorities, _names(own), own.not_valid_after_utc)
+    _check_loadable(files, identity)
     return identity
 
 
-class InMemory:
+class InMemoryPem:
     """An identity as files that nobody else can open and that are never on a disk: `paths`. `close` ends them."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: TlsIdentity) -> None:
         self._handles = [_hold(content) for content in (identity.chain, identity.key, identity.authorities)]
 
     @property
@@ -92,12 +92,12 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def log_end(identity: Identity) -> None:
+def log_expiry(identity: TlsIdentity) -> None:
     """Warn of a certificate that ends soon or has ended."""
     left = identity.days_left(now())
     if left is not None and left < 0:
         log.warning("sip.certificate_expired", names=identity.names, days_ago=-left)
-    elif left is not None and left < SOON_DAYS:
+    elif left is not None and left < EXPIRES_SOON_DAYS:
         log.warning("sip.certificate_expires_soon", names=identity.names, days_left=left)
 
 
@@ -116,35 +116,35 @@ def _read(setting: str, path: Path | None) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UnusableFile(f"sip.{setting} {path} cannot be read: {error.strerror}") from error
+        raise UnusableTlsFile(f"sip.{setting} {path} cannot be read: {error.strerror}") from error
 
 
 def _certificates(setting: str, path: Path, content: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(content)
     except ValueError as error:
-        raise UnusableFile(f"sip.{setting} {path} holds no certificate in PEM form") from error
+        raise UnusableTlsFile(f"sip.{setting} {path} holds no certificate in PEM form") from error
 
 
 def _check_key(files: TlsFiles, content: bytes, own: x509.Certificate) -> None:
     try:
         key = load_pem_private_key(content, password=None)
     except TypeError as error:
-        raise UnusableFile(f"sip.tls_key {files.key} has a passphrase: write the key without one") from error
+        raise UnusableTlsFile(f"sip.tls_key {files.key} has a passphrase: write the key without one") from error
     except ValueError as error:
-        raise UnusableFile(f"sip.tls_key {files.key} holds no private key in PEM form") from error
+        raise UnusableTlsFile(f"sip.tls_key {files.key} holds no private key in PEM form") from error
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if key.public_key().public_bytes(*form) != own.public_key().public_bytes(*form):
-        raise UnusableFile(f"sip.tls_key {files.key} is not the key of the first certificate in {files.certificate}")
+        raise UnusableTlsFile(f"sip.tls_key {files.key} is not the key of the first certificate in {files.certificate}")
 
 
-def _check_together(files: TlsFiles, identity: Identity) -> None:
+def _check_loadable(files: TlsFiles, identity: TlsIdentity) -> None:
     """OpenSSL has the last word, about weak keys for example."""
-    memory = InMemory(identity)
+    memory = InMemoryPem(identity)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*memory.paths[:2])
     except ssl.SSLError as error:
-        raise UnusableFile(f"sip.tls_cert {files.certificate} is refused by OpenSSL: {error.reason}") from error
+        raise UnusableTlsFile(f"sip.tls_cert {files.certificate} is refused by OpenSSL: {error.reason}") from error
     finally:
         memory.close()
 

@@ -10,19 +10,26 @@ from config.errors import StartupError
 from sipcore import _native
 from sipcore.messages.headers import printable
 from sipcore.settings import EndpointSettings
-from sipcore.transport.listeners import EVERYWHERE, IPV6_V6ONLY, bound_address, usual_address, versions
-from sipcore.transport.tls_identity import Identity, InMemory, UnusableFile, log_end, read_identity, system_authorities
+from sipcore.transport.listeners import IPV6_V6ONLY, WILDCARD, bound_address, default_local_address, ip_versions
+from sipcore.transport.tls_identity import (
+    InMemoryPem,
+    TlsIdentity,
+    UnusableTlsFile,
+    log_expiry,
+    read_identity,
+    system_authorities,
+)
 
 log = structlog.get_logger(__name__)
 
 
-class TlsPort:
+class TlsListener:
     """Use it on the owner's thread."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings = settings
-        self._memory: InMemory | None = None
-        self.identity = Identity()
+        self._pem: InMemoryPem | None = None
+        self.identity = TlsIdentity()
         """What we show."""
 
     def open(self) -> None:
@@ -30,47 +37,47 @@ class TlsPort:
         settings = self._settings
         identity = read_identity(settings.tls)
         if settings.tls_port and not identity.chain:
-            raise UnusableFile("sip.tls_port needs sip.tls_cert and sip.tls_key (TRUNKLINE_SIP__TLS_CERT, ..._KEY)")
-        log_end(identity)
-        self._memory, self.identity = InMemory(identity), identity
+            raise UnusableTlsFile("sip.tls_port needs sip.tls_cert and sip.tls_key (TRUNKLINE_SIP__TLS_CERT, ..._KEY)")
+        log_expiry(identity)
+        self._pem, self.identity = InMemoryPem(identity), identity
         _native.tls_verify(settings.tls_verify)
-        for version in versions(settings.host):
-            address = bound_address(settings.host) or EVERYWHERE[version]
-            self._open_one(address, usual_address(settings.host, version), self._memory)
+        for version in ip_versions(settings.host):
+            address = bound_address(settings.host) or WILDCARD[version]
+            self._open_one(address, default_local_address(settings.host, version), self._pem)
 
-    def renew(self) -> Identity:
+    def renew(self) -> TlsIdentity:
         """Read the files again and use them for connections to come. Raises `UnusableFile`, and all stays as it was, or
         `OSError` when the port could not be opened again."""
         identity = read_identity(self._settings.tls)
         if self._settings.tls_port and not identity.chain:
-            raise UnusableFile("sip.tls_cert and sip.tls_key are gone")
-        memory = InMemory(identity)
+            raise UnusableTlsFile("sip.tls_cert and sip.tls_key are gone")
+        memory = InMemoryPem(identity)
         try:
             _native.tls_renew(_files(memory))
         except OSError:
-            self._go_back()
+            self._restore()
             memory.close()
             raise
-        if self._memory:
-            self._memory.close()
-        self._memory, self.identity = memory, identity
-        log_end(identity)
+        if self._pem:
+            self._pem.close()
+        self._pem, self.identity = memory, identity
+        log_expiry(identity)
         return identity
 
-    def _go_back(self) -> None:
+    def _restore(self) -> None:
         """Some ports may have taken the new files already."""
-        if self._memory:
+        if self._pem:
             try:
-                _native.tls_renew(_files(self._memory))
+                _native.tls_renew(_files(self._pem))
             except OSError as error:
                 log.error("sip.tls_not_restored", why=str(error))
 
     def close(self) -> None:
         """PJSIP is about to end. Idempotent."""
         _native.tls_forget()
-        if self._memory:
-            self._memory.close()
-            self._memory = None
+        if self._pem:
+            self._pem.close()
+            self._pem = None
 
     def log_events(self) -> None:
         """Write which connections failed since the last call, a line for each peer and cause."""
@@ -80,7 +87,7 @@ class TlsPort:
         if more:
             log.warning("sip.tls_failed", peer="further peers", count=more)
 
-    def _open_one(self, address: str, name: str, memory: InMemory) -> None:
+    def _open_one(self, address: str, name: str, memory: InMemoryPem) -> None:
         port = self._settings.tls_port
         try:
             if port:
@@ -95,7 +102,7 @@ class TlsPort:
             ) from error
 
 
-def _files(memory: InMemory) -> tuple[str, str, str, str]:
+def _files(memory: InMemoryPem) -> tuple[str, str, str, str]:
     return (*memory.paths, system_authorities())
 
 

@@ -8,9 +8,9 @@ import pjsua2 as pj
 
 from sipcore.messages.headers import bracketed
 from sipcore.settings import EndpointSettings, SrtpUse
-from sipcore.transport.listeners import IPV6_ALONE, bound_address, usual_address
+from sipcore.transport.listeners import IPV6_ONLY, bound_address, default_local_address
 from sipcore.trunks.trunk import Trunk
-from sipcore.trunks.trunk_uris import identity_of
+from sipcore.trunks.trunk_uris import identity_uri
 
 SHORTEST_SESSION_TIMER_S = 90
 """RFC 4028 5: who asks for a shorter one gets 422."""
@@ -46,10 +46,10 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
     transport.port = settings.rtp_first_port
     transport.portRange = (settings.rtp_last_port - settings.rtp_first_port - 1) // 2 * 2  # of RTP: RTCP has the next
     transport.boundAddress = bound_address(settings.host)
-    transport.publicAddress = usual_address(settings.host, version)
+    transport.publicAddress = default_local_address(settings.host, version)
     if version == 6:
         config.mediaConfig.ipv6Use = pj.PJSUA_IPV6_ENABLED_USE_IPV6_ONLY
-        transport.sockOptParams.sockOpts.append(IPV6_ALONE)
+        transport.sockOptParams.sockOpts.append(IPV6_ONLY)
     else:
         config.mediaConfig.ipv6Use = pj.PJSUA_IPV6_DISABLED
     return config
@@ -58,7 +58,7 @@ def account_config(settings: EndpointSettings, version: int = 4) -> pj.AccountCo
 def trunk_config(settings: EndpointSettings, version: int, trunk: Trunk) -> pj.AccountConfig:
     """Of an account that one trunk makes its calls with. PJSUA registers nothing by itself."""
     config = account_config(settings, version)
-    config.idUri = identity_of(trunk)
+    config.idUri = identity_uri(trunk)
     if trunk.credentials:
         who = pj.AuthCredInfo("digest", "*", trunk.credentials.user, 0, trunk.credentials.password)
         config.sipConfig.authCreds.append(who)

@@ -10,7 +10,7 @@ from sipcore.security.digest import Credentials
 
 NO_ANSWER_YET: Final = "no answer has come yet"
 """What is said of a peer that was never heard."""
-NEVER_ASKED: Final = f"{NO_ANSWER_YET}: it is never asked, as sipQualifySeconds is 0"
+NEVER_QUALIFIED: Final = f"{NO_ANSWER_YET}: it is never asked, as sipQualifySeconds is 0"
 
 TrunkState = Literal["unregistered", "registering", "registered", "failed", "listening"]
 

@@ -16,7 +16,7 @@ from sipcore.messages.contact import FollowContact
 from sipcore.messages.headers import HeaderLines, NameAddr
 from sipcore.messages.reason_header import NO_REASON, ReasonHeader
 from sipcore.trunks.trunk import Trunk
-from sipcore.trunks.trunk_uris import uri_of
+from sipcore.trunks.trunk_uris import request_uri
 from storage.phone_numbers.phone_numbers import PhoneNumber
 from tests.fakes.fake_parts import ArrayPort
 
@@ -48,12 +48,12 @@ class ArrayPump(ArrayPort):
         self.rate(slot)
         return self.totals
 
-    def dial(self, slot: int, keys: str) -> None:
+    def send_dtmf(self, slot: int, keys: str) -> None:
         """Keys that take 200 ms each and make no sound."""
         self.dialled.append(keys)
         self._dialled_ms = self.now_ms + 200 * len(keys)
 
-    def dial_left(self, slot: int) -> int:
+    def dtmf_samples_left(self, slot: int) -> int:
         return max(self._dialled_ms - self.now_ms, 0) * self.rate(slot) // 1000
 
     def release(self, slot: int) -> None:
@@ -221,7 +221,7 @@ class Callees:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
-        self.called.append(Callee(self._pump, uri_of(trunk, to), caller, str(sip_call_id)))
+        self.called.append(Callee(self._pump, request_uri(trunk, to), caller, str(sip_call_id)))
         self.called[-1].headers, self.called[-1].follow = headers, follow
         return self.called[-1].leg
 

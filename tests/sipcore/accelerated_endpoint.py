@@ -127,7 +127,7 @@ class Program:
         await self._endpoint.close()
 
     async def _knows(self, host: str, port: int, registers: bool) -> None:
-        self._endpoint.set_hosts({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+        self._endpoint.set_host_table({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         trunk = Trunk(
             key="trunk", host=host, port=port, transport="tls", outbound_proxy=None, user="ann", credentials=None,
             registers=registers, follow_redirects=False, accept_refer=False, qualify_s=0 if registers else 60,

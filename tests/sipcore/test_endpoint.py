@@ -103,7 +103,7 @@ async def test_events_arrive_on_the_event_loop() -> None:
             leg.ended.add_done_callback(lambda _: threads.append(threading.get_ident()))
             phone.incoming.put_nowait(leg)
 
-        phone.endpoint._registry._on_incoming = on_incoming  # type: ignore[union-attr]
+        phone.endpoint._call_registry._on_incoming = on_incoming  # type: ignore[union-attr]
         call = await phone.call()
         await call.end()
     assert set(threads) == {threading.get_ident()}

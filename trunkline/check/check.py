@@ -102,13 +102,13 @@ async def _sip_over_tls(settings: Settings) -> str:
     """The certificate, and the port."""
     sip = settings.sip
     identity = await asyncio.to_thread(read_identity, TlsFiles(sip.tls_cert, sip.tls_key, sip.tls_ca))
-    if identity.ends is None:
+    if identity.expires_at is None:
         if sip.tls_port:
             raise OSError("sip.tls_port needs sip.tls_cert and sip.tls_key")
         return "trunks are reached over TLS, no port is open for it ([sip] tls_port)"
     left = identity.days_left(now())
     if left is not None and left < 0:
-        raise OSError(f"the certificate {sip.tls_cert} has ended on {identity.ends:%Y-%m-%d}")
+        raise OSError(f"the certificate {sip.tls_cert} has ended on {identity.expires_at:%Y-%m-%d}")
     port = _port_state(settings, sip.host, sip.tls_port, (socket.SOCK_STREAM,), "sip", "tls_port")
     return f"{port}, certificate for {', '.join(identity.names)}, {left} days left"
 

@@ -16,7 +16,7 @@ from config.settings import Settings
 from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.sip_locator import Destination, SipLocator, ip_literal_targets
 from sipcore.resolver.system_resolver import SystemResolver
-from sipcore.transport.listeners import listens_everywhere, usual_address, versions
+from sipcore.transport.listeners import default_local_address, ip_versions, is_wildcard
 from storage.database import lock
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
@@ -33,9 +33,9 @@ async def addresses(settings: Settings) -> str:
     sip = settings.sip
     if sip.public_address is not None:
         return f"peers are told {sip.public_address}, those in local_networks our own address"
-    if not listens_everywhere(sip.host):
+    if not is_wildcard(sip.host):
         return f"peers are told {sip.host}"
-    usual = [await asyncio.to_thread(usual_address, sip.host, version) for version in versions(sip.host)]
+    usual = [await asyncio.to_thread(default_local_address, sip.host, version) for version in ip_versions(sip.host)]
     private = any(ip_address(each) in network for each in usual for network in sip.local_networks)
     nat = "; behind NAT set [sip] public_address (TRUNKLINE_SIP__PUBLIC_ADDRESS)" if private else ""
     return f"peers are told the address on the way to them, by default {', '.join(usual)}{nat}"

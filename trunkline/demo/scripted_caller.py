@@ -162,7 +162,7 @@ class Caller:
         """Speak or dial; returns the time of our last audible frame or key, None when the call ended meanwhile."""
         pump, slot, dials = endpoint.pump, media.slot, KEYS.fullmatch(line) is not None
         if dials:
-            pump.dial(slot, line)
+            pump.send_dtmf(slot, line)
         else:
             pump.write(slot, samples)
         end = pump.written(slot)
@@ -170,7 +170,7 @@ class Caller:
         while not leg.ended.done():
             for at, _, we in ear.listen():
                 last = at if we or dials else last
-            if pump.taken(slot) >= end and not pump.dial_left(slot):
+            if pump.taken(slot) >= end and not pump.dtmf_samples_left(slot):
                 _say("spoke", text=line, at_ms=last)
                 return last
         return None

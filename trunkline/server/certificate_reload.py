@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from sipcore.endpoint import Endpoint
-from sipcore.transport.tls_identity import UnusableFile, log_end, now
+from sipcore.transport.tls_identity import UnusableTlsFile, log_expiry, now
 
 LOOK_S: Final = 60.0
 """Between two looks at the files of SIP over TLS."""
@@ -39,7 +39,7 @@ class CertificateWatch:
                 await self._renew()
             if now().date() != day:
                 day = now().date()
-                log_end(self._endpoint.certificate)
+                log_expiry(self._endpoint.certificate)
 
     async def _wait(self) -> bool:
         try:
@@ -53,7 +53,7 @@ class CertificateWatch:
     async def _renew(self) -> None:
         try:
             identity = await self._endpoint.renew_certificate()
-        except UnusableFile as problem:
+        except UnusableTlsFile as problem:
             log.error("sip.certificate_not_renewed", why=str(problem))
         except OSError as error:
             log.error("sip.tls_port_lost", why=str(error))

@@ -17,7 +17,7 @@ from calls.session.snapshot import CallSnapshot
 from config.clock import utc_now
 from config.errors import Invalid, NotFound
 from sipcore.messages.headers import without_port
-from sipcore.trace.sip_log import DialogKey, Kept, SipLog
+from sipcore.trace.sip_log import DialogKey, LoggedMessage, SipLog
 from sipcore.trace.sip_message import SipMessage
 from sipcore.trunks.trunk import TrunkStatus
 from storage.accounts import organizations
@@ -101,7 +101,7 @@ class SipAnswers:
             return
         with self._watching(line, lambda message, key, followed: key in keys):
             for key in keys:
-                for kept in self._told.sip_log.trail(key) or ():
+                for kept in self._told.sip_log.dialog_trace(key) or ():
                     line.tell(_shown(kept, key, self._told.trails.whose(key)))
             if self._told.trails.key(call_id) is None:
                 await _for_ever()
@@ -148,7 +148,7 @@ class SipAnswers:
         def watch(message: SipMessage, key: DialogKey | None, again: bool) -> None:
             followed = None if key is None else self._told.trails.whose(key)
             if wanted(message, key, followed):
-                line.tell(_shown(Kept(message, again), key, followed))
+                line.tell(_shown(LoggedMessage(message, again), key, followed))
 
         self._told.sip_log.watchers.add(watch)
         try:
@@ -167,7 +167,7 @@ def _trunks(conn: sa.Connection) -> tuple[list[PhoneNumber], dict[str, str]]:
     return phone_numbers.trunks(conn), {each.id: each.name for each in organizations.all_of(conn)}
 
 
-def _shown(kept: Kept, key: DialogKey | None, followed: TracedCall | None) -> dict[str, Any]:
+def _shown(kept: LoggedMessage, key: DialogKey | None, followed: TracedCall | None) -> dict[str, Any]:
     call_id = followed.call_id if followed else None
     return _public(entry(kept, kept.message.at_ns), kept.message.call_id, call_id)
 

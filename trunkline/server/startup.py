@@ -125,7 +125,7 @@ async def running(
         await endpoint.start()
         stack.push_async_callback(endpoint.close)
         engine, writer = open_sound(endpoint, stack)
-        trails = CallSipTraces(database, endpoint.sip_log, endpoint.see_messages)
+        trails = CallSipTraces(database, endpoint.sip_log, endpoint.take_messages)
         stack.push_async_callback(trails.close)
         after_call = CallFinalizer(
             database, key, settings.public_origin, deliverer.wake, RateCard.of(settings.billing),
@@ -182,7 +182,7 @@ async def running(
         sip = Told(
             database,
             endpoint.sip_log,
-            endpoint.see_messages,
+            endpoint.take_messages,
             trails,
             service,
             sources.aliases_of,

@@ -102,9 +102,9 @@ def open_places(settings: Settings, endpoint: Endpoint, gate: TrunkPolicy, stack
     """Where trunks' host names are, found without PJSIP and told to it."""
     hosts = SystemResolver()
     stack.callback(hosts.close)
-    places = HostTracker(locator_of(settings, hosts).locate, endpoint.set_hosts)
+    places = HostTracker(locator_of(settings, hosts).locate, endpoint.set_host_table)
     places.permits, gate.leads = gate.permits, places.leads
-    endpoint.on_silent = places.demote
+    endpoint.on_unresponsive = places.demote
     stack.push_async_callback(places.close)
     return places
 

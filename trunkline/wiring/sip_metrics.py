@@ -51,8 +51,8 @@ class SipCollector(Collector):
         again = CounterMetricFamily(
             "trunkline_sip_retransmissions", "Those of them that had been there before", labels=["direction"]
         )
-        again.add_metric(["received"], sip_log.again[False])
-        again.add_metric(["sent"], sip_log.again[True])
+        again.add_metric(["received"], sip_log.retransmitted[False])
+        again.add_metric(["sent"], sip_log.retransmitted[True])
         yield again
         yield CounterMetricFamily("trunkline_sip_messages_not_seen", "Messages that no trace shows", sip_log.lost)
         yield from self._of_trunks()

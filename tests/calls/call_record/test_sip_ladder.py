@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calls.call_record.sip_ladder import WIDTH, draw
-from sipcore.trace.sip_log import FIRST, MOST
+from sipcore.trace.sip_log import KEPT_FIRST, MAX_MESSAGES
 from storage.calls.sip_traces import CallSip, SipEntry
 
 US, PEER = "192.0.2.10:5060", "198.51.100.7:5060"
@@ -61,10 +61,10 @@ def test_however_many_peers_and_however_long_the_names_it_stays_narrow() -> None
 
 
 def test_what_was_left_out_is_told_where_it_is_missing() -> None:
-    messages = [message(number, sent=False, summary=f"INFO {number}") for number in range(MOST)]
+    messages = [message(number, sent=False, summary=f"INFO {number}") for number in range(MAX_MESSAGES)]
     lines = draw(CallSip(messages, 17)).splitlines()
-    assert lines[3 + FIRST].split() == ["...", "17", "messages", "are", "left", "out", "here"]
-    assert f"INFO {FIRST} " in lines[4 + FIRST] and len(lines) == 4 + MOST
+    assert lines[3 + KEPT_FIRST].split() == ["...", "17", "messages", "are", "left", "out", "here"]
+    assert f"INFO {KEPT_FIRST} " in lines[4 + KEPT_FIRST] and len(lines) == 4 + MAX_MESSAGES
 
 
 def test_a_call_without_messages_says_so() -> None:

@@ -20,7 +20,7 @@ from sipcore.resolver.dns_records import LookupFailed
 from sipcore.resolver.sip_locator import Destination, ResolvedTargets
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
-from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk, TrunkStatus
+from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk, TrunkStatus
 from storage.accounts import organizations
 from storage.database.database import Database
 from storage.phone_numbers import phone_numbers
@@ -207,7 +207,7 @@ async def test_a_number_that_has_just_been_stored_is_about_to_register_or_listen
     allowed = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.1")
     assert world.lines.status(allowed) == TrunkStatus("listening", NO_ANSWER_YET)
     never = await world.number(sip_mode="ip_allowlist", sip_ip="192.0.2.2", sip_qualify_seconds=0)
-    assert world.lines.status(never) == TrunkStatus("listening", NEVER_ASKED)
+    assert world.lines.status(never) == TrunkStatus("listening", NEVER_QUALIFIED)
 
 
 async def test_a_change_that_is_not_applied_yet_does_not_show_how_the_trunk_stood_before(world: World) -> None:

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from sipcore.audio.call_quality import RtpTotals, burst_ratio, mos, quality_of
+from sipcore.audio.call_quality import RtpTotals, burst_ratio, call_quality, mos
 
 NOTHING = RtpTotals(**dict.fromkeys((each.name for each in fields(RtpTotals)), 0))  # type: ignore[arg-type]
 CLEAN = replace(NOTHING, received=1000, sent=1000, packet_ms=20.0, buffer_ms=40.0)
@@ -38,7 +38,7 @@ def test_losses_in_a_row_are_worse_than_as_many_apart() -> None:
 
 
 def test_a_clean_call_and_what_the_peer_says_of_it() -> None:
-    quality = quality_of(
+    quality = call_quality(
         replace(CLEAN, reports=3, remote_lost=10, remote_expected=1000, round_trips=2, round_trip_mean_ms=30.0), "PCMU"
     )
     assert (quality.received.loss, quality.received.mos) == (0.0, pytest.approx(4.41, abs=0.01))
@@ -48,18 +48,18 @@ def test_a_clean_call_and_what_the_peer_says_of_it() -> None:
 
 
 def test_without_reports_nothing_is_said_of_the_other_side() -> None:
-    quality = quality_of(CLEAN, "PCMU")
+    quality = call_quality(CLEAN, "PCMU")
     assert (quality.sent, quality.round_trip_ms, quality.packets_sent) == (None, None, 1000)
 
 
 def test_what_comes_too_late_counts_as_lost_for_the_ear_only() -> None:
-    late = quality_of(replace(CLEAN, discarded_ms=1000.0), "PCMU")
+    late = call_quality(replace(CLEAN, discarded_ms=1000.0), "PCMU")
     assert late.received.loss == 0.0
     assert late.received.mos == pytest.approx(mos("PCMU", 0.05, 1.0, 60))
 
 
 def test_silence_has_no_opinion_and_duplicates_are_no_negative_loss() -> None:
-    assert quality_of(NOTHING, "PCMU").received.mos is None
-    more = quality_of(replace(CLEAN, reports=1, remote_lost=-5, remote_expected=1000), "PCMU")
+    assert call_quality(NOTHING, "PCMU").received.mos is None
+    more = call_quality(replace(CLEAN, reports=1, remote_lost=-5, remote_expected=1000), "PCMU")
     assert more.sent is not None
     assert (more.sent.lost, more.sent.loss) == (0, 0.0)

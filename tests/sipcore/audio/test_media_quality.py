@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from sipcore.audio.call_quality import Quality
+from sipcore.audio.call_quality import CallQuality
 from sipcore.dialogs.leg import Leg, Media
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Datagrams, Dialog, RawPhone, Rtp
@@ -39,7 +39,7 @@ async def connected(phone: Phone, raw: RawPhone, sdp: str) -> tuple[Dialog, Leg,
     return dialog, leg, await answering
 
 
-async def ended(raw: RawPhone, dialog: Dialog, leg: Leg) -> Quality:
+async def ended(raw: RawPhone, dialog: Dialog, leg: Leg) -> CallQuality:
     """Hang up; the figures outlive the call until it is released."""
     await raw.bye(dialog)
     await asyncio.wait_for(leg.ended, 5)

@@ -66,7 +66,7 @@ def silent(phone: Phone, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str
     """What was told of addresses that do not answer. They are waited for long."""
     told: list[tuple[str, str]] = []
     phone.endpoint.set_sources([f"127.0.0.{last}" for last in (1, 2, 3)])
-    monkeypatch.setattr(phone.endpoint, "on_silent", lambda host, address: told.append((host, address)))
+    monkeypatch.setattr(phone.endpoint, "on_unresponsive", lambda host, address: told.append((host, address)))
     monkeypatch.setattr(invite_failover, "NO_RESPONSE_S", 60.0)
     return told
 
@@ -89,7 +89,7 @@ def at(raw: RawPhone) -> SipTarget:
 async def calls(phone: Phone, trunk: Trunk, targets: Sequence[SipTarget], **more: object) -> Leg:
     """A call through the trunk, whose host is at these addresses."""
     transports: tuple[Transport, ...] = ("udp", "tcp")
-    phone.endpoint.set_hosts({SipHostPort(NAME, None, transport): targets for transport in transports})
+    phone.endpoint.set_host_table({SipHostPort(NAME, None, transport): targets for transport in transports})
     await phone.endpoint.set_trunks([trunk])
     return await phone.endpoint.call("900", trunk=trunk, caller=NameAddr("100", "Desk"), **more)  # type: ignore[arg-type]
 
@@ -231,8 +231,8 @@ async def test_tls_goes_on_too_and_the_certificate_is_for_the_name(
     place, trunk = SipHostPort(NAME, None, "tls"), replace(trunk, transport="tls")
     async with serving(server_context(authority.files(NAME, file="pbx"))) as (port, came):
         dead, alive = SipTarget("127.0.0.2", free_port(), "tls"), SipTarget("127.0.0.1", port, "tls")
-        phone.endpoint.on_silent = lambda *_: phone.endpoint.set_hosts({place: [alive, dead]})
-        phone.endpoint.set_hosts({place: [dead, alive]})
+        phone.endpoint.on_unresponsive = lambda *_: phone.endpoint.set_host_table({place: [alive, dead]})
+        phone.endpoint.set_host_table({place: [dead, alive]})
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call("900", trunk=trunk, caller=NameAddr("100", "Desk"))
         connection = await asyncio.wait_for(came.get(), 5)

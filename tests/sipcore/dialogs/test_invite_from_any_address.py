@@ -34,7 +34,7 @@ async def test_the_invite_names_our_address_on_the_route_to_the_callee() -> None
         assert "c=IN IP4 127.0.0.1" in callee.invite.body
 
         known = {SipHostPort("pbx.example", None, "udp"): [SipTarget("127.0.0.1", raw.sip.port, "udp")]}
-        endpoint.set_hosts(known)
+        endpoint.set_host_table(known)
         trunk = Trunk(
             key="t", host="pbx.example", port=None, transport="udp", outbound_proxy=None, user="100",
             credentials=Credentials("100", "hush"), registers=False, follow_redirects=False, accept_refer=False,

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
-    phone.endpoint.set_hosts({})
+    phone.endpoint.set_host_table({})
     unknown(phone)
     async with RawPhone(phone.target) as raw:
         yield raw
@@ -63,14 +63,14 @@ async def answered(phone: Phone, raw: RawPhone, dialog: Dialog, invite: bytes) -
 
 
 async def test_a_name_is_where_the_table_says(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.set_hosts({SipHostPort("pbx.example", None, "udp"): [at(raw)]})
+    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [at(raw)]})
     leg = await phone.endpoint.call("sip:100@PBX.example.")
     await refused_by(raw, leg)
 
 
 async def test_each_port_and_transport_of_a_name_is_a_place_of_its_own(phone: Phone, raw: RawPhone) -> None:
     elsewhere = SipTarget("127.0.0.1", free_port(), "udp")
-    phone.endpoint.set_hosts(
+    phone.endpoint.set_host_table(
         {
             SipHostPort("pbx.example", None, "udp"): [elsewhere],
             SipHostPort("pbx.example", 5070, "udp"): [at(raw)],
@@ -83,7 +83,7 @@ async def test_each_port_and_transport_of_a_name_is_a_place_of_its_own(phone: Ph
 
 async def test_the_second_target_is_tried_when_nobody_is_at_the_first(phone: Phone, raw: RawPhone) -> None:
     closed = SipTarget("127.0.0.1", free_port(), "tcp")
-    phone.endpoint.set_hosts({SipHostPort("pbx.example", None, "tcp"): [closed, at(raw)]})
+    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "tcp"): [closed, at(raw)]})
     leg = await phone.endpoint.call("sip:100@pbx.example;transport=tcp")
     await refused_by(raw, leg)
 
@@ -99,22 +99,22 @@ async def test_a_call_to_an_unknown_name_fails_at_once_and_the_name_is_told_once
 
 
 async def test_the_table_is_replaced_at_once(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.set_hosts({SipHostPort("old.example", None, "udp"): [at(raw)]})
-    phone.endpoint.set_hosts({SipHostPort("new.example", None, "udp"): [at(raw)]})
+    phone.endpoint.set_host_table({SipHostPort("old.example", None, "udp"): [at(raw)]})
+    phone.endpoint.set_host_table({SipHostPort("new.example", None, "udp"): [at(raw)]})
     with pytest.raises(ConnectionError):
         await phone.endpoint.call("sip:100@old.example")
     await refused_by(raw, await phone.endpoint.call("sip:100@new.example"))
 
 
 async def test_a_table_that_cannot_be_is_refused_and_the_old_one_stays(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.set_hosts({SipHostPort("pbx.example", None, "udp"): [at(raw)]})
+    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [at(raw)]})
     with pytest.raises(ValueError, match="no IP address"):
-        phone.endpoint.set_hosts({SipHostPort("a.example", None, "udp"): [SipTarget("b.example", 5060, "udp")]})
+        phone.endpoint.set_host_table({SipHostPort("a.example", None, "udp"): [SipTarget("b.example", 5060, "udp")]})
     many = {
         SipHostPort(f"n{number}.example", None, "udp"): [SipTarget("192.0.2.1", 5060, "udp")] for number in range(4097)
     }
     with pytest.raises(ValueError, match="at most 4096"):
-        phone.endpoint.set_hosts(many)
+        phone.endpoint.set_host_table(many)
     await refused_by(raw, await phone.endpoint.call("sip:100@pbx.example"))
 
 
@@ -153,7 +153,7 @@ async def test_a_proxy_that_names_an_unknown_host_is_where_the_call_came_from(ph
 
 async def test_a_contact_that_is_known_is_kept(phone: Phone, raw: RawPhone) -> None:
     async with RawPhone(phone.target) as other:
-        phone.endpoint.set_hosts({SipHostPort("pbx.example", 5080, "udp"): [at(other)]})
+        phone.endpoint.set_host_table({SipHostPort("pbx.example", 5080, "udp"): [at(other)]})
         dialog = raw.dialog()
         invite = raw.request("INVITE", dialog, body=raw.offer("0")).decode()
         ours = f"<sip:raw@{raw.host}:{raw.sip.port}>"

@@ -61,8 +61,8 @@ async def test_only_who_was_asked_and_known_sources_answer_a_call_of_ours(
     assert stranger.sip.received.empty(), "a fork of a stranger gets neither ACK nor BYE"
     assert not leg.ended.done()
     assert guard_lines(phone) == [("sip.unknown_source", STRANGER, 8)]
-    phone.endpoint.see_messages()
-    trail = phone.endpoint.sip_log.trail(DialogKey(leg.sip_call_id, "caller", leg_tag(callee)))
+    phone.endpoint.take_messages()
+    trail = phone.endpoint.sip_log.dialog_trace(DialogKey(leg.sip_call_id, "caller", leg_tag(callee)))
     assert trail is not None
     assert not any(STRANGER in kept.message.peer or b"evil" in kept.message.raw for kept in trail)
     await callee.hangs_up()

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from sipcore.dialogs.leg import Leg
 from sipcore.settings import EndpointSettings
-from sipcore.trace.sip_log import DialogKey, Kept
+from sipcore.trace.sip_log import DialogKey, LoggedMessage
 from sipcore.trace.sip_message import SipMessage
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Dialog, RawPhone
@@ -30,14 +30,14 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
         yield raw
 
 
-def kept(phone: Phone, key: DialogKey | None) -> list[Kept]:
+def kept(phone: Phone, key: DialogKey | None) -> list[LoggedMessage]:
     """What is known of a dialog now."""
-    phone.endpoint.see_messages()
-    trail = phone.endpoint.sip_log.trail(key) if key else None
+    phone.endpoint.take_messages()
+    trail = phone.endpoint.sip_log.dialog_trace(key) if key else None
     return list(trail or ())
 
 
-def told(messages: list[Kept]) -> list[str]:
+def told(messages: list[LoggedMessage]) -> list[str]:
     return [f"{'>' if each.message.sent else '<'} {each.message.summary.split(' sip:')[0]}" for each in messages]
 
 
@@ -70,7 +70,7 @@ async def test_a_call_is_seen_from_invite_to_bye(phone: Phone, raw: RawPhone) ->
     assert (invite.peer, invite.ours, invite.transport) == (f"127.0.0.1:{raw.sip.port}", phone.target, "udp")
     assert (trying.peer, trying.cseq, trying.status) == (invite.peer, 1, 100)
     assert [each.message.with_sdp for each in messages] == [True, False, False, True, False, False, False]
-    assert not any(each.again for each in messages)
+    assert not any(each.retransmission for each in messages)
     times = [each.message.at_ns for each in messages]
     assert times == sorted(times)
     assert invite.text.startswith(
@@ -100,15 +100,18 @@ async def test_a_message_that_comes_or_goes_again_is_marked(phone: Phone, raw: R
     for _ in range(3):
         while (await raw.message()).status != 180:
             pass
-        if len([each for each in kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag)) if each.again]) > 2:
+        if (
+            len([each for each in kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag)) if each.retransmission])
+            > 2
+        ):
             break
     await leg.reject(486)
     refusal = await raw.final("INVITE")
     dialog.to = refusal.header("To")
     raw.send(raw.request("ACK", dialog, branch=branch))
     messages = kept(phone, DialogKey(dialog.call_id, "callee", dialog.tag))
-    assert {"< INVITE", "> 180 Ringing (INVITE)"} <= set(told([each for each in messages if each.again]))
-    assert [each.again for each in messages if each.message.status == 0][:1] == [False]
+    assert {"< INVITE", "> 180 Ringing (INVITE)"} <= set(told([each for each in messages if each.retransmission]))
+    assert [each.retransmission for each in messages if each.message.status == 0][:1] == [False]
 
 
 async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -> None:
@@ -118,7 +121,7 @@ async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -
     await call.placed.hangup()
     await asyncio.gather(call.placed.ended, call.taken.ended)
     await raw.options()  # what was sent before it has been received
-    phone.endpoint.see_messages()
+    phone.endpoint.take_messages()
     sip_log = phone.endpoint.sip_log
     caller, callee = sip_log.key_of(call_id, "caller"), sip_log.key_of(call_id, "callee", call.taken.facts.from_tag)
     assert caller is not None and callee is not None and caller != callee
@@ -130,7 +133,7 @@ async def test_a_call_to_ourselves_is_two_dialogs(phone: Phone, raw: RawPhone) -
 
 async def test_strangers_leave_no_trace(phone: Phone, raw: RawPhone) -> None:
     seen: list[SipMessage] = []
-    phone.endpoint.see_messages()
+    phone.endpoint.take_messages()
     phone.endpoint.sip_log.watchers.add(watch := lambda message, key, again: seen.append(message))
     try:
         async with RawPhone(phone.target, "127.0.0.9") as stranger:
@@ -139,7 +142,7 @@ async def test_strangers_leave_no_trace(phone: Phone, raw: RawPhone) -> None:
             response = b"SIP/2.0 200 OK\r\n" + stranger.request("INVITE", dialog).split(b"\r\n", 1)[1]
             stranger.send(response)
         await raw.options()
-        phone.endpoint.see_messages()
+        phone.endpoint.take_messages()
     finally:
         phone.endpoint.sip_log.watchers.discard(watch)
     assert [(message.method, message.status, message.sent) for message in seen] == [
@@ -157,7 +160,7 @@ async def test_a_call_without_a_codec_in_common_is_told_and_one_that_we_refuse_i
         raw.invite(raw.dialog(), raw.offer())
         await (await phone.next_leg()).reject(404)
         assert (await raw.final()).status == 404
-        phone.endpoint.see_messages()
+        phone.endpoint.take_messages()
     told = [event for event in events if event["event"] == "sip.refused"]
     assert [(event["code"], event["source"], event["sip_call_id"]) for event in told] == [
         (488, "127.0.0.1", hopeless.call_id)
@@ -165,11 +168,11 @@ async def test_a_call_without_a_codec_in_common_is_told_and_one_that_we_refuse_i
 
 
 async def test_options_belong_to_no_call_and_are_counted(phone: Phone, raw: RawPhone) -> None:
-    phone.endpoint.see_messages()
+    phone.endpoint.take_messages()
     sip_log = phone.endpoint.sip_log
     before = sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]
     answer = await raw.options()
-    phone.endpoint.see_messages()
+    phone.endpoint.take_messages()
     assert (sip_log.received["OPTIONS", 0], sip_log.sent["OPTIONS", 2]) == (before[0] + 1, before[1] + 1)
     assert sip_log.key_of(answer.header("Call-ID"), "callee") is None
 
@@ -202,7 +205,7 @@ async def test_when_nobody_takes_messages_the_oldest_are_lost_and_counted(
     with capture_logs() as events:
         await asyncio.to_thread(flood, phone.target, call_ids)
         while not seen or seen[-1].call_id != call_ids[-1] or not seen[-1].sent:
-            phone.endpoint.see_messages()
+            phone.endpoint.take_messages()
     sip_log.watchers.discard(watch)
     assert sip_log.lost > 0
     assert sum(event["count"] for event in events if event["event"] == "sip.messages_not_seen") == sip_log.lost

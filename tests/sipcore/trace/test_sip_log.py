@@ -8,14 +8,14 @@ from structlog.testing import capture_logs
 
 from sipcore.trace import sip_log
 from sipcore.trace.sip_log import (
-    ALL_BYTES,
-    FIRST,
-    MOST,
-    MOST_BYTES,
-    MOST_TOLD,
-    OVER_S,
+    KEPT_FIRST,
+    LINGER_S,
+    LOG_WINDOW_S,
+    MAX_DIALOG_BYTES,
+    MAX_LOGGED,
+    MAX_MESSAGES,
+    MAX_TOTAL_BYTES,
     SWEEP_S,
-    TOLD_S,
     UNANSWERED_S,
     DialogKey,
     SipLog,
@@ -45,7 +45,7 @@ def test_requests_of_both_ends_belong_to_the_dialog() -> None:
     sip_log = SipLog()
     key = inbound(sip_log, 0)
     sip_log.add([message("ACK"), message("BYE", sent=True, tags=("b", "a")), message("BYE", 200, tags=("b", "a"))], 1)
-    trail = sip_log.trail(key)
+    trail = sip_log.dialog_trace(key)
     assert trail is not None and len(trail) == 5 and trail.over
 
 
@@ -54,7 +54,7 @@ def test_both_ends_of_a_call_that_comes_back_to_us_are_apart() -> None:
     sip_log.add([message("INVITE", sent=True, tags=("a", "")), message("INVITE", tags=("a", ""))], 0)
     sip_log.add([message("INVITE", 180, sent=True), message("INVITE", 180)], 0)
     sip_log.add([message("BYE", sent=True, tags=("b", "a")), message("BYE", tags=("b", "a"))], 1)
-    caller, callee = (sip_log.trail(DialogKey("c1", role, "a")) for role in ("caller", "callee"))
+    caller, callee = (sip_log.dialog_trace(DialogKey("c1", role, "a")) for role in ("caller", "callee"))
     assert caller is not None and [each.message.sent for each in caller] == [True, False, False]
     assert callee is not None and [each.message.sent for each in callee] == [False, True, True]
 
@@ -62,7 +62,7 @@ def test_both_ends_of_a_call_that_comes_back_to_us_are_apart() -> None:
 def test_callers_who_use_the_same_call_id_are_apart() -> None:
     sip_log = SipLog()
     first, second = inbound(sip_log, 0, tag="a1"), inbound(sip_log, 0, tag="a2")
-    assert [len(sip_log.trail(key) or ()) for key in (first, second)] == [2, 2]
+    assert [len(sip_log.dialog_trace(key) or ()) for key in (first, second)] == [2, 2]
     assert sip_log.key_of("c1", "callee", "a2") == second
     assert sip_log.key_of("c1", "callee", "a3") is None
     assert sip_log.key_of("c1", "caller") is None
@@ -81,31 +81,31 @@ def test_of_a_long_dialog_the_first_and_the_last_are_kept() -> None:
     key = inbound(sip_log, 0)
     later = [message("INFO") for _ in range(500)]
     sip_log.add(later, 1)
-    trail = sip_log.trail(key)
+    trail = sip_log.dialog_trace(key)
     assert trail is not None
     kept = [each.message for each in trail]
-    assert len(kept) == MOST and trail.left_out == 502 - MOST
-    assert kept[2:FIRST] == later[: FIRST - 2] and kept[FIRST:] == later[-(MOST - FIRST) :]
+    assert len(kept) == MAX_MESSAGES and trail.left_out == 502 - MAX_MESSAGES
+    assert kept[2:KEPT_FIRST] == later[: KEPT_FIRST - 2] and kept[KEPT_FIRST:] == later[-(MAX_MESSAGES - KEPT_FIRST) :]
 
 
 def test_the_bytes_of_a_dialog_are_bounded() -> None:
     sip_log = SipLog()
     key = inbound(sip_log, 0)
     sip_log.add([message("INFO", size=8000) for _ in range(100)], 1)
-    trail = sip_log.trail(key)
+    trail = sip_log.dialog_trace(key)
     assert trail is not None
-    assert MOST_BYTES - 8000 < sum(len(each.message.raw) for each in trail) == trail.size <= MOST_BYTES
+    assert MAX_DIALOG_BYTES - 8000 < sum(len(each.message.raw) for each in trail) == trail.size <= MAX_DIALOG_BYTES
     assert len(trail) + trail.left_out == 102
 
 
 def test_of_too_many_dialogs_the_one_that_was_silent_for_longest_goes() -> None:
     sip_log = SipLog()
-    keys = [inbound(sip_log, 0, f"c{number}") for number in range(ALL_BYTES // (32 * 8000))]
+    keys = [inbound(sip_log, 0, f"c{number}") for number in range(MAX_TOTAL_BYTES // (32 * 8000))]
     for key in keys:
         sip_log.add([message("INFO", call_id=key.call_id, size=8000) for _ in range(31)], 1)
     sip_log.add([message("INFO", call_id=keys[0].call_id)], 2)
     more = [inbound(sip_log, 3, f"d{number}") for number in range(3000)]
-    lost = [key for key in keys + more if sip_log.trail(key) is None]
+    lost = [key for key in keys + more if sip_log.dialog_trace(key) is None]
     assert lost and lost == keys[1 : 1 + len(lost)]
 
 
@@ -118,12 +118,17 @@ def test_a_dialog_is_forgotten_when_nothing_of_it_can_come_again() -> None:
     sip_log.add([message("INVITE", call_id="refused", tags=("a", ""))], 10)
     sip_log.add([message("INVITE", 486, sent=True, call_id="refused")], 10)
     sip_log.add([message("INVITE", call_id="silent", tags=("a", ""))], 10)
-    sip_log.add([], 10 + OVER_S)
-    assert all(sip_log.trail(key) is not None for key in (over, refused, alive, silent))
-    sip_log.add([], 10 + OVER_S + SWEEP_S + 1)
-    assert [sip_log.trail(key) is not None for key in (over, refused, alive, silent)] == [False, False, True, True]
+    sip_log.add([], 10 + LINGER_S)
+    assert all(sip_log.dialog_trace(key) is not None for key in (over, refused, alive, silent))
+    sip_log.add([], 10 + LINGER_S + SWEEP_S + 1)
+    assert [sip_log.dialog_trace(key) is not None for key in (over, refused, alive, silent)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     sip_log.add([], 10 + UNANSWERED_S + SWEEP_S + 1)
-    assert [sip_log.trail(key) is not None for key in (alive, silent)] == [True, False]
+    assert [sip_log.dialog_trace(key) is not None for key in (alive, silent)] == [True, False]
 
 
 def test_an_invite_that_was_challenged_goes_on() -> None:
@@ -132,7 +137,7 @@ def test_an_invite_that_was_challenged_goes_on() -> None:
     key = sip_log.key_of("c1", "caller")
     assert key is not None
     sip_log.add([message("INVITE", sent=True, tags=("a", ""))], 1)
-    trail = sip_log.trail(key)
+    trail = sip_log.dialog_trace(key)
     assert trail is not None and not trail.over and len(trail) == 4
 
 
@@ -140,22 +145,28 @@ def test_a_refusal_that_nobody_else_tells_is_logged_once_and_not_without_bound()
     sip_log = SipLog()
     why = b'SIP/2.0 488 Not Acceptable Here\r\nWarning: 304 us "Media type not available"\r\n\r\n'
     with capture_logs() as events:
-        for number in range(MOST_TOLD + 5):
+        for number in range(MAX_LOGGED + 5):
             told, other = f"c{number}", f"d{number}"
-            sip_log.arrived(other, "a")
+            sip_log.leg_created(other, "a")
             for call_id in (told, other):
                 sip_log.add([message("INVITE", call_id=call_id, tags=("a", ""))], 1)
                 refusal = message("INVITE", 488, sent=True, call_id=call_id, raw=why + call_id.encode())
                 sip_log.add([refusal, refusal], 1)
-    assert [event["sip_call_id"] for event in events] == [f"c{number}" for number in range(MOST_TOLD)]
+    assert [event["sip_call_id"] for event in events] == [f"c{number}" for number in range(MAX_LOGGED)]
     assert events[0] == {
         "event": "sip.refused", "log_level": "info", "code": 488, "source": "peer", "sip_call_id": "c0",
         "why": '304 us "Media type not available"',
     }  # fmt: skip
     with capture_logs() as events:
-        sip_log.add([message("INVITE", call_id="e"), message("INVITE", 488, sent=True, call_id="e")], 1 + 2 * TOLD_S)
-        sip_log.add([message("INVITE", call_id="f"), message("INVITE", 503, sent=True, call_id="f")], 1 + 2 * TOLD_S)
-        sip_log.add([message("INVITE", sent=True, call_id="g"), message("INVITE", 486, call_id="g")], 1 + 2 * TOLD_S)
+        sip_log.add(
+            [message("INVITE", call_id="e"), message("INVITE", 488, sent=True, call_id="e")], 1 + 2 * LOG_WINDOW_S
+        )
+        sip_log.add(
+            [message("INVITE", call_id="f"), message("INVITE", 503, sent=True, call_id="f")], 1 + 2 * LOG_WINDOW_S
+        )
+        sip_log.add(
+            [message("INVITE", sent=True, call_id="g"), message("INVITE", 486, call_id="g")], 1 + 2 * LOG_WINDOW_S
+        )
     assert [event["sip_call_id"] for event in events] == ["e"]
 
 
@@ -166,12 +177,12 @@ def test_the_same_bytes_again_are_a_retransmission_the_same_way_only() -> None:
     same = b"INVITE sip:100@192.0.2.1 SIP/2.0"
     log.add([message("INVITE", raw=same), message("INVITE", raw=same, sent=True), message("INVITE", raw=same)], 0)
     assert seen == [False, False, True]
-    log.add([message("INFO") for _ in range(sip_log.REMEMBERED)], 1)
+    log.add([message("INFO") for _ in range(sip_log.MAX_REMEMBERED)], 1)
     log.add([message("INVITE", raw=same)], 1)
-    log.add([message("INFO") for _ in range(3 * sip_log.REMEMBERED)], 2)
+    log.add([message("INFO") for _ in range(3 * sip_log.MAX_REMEMBERED)], 2)
     log.add([message("INVITE", raw=same)], 3)
-    assert (seen[3 + sip_log.REMEMBERED], seen[-1]) == (True, False), "it is remembered for a while"
-    assert log.again == {False: 2, True: 0}
+    assert (seen[3 + sip_log.MAX_REMEMBERED], seen[-1]) == (True, False), "it is remembered for a while"
+    assert log.retransmitted == {False: 2, True: 0}
 
 
 def test_messages_are_known_again_for_as_long_as_they_are_repeated_and_forgotten_then() -> None:
@@ -179,10 +190,10 @@ def test_messages_are_known_again_for_as_long_as_they_are_repeated_and_forgotten
     seen: list[bool] = []
     log.watchers.add(lambda message, key, again: seen.append(again))
     same = b"INVITE sip:100@192.0.2.1 SIP/2.0"
-    for now_s in (100, 100 + sip_log.OVER_S):
+    for now_s in (100, 100 + sip_log.LINGER_S):
         log.add([message("INVITE", raw=same)], now_s)
     assert seen == [False, True]
     for turns in (2, 4):
-        log.add([message("OPTIONS")], 100 + turns * sip_log.OVER_S)
-    log.add([message("INVITE", raw=same)], 100 + 5 * sip_log.OVER_S)
+        log.add([message("OPTIONS")], 100 + turns * sip_log.LINGER_S)
+    log.add([message("INVITE", raw=same)], 100 + 5 * sip_log.LINGER_S)
     assert seen[-1] is False

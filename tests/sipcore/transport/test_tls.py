@@ -19,7 +19,7 @@ from sipcore.dialogs.leg import Leg, LegEnd
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings, TlsFiles
-from sipcore.transport.tls_identity import UnusableFile
+from sipcore.transport.tls_identity import UnusableTlsFile
 from sipcore.trunks.trunk import Trunk
 from tests.peers.certificate_authority import Authority
 from tests.peers.sipp_baresip import Baresip, free_port
@@ -109,7 +109,7 @@ async def test_files_that_cannot_be_used_change_nothing(phone: Phone, raw: RawPh
     async with connected(phone) as before:
         shown = before.tls.getpeercert(True)
     key.write_bytes(kept[:100])
-    with pytest.raises(UnusableFile, match="holds no private key"):
+    with pytest.raises(UnusableTlsFile, match="holds no private key"):
         await phone.endpoint.renew_certificate()
     key.write_bytes(kept)
     async with connected(phone) as after:
@@ -272,7 +272,7 @@ async def end_of_call(
     phone.endpoint.log_guard_events()  # of others before
     with capture_logs() as logs:
         async with serving(server_context(server)) as (port, came):
-            phone.endpoint.set_hosts({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+            phone.endpoint.set_host_table({SipHostPort(host, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
             parameter = ";transport=tls" if scheme == "sip" else ""
             leg = await phone.endpoint.call(f"{scheme}:1@{host}:{port}{parameter}")
             arrived = asyncio.ensure_future(_first_message(came))
@@ -350,7 +350,7 @@ async def test_a_trunk_is_reached_by_its_name_also_where_its_contact_is_an_addre
             "1", "sip.carrier.test", port, "tls", None, "+49301", None,
             registers=False, follow_redirects=False, accept_refer=False, qualify_s=0,
         )  # fmt: skip
-        phone.endpoint.set_hosts({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
+        phone.endpoint.set_host_table({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
         leg = await phone.endpoint.call("100", trunk=trunk)
         connection = await asyncio.wait_for(came.get(), 5)
         invite = await connection.message()
@@ -376,7 +376,7 @@ async def test_a_registrar_calls_us_over_the_connection_that_we_made(
             "r", "sip.carrier.test", port, "tls", None, "ann", Credentials("ann", "secret"),
             registers=True, follow_redirects=False, accept_refer=False, qualify_s=0,
         )  # fmt: skip
-        phone.endpoint.set_hosts({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
+        phone.endpoint.set_host_table({trunk.host_port: [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         connection = await asyncio.wait_for(came.get(), 5)
         register = await connection.message()

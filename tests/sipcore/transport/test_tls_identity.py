@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from structlog.testing import capture_logs
 
 from sipcore.settings import TlsFiles
-from sipcore.transport.tls_identity import InMemory, UnusableFile, log_end, now, read_identity
+from sipcore.transport.tls_identity import InMemoryPem, UnusableTlsFile, log_expiry, now, read_identity
 from tests.peers.certificate_authority import Authority
 
 
@@ -71,20 +71,20 @@ def test_a_file_that_cannot_be_used_is_one_line_that_names_it(
     files = authority.files("localhost")
     assert callable(spoil)
     spoil(files)
-    with pytest.raises(UnusableFile, match=f"^{complaint}") as error:
+    with pytest.raises(UnusableTlsFile, match=f"^{complaint}") as error:
         read_identity(files)
     assert "\n" not in str(error.value)
 
 
 def test_a_key_of_another_certificate_is_refused(authority: Authority) -> None:
     files, others = authority.files("localhost"), authority.files("localhost", file="other")
-    with pytest.raises(UnusableFile, match=r"other\.key is not the key of the first certificate in .*server\.pem$"):
+    with pytest.raises(UnusableTlsFile, match=r"other\.key is not the key of the first certificate in .*server\.pem$"):
         read_identity(TlsFiles(files.certificate, others.key))
 
 
 def test_a_key_that_openssl_finds_too_weak_is_refused(authority: Authority) -> None:
     files = authority.files("localhost", key=rsa.generate_private_key(65537, 1024))
-    with pytest.raises(UnusableFile, match=r"server\.pem is refused by OpenSSL: EE_KEY_TOO_SMALL$"):
+    with pytest.raises(UnusableTlsFile, match=r"server\.pem is refused by OpenSSL: EE_KEY_TOO_SMALL$"):
         read_identity(files)
 
 
@@ -100,13 +100,13 @@ def test_a_key_is_shown_nowhere(authority: Authority) -> None:
 def test_the_end_of_a_certificate_is_warned_of(authority: Authority, days: float, event: str | None) -> None:
     identity = read_identity(authority.files("localhost", days=(-10, days)))
     with capture_logs() as logs:
-        log_end(identity)
+        log_expiry(identity)
     assert [line["event"] for line in logs] == ([event] if event else [])
 
 
 def test_what_is_in_memory_outlasts_the_files_and_ends_when_it_is_closed(authority: Authority) -> None:
     files = authority.files("localhost")
-    memory = InMemory(read_identity(files))
+    memory = InMemoryPem(read_identity(files))
     assert files.certificate and files.key
     written = files.certificate.read_bytes()
     files.certificate.write_text("half a certif")

@@ -58,7 +58,7 @@ BEHIND = replace(REGISTERED, key="c", host="carrier.test", outbound_proxy=SipHos
 @pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED, BEHIND], ids=["allowed", "registered", "behind a proxy"])
 async def test_a_certificate_for_the_name_of_a_trunk_is_good(phone: Phone, authority: Authority, trunk: Trunk) -> None:
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
-        phone.endpoint.set_hosts({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+        phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         if trunk.registers:
             connection = await asyncio.wait_for(came.get(), 5)
@@ -75,7 +75,7 @@ async def test_a_certificate_for_the_name_of_a_trunk_is_good(phone: Phone, autho
 @pytest.mark.parametrize("trunk", [ALLOWED, REGISTERED], ids=["allowed", "registered"])
 async def test_a_certificate_for_its_address_alone_is_not(phone: Phone, authority: Authority, trunk: Trunk) -> None:
     async with serving(server_context(authority.files("127.0.0.1", file="carrier"))) as (port, came):
-        phone.endpoint.set_hosts({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+        phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call("200", trunk=trunk)
         assert (await asyncio.wait_for(leg.ended, 5)).code in (0, 502, 503)
@@ -89,7 +89,7 @@ async def test_a_trunk_at_an_address_wants_the_address_proved_whatever_name_some
 ) -> None:
     watch = Watch(phone)
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
-        phone.endpoint.set_hosts({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+        phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         await phone.endpoint.set_trunks([replace(REGISTERED, host="127.0.0.1", port=port)])
         detail = (await watch.until("failed", "b")).detail
         assert detail == f"no connection to 127.0.0.1: its certificate is for {HOST}, not for 127.0.0.1"
@@ -104,7 +104,7 @@ async def test_a_connection_that_a_call_needs_is_not_used_to_register_with_its_a
     """Who connects to us and calls has a name; its Contact has the address."""
     watch, settings = Watch(phone), phone.settings
     async with serving(server_context(authority.files(HOST, file="carrier"))) as (port, came):
-        phone.endpoint.set_hosts({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+        phone.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
         caller, dialog = await Connection.to("127.0.0.1", settings.tls_port, client_context(settings.tls)), raw.dialog()
         invite = raw.request("INVITE", dialog, body=raw.offer("0"), via="TLS").decode()
         there = f"sip:raw@127.0.0.1:{port};transport=tls"
@@ -140,7 +140,7 @@ async def test_calls_in_the_making_while_their_connection_is_refused_all_end(
     context = server_context(authority.files("127.0.0.1", file="carrier"))
     for _ in range(4):
         async with serving(context) as (port, _):
-            phone.endpoint.set_hosts({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+            phone.endpoint.set_host_table({SipHostPort(HOST, None, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
             await phone.endpoint.set_trunks([ALLOWED])
             async with asyncio.timeout(10):
                 calls = [asyncio.create_task(phone.endpoint.call("200", trunk=ALLOWED)) for _ in range(12)]

@@ -53,7 +53,7 @@ async def watch(phone: Phone) -> AsyncIterator[Watch]:
 
 async def register_at(watch: Watch, port: int, **changes: Any) -> Trunk:
     """A trunk of the carrier that has its server there."""
-    watch.endpoint.set_hosts({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
+    watch.endpoint.set_host_table({SipHostPort(HOST, port, "tls"): [SipTarget("127.0.0.1", port, "tls")]})
     trunk = Trunk(
         key="first", host=HOST, port=port, transport="tls", outbound_proxy=None, user="ann",
         credentials=Credentials("ann", "s3cret"), registers=True, follow_redirects=False, accept_refer=False,
@@ -171,7 +171,7 @@ async def test_a_server_that_wants_a_certificate_of_ours_is_told(watch: Watch, a
 async def test_a_trunk_that_is_only_asked_tells_the_same(
     watch: Watch, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("FIRST_S", "MISSED_AGAIN_S"):
+    for name in ("FIRST_S", "RETRY_S"):
         monkeypatch.setattr(qualify, name, 0.05)
     async with serving(server_context(authority.files("other.test", file="carrier"))) as (port, came):
         heard = asyncio.create_task(all_that_comes(came))

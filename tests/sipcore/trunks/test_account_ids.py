@@ -49,19 +49,19 @@ def trunk(raw: RawPhone, key: str, user: str) -> Trunk:
 
 def number_of(phone: Phone, key: str) -> int:
     """PJSUA's, of the trunk's account."""
-    trunks = phone.endpoint._trunks
+    trunks = phone.endpoint._trunk_accounts
     assert trunks
-    return trunks._lines[key].number
+    return trunks._entries[key].account_id
 
 
 async def no_trunks(phone: Phone) -> None:
     """All go, and so do their accounts, once the last call is over."""
-    trunks = phone.endpoint._trunks
+    trunks = phone.endpoint._trunk_accounts
     assert trunks
     await phone.endpoint.set_trunks([])
     async with asyncio.timeout(10):
-        while trunks._ended:
-            await asyncio.wait(trunks._ending, timeout=1)
+        while trunks._removed:
+            await asyncio.wait(trunks._removals, timeout=1)
 
 
 async def shown(leg: Leg, peer: RawPhone) -> str:

@@ -11,12 +11,12 @@ import pytest
 from sipcore.trunks.qualify import (
     FIRST_S,
     GIVE_UP_S,
-    MISSED_AGAIN_S,
-    MOST_MISSED,
-    NEVER_HEARD,
-    End,
-    Qualification,
-    Reply,
+    MAX_MISSED,
+    NEVER_ANSWERED,
+    RETRY_S,
+    OptionsOutcome,
+    OptionsResult,
+    Qualify,
 )
 from sipcore.trunks.trunk import TrunkStatus
 
@@ -28,7 +28,7 @@ class Peer:
 
     def __init__(self, every_s: float = 60, chance: float = 0.5) -> None:
         self.now_s = 0.0
-        self.machine = Qualification(0, every_s, lambda: chance)
+        self.machine = Qualify(0, every_s, lambda: chance)
 
     def ask(self) -> None:
         """Move on to the next question."""
@@ -36,20 +36,22 @@ class Peer:
         self.now_s = self.machine.due_s
         self.machine.send(self.now_s)
 
-    def reply(self, code: int = 200, end: End = "answered", after_s: float = 0.012, why: str = "") -> TrunkStatus:
+    def reply(
+        self, code: int = 200, end: OptionsOutcome = "answered", after_s: float = 0.012, why: str = ""
+    ) -> TrunkStatus:
         """Ask, and get this."""
         self.ask()
         self.now_s += after_s
-        reply = Reply(end, code, after_s * 1000, "192.0.2.1", why)
-        self.machine.answered(self.now_s, START + timedelta(seconds=self.now_s), reply)
+        reply = OptionsResult(end, code, after_s * 1000, "192.0.2.1", why)
+        self.machine.on_result(self.now_s, START + timedelta(seconds=self.now_s), reply)
         return self.machine.status
 
 
 def test_it_begins_soon_and_not_with_everybody_at_once() -> None:
-    assert [Qualification(100, 60, lambda c=c: c).due_s for c in (0, 0.5, 0.99)] == [  # type: ignore[misc]
+    assert [Qualify(100, 60, lambda c=c: c).due_s for c in (0, 0.5, 0.99)] == [  # type: ignore[misc]
         100, 100 + 0.5 * FIRST_S, 100 + 0.99 * FIRST_S,
     ]  # fmt: skip
-    assert Qualification(100, 1, lambda: 1).due_s == 101
+    assert Qualify(100, 1, lambda: 1).due_s == 101
 
 
 def test_until_the_first_answer_the_trunk_listens() -> None:
@@ -77,7 +79,7 @@ def test_any_answer_but_trouble_means_that_it_is_there(code: int) -> None:
         ("unresolved", 0, "the host name is unknown since 18:01:07Z"),
     ],
 )
-def test_three_misses_in_a_row_mean_that_it_is_not(end: End, code: int, detail: str) -> None:
+def test_three_misses_in_a_row_mean_that_it_is_not(end: OptionsOutcome, code: int, detail: str) -> None:
     peer = Peer()
     good = peer.reply()
     assert [peer.reply(code, end, 5), peer.reply(code, end, 5)] == [good, good]
@@ -87,18 +89,18 @@ def test_three_misses_in_a_row_mean_that_it_is_not(end: End, code: int, detail: 
 
 def test_who_has_never_answered_may_do_so_by_design() -> None:
     never, refuses = Peer(), Peer()
-    for _ in range(MOST_MISSED):
+    for _ in range(MAX_MISSED):
         never.reply(408, "silence", 5)
-    assert never.machine.status == TrunkStatus("failed", f"no answer to OPTIONS since 18:00:07Z; {NEVER_HEARD}")
+    assert never.machine.status == TrunkStatus("failed", f"no answer to OPTIONS since 18:00:07Z; {NEVER_ANSWERED}")
     refuses.reply(503)
-    for _ in range(MOST_MISSED):
+    for _ in range(MAX_MISSED):
         refuses.reply(408, "silence", 5)
     assert refuses.machine.status.detail == "no answer to OPTIONS since 18:00:02Z"
 
 
 def test_why_there_is_no_connection_is_told() -> None:
     peer = Peer()
-    for _ in range(MOST_MISSED):
+    for _ in range(MAX_MISSED):
         peer.reply(503, "unreachable", 0, "wrong version number")
     detail = "no connection to 192.0.2.1 since 18:00:02Z: what answers there does not speak TLS"
     assert peer.machine.status == TrunkStatus("failed", detail)
@@ -115,7 +117,7 @@ def test_why_there_is_no_connection_is_told() -> None:
 )
 def test_an_error_of_the_system_is_told_in_words(number: int, words: str) -> None:
     peer = Peer()
-    for _ in range(MOST_MISSED):
+    for _ in range(MAX_MISSED):
         peer.reply(503, "unreachable", 0, os.strerror(number))
     assert peer.machine.status == TrunkStatus("failed", f"no connection to 192.0.2.1 since 18:00:02Z: {words}")
 
@@ -136,7 +138,7 @@ def test_questions_come_at_their_pace_and_sooner_after_a_miss(chance: float, fac
         peer.reply(end=end, after_s=0)  # type: ignore[arg-type]
         assert peer.machine.due_s is not None
         gaps.append((peer.machine.due_s - peer.now_s) / factor)
-    assert gaps == pytest.approx([60, MISSED_AGAIN_S, MISSED_AGAIN_S, 60, 60, 60, 60])
+    assert gaps == pytest.approx([60, RETRY_S, RETRY_S, 60, 60, 60, 60])
 
 
 def test_after_a_miss_it_is_not_asked_less_often_than_usual() -> None:
@@ -148,8 +150,8 @@ def test_after_a_miss_it_is_not_asked_less_often_than_usual() -> None:
 def test_a_host_that_is_found_is_asked_at_once_unless_an_answer_is_awaited() -> None:
     peer = Peer()
     peer.reply(0, "unresolved", 0)
-    peer.machine.found(peer.now_s + 0.3)
+    peer.machine.on_host_resolved(peer.now_s + 0.3)
     assert peer.machine.due_s == peer.now_s + 0.3
     peer.ask()
-    peer.machine.found(peer.now_s)
+    peer.machine.on_host_resolved(peer.now_s)
     assert peer.machine.due_s is None

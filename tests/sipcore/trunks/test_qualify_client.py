@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from sipcore.resolver.target import SipHostPort, SipTarget
 from sipcore.trunks import qualify
-from sipcore.trunks.trunk import NEVER_ASKED, NO_ANSWER_YET, Trunk
+from sipcore.trunks.trunk import NEVER_QUALIFIED, NO_ANSWER_YET, Trunk
 from tests.peers.sipp_baresip import free_port
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_phone import Message, RawPhone
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"FIRST_S": 0.05, "GIVE_UP_S": 0.3, "MISSED_AGAIN_S": 0.05}.items():
+    for name, seconds in {"FIRST_S": 0.05, "GIVE_UP_S": 0.3, "RETRY_S": 0.05}.items():
         monkeypatch.setattr(qualify, name, seconds)
 
 
@@ -31,7 +31,7 @@ async def raw(phone: Phone) -> AsyncIterator[RawPhone]:
     async with RawPhone(phone.target) as raw:
         yield raw
     await phone.endpoint.set_trunks([])
-    phone.endpoint.set_hosts({})
+    phone.endpoint.set_host_table({})
 
 
 def trunk(key: str, host: str, port: int | None, **more: object) -> Trunk:
@@ -110,7 +110,7 @@ async def test_who_registers_or_wants_none_is_not_asked(phone: Phone, raw: RawPh
         await until(lambda: phone.endpoint.trunk_status("b").detail != NO_ANSWER_YET)
         accept(other, await asked(other))
     assert raw.sip.received.empty()
-    assert phone.endpoint.trunk_status("quiet").detail == NEVER_ASKED
+    assert phone.endpoint.trunk_status("quiet").detail == NEVER_QUALIFIED
 
 
 async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Phone, raw: RawPhone) -> None:
@@ -132,12 +132,12 @@ async def test_a_trunk_that_is_gone_is_asked_no_more_and_others_go_on(phone: Pho
 async def test_a_host_that_is_found_late_is_asked_at_once(
     phone: Phone, raw: RawPhone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qualify, "MISSED_AGAIN_S", 3600)
+    monkeypatch.setattr(qualify, "RETRY_S", 3600)
     await phone.endpoint.set_trunks([trunk("a", "pbx.example", None, qualify_s=3600)])
-    asked_for = phone.endpoint._qualifications
+    asked_for = phone.endpoint._qualify_client
     assert asked_for is not None
-    await until(lambda: any(each.unresolved for each in asked_for._asked.values()))
-    phone.endpoint.set_hosts({SipHostPort("pbx.example", None, "udp"): [SipTarget(raw.host, raw.sip.port, "udp")]})
+    await until(lambda: any(each.unresolved for each in asked_for._hosts.values()))
+    phone.endpoint.set_host_table({SipHostPort("pbx.example", None, "udp"): [SipTarget(raw.host, raw.sip.port, "udp")]})
     accept(raw, await asked(raw))
     await until(lambda: (phone.endpoint.trunk_status("a").detail or "").startswith("answers OPTIONS in "))
 
@@ -145,21 +145,21 @@ async def test_a_host_that_is_found_late_is_asked_at_once(
 async def test_the_next_address_is_used_when_one_does_not_answer(phone: Phone, raw: RawPhone) -> None:
     place = SipHostPort("pbx.example", None, "udp")
     dead, alive = SipTarget("127.0.0.1", free_port(), "udp"), SipTarget(raw.host, raw.sip.port, "udp")
-    phone.endpoint.set_hosts({place: [dead, alive]})
+    phone.endpoint.set_host_table({place: [dead, alive]})
     silent: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     def demote(host: str, address: str) -> None:
         silent.put_nowait((host, address))
-        phone.endpoint.set_hosts({place: [alive, dead]})
+        phone.endpoint.set_host_table({place: [alive, dead]})
 
-    phone.endpoint.on_silent = demote
+    phone.endpoint.on_unresponsive = demote
     await phone.endpoint.set_trunks([trunk("a", "pbx.example", None)])
     request = await asked(raw)
     assert request.first_line == "OPTIONS sip:pbx.example SIP/2.0"
     accept(raw, request)
     await until(lambda: phone.endpoint.trunk_status("a").detail != NO_ANSWER_YET)
     assert silent.get_nowait() == ("pbx.example", "127.0.0.1")
-    phone.endpoint.on_silent = None
+    phone.endpoint.on_unresponsive = None
 
 
 async def test_a_host_that_nobody_knows_and_a_closed_port_fail(phone: Phone, raw: RawPhone) -> None:

@@ -13,19 +13,19 @@ from sipcore.trunks.registration import (
     JITTER,
     LAST_RETRY_S,
     LONGEST_RETRY_AFTER_S,
-    LOOK_UP_S,
-    Outcome,
+    LOOKUP_S,
+    RegisterResult,
     Registration,
 )
 from sipcore.trunks.trunk import TrunkStatus
 
 NOON = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
 SOURCE = "192.0.2.1"
-SILENCE = Outcome("silence", source=SOURCE)
+SILENCE = RegisterResult("silence", source=SOURCE)
 
 
-def answer(code: int, reason: str = "", expires_s: int = 0, **more: int) -> Outcome:
-    return Outcome("answered", code, reason, SOURCE, expires_s, **more)
+def answer(code: int, reason: str = "", expires_s: int = 0, **more: int) -> RegisterResult:
+    return RegisterResult("answered", code, reason, SOURCE, expires_s, **more)
 
 
 class Play:
@@ -41,10 +41,10 @@ class Play:
         self.now_s = max(self.now_s, self.it.due_s)
         return self.it.send(self.now_s)
 
-    def gets(self, outcome: Outcome, *, another: bool = False) -> float | None:
+    def gets(self, outcome: RegisterResult, *, another: bool = False) -> float | None:
         """Send and get this; how long until the next one is due."""
         self.sends()
-        self.it.answered(self.now_s, NOON, outcome, another=another)
+        self.it.on_result(self.now_s, NOON, outcome, another=another)
         return None if self.it.due_s is None else self.it.due_s - self.now_s
 
 
@@ -106,7 +106,7 @@ def test_too_brief_an_interval_is_made_longer_at_once_and_for_good() -> None:
     assert play.gets(answer(423, "Interval Too Brief", min_expires_s=1800)) == 0
     assert play.it.status.state == "registering"
     assert play.sends() == 1800
-    play.it.answered(play.now_s, NOON, answer(200, "OK", 1800))
+    play.it.on_result(play.now_s, NOON, answer(200, "OK", 1800))
     assert play.it.due_s == play.now_s + 1740
     assert play.sends() == 1800
 
@@ -114,7 +114,9 @@ def test_too_brief_an_interval_is_made_longer_at_once_and_for_good() -> None:
 @pytest.mark.parametrize("least_s", [None, 0, EXPIRES_S, 100_000])
 def test_an_interval_that_cannot_be_made_longer_is_a_failure(least_s: int | None) -> None:
     play = Play()
-    assert play.gets(Outcome("answered", 423, "Interval Too Brief", SOURCE, min_expires_s=least_s)) == FIRST_RETRY_S
+    assert (
+        play.gets(RegisterResult("answered", 423, "Interval Too Brief", SOURCE, min_expires_s=least_s)) == FIRST_RETRY_S
+    )
     assert play.it.status.state == "failed"
 
 
@@ -125,32 +127,35 @@ def test_an_interval_that_cannot_be_made_longer_is_a_failure(least_s: int | None
         (answer(401, "Unauthorized"), "401 Unauthorized from 192.0.2.1: the user name or the password is wrong"),
         (answer(480), "480 from 192.0.2.1"),
         (SILENCE, "no answer from 192.0.2.1"),
-        (Outcome("unreachable", source=SOURCE), "no connection to 192.0.2.1"),
+        (RegisterResult("unreachable", source=SOURCE), "no connection to 192.0.2.1"),
         (
-            Outcome("unreachable", 0, "End of file (PJ_EEOF)", SOURCE),
+            RegisterResult("unreachable", 0, "End of file (PJ_EEOF)", SOURCE),
             "no connection to 192.0.2.1: it ended the connection",
         ),
-        (Outcome("unreachable", 0, "No route to host", SOURCE), "no connection to 192.0.2.1: there is no route to it"),
-        (Outcome("unresolved"), "the host name is unknown"),
+        (
+            RegisterResult("unreachable", 0, "No route to host", SOURCE),
+            "no connection to 192.0.2.1: there is no route to it",
+        ),
+        (RegisterResult("unresolved"), "the host name is unknown"),
         (answer(200, "OK", 0), "200 OK from 192.0.2.1, but it has not kept the registration"),
         (
-            Outcome("unanswerable", 401, "Unauthorized", SOURCE),
+            RegisterResult("unanswerable", 401, "Unauthorized", SOURCE),
             "401 Unauthorized from 192.0.2.1: it asks for a kind of authentication that is not supported",
         ),
     ],
 )
-def test_a_failure_is_told_in_words_that_an_operator_understands(outcome: Outcome, detail: str) -> None:
+def test_a_failure_is_told_in_words_that_an_operator_understands(outcome: RegisterResult, detail: str) -> None:
     play = Play()
-    play.now_s += LOOK_UP_S
+    play.now_s += LOOKUP_S
     play.gets(outcome)
     assert play.it.status == TrunkStatus("failed", detail)
 
 
 def test_a_host_that_is_still_being_looked_for_is_not_unknown_yet() -> None:
     play = Play()
-    assert play.gets(Outcome("unresolved")) == LOOK_UP_S
+    assert play.gets(RegisterResult("unresolved")) == LOOKUP_S
     assert play.it.status == TrunkStatus("registering")
-    assert play.gets(Outcome("unresolved")) == FIRST_RETRY_S
+    assert play.gets(RegisterResult("unresolved")) == FIRST_RETRY_S
     assert play.it.status == TrunkStatus("failed", "the host name is unknown")
 
 
@@ -159,12 +164,12 @@ def test_a_failed_trunk_stays_failed_until_it_is_registered() -> None:
     play.gets(SILENCE)
     play.sends()
     assert play.it.status.state == "failed"
-    play.it.answered(play.now_s, NOON, answer(200, "OK", 300))
+    play.it.on_result(play.now_s, NOON, answer(200, "OK", 300))
     assert play.it.status.state == "registered"
 
 
-@pytest.mark.parametrize("outcome", [SILENCE, Outcome("unreachable", source=SOURCE), answer(503), answer(504)])
-def test_another_address_is_tried_at_once(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [SILENCE, RegisterResult("unreachable", source=SOURCE), answer(503), answer(504)])
+def test_another_address_is_tried_at_once(outcome: RegisterResult) -> None:
     play = Play()
     assert play.gets(outcome, another=True) == 0
     assert play.it.status.state == "registering"
@@ -178,68 +183,68 @@ def test_another_address_does_not_know_a_wrong_password_either() -> None:
 def test_a_lost_connection_is_made_again_within_seconds() -> None:
     play = Play(chance=0.5)
     play.gets(answer(200, "OK", 300))
-    play.it.lost(play.now_s)
+    play.it.on_connection_lost(play.now_s)
     assert play.it.due_s == play.now_s + 0.5 * FIRST_RETRY_S
-    play.it.lost(play.now_s + 1)
+    play.it.on_connection_lost(play.now_s + 1)
     assert play.it.due_s == play.now_s + 0.5 * FIRST_RETRY_S
 
 
 def test_a_lost_connection_does_not_hurry_a_failed_trunk() -> None:
     play = Play()
     play.gets(answer(403))
-    play.it.lost(play.now_s)
+    play.it.on_connection_lost(play.now_s)
     assert play.it.due_s == play.now_s + LAST_RETRY_S
 
 
 def test_a_host_that_becomes_known_is_registered_with_at_once() -> None:
     play = Play()
-    play.gets(Outcome("unresolved"))
-    play.it.located(play.now_s)
+    play.gets(RegisterResult("unresolved"))
+    play.it.on_host_resolved(play.now_s)
     assert play.it.due_s == play.now_s
 
 
 def test_a_registered_trunk_does_not_hurry_when_its_host_has_another_address() -> None:
     play = Play()
     wait_s = play.gets(answer(200, "OK", 300))
-    play.it.located(play.now_s)
+    play.it.on_host_resolved(play.now_s)
     assert play.it.due_s == play.now_s + (wait_s or 0)
 
 
 @pytest.mark.parametrize("end", [answer(200, "OK"), answer(403), SILENCE])
-def test_leaving_takes_the_contact_away_once_whatever_comes_of_it(end: Outcome) -> None:
+def test_leaving_takes_the_contact_away_once_whatever_comes_of_it(end: RegisterResult) -> None:
     play = Play()
     play.gets(answer(200, "OK", 300))
-    play.it.leave(play.now_s)
-    assert (play.it.due_s, play.it.gone, play.it.status.state) == (play.now_s, False, "unregistered")
+    play.it.unregister(play.now_s)
+    assert (play.it.due_s, play.it.ended, play.it.status.state) == (play.now_s, False, "unregistered")
     assert play.sends() == 0
-    play.it.answered(play.now_s, NOON, end, another=True)
-    assert (play.it.gone, play.it.due_s, play.it.status.state) == (True, None, "unregistered")
+    play.it.on_result(play.now_s, NOON, end, another=True)
+    assert (play.it.ended, play.it.due_s, play.it.status.state) == (True, None, "unregistered")
 
 
 def test_who_was_never_registered_has_nothing_to_take_away() -> None:
     play = Play()
     play.gets(answer(403))
-    play.it.leave(play.now_s)
-    assert (play.it.gone, play.it.due_s) == (True, None)
+    play.it.unregister(play.now_s)
+    assert (play.it.ended, play.it.due_s) == (True, None)
 
 
 def test_who_has_not_even_asked_has_nothing_to_take_away() -> None:
     play = Play()
-    play.it.leave(play.now_s)
-    assert (play.it.gone, play.it.due_s) == (True, None)
+    play.it.unregister(play.now_s)
+    assert (play.it.ended, play.it.due_s) == (True, None)
 
 
 def test_leaving_does_not_wait_for_an_answer_that_is_under_way() -> None:
     play = Play()
     play.sends()
-    play.it.leave(play.now_s)
+    play.it.unregister(play.now_s)
     assert play.sends() == 0
 
 
 def test_a_silent_registrar_may_have_registered_us_all_the_same() -> None:
     play = Play()
     play.gets(SILENCE)
-    play.it.leave(play.now_s)
+    play.it.unregister(play.now_s)
     assert play.sends() == 0
 
 
@@ -247,5 +252,5 @@ def test_a_contact_that_has_run_out_is_not_taken_away() -> None:
     play = Play()
     play.gets(answer(200, "OK", 100))
     play.gets(answer(403))
-    play.it.leave(play.now_s + 101)
-    assert (play.it.gone, play.it.due_s) == (True, None)
+    play.it.unregister(play.now_s + 101)
+    assert (play.it.ended, play.it.due_s) == (True, None)

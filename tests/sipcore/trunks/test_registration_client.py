@@ -294,11 +294,11 @@ async def test_a_silent_registrar_is_told_and_the_next_address_is_tried(
     async with RawRegistrar(says("")) as deaf, RawRegistrar(accepts(), host="127.0.0.2", port=deaf.port) as other:
         place = SipHostPort("Registrar.example.net", deaf.port, "udp")
         targets = [SipTarget(each.host, each.port, "udp") for each in (deaf, other)]
-        watch.endpoint.set_hosts({place: targets[:1]})
+        watch.endpoint.set_host_table({place: targets[:1]})
         await watch.endpoint.set_trunks([trunk_at(deaf, host="registrar.example.net")])
         assert (await watch.until("failed")).detail == "no answer from 127.0.0.1"
         await watch.endpoint.set_trunks([])
-        watch.endpoint.set_hosts({place: targets})
+        watch.endpoint.set_host_table({place: targets})
         await watch.endpoint.set_trunks([trunk_at(deaf, host="registrar.example.net")])
         status = await watch.until("registered")
         assert str(status.detail).endswith(" at 127.0.0.2")
@@ -312,13 +312,13 @@ async def test_a_silent_registrar_is_told_and_the_next_address_is_tried(
 async def test_a_name_that_becomes_known_is_registered_with_at_once(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "LOOK_UP_S", 0)
+    monkeypatch.setattr(registration, "LOOKUP_S", 0)
     async with RawRegistrar(accepts()) as registrar:
-        watch.endpoint.set_hosts({})
+        watch.endpoint.set_host_table({})
         await watch.endpoint.set_trunks([trunk_at(registrar, host="registrar.example.net", port=None)])
         assert (await watch.until("failed")).detail == "the host name is unknown"
         place = SipHostPort("registrar.example.net", None, "udp")
-        watch.endpoint.set_hosts({place: [SipTarget("127.0.0.1", registrar.port, "udp")]})
+        watch.endpoint.set_host_table({place: [SipTarget("127.0.0.1", registrar.port, "udp")]})
         await watch.until("registered")
         assert (await registrar.next()).first_line == "REGISTER sip:registrar.example.net SIP/2.0"
 
@@ -336,7 +336,7 @@ async def test_an_outbound_proxy_gets_what_is_meant_for_the_registrar(watch: Wat
 async def test_an_outbound_proxy_with_a_name_is_found_by_our_table(watch: Watch) -> None:
     async with RawRegistrar(accepts()) as proxy:
         place = SipHostPort("edge.example.net", None, "udp")
-        watch.endpoint.set_hosts({place: [SipTarget(proxy.host, proxy.port, "udp")]})
+        watch.endpoint.set_host_table({place: [SipTarget(proxy.host, proxy.port, "udp")]})
         await watch.endpoint.set_trunks([trunk_at(proxy, host="pbx.example.net", port=None, outbound_proxy=place)])
         request = await proxy.next()
         assert request.first_line == "REGISTER sip:pbx.example.net SIP/2.0"
@@ -377,7 +377,7 @@ async def test_registered_trunks_keep_a_nat_open(watch: Watch, monkeypatch: pyte
 
 
 async def test_many_trunks_start_one_after_the_other(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration_client, "PER_SECOND", 100)
+    monkeypatch.setattr(registration_client, "REGISTERS_PER_SECOND", 100)
     loop = asyncio.get_running_loop()
     async with RawRegistrar(accepts()) as registrar:
         began_s = loop.time()

@@ -16,7 +16,7 @@ from sipcore.messages.headers import NameAddr
 from sipcore.resolver.target import SipHostPort
 from sipcore.security.digest import Credentials
 from sipcore.settings import EndpointSettings
-from sipcore.trunks.trunk import NEVER_ASKED, Trunk, TrunkStatus
+from sipcore.trunks.trunk import NEVER_QUALIFIED, Trunk, TrunkStatus
 from tests.peers.kamailio import Kamailio
 from tests.sipcore.loopback_phone import Phone
 from tests.sipcore.raw.raw_callee import RawCallee
@@ -142,7 +142,7 @@ async def test_an_allowlist_trunk_with_a_password_answers_the_challenge_too(
 ) -> None:
     trunk = ann(kamailio, registers=False, user=NUMBER)
     await phone.endpoint.set_trunks([trunk])
-    assert phone.endpoint.trunk_status("ann") == TrunkStatus("listening", NEVER_ASKED)
+    assert phone.endpoint.trunk_status("ann") == TrunkStatus("listening", NEVER_QUALIFIED)
     leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
     callee = await RawCallee.called(caller)
     assert callee.invite.header("From").startswith(f"<sip:{NUMBER}@127.0.0.1>;tag=")
@@ -221,7 +221,7 @@ async def test_a_route_that_cannot_be_is_refused_each_time_and_the_one_before_st
         await phone.endpoint.set_trunks([trunk])
         leg = await phone.endpoint.call(OUTSIDE, trunk=trunk, caller=NameAddr(NUMBER, ""))
         callee = await RawCallee.called(proxy)
-        number = phone.endpoint._trunks._lines["ann"].number
+        number = phone.endpoint._trunk_accounts._entries["ann"].account_id
         for _ in range(2):
             with pytest.raises(OSError, match="header"):
                 await phone.endpoint._owner.run(_native.account_route, number, "<sip:192.0.2.9;lr>", "<no route")

@@ -77,9 +77,9 @@ async def test_what_peers_are_told_is_said(tmp_path: Path, sip: dict[str, Any], 
 
 
 async def test_behind_nat_the_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_sip, "usual_address", lambda host, version: "10.0.0.5")
+    monkeypatch.setattr(check_sip, "default_local_address", lambda host, version: "10.0.0.5")
     assert "set [sip] public_address" in await check_sip.addresses(settings_of(tmp_path))
-    monkeypatch.setattr(check_sip, "usual_address", lambda host, version: "203.0.113.5")
+    monkeypatch.setattr(check_sip, "default_local_address", lambda host, version: "203.0.113.5")
     assert "public_address" not in await check_sip.addresses(settings_of(tmp_path))
 
 

@@ -77,7 +77,7 @@ class Footprint:
     def of(cls, place: Place) -> Footprint:
         """As it is now."""
         server = place.server
-        registry = server.endpoint._registry
+        registry = server.endpoint._call_registry
         assert registry is not None
         return cls(
             descriptors=len(os.listdir("/proc/self/fd")),

@@ -11,7 +11,7 @@ import pytest
 
 from config.settings import Settings
 from sipcore.endpoint import Endpoint as RealEndpoint
-from sipcore.transport.tls_identity import Identity, read_identity
+from sipcore.transport.tls_identity import TlsIdentity, read_identity
 from tests.peers.certificate_authority import Authority
 from tests.peers.sipp_baresip import free_port
 from tests.sipcore.raw.raw_phone import RawPhone
@@ -73,7 +73,7 @@ async def test_a_changed_file_is_noticed_without_a_signal(
         tls_files = files
         certificate = identity
 
-        async def renew_certificate(self) -> Identity:
+        async def renew_certificate(self) -> TlsIdentity:
             renewed.set()
             return identity
 

@@ -44,7 +44,7 @@ async def test_a_call_is_counted_by_its_messages_and_its_setup_is_timed(place: P
         phone.send(invented)
         await call.hang_up()
     await place.ended(call_id)
-    place.server.endpoint.see_messages()
+    place.server.endpoint.take_messages()
     after = await figures(place)
     for direction, method, kind, least in [
         ("received", "INVITE", "request", 1), ("sent", "INVITE", "1xx", 2), ("sent", "INVITE", "2xx", 1),
